@@ -1,0 +1,1 @@
+"""Assignment: which container seat each task runs in."""

@@ -1,0 +1,138 @@
+"""JSON lines in and out of a stream: text to records with their keys, and records to text."""
+
+from __future__ import annotations
+
+import base64
+import os
+import select
+import time
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from anabranch.errors import AnabranchError
+from anabranch.systems.embedded import RECORD_SCHEMA
+
+__all__ = ["batches", "key_bytes", "records", "text", "values"]
+
+BATCH_LINES = 50_000
+_IDLE = 0.2
+_PATIENCE = 1.0
+
+
+def batches(descriptor: int) -> Iterator[list[bytes]]:
+    """Lines of a file or pipe, up to 50,000 at once; fewer when the writer pauses, so that none waits."""
+    rest, lines, since = b"", list[bytes](), 0.0
+    while chunk := os.read(descriptor, 1 << 20):
+        since = since if lines else time.monotonic()
+        *complete, rest = (rest + chunk).split(b"\n")
+        lines += complete
+        while len(lines) >= BATCH_LINES:
+            yield lines[:BATCH_LINES]
+            del lines[:BATCH_LINES]
+            since = time.monotonic()
+        late = time.monotonic() - since > _PATIENCE
+        if lines and (late or not select.select([descriptor], [], [], _IDLE)[0]):
+            yield lines
+            lines = []
+    if rest:
+        lines.append(rest)
+    if lines:
+        yield lines
+
+
+def records(
+    lines: Sequence[bytes], first: int, key: str | None, at: datetime
+) -> tuple[pa.RecordBatch, AnabranchError | None]:
+    """Lines as records of the time ``at``, up to the first bad one; and what is wrong with that.
+
+    ``first`` is the number of the first line, for the message. Empty lines are passed over. With ``key``,
+    each line is an object, and that field makes the message key: null where it is null or missing.
+    """
+    keys: list[bytes | None] = []
+    kept: list[bytes] = []
+    fault = None
+    for number, line in enumerate(lines, first):
+        if not line.strip():
+            continue
+        try:
+            keys.append(_key_of(line, key))
+        except (ValueError, OverflowError) as error:
+            fault = AnabranchError(
+                f"line {number} can't be put: {error}",
+                f"the lines before it were written; mend it and put the rest (tail -n +{number})",
+            )
+            break
+        kept.append(line.rstrip(b"\r"))
+    columns = [
+        pa.array(keys, pa.binary()),
+        pa.array(kept, pa.binary()),
+        pa.nulls(len(kept), RECORD_SCHEMA.field("headers").type),
+        pa.repeat(pa.scalar(at, RECORD_SCHEMA.field("timestamp").type), len(kept)),
+    ]
+    return pa.record_batch(columns, schema=RECORD_SCHEMA), fault
+
+
+def key_bytes(value: Any) -> bytes | None:
+    """A JSON value as a message key: text as UTF-8, integers as 8 bytes big-endian, else JSON arrays."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value.to_bytes(8, "big", signed=True)
+    return msgspec.json.encode([value])
+
+
+def values(batch: pa.RecordBatch, *, keys: bool) -> Iterator[bytes]:
+    """A line for each record: its value, after its key and a tab if ``keys``. Null is written ``null``."""
+    shown: list[bytes | None] = batch.column("value").to_pylist()
+    if not keys:
+        yield from (b"null" if value is None else value for value in shown)
+        return
+    for key, value in zip(batch.column("key").to_pylist(), shown, strict=True):
+        yield (b"null" if key is None else key) + b"\t" + (b"null" if value is None else value)
+
+
+def text(batch: pa.RecordBatch, partition: int, offset: int) -> Iterator[bytes]:
+    """A JSON object for each record; bytes that are no UTF-8 are ``{"base64": …}``."""
+    for record in batch.to_pylist():
+        yield msgspec.json.encode(
+            {
+                "partition": partition,
+                "offset": offset,
+                "timestamp": record["timestamp"].isoformat(timespec="microseconds"),
+                "key": _readable(record["key"]),
+                "value": _readable(record["value"]),
+                "headers": [
+                    {"key": header["key"], "value": _readable(header["value"])}
+                    for header in record["headers"] or ()
+                ],
+            }
+        )
+        offset += 1
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _key_of(line: bytes, key: str | None) -> bytes | None:
+    parsed = msgspec.json.decode(line)
+    if key is None:
+        return None
+    if not isinstance(parsed, dict):
+        raise ValueError(f"it is no JSON object, so it has no field {key}")
+    return key_bytes(parsed.get(key))
+
+
+def _readable(raw: bytes | None) -> str | dict[str, str] | None:
+    if raw is None:
+        return None
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(raw).decode()}

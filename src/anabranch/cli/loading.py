@@ -1,0 +1,84 @@
+"""Loads a job file: finds its Job, and tells a user's own mistake by the lines of his file."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from anabranch.errors import AnabranchError, NotFoundError, UsageError
+from anabranch.job import Job
+from anabranch.model.graph import Graph
+
+
+@dataclass(frozen=True)
+class JobFile:
+    """A loaded job file; ``home`` is its folder."""
+
+    path: Path
+    graph: Graph
+    functions: dict[int, Callable[..., Any]]
+
+    @property
+    def home(self) -> str:
+        return str(self.path.parent)
+
+
+def load(path: Path) -> JobFile:
+    """Import a job file and find its one Job.
+
+    Raises:
+        NotFoundError: there is no such file.
+        UsageError: it doesn't import (with its traceback, cut to the user's lines), or holds no Job or several.
+    """
+    if not path.is_file():
+        raise NotFoundError(f"there is no job file {path}", "name a Python file that builds a Job")
+    path = path.resolve()
+    sys.path.insert(0, str(path.parent))
+    name = f"anabranch_job_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{path} is not a Python file", "name a .py file that builds a Job")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except AnabranchError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise UsageError(
+            f"{path.name} can't be imported\n{_shortened(error, path)}", "mend the file"
+        ) from None
+    _pickle_by_value(path.parent)
+    jobs = {id(value): value for value in vars(module).values() if isinstance(value, Job)}
+    if len(jobs) != 1:
+        found = ", ".join(sorted(job.name for job in jobs.values())) or "none"
+        raise UsageError(
+            f"{path.name} must hold one Job, found {found}", 'write job = Job("a-name") at the top level'
+        )
+    (job,) = jobs.values()
+    return JobFile(path, job.graph, dict(job.functions))
+
+
+def _shortened(error: BaseException, path: Path) -> str:
+    if isinstance(error, SyntaxError):
+        return "".join(traceback.format_exception_only(error)).rstrip()
+    frames = [
+        f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).is_relative_to(path.parent)
+    ]
+    lines = traceback.format_list(frames) + traceback.format_exception_only(error)
+    return "".join(lines).rstrip()
+
+
+def _pickle_by_value(folder: Path) -> None:
+    """Functions of the job file and the modules beside it travel to Python workers as code, not by name."""
+    from pyspark import cloudpickle
+
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if file and Path(file).parent == folder and module.__name__ != "__main__":
+            cloudpickle.register_pickle_by_value(module)

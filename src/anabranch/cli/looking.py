@@ -1,0 +1,71 @@
+"""``anabranch jobs`` and ``status``: what runs and how far it is."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from anabranch import config as configuration
+from anabranch.cli import finding, progress
+from anabranch.messages import JobStatus
+
+Config = Annotated[Path | None, typer.Option(help="The configuration file.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def jobs(config: Config = None, json: Json = False) -> None:
+    """List the jobs of this store."""
+    found = finding.jobs(configuration.load(config).coordinator.store)
+    if json:
+        typer.echo(msgspec.json.encode([_plain(status) for status in found]).decode())
+        return
+    table = Table()
+    for column in ("job", "state", "deployment", "lanes", "served"):
+        table.add_column(column)
+    for status in found:
+        served = "yes" if status.served else "no: nothing runs"
+        table.add_row(status.job, status.state, str(status.deployment), str(len(status.lanes)), served)
+    Console().print(table)
+
+
+def status(
+    job: Annotated[str, typer.Argument(help="The job's name.")],
+    watch: Annotated[bool, typer.Option("--watch", help="Go on showing, until Ctrl-C.")] = False,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Show a job's lanes: state, batches, rate and lag."""
+    store = configuration.load(config).coordinator.store
+    if not watch:
+        _show(finding.status(store, job), json)
+        return
+    if json:
+        while True:
+            typer.echo(msgspec.json.encode(_plain(finding.status(store, job))).decode())
+            time.sleep(1)
+    with Live(refresh_per_second=4) as live:
+        while True:
+            live.update(progress.table(finding.status(store, job)))
+            time.sleep(1)
+
+
+def _show(found: JobStatus, json: bool) -> None:
+    if json:
+        typer.echo(msgspec.json.format(msgspec.json.encode(_plain(found)), indent=2).decode())
+        return
+    Console().print(progress.table(found))
+    if found.error:
+        typer.echo(f"error: {found.error}")
+    if not found.served:
+        typer.echo("nothing runs: this is what the store holds", err=True)
+
+
+def _plain(found: JobStatus) -> dict[str, object]:
+    return found.to_builtins()

@@ -1,0 +1,182 @@
+"""What plan and run have in common: a job file, its settings, Spark for the schemas, and the plan."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from anabranch import config
+from anabranch.cli import loading
+from anabranch.cli.loading import JobFile
+from anabranch.config import Settings
+from anabranch.errors import AnabranchError, ConfigError, StateError
+from anabranch.grouping import groupers
+from anabranch.grouping.request import Grouper
+from anabranch.messages import Start
+from anabranch.model.factor import check_factor
+from anabranch.planning import plan as planning
+from anabranch.planning.plan import Plan
+from anabranch.systems.embedded import EmbeddedSystem, Log, foreign_writers
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A job that can be run: planned, with the schema after each operator."""
+
+    file: JobFile
+    settings: Settings
+    plan: Plan
+    schemas: Mapping[int, Any]
+
+
+def settings_of(job: Path, file: Path | None) -> Settings:
+    """The settings for a job file, checked as far as they can be without it."""
+    settings = config.load(file, beside=job)
+    check_factor(settings.job.factor)
+    _grouper(settings.job.grouper)
+    return settings
+
+
+def plan(file: JobFile, settings: Settings) -> Plan:
+    """Plan the job on the streams as they are now."""
+    system = EmbeddedSystem(settings.systems.embedded.root)
+    streams = system.streams() if settings.systems.embedded.root.exists() else []
+    around = planning.Surroundings(
+        factor=settings.job.factor,
+        containers=settings.job.containers,
+        grouper_name=settings.job.grouper,
+        grouper=_grouper(settings.job.grouper),
+        partitions={stream: system.partitions(stream) for stream in streams},
+        systems={stream: bound.system for stream, bound in settings.streams.items()},
+    )
+    return planning.make(file.graph, around)
+
+
+def resolved(spark: Any, file: JobFile, settings: Settings) -> Mapping[int, Any]:
+    """The schema after each operator, found by Spark on empty frames."""
+    from anabranch.spark import resolution
+
+    formats = {stream: bound.format for stream, bound in settings.streams.items()}
+    return resolution.columns(spark, file.graph, file.functions, formats)
+
+
+def start_message(prepared: Prepared, until_caught_up: bool) -> Start:
+    """The hand-over to the coordinator, with new lane ids."""
+    lanes = planning.lanes_of(
+        prepared.plan, prepared.settings.job.state_partitions, lambda: secrets.token_hex(4)
+    )
+    return Start(
+        graph=prepared.file.graph,
+        model=prepared.plan.model,
+        lanes=lanes,
+        fingerprint=_fingerprint(prepared),
+        promises={output.operator: output.promise for output in prepared.plan.outputs},
+        until_caught_up=until_caught_up,
+    )
+
+
+def create_outputs(plan: Plan, settings: Settings) -> None:
+    """Make the streams that the job writes and that don't exist."""
+    log = Log(settings.systems.embedded.root)
+    for output in plan.outputs:
+        if output.stream is not None:
+            log.create(output.stream, output.partitions)
+
+
+def check_writers(plan: Plan, settings: Settings, known: set[str]) -> None:
+    """Refuse to start where the streams know more of this job than its store does.
+
+    Raises:
+        StateError: an output holds records of a lane that the store has never heard of.
+    """
+    log = Log(settings.systems.embedded.root)
+    for output in plan.outputs:
+        if output.stream is None or output.stream not in log.streams():
+            continue
+        strange = foreign_writers(log, output.stream, plan.model.job) - known
+        if strange:
+            raise StateError(
+                f"stream {output.stream!r} holds records that lane {min(strange)} of job {plan.model.job!r} wrote, but "
+                f"the store {settings.coordinator.store} doesn't know that lane",
+                "restore the store; or, to begin afresh, remove the job's output streams or give the job another name",
+            )
+
+
+def _fingerprint(prepared: Prepared) -> dict[str, str]:
+    """What must be the same for a job to go on where it was. Line numbers and function bodies may change."""
+    graph = prepared.file.graph
+    operators = {
+        f"operator {node.name}": _digest([node.kind, list(node.inputs), node.args]) for node in graph.nodes
+    }
+    job = prepared.settings.job
+    counts = {
+        f"partitions of {name}": str(
+            sum(len(t.ssps) for t in stage.tasks if any(f"{s.system}/{s.stream}" == name for s in t.ssps))
+        )
+        for stage in prepared.plan.model.stages
+        for name in stage.inputs
+    }
+    return {
+        **operators,
+        **counts,
+        "factor": str(job.factor),
+        "grouper": job.grouper,
+        "containers": str(job.containers),
+        "state_partitions": str(job.state_partitions),
+    }
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(msgspec.json.encode(value, order="sorted")).hexdigest()[:12]
+
+
+def _grouper(name: str) -> Grouper:
+    if ":" not in name:
+        return groupers.named(name)
+    module, _, function = name.partition(":")
+    try:
+        return cast(Callable[..., Any], getattr(importlib.import_module(module), function))
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(
+            f"grouper {name!r} can't be imported: {error}",
+            "write module:function; the module lies beside the job",
+        ) from error
+
+
+def load(job: Path) -> JobFile:
+    return loading.load(job)
+
+
+def refuse_unsupported(settings: Settings) -> None:
+    """What can be planned, but not run yet.
+
+    Raises:
+        ConfigError: a factor above 1, or several containers.
+    """
+    for name, value in (("factor", settings.job.factor), ("containers", settings.job.containers)):
+        if value > 1:
+            raise ConfigError(
+                f"[job] {name} = {value} can be planned, but this version doesn't run it yet",
+                f"set {name} = 1; anabranch plan shows what {name} = {value} will do",
+            )
+
+
+def writable(folder: Path, what: str) -> None:
+    """Raises AnabranchError if the folder can't be made or written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / ".anabranch-writable"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise AnabranchError(
+            f"the {what} {folder} can't be written: {error.strerror or error}",
+            "choose another folder in anabranch.toml, or change its owner or mode",
+        ) from error

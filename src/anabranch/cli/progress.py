@@ -1,0 +1,103 @@
+"""Live progress on stderr: a table on a terminal, plain lines when not."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+
+from anabranch.messages import JobStatus, LaneStatus
+
+_REFRESH = 0.5
+_LINE_EVERY = 5.0
+
+Show = Callable[[], RenderableType]
+
+
+class Status(Protocol):
+    """Whoever can say how a job is."""
+
+    def status(self, job: str) -> JobStatus: ...
+
+
+def say(line: str) -> None:
+    """A line of progress."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def lag(lane: LaneStatus) -> int:
+    """Records between the lane's positions and its inputs' ends."""
+    if lane.report is None:
+        return 0
+    held = {p.ssp: p.offset for p in lane.report.positions}
+    return sum(max(0, end.offset - held.get(end.ssp, 0)) for end in lane.report.ends)
+
+
+def table(status: JobStatus) -> Table:
+    """A job's lanes as a table."""
+    title = f"{status.job}: {status.state}, deployment {status.deployment}, generation {status.generation}"
+    found = Table(title=title, title_justify="left")
+    for column in ("lane", "runs", "state", "batch", "rows", "rows/s", "lag", "batch s"):
+        found.add_column(column, justify="left" if column in ("lane", "runs", "state") else "right")
+    for lane in status.lanes:
+        report = lane.report
+        phase = report.phase if report is not None else lane.lane.state.value
+        numbers = (
+            (
+                f"{report.batch}",
+                f"{report.rows:,}",
+                f"{report.rows_per_second:,.0f}",
+                f"{lag(lane):,}",
+                f"{report.seconds:.1f}",
+            )
+            if report is not None
+            else ("-",) * 5
+        )
+        found.add_row(lane.lane.id, lane.lane.group, phase, *numbers)
+    return found
+
+
+def line(status: JobStatus) -> str:
+    """A job's lanes in one line."""
+    parts = [
+        f"{lane.lane.id} {lane.report.phase} batch {lane.report.batch} rows {lane.report.rows:,} lag {lag(lane):,}"
+        for lane in status.lanes
+        if lane.report is not None
+    ]
+    return f"{status.job} {status.state}: " + ("; ".join(parts) or "no lane has started")
+
+
+def watch(coordinator: Status, job: str, until: threading.Event, show: Show | None) -> None:
+    """Show a job's progress until told to end. ``show``: more to draw below the table."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        last = ""
+        while not until.wait(_LINE_EVERY):
+            now = line(coordinator.status(job))
+            if now != last:
+                say(now)
+            last = now
+        return
+    with Live(console=console, refresh_per_second=4, transient=True) as live:
+        while not until.is_set():
+            parts: list[RenderableType] = [table(coordinator.status(job))]
+            if show is not None:
+                parts.append(show())
+            live.update(Group(*parts))
+            time.sleep(_REFRESH)
+
+
+def summary(status: JobStatus) -> None:
+    """What a job did in this run, one line a lane."""
+    for lane in status.lanes:
+        if lane.report is not None:
+            say(
+                f"{lane.lane.id} ({lane.lane.group}): {lane.report.phase}, {lane.report.rows:,} rows read in this run"
+            )
+    say(f"job {status.job}: {status.state}")

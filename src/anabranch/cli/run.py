@@ -1,0 +1,149 @@
+"""``anabranch run``: the coordinator and one container in this process, until stopped or caught up."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import threading
+import uuid
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any
+
+import typer
+
+from anabranch.cli import preparation, progress
+from anabranch.cli.preparation import Prepared
+from anabranch.config import Settings
+from anabranch.coordinator import endpoint, http
+from anabranch.coordinator.service import Coordinator
+from anabranch.coordinator.store.store import Store
+from anabranch.errors import AnabranchError, ConflictError
+from anabranch.messages import JobStatus, Registration
+
+
+def run(
+    job: Annotated[Path, typer.Argument(help="The job file.")],
+    available_now: Annotated[
+        bool, typer.Option("--available-now", help="End when the inputs are read to their present ends.")
+    ] = False,
+    config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
+) -> None:
+    """Run a job here: coordinator and container in one process."""
+    settings = preparation.settings_of(job, config)
+    file = preparation.load(job)
+    execute(file, settings, available_now)
+
+
+def execute(
+    file: preparation.JobFile, settings: Settings, available_now: bool, show: progress.Show | None = None
+) -> JobStatus:
+    """Run a loaded job to its end; gives its last status.
+
+    Raises:
+        AnabranchError: the job failed, or can't be started.
+        KeyboardInterrupt: after SIGINT, once every lane has ended at a batch boundary.
+    """
+    preparation.refuse_unsupported(settings)
+    store_url, name = settings.coordinator.store, file.graph.job
+    if "://" not in settings.storage.root:
+        preparation.writable(Path(settings.storage.root), "storage root")
+    preparation.writable(settings.systems.embedded.root, "embedded root")
+    plan = preparation.plan(file, settings)
+    with endpoint.RunLock(store_url, name):
+        store = Store(store_url)
+        coordinator = Coordinator(store)
+        try:
+            known = set(coordinator.known_lanes(name))
+        except AnabranchError:
+            known = set()
+        preparation.check_writers(plan, settings, known)
+        from anabranch.spark import session
+
+        session.java_version()
+        progress.say(f"starting Spark for job {name} ...")
+        spark = session.start(settings, file.home)
+        try:
+            schemas = preparation.resolved(spark, file, settings)
+            prepared = Prepared(file, settings, plan, schemas)
+            for warning in plan.warnings:
+                progress.say(f"warning: {warning}")
+            preparation.create_outputs(plan, settings)
+            coordinator.start(preparation.start_message(prepared, available_now))
+            return _serve(prepared, coordinator, spark, show)
+        finally:
+            spark.stop()
+            store.close()
+
+
+def _serve(prepared: Prepared, coordinator: Coordinator, spark: Any, show: progress.Show | None) -> JobStatus:
+    from anabranch.container.reconciliation import Container
+
+    name = prepared.file.graph.job
+    server = http.serve(coordinator)
+    endpoint.write(prepared.settings.coordinator.store, name, server.url)
+    signals = _Signals(coordinator, name)
+    watching = threading.Event()
+    shown = threading.Thread(target=progress.watch, args=(coordinator, name, watching, show), daemon=True)
+    try:
+        container = Container(
+            spark,
+            coordinator,
+            prepared.settings,
+            prepared.file.graph,
+            prepared.file.functions,
+            prepared.schemas,
+            prepared.file.home,
+        )
+        shown.start()
+        container.run(_registration(name))
+        status = coordinator.status(name)
+    finally:
+        watching.set()
+        shown.join(2)
+        signals.restore()
+        endpoint.remove(prepared.settings.coordinator.store, name)
+        server.close()
+    progress.summary(status)
+    if status.state == "failed":
+        raise AnabranchError(f"job {name} failed: {status.error}", "")
+    if signals.received == signal.SIGINT:
+        raise KeyboardInterrupt
+    return status
+
+
+def _registration(job: str) -> Registration:
+    execution = os.environ.get("EXECUTION_ENV_CONTAINER_ID") or uuid.uuid4().hex
+    return Registration(job=job, seat="0", execution=execution, host=socket.gethostname(), pid=os.getpid())
+
+
+class _Signals:
+    """SIGINT and SIGTERM end the job at a batch boundary; a second one ends the process at once."""
+
+    def __init__(self, coordinator: Coordinator, job: str) -> None:
+        self.received: int | None = None
+        self._coordinator = coordinator
+        self._job = job
+        self._before = {
+            number: signal.signal(number, self._take) for number in (signal.SIGINT, signal.SIGTERM)
+        }
+
+    def _take(self, number: int, _frame: FrameType | None) -> None:
+        if self.received is not None:
+            os._exit(128 + number)
+        self.received = number
+        progress.say("stopping at the next batch boundary; once more to stop at once ...")
+        threading.Thread(target=self._stop, daemon=True).start()
+
+    def _stop(self) -> None:
+        try:
+            self._coordinator.stop(self._job)
+        except ConflictError as error:
+            progress.say(str(error))
+
+    def restore(self) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        sys.stderr.flush()

@@ -1,0 +1,200 @@
+"""Settings: ``anabranch.toml`` beside the job (else in the working folder), overridden by the environment."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
+
+from anabranch.errors import ConfigError, NotFoundError
+
+__all__ = ["Settings", "load"]
+
+FILE_NAME = "anabranch.toml"
+PREFIX = "ANABRANCH__"
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class JobSettings(_Section):
+    """How the job is cut into tasks and containers. ``interval`` is Spark's trigger interval ("0 seconds": at once)."""
+
+    grouper: str = "partition"
+    factor: int = 1
+    containers: int = Field(default=1, ge=1, le=1000)
+    trigger: Literal["micro-batch"] = "micro-batch"
+    interval: str = "0 seconds"
+    max_rows_per_batch: int = Field(default=1_000_000, ge=1)
+    state_partitions: int = Field(default=4, ge=1, le=1024)
+    on_null_key: Literal["drop", "fail"] = "fail"
+
+
+class StorageSettings(_Section):
+    """``root``: where lanes' checkpoint folders live: a path or any URI that Spark can checkpoint to."""
+
+    root: str = "./.anabranch/lanes"
+
+
+class CoordinatorSettings(_Section):
+    """``store``: a database URL; a relative SQLite path is taken from the configuration's folder."""
+
+    store: str = "sqlite:///./.anabranch/coordinator.db"
+
+
+class EmbeddedSettings(_Section):
+    """``root``: a local folder that holds the embedded log's streams."""
+
+    root: Path = Path("./.anabranch/streams")
+
+
+class SystemsSettings(_Section):
+    """The systems that streams can live in."""
+
+    embedded: EmbeddedSettings = EmbeddedSettings()
+
+
+class StreamSettings(_Section):
+    """Binds a stream of the job to a system and says how its values are written."""
+
+    system: Literal["embedded"] = "embedded"
+    format: Literal["json", "string", "raw"] = "json"
+
+
+class SparkSettings(_Section):
+    """``master`` and further Spark settings of the container's session."""
+
+    master: str | None = None
+    memory: str = "2g"
+    conf: dict[str, str] = {}
+
+
+class Settings(BaseSettings):
+    """All settings; ``folder`` is where relative paths start."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_nested_delimiter="__", extra="forbid", frozen=True, case_sensitive=False
+    )
+
+    job: JobSettings = JobSettings()
+    storage: StorageSettings = StorageSettings()
+    coordinator: CoordinatorSettings = CoordinatorSettings()
+    systems: SystemsSettings = SystemsSettings()
+    streams: dict[str, StreamSettings] = {}
+    spark: SparkSettings = SparkSettings()
+
+    @classmethod
+    def settings_customise_sources(cls, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        return (kwargs["init_settings"],)
+
+
+def load(file: Path | None = None, beside: Path | None = None) -> Settings:
+    """Read the settings and make their paths absolute.
+
+    Args:
+        file: the configuration file itself; must exist.
+        beside: a job file; ``anabranch.toml`` in its folder is taken, else the one in the working folder.
+
+    Raises:
+        NotFoundError: ``file`` doesn't exist.
+        ConfigError: not TOML, an unknown name (with the nearest known one) or a value that isn't allowed.
+    """
+    path = _find(file, beside)
+    parsed: dict[str, Any] = {}
+    if path is not None:
+        try:
+            parsed = tomllib.loads(path.read_text())
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path} is not TOML: {error}", "mend the line it names") from error
+    merged = _merge(parsed, _environment())
+    try:
+        settings = Settings(**merged)
+    except ValidationError as error:
+        raise ConfigError(*_explain(error, path)) from error
+    return _absolute(settings, path.parent if path is not None else Path.cwd())
+
+
+def _find(file: Path | None, beside: Path | None) -> Path | None:
+    if file is not None:
+        if not file.is_file():
+            raise NotFoundError(
+                f"there is no configuration file {file}", "name an existing one with --config"
+            )
+        return file.resolve()
+    for folder in ([beside.parent] if beside is not None else []) + [Path.cwd()]:
+        if (folder / FILE_NAME).is_file():
+            return (folder / FILE_NAME).resolve()
+    return None
+
+
+def _environment() -> dict[str, Any]:
+    for name in os.environ:
+        section = name.removeprefix(PREFIX).split("__")[0].lower()
+        if name.startswith(PREFIX) and section not in Settings.model_fields:
+            raise ConfigError(
+                f"the environment variable {name} sets an unknown section {section!r}",
+                _nearest(section, Settings.model_fields),
+            )
+    return EnvSettingsSource(Settings)()
+
+
+def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(below)
+    for name, value in above.items():
+        held = merged.get(name)
+        merged[name] = _merge(held, value) if isinstance(held, dict) and isinstance(value, dict) else value
+    return merged
+
+
+def _absolute(settings: Settings, folder: Path) -> Settings:
+    root, store = settings.storage.root, settings.coordinator.store
+    if "://" not in root and not root.startswith("file:"):
+        root = str((folder / Path(root).expanduser()).resolve())
+    if store.startswith("sqlite:///") and not store.startswith("sqlite:////"):
+        store = f"sqlite:///{(folder / store.removeprefix('sqlite:///')).resolve()}"
+    embedded = (folder / settings.systems.embedded.root.expanduser()).resolve()
+    return settings.model_copy(
+        update={
+            "storage": settings.storage.model_copy(update={"root": root}),
+            "coordinator": settings.coordinator.model_copy(update={"store": store}),
+            "systems": settings.systems.model_copy(update={"embedded": EmbeddedSettings(root=embedded)}),
+        }
+    )
+
+
+def _explain(error: ValidationError, path: Path | None) -> tuple[str, str]:
+    first = error.errors()[0]
+    location = [str(part) for part in first["loc"]]
+    where = f"{path}: " if path is not None else ""
+    setting = ".".join(location)
+    if first["type"] == "extra_forbidden":
+        return f"{where}unknown setting {setting!r}", _nearest(location[-1], _known_names(location[:-1]))
+    return (
+        f"{where}setting {setting!r} has the value {first.get('input')!r}: {first['msg']}",
+        "set an allowed value",
+    )
+
+
+def _known_names(location: list[str]) -> Iterator[str]:
+    model: Any = Settings
+    for part in location:
+        field = (
+            model.model_fields.get(part) if isinstance(model, type) and issubclass(model, BaseModel) else None
+        )
+        model = field.annotation if field is not None else StreamSettings
+        if model == dict[str, StreamSettings]:
+            model = StreamSettings
+    return iter(model.model_fields if isinstance(model, type) and issubclass(model, BaseModel) else ())
+
+
+def _nearest(name: str, known: Any) -> str:
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    return f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(names)}"

@@ -1,0 +1,24 @@
+"""What a user is told when a lane fails: our own message if there is one inside Spark's, else Spark's first lines."""
+
+from __future__ import annotations
+
+import re
+
+_OURS = re.compile(r"anabranch\.errors\.\w+: (.+?)(?=\n\s*\n|\n\tat |\n\s*at \S+\(|\Z)", re.DOTALL)
+_SPARK_CODE = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] (.+)")
+_TRACE = re.compile(r"\n(?:\tat |JVM stacktrace|Caused by:).*", re.DOTALL)
+
+
+def explain(error: BaseException) -> str:
+    """One message of what failed, without a stack trace of ours or of Spark's."""
+    text = str(error)
+    ours = [found.group(1).strip() for found in _OURS.finditer(text)]
+    if ours:
+        lines = ours[0].split("\n")
+        return "\n".join(
+            [lines[0], *[line for line in lines[1:] if line.startswith("  ") and "File " not in line]]
+        )
+    coded = [found for found in _SPARK_CODE.finditer(text) if not found[1].startswith("STREAM_FAILED")]
+    if coded:
+        return coded[-1].group(0).split(" SQLSTATE")[0].strip()
+    return _TRACE.sub("", text).strip().split("\n")[0] or type(error).__name__

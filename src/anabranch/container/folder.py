@@ -1,0 +1,153 @@
+"""A lane's checkpoint folder and its surgery, through Hadoop's FileSystem: any storage root works."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from anabranch.container import offset_log
+from anabranch.container.offset_log import Entry
+from anabranch.errors import ConflictError, StateError
+
+# Commits before offsets: a copy made while the source is still written to never has a commit without its offset.
+_COPY_ORDER = ("commits", "offsets", "metadata", "sources", "state")
+
+
+class Folder:
+    """A checkpoint folder of a lane that is stopped (or whose files are only read)."""
+
+    def __init__(self, spark: SparkSession, uri: str) -> None:
+        self.uri = uri
+        jvm: Any = spark._jvm
+        self._jvm = jvm
+        self._conf = spark._jsc.hadoopConfiguration()  # type: ignore[union-attr]
+        self._path = jvm.org.apache.hadoop.fs.Path(uri)
+        self._fs = self._path.getFileSystem(self._conf)
+
+    def make(self) -> None:
+        self._fs.mkdirs(self._path)
+
+    def exists(self, name: str = "") -> bool:
+        return bool(self._fs.exists(self._at(name)))
+
+    def remove(self) -> None:
+        """Delete the folder with all that is in it."""
+        self._fs.delete(self._path, True)
+
+    def planned(self) -> int:
+        """The last batch that was planned, -1 if none."""
+        return max(self._numbers("offsets"), default=-1)
+
+    def committed(self) -> int:
+        """The last batch that was committed, -1 if none."""
+        return max(self._numbers("commits"), default=-1)
+
+    @property
+    def pending(self) -> bool:
+        """Whether a batch was planned and not committed."""
+        return self.planned() > self.committed()
+
+    def entry(self, batch: int) -> Entry:
+        """What was planned for a batch."""
+        return offset_log.parse(self._read(f"offsets/{batch}"), f"{self.uri}/offsets/{batch}")
+
+    def positions(self) -> dict[str, dict[int, int]]:
+        """Stream → partition → next offset, after the last committed batch."""
+        last = self.committed()
+        if last < 0:
+            return {}
+        entry = self.entry(last)
+        found = {offset["stream"]: n for n, offset in enumerate(entry.sources) if offset is not None}
+        return {stream: entry.positions(number) for stream, number in found.items()}
+
+    def plan(self, entry: Entry) -> int:
+        """Write the next batch's entry; running the query ``once`` then runs exactly that batch.
+
+        Raises:
+            StateError: a batch is pending; finish it first.
+        """
+        if self.pending:
+            raise StateError(
+                f"{self.uri} has a pending batch {self.planned()}: another one can't be planned",
+                "run the lane's query once, which finishes the pending batch",
+            )
+        number = self.planned() + 1
+        self._write(f"offsets/{number}", offset_log.format(entry))
+        return number
+
+    def clone(self, target: str, spark: SparkSession) -> Folder:
+        """A copy under another query id. Raises ConflictError if the target is there already."""
+        copy = Folder(spark, target)
+        if copy.exists():
+            raise ConflictError(
+                f"{target} exists already", "a lane's folder is made once; choose a higher epoch"
+            )
+        copy.make()
+        util = self._jvm.org.apache.hadoop.fs.FileUtil
+        for name in _COPY_ORDER:
+            if self.exists(name):
+                util.copy(self._fs, self._at(name), copy._fs, copy._at(name), False, True, self._conf)
+        copy._replace("metadata", json.dumps({"id": str(uuid.uuid4())}))
+        return copy
+
+    def keep(self, partitions: Mapping[str, Iterable[int]]) -> None:
+        """Drop all other partitions from every entry of the offset log."""
+        kept = {stream: set(numbers) for stream, numbers in partitions.items()}
+        for batch in self._numbers("offsets"):
+            self._replace(f"offsets/{batch}", offset_log.format(self.entry(batch).keeping(kept)))
+
+    def lock(self) -> None:
+        """Take the OS lock of a local folder for as long as this JVM lives; nothing for other storage.
+
+        A killed driver's JVM may live on for a moment: it holds the lock until nothing of it can write any more.
+
+        Raises:
+            ConflictError: another process has it.
+        """
+        if str(self._fs.getUri()) != "file:///":
+            return
+        path = self._path.toUri().getPath()
+        holder = self._jvm.java.io.RandomAccessFile(f"{path}.lock", "rw")
+        if holder.getChannel().tryLock() is None:
+            holder.close()
+            raise ConflictError(f"another process runs on {path}", "stop it, or wait until it has ended")
+
+    def _at(self, name: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(self._path, name) if name else self._path
+
+    def _numbers(self, name: str) -> list[int]:
+        folder = self._at(name)
+        if not self._fs.exists(folder):
+            return []
+        names = [status.getPath().getName() for status in self._fs.listStatus(folder)]
+        return sorted(int(n) for n in names if n.isdigit())
+
+    def _read(self, name: str) -> str:
+        stream = self._fs.open(self._at(name))
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def _write(self, name: str, text: str) -> None:
+        """Write a new file so that it is there whole or not at all."""
+        part = self._at(f"{name}.{uuid.uuid4().hex}.part")
+        stream = self._fs.create(part, True)
+        try:
+            stream.write(bytearray(text.encode()))
+            stream.hsync()
+        finally:
+            stream.close()
+        if not self._fs.rename(part, self._at(name)):
+            self._fs.delete(part, False)
+            raise StateError(
+                f"{self.uri}/{name} could not be written", "see that the storage root can be written to"
+            )
+
+    def _replace(self, name: str, text: str) -> None:
+        self._fs.delete(self._at(name), False)
+        self._write(name, text)

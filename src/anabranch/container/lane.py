@@ -1,0 +1,269 @@
+"""One lane in this container: takes its folder, runs its query, and ends it at a batch boundary."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from anabranch import steps
+from anabranch.container import failures
+from anabranch.container.folder import Folder
+from anabranch.errors import AnabranchError, ConflictError, StateError
+from anabranch.messages import LaneReport
+from anabranch.model.lane import Lane, Position
+from anabranch.model.ssp import SSP
+from anabranch.spark.query import LaneQuery
+from anabranch.systems.embedded import Log
+
+_POLL = 0.1
+_LOCK_PATIENCE = 60.0
+_start_one_at_a_time = threading.Lock()
+
+Offsets = dict[SSP, int]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where lanes run: the session, the storage root, a local folder for gates, and the log."""
+
+    spark: SparkSession
+    root: str
+    gates: Path
+    log: Log
+
+
+class LaneRunner:
+    """Runs one lane in a thread of its own and keeps a report of it.
+
+    ``build`` makes the query for a folder. ``until``: the noted ends of its inputs, None to run on.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        lane: Lane,
+        epoch: int,
+        build: Callable[[str, str, Offsets], LaneQuery],
+        outputs: tuple[str, ...],
+        starting: Offsets,
+        until: Offsets | None,
+    ) -> None:
+        self.lane = lane
+        self._place = place
+        self._epoch = epoch
+        self._build = build
+        self._outputs = outputs
+        self._starting = starting
+        self._until = until
+        self._stop = threading.Event()
+        self._upstream_ended = threading.Event()
+        self._known = threading.Event()
+        self._report = LaneReport(lane=lane.id, phase="starting", folder_epoch=lane.folder_epoch or epoch)
+        self._rows = 0
+        self._seen_batch = -1
+        self._gate = place.gates / f"{lane.id}.gate"
+        self._thread = threading.Thread(target=self._run, name=f"lane {lane.id}", daemon=True)
+
+    @property
+    def report(self) -> LaneReport:
+        return self._report
+
+    @property
+    def ended(self) -> bool:
+        return self._report.phase in ("ended", "failed")
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End at the next batch boundary."""
+        self._stop.set()
+
+    def acknowledge(self, upstream_ended: bool) -> None:
+        """The coordinator knows the lane's folder: only now may its query begin."""
+        self._known.set()
+        if upstream_ended:
+            self._upstream_ended.set()
+
+    def join(self, timeout: float) -> bool:
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            folder = self._folder()
+            while not self._known.wait(_POLL):
+                if self._stop.is_set():
+                    self._end(folder)
+                    return
+            query = self._start(folder)
+            self._watch(folder, query)
+        except Exception as error:
+            told = str(error) if isinstance(error, AnabranchError) else failures.explain(error)
+            self._report = self._changed(phase="failed", error=told)
+
+    def _folder(self) -> Folder:
+        """Take the lane's folder: a new one for a new lane, else the one it has, which must be there and agree."""
+        folder_epoch = self.lane.folder_epoch or self._epoch
+        folder = Folder(
+            self._place.spark, f"{self._place.root}/{self.lane.job}/{self.lane.id}/{folder_epoch}"
+        )
+        published = max((self._published(stream) for stream in self._outputs), default=-1)
+        if self.lane.folder_epoch and not folder.exists():
+            raise StateError(
+                f"the folder of lane {self.lane.id} is gone: {folder.uri}",
+                "restore the storage root; without it the lane's positions and state are lost",
+            )
+        if not self.lane.folder_epoch:
+            if published >= 0:
+                raise StateError(
+                    f"lane {self.lane.id} is new, but its outputs hold batch {published} of it",
+                    "the store was set back: restore the newest copy of it",
+                )
+            folder.make()
+        if published > folder.planned():
+            raise StateError(
+                f"the outputs of lane {self.lane.id} hold its batch {published}, but its folder {folder.uri} knows "
+                f"none after {folder.planned()}",
+                "restore the storage root; going on would write records twice",
+            )
+        self._lock(folder)
+        return folder
+
+    def _lock(self, folder: Folder) -> None:
+        deadline = time.monotonic() + _LOCK_PATIENCE
+        while True:
+            try:
+                return folder.lock()
+            except ConflictError:
+                if time.monotonic() > deadline or self._stop.is_set():
+                    raise
+                time.sleep(_POLL)
+
+    def _published(self, stream: str) -> int:
+        marks = [tail.writers.get(self.lane.id) for tail in self._place.log.ends(stream).values()]
+        return max((mark.batch for mark in marks if mark is not None), default=-1)
+
+    def _start(self, folder: Folder) -> StreamingQuery:
+        self._gate.unlink(missing_ok=True)
+        query = self._build(folder.uri, str(self._gate), self._starting)
+        with _start_one_at_a_time:
+            started = query.start()
+        self._query = query
+        held = _listed(self._positions(folder))
+        self._report = self._changed(phase="running", batch=folder.committed(), positions=held)
+        return started
+
+    def _watch(self, folder: Folder, query: StreamingQuery) -> None:
+        while True:
+            self._take_progress(folder, query)
+            if not query.isActive:
+                error = query.exception()
+                raise (
+                    error
+                    if error is not None
+                    else StateError(f"the query of lane {self.lane.id} ended by itself", "")
+                )
+            if self._stop.is_set() or self._caught_up():
+                break
+            time.sleep(_POLL)
+        self._stop_at_boundary(folder, query)
+        self._end(folder)
+
+    def _take_progress(self, folder: Folder, query: StreamingQuery) -> None:
+        progress: Any = query.lastProgress
+        if progress is None or progress["batchId"] == self._seen_batch or not progress["numInputRows"]:
+            self._report = self._changed(ends=self._ends())
+            return
+        for each in query.recentProgress:
+            if each["batchId"] > self._seen_batch and each["numInputRows"]:
+                self._rows += each["numInputRows"]
+                self._seen_batch = each["batchId"]
+                seconds = each["durationMs"].get("triggerExecution", 0) / 1000
+                self._report = self._changed(
+                    batch=self._seen_batch,
+                    rows=self._rows,
+                    seconds=seconds,
+                    rows_per_second=each["numInputRows"] / seconds if seconds else 0.0,
+                    ends=self._ends(),
+                    positions=_listed(self._positions(folder)),
+                )
+        steps.reach(steps.COMMITTED, self.lane.id, self._seen_batch)
+
+    def _caught_up(self) -> bool:
+        """Whether all inputs are at their noted ends, and intermediate ones read out with nobody left to write them."""
+        if self._until is None:
+            return False
+        held = {position.ssp: position.offset for position in self._report.positions}
+        ends = {position.ssp: position.offset for position in self._report.ends}
+        for ssp in (*self.lane.ssps, *self.lane.broadcast):
+            at = held.get(ssp.whole, self._starting.get(ssp.whole, 0))
+            if ssp.whole in self._until:
+                if at < self._until[ssp.whole]:
+                    return False
+            elif not self._upstream_ended.is_set() or at < self._end_of(ssp.whole, ends):
+                return False
+        return True
+
+    def _end_of(self, ssp: SSP, ends: Mapping[SSP, int]) -> int:
+        # The report's ends may be older than the news that the lanes before have ended.
+        fresh = self._place.log.ends(ssp.stream, [ssp.partition])[ssp.partition].end
+        return max(fresh, ends.get(ssp, 0))
+
+    def _stop_at_boundary(self, folder: Folder, query: StreamingQuery) -> None:
+        """Stop intake, let the running batch end, stop; a batch that slipped in is finished by itself."""
+        self._gate.touch()
+        calm = 0
+        while query.isActive and calm < 2:
+            calm = 0 if folder.pending else calm + 1
+            time.sleep(_POLL)
+        self._take_progress(folder, query)
+        failed = query.exception()
+        query.stop()
+        if failed is not None:
+            raise failed
+        if folder.pending:
+            with _start_one_at_a_time:
+                last = self._query.start(once=True)
+            last.awaitTermination()
+
+    def _end(self, folder: Folder) -> None:
+        self._gate.unlink(missing_ok=True)
+        positions = _listed(self._positions(folder))
+        self._report = self._changed(
+            phase="ended", positions=positions, batch=folder.committed(), ends=self._ends()
+        )
+
+    def _positions(self, folder: Folder) -> Offsets:
+        held = folder.positions()
+        return {
+            ssp.whole: held.get(ssp.stream, {}).get(ssp.partition, self._starting.get(ssp.whole, 0))
+            for ssp in (*self.lane.ssps, *self.lane.broadcast)
+        }
+
+    def _ends(self) -> tuple[Position, ...]:
+        found: Offsets = {}
+        for ssp in (*self.lane.ssps, *self.lane.broadcast):
+            found[ssp.whole] = -1
+        for stream in {ssp.stream for ssp in found}:
+            for partition, tail in self._place.log.ends(stream).items():
+                ssp = SSP(system="embedded", stream=stream, partition=partition)
+                if ssp in found:
+                    found[ssp] = min(tail.end, (self._until or {}).get(ssp, tail.end))
+        return _listed(found)
+
+    def _changed(self, **changes: Any) -> LaneReport:
+        held = {name: getattr(self._report, name) for name in self._report.__struct_fields__}
+        return LaneReport(**{**held, **changes})
+
+
+def _listed(offsets: Mapping[SSP, int]) -> tuple[Position, ...]:
+    ordered = sorted(offsets, key=lambda ssp: ssp.order)
+    return tuple(Position(ssp=ssp, offset=offsets[ssp]) for ssp in ordered)

@@ -1,0 +1,77 @@
+"""An entry of Spark's offset log as data: pure edits of it are how batches are planned and checkpoints cut."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from anabranch.errors import UnsupportedFormatError
+
+_VERSION = "v1"
+_NONE = "-"
+
+Positions = Mapping[int, int]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """``offsets/N``: metadata, and one offset a source in the order of the query's plan (None: not yet read)."""
+
+    metadata: dict[str, Any]
+    sources: tuple[dict[str, Any] | None, ...]
+
+    def positions(self, source: int) -> dict[int, int]:
+        """Partition → next offset of one source; {} if it wasn't read yet."""
+        offset = self.sources[source]
+        return {} if offset is None else {int(p): int(o) for p, o in offset["positions"].items()}
+
+    def with_positions(self, source: int, positions: Positions) -> Entry:
+        """The same entry with other positions of one source."""
+        offset = self.sources[source]
+        if offset is None:
+            raise ValueError(f"source {source} has no offset to change")
+        changed = {**offset, "positions": {str(p): o for p, o in sorted(positions.items())}}
+        return replace(self, sources=(*self.sources[:source], changed, *self.sources[source + 1 :]))
+
+    def keeping(self, partitions: Mapping[str, Iterable[int]]) -> Entry:
+        """Only these partitions of each stream."""
+        entry = self
+        for number, offset in enumerate(self.sources):
+            if offset is not None:
+                kept = set(partitions.get(offset["stream"], ()))
+                held = entry.positions(number)
+                entry = entry.with_positions(number, {p: o for p, o in held.items() if p in kept})
+        return entry
+
+    def with_watermark(self, unix_ms: int) -> Entry:
+        """The same batch with another watermark."""
+        return replace(self, metadata={**self.metadata, "batchWatermarkMs": unix_ms})
+
+
+def parse(text: str, path: str = "") -> Entry:
+    """Read an entry.
+
+    Raises:
+        UnsupportedFormatError: not an offset log of this version; names the path.
+    """
+    lines = text.split("\n")
+    if lines[0] != _VERSION or len(lines) < 2:
+        raise UnsupportedFormatError(
+            f"{path} is not an offset log of version {_VERSION}: it begins with {lines[0]!r}",
+            "it was written by another Spark; use that version. Nothing was changed",
+        )
+    try:
+        sources = tuple(None if line == _NONE else json.loads(line) for line in lines[2:])
+        return Entry(json.loads(lines[1]), sources)
+    except ValueError as error:
+        raise UnsupportedFormatError(
+            f"{path} is damaged: {error}", "restore the folder from a backup"
+        ) from error
+
+
+def format(entry: Entry) -> str:
+    """The text that :func:`parse` reads."""
+    sources = [_NONE if offset is None else json.dumps(offset) for offset in entry.sources]
+    return "\n".join([_VERSION, json.dumps(entry.metadata), *sources])

@@ -1,0 +1,160 @@
+"""The container's loop: beat, hear what should run, start and stop lanes until nothing is left to do."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import structlog
+from pyspark.sql import SparkSession
+
+from anabranch.config import Settings
+from anabranch.container.lane import LaneRunner, Offsets, Place
+from anabranch.errors import FencedError
+from anabranch.messages import Answer, Heartbeat, Registered, Registration, WantedLane
+from anabranch.model.graph import Graph
+from anabranch.model.job_model import JobModel
+from anabranch.model.lane import Lane
+from anabranch.planning import stages
+from anabranch.spark.query import LaneQuery
+from anabranch.systems.embedded import Log
+
+_PERIOD = 0.3
+
+log = structlog.get_logger()
+
+
+class Coordination(Protocol):
+    """What a container needs of the coordinator: the same in process and over HTTP."""
+
+    def register(self, registration: Registration) -> Registered: ...
+
+    def heartbeat(self, beat: Heartbeat, wait: float = 0) -> Answer: ...
+
+    def model(self, job: str) -> JobModel: ...
+
+
+class Container:
+    """One container of a job. ``functions`` are the job file's, by node; ``home`` is its folder."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        coordination: Coordination,
+        settings: Settings,
+        graph: Graph,
+        functions: Mapping[int, Callable[..., Any]],
+        schemas: Mapping[int, Any],
+        home: str,
+    ) -> None:
+        self._coordination = coordination
+        self._settings = settings
+        self._graph = graph
+        self._functions = functions
+        self._schemas = schemas
+        self._home = home
+        self._gates = tempfile.TemporaryDirectory(prefix="anabranch-gates-")
+        self._place = Place(
+            spark, settings.storage.root, Path(self._gates.name), Log(settings.systems.embedded.root)
+        )
+        self._runners: dict[str, LaneRunner] = {}
+        self._noted: dict[str, Offsets] = {}
+
+    def run(self, registration: Registration) -> None:
+        """Register and reconcile until the coordinator says that nothing is left to run.
+
+        Raises:
+            FencedError: a newer process took this one's seat; everything was stopped.
+        """
+        me = self._coordination.register(registration)
+        model = self._coordination.model(registration.job)
+        seen = -1
+        try:
+            while True:
+                reports = tuple(runner.report for runner in self._runners.values())
+                beat = Heartbeat(container=me.container, epoch=me.epoch, seen=seen, lanes=reports)
+                answer = self._coordination.heartbeat(beat)
+                seen = answer.revision
+                if not answer.alive:
+                    raise FencedError(f"container {me.container} must stop: {answer.reason}", "")
+                self._reconcile(answer, model, me.epoch)
+                if answer.done and all(runner.ended for runner in self._runners.values()):
+                    return
+                time.sleep(_PERIOD)
+        finally:
+            self._stop_all()
+
+    def _reconcile(self, answer: Answer, model: JobModel, epoch: int) -> None:
+        wanted = {w.lane.id: w for w in answer.wanted}
+        for lane_id, runner in self._runners.items():
+            if lane_id in wanted:
+                self._acknowledge(runner, wanted[lane_id])
+            else:
+                runner.stop()
+        for lane_id, each in wanted.items():
+            if lane_id not in self._runners:
+                self._runners[lane_id] = self._started(each.lane, model, epoch, answer.until_caught_up)
+
+    def _acknowledge(self, runner: LaneRunner, wanted: WantedLane) -> None:
+        if wanted.lane.folder_epoch == runner.report.folder_epoch:
+            runner.acknowledge(wanted.upstream_ended)
+
+    def _started(self, lane: Lane, model: JobModel, epoch: int, until_caught_up: bool) -> LaneRunner:
+        starting = self._starting(lane)
+        until = self._until(lane) if until_caught_up else None
+
+        def build(folder: str, gate: str, positions: Offsets) -> LaneQuery:
+            return LaneQuery(
+                spark=self._place.spark,
+                settings=self._settings,
+                graph=self._graph,
+                functions=self._functions,
+                schemas=self._schemas,
+                model=model,
+                lane=lane,
+                epoch=epoch,
+                folder=folder,
+                gate=gate,
+                home=self._home,
+                starting=positions,
+                until=until or {},
+            )
+
+        runner = LaneRunner(self._place, lane, epoch, build, tuple(lane.outputs), starting, until)
+        runner.start()
+        log.debug("lane started", action="start_lane", lane=lane.id, epoch=epoch)
+        return runner
+
+    def _starting(self, lane: Lane) -> Offsets:
+        given: Offsets = {position.ssp.whole: position.offset for position in lane.starting}
+        latest = {
+            n.args["stream"] for n in self._graph.nodes if n.kind == "read" and n.args["start"] == "latest"
+        }
+        for ssp in (*lane.ssps, *lane.broadcast):
+            if ssp.whole not in given and ssp.stream in latest:
+                given[ssp.whole] = self._place.log.ends(ssp.stream, [ssp.partition])[ssp.partition].end
+        return given
+
+    def _until(self, lane: Lane) -> Offsets:
+        """The noted ends of the inputs that the job doesn't write itself: noted once for all lanes."""
+        own = {stages.stream_of(self._graph, n) for n in self._graph.nodes if n.kind == "partition_by"}
+        found: Offsets = {}
+        for ssp in (*lane.ssps, *lane.broadcast):
+            if ssp.stream not in own:
+                if ssp.stream not in self._noted:
+                    self._noted[ssp.stream] = {}
+                ends = self._noted[ssp.stream]
+                if ssp.whole not in ends:
+                    ends[ssp.whole] = self._place.log.ends(ssp.stream, [ssp.partition])[ssp.partition].end
+                found[ssp.whole] = ends[ssp.whole]
+        return found
+
+    def _stop_all(self) -> None:
+        for runner in self._runners.values():
+            runner.stop()
+        for runner in self._runners.values():
+            runner.join(30.0)
+        self._gates.cleanup()

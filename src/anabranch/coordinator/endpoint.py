@@ -1,0 +1,156 @@
+"""Who serves a job on this machine: a note with its URL, and the lock that lets there be only one."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+import uuid
+import weakref
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import httpx
+
+from anabranch.coordinator.naming import check_name
+from anabranch.coordinator.store import database
+from anabranch.coordinator.wire import SERVICE
+from anabranch.errors import ConfigError, ConflictError, UnsupportedFormatError, UsageError
+from anabranch.model.document import Document, decode, encode
+
+__all__ = ["RunLock", "find", "remove", "run_folder", "write"]
+
+_ANSWERS_WITHIN = 2.0
+_held: weakref.WeakSet[RunLock] = weakref.WeakSet()
+
+
+class Note(Document, frozen=True, kw_only=True):
+    """A process that serves a job. ``started``: seconds since 1970."""
+
+    url: str
+    pid: int
+    started: float
+
+
+def run_folder(store_url: str) -> Path:
+    """The folder beside a store where notes and locks lie. ConfigError for a store without a place."""
+    path = database.path_of(store_url)
+    if path is None:
+        raise ConfigError("a store in memory has no place for notes", "name a file in [coordinator] store")
+    return path.parent / "run"
+
+
+def write(store_url: str, job: str, url: str) -> None:
+    """Note that this process serves a job at a URL, in place of a former note."""
+    folder = run_folder(store_url)
+    database.make_folder(folder)
+    temporary = folder / f".{uuid.uuid4().hex}.tmp"
+    try:
+        temporary.write_bytes(encode(Note(url=url, pid=os.getpid(), started=time.time())))
+        temporary.replace(_path(store_url, job))
+    except OSError as error:
+        raise ConfigError(
+            f"the folder {folder} can't be written: {error.strerror}",
+            "let [coordinator] store be in one that can",
+        ) from error
+
+
+def remove(store_url: str, job: str) -> None:
+    """Take the note of a job away, if there is one."""
+    _path(store_url, job).unlink(missing_ok=True)
+
+
+def find(store_url: str) -> dict[str, str]:
+    """The URLs of the jobs that are served now. Notes of processes that died or don't answer don't count."""
+    folder = run_folder(store_url)
+    served: dict[str, str] = {}
+    for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
+        try:
+            job, note = check_name("job", path.stem), decode(path.read_bytes(), Note)
+        except (FileNotFoundError, UnsupportedFormatError, UsageError):
+            continue  # taken away meanwhile, or not one of ours
+        if _lives(note.pid) and _answers(note.url):
+            served[job] = note.url
+    return served
+
+
+class RunLock:
+    """Held inside ``with``, or from ``acquire`` to ``release``. No child process holds it."""
+
+    def __init__(self, store_url: str, job: str) -> None:
+        self._job = check_name("job", job)
+        self._path = run_folder(store_url) / f"{job}.lock"
+        self._descriptor: int | None = None
+
+    def acquire(self) -> None:
+        """Take the lock. ConflictError when another process has it, or another RunLock of this one."""
+        database.make_folder(self._path.parent)
+        try:
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise ConfigError(
+                f"the lock {self._path} can't be made: {error.strerror}",
+                "let [coordinator] store be in a folder that can be written",
+            ) from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = os.pread(descriptor, 20, 0).decode(errors="replace").strip()
+            os.close(descriptor)
+            process = f" (pid {holder})" if holder.isdigit() else ""
+            raise ConflictError(
+                f"job {self._job} is already running here{process}", f"anabranch stop {self._job}"
+            ) from error
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        self._descriptor = descriptor
+        _held.add(self)
+
+    def release(self) -> None:
+        """Give the lock back; nothing happens if it isn't held."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+            _held.discard(self)
+
+    def __enter__(self) -> Self:
+        self.acquire()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+def _path(store_url: str, job: str) -> Path:
+    return run_folder(store_url) / f"{check_name('job', job)}.json"
+
+
+def _lives(pid: int) -> bool:
+    if pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _answers(url: str) -> bool:
+    try:
+        body = httpx.get(f"{url}/healthz", timeout=_ANSWERS_WITHIN, trust_env=False).json()
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError):
+        return False
+    return isinstance(body, dict) and body.get("service") == SERVICE
+
+
+def _release_in_child() -> None:
+    for lock in list(_held):
+        lock.release()
+
+
+os.register_at_fork(after_in_child=_release_in_child)

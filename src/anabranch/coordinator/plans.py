@@ -1,0 +1,75 @@
+"""What a plan must be to be stored as a deployment, and whether it is the one that is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from anabranch.coordinator.naming import check_name
+from anabranch.coordinator.store import DeploymentRecord
+from anabranch.errors import ConflictError, StateError
+from anabranch.messages import Start
+from anabranch.model.lane import LaneState
+
+__all__ = ["check_same", "numbered"]
+
+_SHORT = 40
+
+
+def numbered(start: Start, deployment: int) -> Start:
+    """The plan as the deployment of that number, generation 1, its lanes planned.
+
+    Raises:
+        StateError: its parts don't fit together: that is a fault of the planner.
+    """
+    job, seats = start.graph.job, {container.seat for container in start.model.containers}
+    ids = [lane.id for lane in start.lanes]
+    for seat in seats:
+        check_name("seat", seat)
+    faults = [
+        *(f"lane {lane.id} is of job {lane.job!r}" for lane in start.lanes if lane.job != job),
+        *(
+            f"lane {lane.id} has no seat {lane.seat!r} in the model"
+            for lane in start.lanes
+            if lane.seat not in seats
+        ),
+        *(
+            f"lane {lane.id} comes after {before}, which nobody knows"
+            for lane in start.lanes
+            for before in (*lane.predecessors, *lane.upstream)
+            if before not in ids
+        ),
+        *(f"two lanes are {one}" for one in set(ids) if ids.count(one) > 1),
+        *([f"its model is of job {start.model.job!r}"] if start.model.job != job else []),
+    ]
+    if faults:
+        raise StateError(
+            f"the plan of job {job!r} can't be started: {faults[0]}", "this is a fault of anabranch"
+        )
+    return msgspec.structs.replace(
+        start,
+        model=msgspec.structs.replace(start.model, run_id=deployment, generation=1),
+        lanes=tuple(
+            msgspec.structs.replace(lane, deployment=deployment, state=LaneState.PLANNED)
+            for lane in start.lanes
+        ),
+    )
+
+
+def check_same(stored: DeploymentRecord, fingerprint: Mapping[str, str]) -> None:
+    """ConflictError that names what differs, unless the plan is the one that is stored."""
+    before, after = stored.fingerprint, fingerprint
+    names = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
+    if names:
+        raise ConflictError(
+            f"job {stored.job!r} is not the one that was started here; it differs in: "
+            + ", ".join(_difference(name, before.get(name), after.get(name)) for name in names),
+            "a job can't be changed in place yet: undo the change, or run it under another job name",
+        )
+
+
+def _difference(name: str, before: str | None, after: str | None) -> str:
+    if all(value is None or len(value) <= _SHORT for value in (before, after)):
+        return f"{name} ({'none' if before is None else before} → {'none' if after is None else after})"
+    return name

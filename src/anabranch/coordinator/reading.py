@@ -1,0 +1,63 @@
+"""What a store says of its jobs, whether a coordinator serves them or not."""
+
+from __future__ import annotations
+
+from anabranch.coordinator.naming import check_name
+from anabranch.coordinator.store import DeploymentRecord, Event, Store
+from anabranch.errors import NotFoundError, UsageError
+from anabranch.messages import JobStatus, LaneStatus
+from anabranch.model.job_model import JobModel
+from anabranch.model.lane import Lane
+
+__all__ = ["MOST_EVENTS", "deployment", "events", "jobs", "known_lanes", "model", "status"]
+
+MOST_EVENTS = 10_000
+
+
+def jobs(store: Store) -> list[JobStatus]:
+    """All jobs, by name."""
+    return [status(store, job) for job in store.jobs()]
+
+
+def status(store: Store, job: str) -> JobStatus:
+    """A job as it was left: ``served`` is false, and no container is known to live."""
+    its = deployment(store, job)
+    return JobStatus(
+        job=job,
+        deployment=its.id,
+        generation=its.generation,
+        state=its.state,
+        lanes=tuple(LaneStatus(lane=lane) for lane in store.lanes(job).values() if lane.deployment == its.id),
+        containers=tuple(container.status(alive=False) for container in store.containers(job)),
+        error=its.error,
+        served=False,
+    )
+
+
+def model(store: Store, job: str) -> JobModel:
+    """The present generation of the job's last deployment."""
+    its = deployment(store, job)
+    return store.model(job, its.id, its.generation)
+
+
+def events(store: Store, job: str, limit: int) -> list[Event]:
+    """The last ``limit`` events of a job, oldest first."""
+    if not 1 <= limit <= MOST_EVENTS:
+        raise UsageError(f"{limit} events can't be asked for", f"ask for 1 to {MOST_EVENTS}")
+    deployment(store, job)
+    return store.events(job, limit)
+
+
+def known_lanes(store: Store, job: str) -> dict[str, Lane]:
+    """All lanes that a job ever had, by id; none for a job that never ran."""
+    return store.lanes(check_name("job", job))
+
+
+def deployment(store: Store, job: str) -> DeploymentRecord:
+    """The job's last deployment; NotFoundError if it never had one."""
+    found = store.deployment(check_name("job", job))
+    if found is None:
+        known = store.jobs()
+        cure = f"jobs here: {', '.join(known)}" if known else "run one first: anabranch run JOB.py"
+        raise NotFoundError(f"there is no job {job!r} in {store.url}", cure)
+    return found

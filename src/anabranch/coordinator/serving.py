@@ -1,0 +1,179 @@
+"""A job that is served: its lanes and processes, and what follows from them. No store, clock or lock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from anabranch.coordinator.reports import LAST_PHASES, LIVE_PHASES
+from anabranch.coordinator.states import DeploymentState, LaneView, Snapshot
+from anabranch.coordinator.store import ContainerRecord
+from anabranch.errors import ConflictError, NotFoundError
+from anabranch.messages import Answer, JobStatus, LaneReport, LaneStatus, WantedLane
+from anabranch.model.lane import Lane, LaneState
+
+__all__ = ["Process", "Serving"]
+
+_STOP_IT = "stop that container: it runs what it was not told to"
+
+
+@dataclass
+class Process:
+    """A process that holds a seat. ``offered``: lanes it was told to run and hasn't given back."""
+
+    record: ContainerRecord
+    lease_ends: float
+    offered: set[str] = field(default_factory=set)
+
+
+@dataclass
+class Serving:
+    """``known``: the lanes of all deployments. ``reports``: the last one of each lane in this run."""
+
+    job: str
+    deployment: int
+    generation: int
+    seats: frozenset[str]
+    state: DeploymentState
+    until_caught_up: bool
+    known: dict[str, Lane]
+    error: str | None = None
+    processes: dict[str, Process] = field(default_factory=dict)
+    reports: dict[str, LaneReport] = field(default_factory=dict)
+    revision: int = 0
+    shown: object = None
+
+    @property
+    def lanes(self) -> list[Lane]:
+        """The lanes of the deployment."""
+        return [lane for lane in self.known.values() if lane.deployment == self.deployment]
+
+    @property
+    def done(self) -> bool:
+        return not self.state.active
+
+    def process_of(self, seat: str) -> Process | None:
+        return next((process for process in self.processes.values() if process.record.seat == seat), None)
+
+    def ended(self, lane: str) -> bool:
+        """Whether a lane has nothing more to do in this run."""
+        if self.known[lane].state is LaneState.CLOSED:
+            return True
+        return lane in self.reports and self.reports[lane].phase == "ended"
+
+    def wanted(self) -> tuple[WantedLane, ...]:
+        """What should run now, in all containers."""
+        if self.state not in {DeploymentState.STARTING, DeploymentState.RUNNING}:
+            return ()
+        return tuple(
+            WantedLane(lane=lane, upstream_ended=self.until_caught_up and all(map(self.ended, lane.upstream)))
+            for lane in self.lanes
+            if lane.state in {LaneState.PLANNED, LaneState.RUNNING}
+            and not self.ended(lane.id)
+            and all(self.known[before].state is LaneState.CLOSED for before in lane.predecessors)
+        )
+
+    def renew(self) -> bool:
+        """Raise the revision if what answers depend on has changed."""
+        picture = self.done, [(one.lane.id, one.lane.epoch, one.upstream_ended) for one in self.wanted()]
+        if picture == self.shown:
+            return False
+        self.shown = picture
+        self.revision += 1
+        return True
+
+    def lane_of(self, process: Process, lane: str) -> Lane:
+        """A lane that a process reports.
+
+        Raises:
+            NotFoundError: nobody knows it.
+            ConflictError: it is of another seat or of another deployment.
+        """
+        if lane not in self.known:
+            raise NotFoundError(
+                f"{process.record.id} reports lane {lane[:200]!r}, which nobody knows", _STOP_IT
+            )
+        its = self.known[lane]
+        if its.seat != process.record.seat or its.deployment != self.deployment:
+            raise ConflictError(
+                f"{process.record.id} reports lane {lane} of seat {its.seat}, deployment {its.deployment}",
+                _STOP_IT,
+            )
+        return its
+
+    def is_news(self, report: LaneReport) -> bool:
+        """After the end of a lane in this run nothing is: it was overtaken on its way."""
+        return report.lane not in self.reports or self.reports[report.lane].phase not in LAST_PHASES
+
+    def hear(self, process: Process, news: Sequence[LaneReport], seen: int) -> None:
+        """Keep the reports, and find out which lanes the process still has.
+
+        A process that has seen the present revision and doesn't report an unwanted lane never started it.
+        """
+        self.reports.update({report.lane: report for report in news})
+        live = {report.lane for report in news if report.phase in LIVE_PHASES}
+        process.offered |= live
+        process.offered -= {report.lane for report in news if report.phase in LAST_PHASES}
+        if seen == self.revision:
+            process.offered &= live | {one.lane.id for one in self.wanted()}
+
+    def seat(self, process: Process, lanes: Sequence[Lane]) -> None:
+        """A process takes its seat and its lanes. Those that ended begin again, unless they had caught up."""
+        former = self.process_of(process.record.seat)
+        if former is not None:
+            del self.processes[former.record.id]
+        self.processes[process.record.id] = process
+        for lane in lanes:
+            self.known[lane.id] = lane
+            if not (self.until_caught_up and self.ended(lane.id)):
+                self.reports.pop(lane.id, None)
+
+    def answer(self, process: Process) -> Answer:
+        wanted = tuple(wanted for wanted in self.wanted() if wanted.lane.seat == process.record.seat)
+        process.offered |= {one.lane.id for one in wanted}
+        return Answer(
+            alive=True,
+            revision=self.revision,
+            wanted=wanted,
+            until_caught_up=self.until_caught_up,
+            done=self.done,
+        )
+
+    def snapshot(self, now: float, *, stop_wanted: bool = False) -> Snapshot:
+        held = {
+            lane
+            for process in self.processes.values()
+            if now < process.lease_ends
+            for lane in process.offered
+        }
+        views = (
+            LaneView(
+                id=lane.id,
+                running=lane.state is LaneState.RUNNING,
+                ended=self.ended(lane.id),
+                held=lane.id in held,
+                error=f"lane {lane.id}: {lane.error}" if lane.state is LaneState.FAILED else None,
+            )
+            for lane in self.lanes
+            if lane.state is not LaneState.CLOSED
+        )
+        return Snapshot(
+            state=self.state,
+            lanes=tuple(views),
+            until_caught_up=self.until_caught_up,
+            stop_wanted=stop_wanted,
+            error=self.error,
+        )
+
+    def status(self, now: float) -> JobStatus:
+        return JobStatus(
+            job=self.job,
+            deployment=self.deployment,
+            generation=self.generation,
+            state=self.state.value,
+            lanes=tuple(LaneStatus(lane=lane, report=self.reports.get(lane.id)) for lane in self.lanes),
+            containers=tuple(
+                one.record.status(alive=now < one.lease_ends) for one in self.processes.values()
+            ),
+            error=self.error,
+        )

@@ -1,0 +1,20 @@
+"""The life of a deployment: one file a state, each with a step to the next."""
+
+from anabranch.coordinator.states import failed, planned, running, starting, stopped, stopping
+from anabranch.coordinator.states.snapshot import DeploymentState, LaneView, Snapshot, Transition
+
+__all__ = ["DeploymentState", "LaneView", "Snapshot", "Transition", "step"]
+
+_STEPS = {
+    DeploymentState.PLANNED: planned.step,
+    DeploymentState.STARTING: starting.step,
+    DeploymentState.RUNNING: running.step,
+    DeploymentState.STOPPING: stopping.step,
+    DeploymentState.STOPPED: stopped.step,
+    DeploymentState.FAILED: failed.step,
+}
+
+
+def step(snapshot: Snapshot) -> Transition | None:
+    """The next transition of a deployment, None while it stays as it is."""
+    return _STEPS[snapshot.state](snapshot)

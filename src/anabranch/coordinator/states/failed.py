@@ -1,0 +1,11 @@
+"""Failed: it keeps its first error, and tries again when it is started again."""
+
+from __future__ import annotations
+
+from anabranch.coordinator.states.snapshot import DeploymentState, Snapshot, Transition
+
+
+def step(snapshot: Snapshot) -> Transition | None:
+    if snapshot.start_wanted:
+        return Transition(to=DeploymentState.STARTING, why="the user started it again after it failed")
+    return None

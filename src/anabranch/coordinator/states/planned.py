@@ -1,0 +1,11 @@
+"""Planned: stored, and nothing runs yet."""
+
+from __future__ import annotations
+
+from anabranch.coordinator.states.snapshot import DeploymentState, Snapshot, Transition
+
+
+def step(snapshot: Snapshot) -> Transition | None:
+    if snapshot.start_wanted:
+        return Transition(to=DeploymentState.STARTING, why="the user started it")
+    return None

@@ -1,0 +1,60 @@
+"""What a state's step sees of a deployment, and what it answers."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+__all__ = ["DeploymentState", "LaneView", "Snapshot", "Transition"]
+
+
+class DeploymentState(enum.StrEnum):
+    """Where a deployment is in its life (DESIGN.md section 6)."""
+
+    PLANNED = "planned"
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+    @property
+    def active(self) -> bool:
+        return self in {DeploymentState.STARTING, DeploymentState.RUNNING, DeploymentState.STOPPING}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaneView:
+    """A lane that isn't closed, in this run: it runs; it has ended; a live container still has it."""
+
+    id: str
+    running: bool = False
+    ended: bool = False
+    held: bool = False
+    error: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """A deployment at one moment. ``error``: the first one. What is wanted, the user asked for."""
+
+    state: DeploymentState
+    lanes: tuple[LaneView, ...] = ()
+    until_caught_up: bool = False
+    start_wanted: bool = False
+    stop_wanted: bool = False
+    error: str | None = None
+
+    @property
+    def failure(self) -> str | None:
+        """The first error."""
+        return self.error or next((lane.error for lane in self.lanes if lane.error is not None), None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transition:
+    """A deployment goes into the state ``to``; ``error`` stays with it."""
+
+    to: DeploymentState
+    why: str
+    error: str | None = None

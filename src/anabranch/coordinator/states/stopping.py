@@ -1,0 +1,17 @@
+"""Stopping: nothing is wanted any more, and what still runs ends at a batch boundary."""
+
+from __future__ import annotations
+
+from anabranch.coordinator.states.snapshot import DeploymentState, Snapshot, Transition
+
+
+def step(snapshot: Snapshot) -> Transition | None:
+    if snapshot.start_wanted:
+        return Transition(to=DeploymentState.STARTING, why="the process that was stopping it died")
+    if any(lane.held for lane in snapshot.lanes):
+        return None
+    if snapshot.failure is not None:
+        return Transition(
+            to=DeploymentState.FAILED, why="a lane failed, the others have ended", error=snapshot.failure
+        )
+    return Transition(to=DeploymentState.STOPPED, why="all its lanes have ended")

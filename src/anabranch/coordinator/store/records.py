@@ -1,0 +1,59 @@
+"""What the store gives back that is no document of the model."""
+
+from __future__ import annotations
+
+from anabranch.messages import ContainerStatus
+from anabranch.model.document import Document
+
+__all__ = ["ContainerRecord", "DeploymentRecord", "Event"]
+
+
+class DeploymentRecord(Document, frozen=True, kw_only=True):
+    """A deployment's row, but for its graph. Times are seconds since 1970."""
+
+    job: str
+    id: int
+    state: str
+    generation: int
+    fingerprint: dict[str, str]
+    promises: dict[str, str]
+    until_caught_up: bool
+    error: str | None
+    created_at: float
+    changed_at: float
+
+
+class ContainerRecord(Document, frozen=True, kw_only=True):
+    """A process that took a seat; ``gone`` says why it holds it no more."""
+
+    id: str
+    job: str
+    seat: str
+    epoch: int
+    execution: str
+    host: str
+    pid: int
+    rack: str | None
+    registered_at: float
+    gone: str | None
+
+    def status(self, alive: bool) -> ContainerStatus:
+        return ContainerStatus(
+            container=self.id,
+            seat=self.seat,
+            epoch=self.epoch,
+            host=self.host,
+            pid=self.pid,
+            rack=self.rack,
+            alive=alive,
+        )
+
+
+class Event(Document, frozen=True, kw_only=True):
+    """Something that happened to a job: ``who`` did ``what``, and ``why``. ``at``: seconds since 1970."""
+
+    job: str
+    at: float
+    who: str
+    what: str
+    why: str = ""

@@ -1,0 +1,107 @@
+"""The store's tables. Documents are JSON text; columns beside them are what queries look for."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    MetaData,
+    PrimaryKeyConstraint,
+    String,
+    Table,
+    Text,
+)
+
+FORMAT_VERSION = 1
+
+metadata = MetaData()
+
+meta = Table(
+    "meta",
+    metadata,
+    Column("key", String(100), primary_key=True),
+    Column("value", Text, nullable=False),
+)
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("name", String(100), primary_key=True),
+    Column("epoch", BigInteger, nullable=False),
+)
+
+deployments = Table(
+    "deployments",
+    metadata,
+    Column("job", ForeignKey("jobs.name"), nullable=False),
+    Column("id", Integer, nullable=False),
+    Column("state", String(20), nullable=False),
+    Column("graph", Text, nullable=False),
+    Column("fingerprint", Text, nullable=False),
+    Column("promises", Text, nullable=False),
+    Column("until_caught_up", Boolean, nullable=False),
+    Column("error", Text),
+    Column("created_at", Float, nullable=False),
+    Column("changed_at", Float, nullable=False),
+    PrimaryKeyConstraint("job", "id"),
+)
+
+models = Table(
+    "models",
+    metadata,
+    Column("job", String(100), nullable=False),
+    Column("deployment", Integer, nullable=False),
+    Column("generation", Integer, nullable=False),
+    Column("document", Text, nullable=False),
+    PrimaryKeyConstraint("job", "deployment", "generation"),
+    ForeignKeyConstraint(["job", "deployment"], ["deployments.job", "deployments.id"]),
+)
+
+lanes = Table(
+    "lanes",
+    metadata,
+    Column("job", String(100), nullable=False),
+    Column("id", String(200), nullable=False),
+    Column("deployment", Integer, nullable=False),
+    Column("generation", Integer, nullable=False),  # the one that it began in
+    Column("place", Integer, nullable=False),  # in the order of that generation's plan
+    Column("state", String(20), nullable=False),
+    Column("record", Text, nullable=False),
+    PrimaryKeyConstraint("job", "id"),
+    ForeignKeyConstraint(["job", "deployment"], ["deployments.job", "deployments.id"]),
+    Index("lanes_of_a_deployment", "job", "deployment"),
+)
+
+containers = Table(
+    "containers",
+    metadata,
+    Column("id", String(240), primary_key=True),
+    Column("job", ForeignKey("jobs.name"), nullable=False),
+    Column("seat", String(100), nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("execution", Text, nullable=False),
+    Column("host", Text, nullable=False),
+    Column("pid", BigInteger, nullable=False),
+    Column("rack", Text),
+    Column("registered_at", Float, nullable=False),
+    Column("gone", Text),  # why it holds its seat no more
+    Index("containers_of_a_job", "job", "epoch", unique=True),
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("job", ForeignKey("jobs.name"), nullable=False),
+    Column("at", Float, nullable=False),
+    Column("who", Text, nullable=False),
+    Column("what", Text, nullable=False),
+    Column("why", Text, nullable=False),
+    Index("events_of_a_job", "job", "id"),
+)

@@ -1,0 +1,42 @@
+"""How documents and errors travel over HTTP, for both of its ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anabranch import errors
+from anabranch.errors import AnabranchError, ConflictError, NotFoundError, UnsupportedFormatError, UsageError
+from anabranch.model.document import FORMAT_VERSION, Document
+
+__all__ = ["SERVICE", "error_of", "payload", "payload_of", "status_of"]
+
+SERVICE = "anabranch"
+_STATUSES: dict[int, type[AnabranchError]] = {400: UsageError, 404: NotFoundError, 409: ConflictError}
+
+
+def payload(document: Document) -> dict[str, Any]:
+    """A document with the format version."""
+    return {"version": FORMAT_VERSION, **document.to_builtins()}
+
+
+def status_of(error: AnabranchError) -> int:
+    """The HTTP status that an error is sent with."""
+    if isinstance(error, UnsupportedFormatError):
+        return 400
+    return next((status for status, kind in _STATUSES.items() if isinstance(error, kind)), 500)
+
+
+def payload_of(error: AnabranchError) -> dict[str, str]:
+    return {"error": error.what, "cure": error.cure, "kind": type(error).__name__}
+
+
+def error_of(status: int, body: Any) -> AnabranchError:
+    """The inverse of the two above; an answer that isn't one of ours becomes an error too."""
+    if not isinstance(body, dict) or not isinstance(body.get("error"), str):
+        return AnabranchError(
+            f"the coordinator answered with status {status}", "see whether the URL is its own"
+        )
+    kind = _STATUSES.get(status, AnabranchError)
+    if body.get("kind") in errors.__all__:
+        kind = getattr(errors, body["kind"])
+    return kind(body["error"], str(body.get("cure", "")))

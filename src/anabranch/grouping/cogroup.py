@@ -1,0 +1,32 @@
+"""The grouper ``cogroup``: as many tasks as the GCD of the partition counts, and a key in one of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from anabranch.grouping import virtual
+from anabranch.grouping.request import Input, Request
+from anabranch.model.names import TaskKind, TaskName
+from anabranch.model.task import Task
+
+
+def group(request: Request) -> tuple[Task, ...]:
+    """Partition p of every stream goes to task p mod GCD (SAMZA-71), if producers write to hash mod count."""
+    grouped = request.grouped
+    count = task_count(grouped)
+    return virtual.cut(
+        request,
+        (
+            (
+                TaskName(kind=TaskKind.GROUP, number=number),
+                [stream.ssp(p) for stream in grouped for p in range(number, stream.partitions, count)],
+            )
+            for number in range(count)
+        ),
+    )
+
+
+def task_count(inputs: Iterable[Input]) -> int:
+    """How many base tasks ``cogroup`` makes; 1 for several streams is worth a warning with their counts."""
+    return math.gcd(*(stream.partitions for stream in inputs))

@@ -1,0 +1,34 @@
+"""The groupers that anabranch ships, by the name that configuration gives them."""
+
+from __future__ import annotations
+
+import difflib
+
+from anabranch.errors import ConfigError
+from anabranch.grouping import all as all_ssps
+from anabranch.grouping import cogroup, partition, ssp
+from anabranch.grouping.request import Grouper
+
+__all__ = ["GROUPERS", "named"]
+
+GROUPERS: dict[str, Grouper] = {
+    "partition": partition.group,
+    "ssp": ssp.group,
+    "cogroup": cogroup.group,
+    "all": all_ssps.group,
+}
+
+
+def named(name: str) -> Grouper:
+    """The grouper of that name. A user's own, ``module:function``, is imported by the caller.
+
+    Raises:
+        ConfigError: nobody knows the name; says which there are and which is nearest.
+    """
+    if name in GROUPERS:
+        return GROUPERS[name]
+    near = difflib.get_close_matches(name.lower(), GROUPERS, n=1)
+    raise ConfigError(
+        f"no grouper is called {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""),
+        f"set grouper to one of {', '.join(GROUPERS)}, or to a function of yours as module:function",
+    )

@@ -1,0 +1,62 @@
+"""Whether tasks keep a key of several streams together, which joins and merges by key need."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from anabranch.grouping import cogroup
+from anabranch.grouping.request import Input
+from anabranch.model.task import Task
+
+__all__ = ["Apart", "SingleGroup", "apart", "single_group"]
+
+
+@dataclass(frozen=True)
+class Apart:
+    """A key of two streams can be in different tasks; ``cogroup_tasks`` is what ``cogroup`` would make."""
+
+    left: Input
+    right: Input
+    cogroup_tasks: int
+
+
+@dataclass(frozen=True)
+class SingleGroup:
+    """``cogroup`` makes one task of all: the counts have no common divisor but 1. Worth a warning."""
+
+    counts: tuple[tuple[str, int], ...]
+
+
+def apart(tasks: Iterable[Task], keyed: Sequence[Input]) -> Apart | None:
+    """The first two streams, keyed alike, whose keys these tasks don't keep together; None when they all are.
+
+    It looks at what the tasks hold, so it judges a user's own grouper and an expanded job too. Partitions p
+    and q of two streams can share a key, when producers write to hash mod count, if p = q modulo the GCD.
+    """
+    owners: defaultdict[tuple[str, str, int, int], set[str]] = defaultdict(set)
+    for task in tasks:
+        for ssp in task.ssps:
+            owners[ssp.order].add(task.name)
+    buckets = sorted({bucket for *_, bucket in owners})
+    for left, right in itertools.combinations(keyed, 2):
+        divisor = math.gcd(left.partitions, right.partitions)
+        for residue, bucket in itertools.product(range(divisor), buckets):
+            sharing = [
+                owners[stream.system, stream.stream, partition, bucket]
+                for stream in (left, right)
+                for partition in range(residue, stream.partitions, divisor)
+            ]
+            if any(owner != sharing[0] for owner in sharing):
+                return Apart(left, right, cogroup.task_count(keyed))
+    return None
+
+
+def single_group(keyed: Sequence[Input]) -> SingleGroup | None:
+    """A warning, as data, when ``cogroup`` makes one task of all for want of a common divisor."""
+    if cogroup.task_count(keyed) > 1 or all(stream.partitions == 1 for stream in keyed):
+        return None
+    return SingleGroup(tuple((str(stream), stream.partitions) for stream in keyed))

@@ -1,0 +1,23 @@
+"""The grouper ``partition``, the default: task i holds partition i of every stream."""
+
+from __future__ import annotations
+
+from anabranch.grouping import virtual
+from anabranch.grouping.request import Request
+from anabranch.model.names import TaskKind, TaskName
+from anabranch.model.task import Task
+
+
+def group(request: Request) -> tuple[Task, ...]:
+    """As many tasks as the widest stream has partitions; keys of several meet when all counts are equal."""
+    count = max(stream.partitions for stream in request.grouped)
+    return virtual.cut(
+        request,
+        (
+            (
+                TaskName(kind=TaskKind.PARTITION, number=number),
+                [stream.ssp(number) for stream in request.grouped if number < stream.partitions],
+            )
+            for number in range(count)
+        ),
+    )

@@ -1,0 +1,94 @@
+"""What a grouper is asked: the inputs of a stage with their partition counts, the factor, what was before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from anabranch.errors import GraphError
+from anabranch.model.factor import check_factor
+from anabranch.model.ssp import SSP, WHOLE
+from anabranch.model.task import Task
+
+__all__ = ["Grouper", "Input", "Request"]
+
+
+@dataclass(frozen=True)
+class Input:
+    """A stream that a stage reads, with its partition count. ``broadcast``: every task reads all of it.
+
+    Raises:
+        GraphError: a stream without partitions.
+    """
+
+    system: str
+    stream: str
+    partitions: int
+    broadcast: bool = False
+
+    def __post_init__(self) -> None:
+        if self.partitions < 1:
+            raise GraphError(
+                f"stream {self} has no partitions", "create the stream first: anabranch stream create"
+            )
+
+    def __str__(self) -> str:
+        return f"{self.system}/{self.stream}"
+
+    def ssp(self, partition: int) -> SSP:
+        return SSP(system=self.system, stream=self.stream, partition=partition)
+
+    @property
+    def ssps(self) -> tuple[SSP, ...]:
+        """Every partition, whole, in order."""
+        return tuple(self.ssp(partition) for partition in range(self.partitions))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """A stage to be grouped. ``inputs`` are in the job's order; ``previous`` says which task had an SSP.
+
+    Raises:
+        GraphError: no input makes a task, or a stream is named twice.
+        ConfigError: the factor isn't an allowed one.
+    """
+
+    stage: str
+    inputs: tuple[Input, ...]
+    factor: int = 1
+    containers: int = 1
+    previous: Mapping[SSP, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_factor(self.factor)
+        if not self.grouped:
+            raise GraphError(
+                f"stage {self.stage!r} has {'only broadcast' if self.inputs else 'no'} inputs",
+                "read at least one stream that isn't broadcast: those make no task",
+            )
+        names = [str(stream) for stream in self.inputs]
+        for name in names:
+            if names.count(name) > 1:
+                raise GraphError(
+                    f"stage {self.stage!r} has stream {name} as an input more than once",
+                    "read it once and let several operators take it",
+                )
+
+    @property
+    def grouped(self) -> tuple[Input, ...]:
+        """The inputs that make tasks: all that aren't broadcast."""
+        return tuple(stream for stream in self.inputs if not stream.broadcast)
+
+    @property
+    def broadcast(self) -> tuple[SSP, ...]:
+        """What every task reads besides its own SSPs."""
+        return tuple(ssp for stream in self.inputs if stream.broadcast for ssp in stream.ssps)
+
+    def buckets(self, ssp: SSP) -> Iterator[SSP]:
+        """The parts that a partition is cut into, in order: itself when the factor is 1."""
+        for key_bucket in range(self.factor) if self.factor > 1 else (WHOLE,):
+            yield SSP(system=ssp.system, stream=ssp.stream, partition=ssp.partition, key_bucket=key_bucket)
+
+
+Grouper = Callable[[Request], tuple[Task, ...]]
+"""A pure function from a request to the tasks of a stage; a job may bring its own as ``module:function``."""

@@ -1,0 +1,41 @@
+"""The grouper ``ssp``, SAMZA-71's *max*: one task per SSP, numbered by input, then by partition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from anabranch.errors import ConflictError
+from anabranch.grouping import virtual
+from anabranch.grouping.request import Request
+from anabranch.model.names import TaskKind, TaskName
+from anabranch.model.task import Task
+
+
+def group(request: Request) -> tuple[Task, ...]:
+    """As many tasks as the streams have partitions together; keys of several streams never meet."""
+    return virtual.cut(
+        request,
+        (
+            (
+                TaskName(kind=TaskKind.SSP, number=whole.partition, system=whole.system, stream=whole.stream),
+                [whole],
+            )
+            for stream in request.grouped
+            for whole in stream.ssps
+        ),
+    )
+
+
+def check_order(stage: str, previous: Sequence[str], inputs: Sequence[str]) -> None:
+    """Refuse to reorder the inputs between generations: tasks are numbered by it, so new ones come last.
+
+    Raises:
+        ConflictError: names the first stream that isn't where it was.
+    """
+    kept = [name for name in previous if name in inputs]
+    for was, now in zip(kept, inputs, strict=False):
+        if was != now:
+            raise ConflictError(
+                f"stage {stage!r} is grouped by SSP and reads {now} where it read {was} before",
+                f"keep the inputs in the order {', '.join(kept)} and append new ones at the end",
+            )

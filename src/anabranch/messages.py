@@ -1,0 +1,124 @@
+"""What a container and the coordinator say to each other, and what a user's verbs ask: in process or over HTTP."""
+
+from __future__ import annotations
+
+from anabranch.model.document import Document
+from anabranch.model.graph import Graph
+from anabranch.model.job_model import JobModel
+from anabranch.model.lane import Lane, Position
+
+
+class Start(Document, frozen=True, kw_only=True):
+    """A planned deployment, handed over to be started. ``lanes`` are all new; ``model.run_id`` is 0: not given yet.
+
+    ``fingerprint`` maps what must be the same for a resume (graph, factor, …) to its hash or value. ``until_caught_up``:
+    lanes end when their inputs are at the ends that were noted at the start.
+    """
+
+    graph: Graph
+    model: JobModel
+    lanes: tuple[Lane, ...]
+    fingerprint: dict[str, str]
+    promises: dict[str, str] = {}
+    until_caught_up: bool = False
+
+
+class Registration(Document, frozen=True, kw_only=True):
+    """A process takes a seat. ``execution`` is its EXECUTION_ENV_CONTAINER_ID."""
+
+    job: str
+    seat: str
+    execution: str
+    host: str
+    pid: int
+    rack: str | None = None
+
+
+class Registered(Document, frozen=True, kw_only=True):
+    """The process's container id and epoch, and how long its lease lasts from each beat, in seconds."""
+
+    container: str
+    epoch: int
+    lease: float
+
+
+class LaneReport(Document, frozen=True, kw_only=True):
+    """What a container says of one of its lanes.
+
+    ``phase``: starting, running, ended (stopped at a batch boundary: ``positions`` are final) or failed.
+    ``positions`` are the next offsets to read, ``ends`` the inputs' known ends (for lag), ``rows`` read since the
+    lane started, ``batch`` the last committed one (-1: none), ``seconds`` its duration.
+    """
+
+    lane: str
+    phase: str
+    batch: int = -1
+    positions: tuple[Position, ...] = ()
+    ends: tuple[Position, ...] = ()
+    rows: int = 0
+    rows_per_second: float = 0.0
+    seconds: float = 0.0
+    folder_epoch: int = 0
+    error: str | None = None
+
+
+class Heartbeat(Document, frozen=True, kw_only=True):
+    """A beat. ``seen`` is the ``revision`` of the last answer: the coordinator answers at once when it has a newer one."""
+
+    container: str
+    epoch: int
+    seen: int = -1
+    lanes: tuple[LaneReport, ...] = ()
+
+
+class WantedLane(Document, frozen=True, kw_only=True):
+    """A lane to run. ``upstream_ended``: every lane that writes its inputs has ended, so it may end when it is read out."""
+
+    lane: Lane
+    upstream_ended: bool = False
+
+
+class Answer(Document, frozen=True, kw_only=True):
+    """What the container should run. Lanes that it runs and that aren't wanted are stopped at a batch boundary.
+
+    ``alive`` false: stop everything and exit non-zero, for ``reason``. ``done``: nothing is left to run: exit.
+    """
+
+    alive: bool
+    revision: int
+    wanted: tuple[WantedLane, ...] = ()
+    until_caught_up: bool = False
+    done: bool = False
+    reason: str | None = None
+
+
+class ContainerStatus(Document, frozen=True, kw_only=True):
+    """A container as ``status`` shows it."""
+
+    container: str
+    seat: str
+    epoch: int
+    host: str
+    pid: int
+    rack: str | None = None
+    alive: bool = True
+
+
+class LaneStatus(Document, frozen=True, kw_only=True):
+    """A lane as ``status`` shows it: its record, and the last report of the container that runs it."""
+
+    lane: Lane
+    report: LaneReport | None = None
+
+
+class JobStatus(Document, frozen=True, kw_only=True):
+    """A job as ``status`` shows it. ``served``: a coordinator answered; else it was read from the store."""
+
+    job: str
+    deployment: int
+    generation: int
+    state: str
+    lanes: tuple[LaneStatus, ...] = ()
+    containers: tuple[ContainerStatus, ...] = ()
+    error: str | None = None
+    served: bool = True

@@ -1,0 +1,120 @@
+"""JSON documents with a format version: camelCase names, unknown fields kept, unknown versions refused."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Self, TypeVar
+
+import msgspec
+
+from anabranch.errors import UnsupportedFormatError
+
+FORMAT_VERSION = 1
+
+T = TypeVar("T", bound="Document")
+
+
+class Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=False):
+    """A frozen record that round-trips through JSON and keeps the fields it doesn't know in ``extra``.
+
+    Only the outermost document of a file or message carries ``version``; see :func:`encode`.
+    """
+
+    extra: dict[str, Any] = {}
+
+    @classmethod
+    def from_builtins(cls, value: Any) -> Self:
+        """Build from parsed JSON. Raises msgspec.ValidationError naming the path of what doesn't fit."""
+        return msgspec.convert(_collect_extra(cls, value), cls)
+
+    def to_builtins(self) -> dict[str, Any]:
+        """Plain dicts, lists and scalars, with the unknown fields back in their places."""
+        known = {
+            name: _plain(getattr(self, field.name))
+            for name, field in _fields(type(self)).items()
+            if name != "extra"
+        }
+        return {**known, **self.extra}
+
+
+def encode(document: Document) -> bytes:
+    """JSON bytes with the format version."""
+    return msgspec.json.format(
+        msgspec.json.encode({"version": FORMAT_VERSION, **document.to_builtins()}), indent=2
+    )
+
+
+def decode(raw: bytes | str, kind: type[T]) -> T:
+    """The inverse of :func:`encode`.
+
+    Raises:
+        UnsupportedFormatError: not JSON, a version this program doesn't know, or fields of another shape.
+    """
+    try:
+        parsed = msgspec.json.decode(raw, type=dict[str, Any])
+        version = parsed.pop("version", FORMAT_VERSION)
+        if version != FORMAT_VERSION:
+            raise UnsupportedFormatError(
+                f"a {kind.__name__} of format version {version} can't be read by this anabranch "
+                f"(it knows {FORMAT_VERSION})",
+                "upgrade anabranch; nothing was changed",
+            )
+        return kind.from_builtins(parsed)
+    except msgspec.DecodeError as error:
+        raise UnsupportedFormatError(
+            f"not a {kind.__name__}: {error}", "restore the file; nothing was changed"
+        ) from error
+
+
+@functools.cache
+def _fields(kind: type[Document]) -> dict[str, msgspec.structs.FieldInfo]:
+    """The fields of a document by their names in JSON."""
+    return {field.encode_name: field for field in msgspec.structs.fields(kind)}
+
+
+def _collect_extra(kind: type[Document], value: Any) -> Any:
+    """Move fields that ``kind`` doesn't declare into its ``extra``, through nested documents."""
+    if not isinstance(value, dict):
+        return value
+    fields = _fields(kind)
+    known: dict[str, Any] = {}
+    extra: dict[str, Any] = {}
+    for name, item in value.items():
+        if name in fields and name != "extra":
+            known[name] = _descend(fields[name].type, item)
+        else:
+            extra[name] = item
+    if extra:
+        known["extra"] = extra
+    return known
+
+
+def _descend(annotation: Any, value: Any) -> Any:
+    if isinstance(annotation, type) and issubclass(annotation, Document):
+        return _collect_extra(annotation, value)
+    arguments = getattr(annotation, "__args__", ())
+    nested = [a for a in arguments if _holds_document(a)]
+    if not nested:
+        return value
+    if isinstance(value, list):
+        return [_descend(nested[0], item) for item in value]
+    if isinstance(value, dict) and getattr(annotation, "__origin__", None) is dict:
+        return {name: _descend(nested[0], item) for name, item in value.items()}
+    return _descend(nested[0], value)
+
+
+def _holds_document(annotation: Any) -> bool:
+    if isinstance(annotation, type) and issubclass(annotation, Document):
+        return True
+    return any(_holds_document(a) for a in getattr(annotation, "__args__", ()))
+
+
+def _plain(value: Any) -> Any:
+    """A field as JSON has it. Unknown fields are a document's: a dict may well have a key ``extra``."""
+    if isinstance(value, Document):
+        return value.to_builtins()
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    return msgspec.to_builtins(value)

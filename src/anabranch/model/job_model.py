@@ -1,0 +1,38 @@
+"""The job model: which tasks a generation of a deployment has, and in which container seat each of them runs."""
+
+from __future__ import annotations
+
+from anabranch.model.document import Document
+from anabranch.model.ssp import SSP
+from anabranch.model.task import Task
+
+
+class ContainerModel(Document, frozen=True, kw_only=True):
+    """A seat: the place in the job that successive container processes take. ``tasks`` are task names per stage."""
+
+    seat: str
+    tasks: dict[str, tuple[str, ...]]
+    rack: str | None = None
+
+
+class StageModel(Document, frozen=True, kw_only=True):
+    """A stage's tasks, its input streams in order, and its key columns (none: the raw message key)."""
+
+    stage: str
+    key: tuple[str, ...]
+    stateful: bool
+    grouper: str
+    inputs: tuple[str, ...]
+    tasks: tuple[Task, ...]
+    base: dict[str, SSP] = {}
+
+
+class JobModel(Document, frozen=True, kw_only=True):
+    """All of a generation. ``run_id`` in JSON is the deployment (SEP-31's name for it)."""
+
+    job: str
+    run_id: int
+    generation: int
+    factor: int
+    stages: tuple[StageModel, ...]
+    containers: tuple[ContainerModel, ...]

@@ -1,0 +1,60 @@
+"""The lane record: one streaming query with one folder, immutable but for its state. The heart of the model."""
+
+from __future__ import annotations
+
+import enum
+
+from anabranch.model.document import Document
+from anabranch.model.ssp import SSP
+
+
+class LaneState(enum.StrEnum):
+    """What the coordinator holds to be true of a lane."""
+
+    PLANNED = "planned"
+    RUNNING = "running"
+    CLOSING = "closing"
+    CLOSED = "closed"
+    FAILED = "failed"
+
+
+class Position(Document, frozen=True, kw_only=True):
+    """The offset of the next message to read of one SSP; ``parts`` holds bucket → offset after a merge."""
+
+    ssp: SSP
+    offset: int
+    parts: dict[str, int] = {}
+
+
+class Lane(Document, frozen=True, kw_only=True):
+    """One streaming query for a part of one stage and a fixed set of tasks (DESIGN.md section 2).
+
+    ``outputs``: the streams it writes, with the partition counts that it writes them by for all its life.
+    ``group`` names the output group (``outputs``) or the stateful operator that the lane runs. ``slots`` is the
+    sorted list that slot numbers index. ``folder_epoch`` is the epoch under which its present folder was made,
+    0 while it has none.
+    """
+
+    id: str
+    job: str
+    deployment: int
+    stage: str
+    group: str
+    seat: str
+    tasks: tuple[str, ...]
+    ssps: tuple[SSP, ...]
+    broadcast: tuple[SSP, ...] = ()
+    base: dict[str, SSP] = {}
+    slots: tuple[str, ...] = ()
+    predecessors: tuple[str, ...] = ()
+    upstream: tuple[str, ...] = ()
+    outputs: dict[str, int] = {}
+    starting: tuple[Position, ...] = ()
+    state_partitions: int = 4
+    format: int = 1
+    state: LaneState = LaneState.PLANNED
+    epoch: int = 0
+    folder_epoch: int = 0
+    final: tuple[Position, ...] = ()
+    watermark: int | None = None
+    error: str | None = None

@@ -1,0 +1,100 @@
+"""Task names: what each grouper calls its tasks, and how a name is read back (spec/elasticity.md, Names)."""
+
+from __future__ import annotations
+
+import enum
+import re
+from dataclasses import dataclass
+
+from anabranch.errors import UsageError
+from anabranch.model.factor import FACTORS
+from anabranch.model.ssp import WHOLE
+
+__all__ = ["TaskKind", "TaskName", "parse"]
+
+_NUMBER = "(?:0|[1-9][0-9]*)"
+_NAME = re.compile(
+    rf"(?:(?P<kind>Partition|Group|Task)_|(?P<ssp>SystemStreamPartition)_(?P<system>[^/]+)/(?P<stream>[^/]+)/)"
+    rf"(?P<number>{_NUMBER})(?:-(?P<bucket>{_NUMBER})-(?P<factor>{_NUMBER}))?"
+)
+
+
+class TaskKind(enum.StrEnum):
+    """The word a task's name begins with: one for each grouper that anabranch ships."""
+
+    PARTITION = "Partition"
+    GROUP = "Group"
+    SSP = "SystemStreamPartition"
+    ORDINAL = "Task"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskName:
+    """A task's name in its parts; ``str`` writes it and :func:`parse` reads it.
+
+    ``number`` is the partition, group or ordinal. Only ``TaskKind.SSP`` has ``system`` and ``stream``.
+    A task that isn't virtual has no bucket (-1) and factor 1.
+
+    Raises:
+        UsageError: parts that no task has, such as a bucket that isn't below the factor.
+    """
+
+    kind: TaskKind
+    number: int
+    system: str = ""
+    stream: str = ""
+    bucket: int = WHOLE
+    factor: int = 1
+
+    def __post_init__(self) -> None:
+        named = all(name and "/" not in name for name in (self.system, self.stream))
+        streamless = not self.system and not self.stream
+        whole = self.factor == 1 and self.bucket == WHOLE
+        virtual = self.factor in FACTORS[1:] and 0 <= self.bucket < self.factor
+        if (
+            self.number < 0
+            or not (named if self.kind is TaskKind.SSP else streamless)
+            or not (whole or (virtual and self.kind is not TaskKind.ORDINAL))
+        ):
+            raise UsageError(
+                f"no task is called {str(self)!r}",
+                "a bucket is below its factor, a power of two from 2 to 1024; names have no slash",
+            )
+
+    def __str__(self) -> str:
+        stream = f"{self.system}/{self.stream}/" if self.kind is TaskKind.SSP else ""
+        bucket = "" if (self.bucket, self.factor) == (WHOLE, 1) else f"-{self.bucket}-{self.factor}"
+        return f"{self.kind}_{stream}{self.number}{bucket}"
+
+    @property
+    def base(self) -> TaskName:
+        """The task that this one is, or is a bucket of."""
+        return TaskName(kind=self.kind, number=self.number, system=self.system, stream=self.stream)
+
+    @property
+    def order(self) -> tuple[str, str, str, int, int, int]:
+        """What names are sorted by: by number, so that ``Partition_10`` comes after ``Partition_9``."""
+        return (self.kind, self.system, self.stream, self.number, self.factor, self.bucket)
+
+
+def parse(text: str) -> TaskName:
+    """The exact inverse of ``str``: what it accepts is written back letter for letter.
+
+    Raises:
+        UsageError: any other text.
+    """
+    found = _NAME.fullmatch(text)
+    if found is None:
+        raise UsageError(
+            f"{text!r} is not the name of a task",
+            "write Partition_3, Group_3-1-2 (bucket 1 of 2), SystemStreamPartition_kafka/flights/3 or Task_0",
+        )
+    parts = found.groupdict()
+    return TaskName(
+        kind=TaskKind(parts["kind"] or parts["ssp"]),
+        number=int(parts["number"]),
+        system=parts["system"] or "",
+        stream=parts["stream"] or "",
+        bucket=WHOLE if parts["bucket"] is None else int(parts["bucket"]),
+        factor=1 if parts["factor"] is None else int(parts["factor"]),
+    )

@@ -1,0 +1,5 @@
+"""What each operator means, apart from Spark: where it runs, what it does to the key, what it owns."""
+
+from anabranch.operators.rules import RULES, Rule, rule
+
+__all__ = ["RULES", "Rule", "rule"]

@@ -1,0 +1,60 @@
+"""What operators do to the columns of the stage key: all state belongs to it, so none may change it unseen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from anabranch.model.graph import Node
+
+
+@dataclass(frozen=True)
+class KeyColumns:
+    """The columns that hold the stage key, or why none do (``lost``: an operator and what it did)."""
+
+    columns: tuple[str, ...] = ()
+    lost: str = ""
+
+
+Effect = Callable[[Node, KeyColumns], KeyColumns]
+
+
+def field_names(declaration: str | None) -> tuple[str, ...]:
+    """The names in ``"tailnum string, leg int"``, in order."""
+    if not declaration:
+        return ()
+    return tuple(field.split()[0].rstrip(":").strip("`") for field in declaration.split(",") if field.strip())
+
+
+def kept(_node: Node, key: KeyColumns) -> KeyColumns:
+    """The operator doesn't touch the key."""
+    return key
+
+
+def declared(node: Node, _key: KeyColumns) -> KeyColumns:
+    """``read``: the fields that ``key=`` decodes the message key into."""
+    columns = field_names(node.args.get("key"))
+    return KeyColumns(columns, "" if columns else f"read {node.name!r} ({node.where}) declares no key=")
+
+
+def partitioned(node: Node, _key: KeyColumns) -> KeyColumns:
+    """``partition_by``: its columns are the new stage's key."""
+    return KeyColumns(tuple(node.args["columns"]))
+
+
+def selected(node: Node, key: KeyColumns) -> KeyColumns:
+    """``select`` keeps a key column when it is taken as it is, by name or by ``*``."""
+    taken = {expression.strip().strip("`") for expression in node.args["expressions"]}
+    gone = [column for column in key.columns if column not in taken and "*" not in taken]
+    return _without(node, key, gone)
+
+
+def not_replaced(node: Node, key: KeyColumns) -> KeyColumns:
+    """``with_columns`` must not give a key column another value."""
+    return _without(node, key, [column for column in key.columns if column in node.args["columns"]])
+
+
+def _without(node: Node, key: KeyColumns, gone: list[str]) -> KeyColumns:
+    if not gone:
+        return key
+    return KeyColumns((), f"{node.kind} ({node.where}) drops or replaces the key column {gone[0]!r}")

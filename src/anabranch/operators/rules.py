@@ -1,0 +1,58 @@
+"""One rule an operator kind: JVM or Python, stateless or stateful, and what becomes of the stage key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from anabranch.model.graph import Node
+from anabranch.operators import keys
+
+Key = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """``sql``: composed of SQL expressions, so branches of them can share one pass. ``sink``: ends a branch.
+
+    ``key``: from the node and the key columns before it to those after it, or why they are lost.
+    """
+
+    sql: bool = False
+    sink: bool = False
+    stateful: bool = False
+    key: keys.Effect = keys.kept
+
+
+RULES: dict[str, Rule] = {
+    "read": Rule(sql=True, key=keys.declared),
+    "where": Rule(sql=True),
+    "select": Rule(sql=True, key=keys.selected),
+    "with_columns": Rule(sql=True, key=keys.not_replaced),
+    "transform": Rule(),
+    "map_arrow": Rule(),
+    "map": Rule(),
+    "flat_map": Rule(),
+    "filter": Rule(),
+    "merge": Rule(),
+    "partition_by": Rule(sql=True, sink=True, key=keys.partitioned),
+    "agg": Rule(stateful=True),
+    "write": Rule(sql=True, sink=True),
+    "foreach_batch": Rule(sink=True),
+}
+
+
+def rule(node: Node) -> Rule:
+    """The rule of a node. A ``partition_by`` through Spark ends no branch: it is a shuffle inside the query."""
+    if is_shuffle(node):
+        return Rule(key=keys.partitioned)
+    return RULES[node.kind]
+
+
+def is_shuffle(node: Node) -> bool:
+    """Whether this is ``partition_by(via="spark")``."""
+    return node.kind == "partition_by" and node.args["via"] == "spark"
+
+
+def is_boundary(node: Node) -> bool:
+    """Whether a stage ends and another begins here: ``partition_by`` through a durable stream."""
+    return node.kind == "partition_by" and node.args["via"] == "stream"

@@ -1,0 +1,111 @@
+"""Cuts a stage into groups: each becomes one lane a container. Stateless outputs share one, state has its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from anabranch.errors import GraphError
+from anabranch.model.graph import Graph, Node
+from anabranch.operators import rule
+from anabranch.operators.keys import KeyColumns
+from anabranch.operators.rules import is_boundary
+from anabranch.planning import stages
+from anabranch.planning.stages import Stage
+
+OUTPUTS = "outputs"
+
+
+@dataclass(frozen=True)
+class Group:
+    """What one lane runs: sources first, then operators, then sinks. ``stateful``: the operator that owns its state."""
+
+    name: str
+    stage: str
+    nodes: tuple[Node, ...]
+    sources: tuple[Node, ...]
+    sinks: tuple[Node, ...]
+    stateful: Node | None
+
+    def readers(self, node: Node) -> tuple[Node, ...]:
+        """The operators of this group that take the node's rows."""
+        return tuple(n for n in self.nodes if node.id in n.inputs and n not in self.sources)
+
+
+def cut(graph: Graph, stage: Stage, systems: dict[str, str]) -> tuple[Group, ...]:
+    """The stage's groups. ``systems``: system by stream, for the outputs.
+
+    Raises:
+        GraphError: a stateful operator without its key, after another one, or merged with other rows.
+    """
+    keys = stages.key_columns(graph, stage)
+    for node in stage.stateful:
+        _check_stateful(graph, stage, node, keys)
+    by_name: dict[str, list[Node]] = {}
+    for sink in stage.sinks:
+        owners = [n for n in stages.upstream(graph, stage, sink) if rule(n).stateful]
+        _check_key(graph, sink, keys)
+        if owners:
+            name = owners[-1].name
+        elif sink.kind == "foreach_batch":
+            name = sink.name
+        else:
+            name = f"{OUTPUTS}-{systems[stages.stream_of(graph, sink)]}"
+        by_name.setdefault(name, []).append(sink)
+    return tuple(_group(graph, stage, name, sinks) for name, sinks in by_name.items())
+
+
+def _group(graph: Graph, stage: Stage, name: str, sinks: list[Node]) -> Group:
+    wanted = {n.id: n for sink in sinks for n in stages.upstream(graph, stage, sink)}
+    nodes = tuple(wanted[i] for i in sorted(wanted))
+    sources = tuple(n for n in nodes if n in stage.sources and n not in sinks)
+    stateful = next((n for n in nodes if rule(n).stateful), None)
+    return Group(name, stage.id, nodes, sources, tuple(sinks), stateful)
+
+
+def _check_stateful(graph: Graph, stage: Stage, node: Node, keys: dict[int, KeyColumns]) -> None:
+    key = keys[node.inputs[0]]
+    if not key.columns:
+        raise GraphError(
+            f"{node.kind} {node.name!r} ({node.where}) keeps state but has no stage key: {key.lost}",
+            'put .partition_by("column") before it, or declare the message key: read(..., key="column string")',
+        )
+    earlier = [n for n in stages.upstream(graph, stage, node) if rule(n).stateful and n is not node]
+    if earlier:
+        raise GraphError(
+            f"{node.kind} {node.name!r} ({node.where}) comes after {earlier[0].kind} {earlier[0].name!r} in one stage",
+            "put a partition_by between them: each stateful operator has a lane of its own",
+        )
+    before_it = [n for n in stages.upstream(graph, stage, node) if n is not node]
+    for merge in (n for n in before_it if n.kind == "merge"):
+        origins = [
+            i for source in merge.inputs for i in {n.id for n in stages.upstream(graph, stage, graph[source])}
+        ]
+        twice = next((i for i in origins if origins.count(i) > 1), None)
+        if twice is not None:
+            raise GraphError(
+                f"merge ({merge.where}) brings branches of {graph[twice].name!r} together again before the stateful "
+                f"{node.kind} {node.name!r}",
+                "say it in one branch (a case expression, say), or put a partition_by between them",
+            )
+    for merge in (n for n in stage.nodes if n.kind == "merge"):
+        before = list(stages.upstream(graph, stage, merge))
+        if node in before:
+            raise GraphError(
+                f"merge ({merge.where}) takes rows of the stateful {node.kind} {node.name!r}",
+                "write both sides to the same stream, or merge before the stateful operator",
+            )
+
+
+def _check_key(graph: Graph, sink: Node, keys: dict[int, KeyColumns]) -> None:
+    """Rows whose number a function may change need a key that can be computed from their columns."""
+    if sink.kind != "write" or "key" in sink.args:
+        return
+    node = graph[sink.inputs[0]]
+    while node.inputs and not is_boundary(node) and not rule(node).stateful:
+        if node.kind == "map_arrow" and not keys[sink.inputs[0]].columns:
+            raise GraphError(
+                f"write {sink.name!r} ({sink.where}) has no key: after map_arrow ({node.where}) the message key of a "
+                f"row is unknown ({keys[sink.inputs[0]].lost})",
+                'say write(..., key="an expression"), or declare the key in read(..., key=...)',
+            )
+        node = graph[node.inputs[0]]

@@ -1,0 +1,336 @@
+"""The whole plan of a deployment: stages with tasks, containers, lanes, reads per SSP and what each output promises."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from anabranch.assignment import placement
+from anabranch.errors import ConfigError, GraphError, NotFoundError
+from anabranch.grouping import keys as grouping_keys
+from anabranch.grouping import validation
+from anabranch.grouping.request import Grouper, Input, Request
+from anabranch.model.document import Document
+from anabranch.model.graph import Graph, Node
+from anabranch.model.job_model import ContainerModel, JobModel, StageModel
+from anabranch.model.lane import Lane
+from anabranch.model.ssp import SSP
+from anabranch.model.task import Task
+from anabranch.operators.rules import is_boundary
+from anabranch.planning import groups, stages
+from anabranch.planning.groups import Group
+from anabranch.planning.stages import Stage
+
+EXACTLY_ONCE = "exactly once"
+AT_LEAST_ONCE = "at least once; can be written twice"
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a plan needs to know besides the graph: settings and what the systems say.
+
+    ``partitions``: counts of the streams that exist; ``systems``: system by stream, ``default_system`` for others.
+    """
+
+    factor: int
+    containers: int
+    grouper_name: str
+    grouper: Grouper
+    partitions: dict[str, int]
+    systems: dict[str, str]
+    default_system: str = "embedded"
+
+    def system(self, stream: str) -> str:
+        return self.systems.get(stream, self.default_system)
+
+
+class PlannedLane(Document, frozen=True, kw_only=True):
+    """A lane before it has an id. ``upstream`` are indexes of the lanes that write its inputs."""
+
+    stage: str
+    group: str
+    seat: str
+    operators: tuple[str, ...]
+    streams: tuple[str, ...]
+    stateful: bool
+    tasks: tuple[str, ...]
+    ssps: tuple[SSP, ...]
+    broadcast: tuple[SSP, ...] = ()
+    base: dict[str, SSP] = {}
+    upstream: tuple[int, ...] = ()
+    outputs: dict[str, int] = {}
+
+
+class Output(Document, frozen=True, kw_only=True):
+    """An output and its promise. ``partitions``: what it is created with if it doesn't exist (0: it is no stream)."""
+
+    operator: str
+    stage: str
+    promise: str
+    system: str | None = None
+    stream: str | None = None
+    partitions: int = 0
+    intermediate: bool = False
+
+
+class Plan(Document, frozen=True, kw_only=True):
+    """What ``anabranch plan`` shows and ``run`` hands over. ``reads_per_ssp`` counts the lanes that read each SSP."""
+
+    model: JobModel
+    lanes: tuple[PlannedLane, ...]
+    outputs: tuple[Output, ...]
+    reads_per_ssp: dict[str, int]
+    warnings: tuple[str, ...] = ()
+
+
+def make(graph: Graph, around: Surroundings) -> Plan:
+    """Plan a job.
+
+    Raises:
+        GraphError: the graph can't be run as written.
+        NotFoundError: a stream that is read doesn't exist.
+        ConfigError: a grouper, factor or container count that can't be.
+    """
+    cut = stages.cut(graph)
+    counts = _counts(graph, cut, around)
+    models: list[StageModel] = []
+    lanes: list[PlannedLane] = []
+    outputs: list[Output] = []
+    warnings: list[str] = []
+    seats = [str(number) for number in range(around.containers)]
+    placed: dict[str, dict[str, tuple[str, ...]]] = {seat: {} for seat in seats}
+    for stage in cut:
+        inputs = _inputs(graph, stage, around, counts)
+        tasks = _tasks(stage, inputs, around, warnings)
+        models.append(_stage_model(stage, inputs, tasks, around))
+        by_task = placement.place(tasks, seats, {})
+        for seat in seats:
+            placed[seat][stage.id] = tuple(t.name for t in tasks if by_task[t.name] == seat)
+        stage_outputs = [_output(graph, stage, sink, around, counts) for sink in stage.sinks]
+        outputs += stage_outputs
+        written = {o.operator: o for o in stage_outputs if o.stream is not None}
+        systems = {
+            stages.stream_of(graph, s): _system(graph, s, around) for s in stage.sinks if _is_stream(s)
+        }
+        for group in groups.cut(graph, stage, systems):
+            for seat in seats:
+                mine = [t for t in tasks if by_task[t.name] == seat]
+                if mine:
+                    lanes.append(_lane(graph, group, seat, mine, lanes, written))
+    _check_outputs(graph, cut)
+    containers = tuple(ContainerModel(seat=seat, tasks=placed[seat]) for seat in seats)
+    model = JobModel(
+        job=graph.job,
+        run_id=0,
+        generation=1,
+        factor=around.factor,
+        stages=tuple(models),
+        containers=containers,
+    )
+    _check_all(outputs, around)
+    return Plan(
+        model=model,
+        lanes=tuple(lanes),
+        outputs=tuple(outputs),
+        reads_per_ssp=_reads(lanes),
+        warnings=tuple(warnings),
+    )
+
+
+def lanes_of(plan: Plan, state_partitions: int, new_id: Callable[[], str]) -> tuple[Lane, ...]:
+    """Records for a new deployment; ``new_id`` gives 8 random hex digits a call."""
+    ids = [f"{lane.stage}-{new_id()}" for lane in plan.lanes]
+    return tuple(
+        Lane(
+            id=ids[number],
+            job=plan.model.job,
+            deployment=0,
+            stage=lane.stage,
+            group=lane.group,
+            seat=lane.seat,
+            tasks=lane.tasks,
+            ssps=lane.ssps,
+            broadcast=lane.broadcast,
+            base=lane.base,
+            slots=tuple(str(ssp) for ssp in (*lane.ssps, *lane.broadcast)),
+            upstream=tuple(ids[u] for u in lane.upstream),
+            outputs=lane.outputs,
+            state_partitions=state_partitions,
+        )
+        for number, lane in enumerate(plan.lanes)
+    )
+
+
+def task_numbers(stage: StageModel, factor: int) -> dict[SSP, int]:
+    """The hidden grouping column: for each whole partition, the number of the task (at factor 1) that reads it."""
+    return {ssp.whole: task.index // factor for task in stage.tasks for ssp in task.ssps}
+
+
+def _is_stream(node: Node) -> bool:
+    return node.kind == "write" or is_boundary(node)
+
+
+def _system(graph: Graph, node: Node, around: Surroundings) -> str:
+    return around.system(stages.stream_of(graph, node))
+
+
+def _counts(graph: Graph, cut: Iterable[Stage], around: Surroundings) -> dict[str, int]:
+    """Partition counts of all inputs; an intermediate stream has the most that an input of its stage has."""
+    counts: dict[str, int] = {}
+    for stage in cut:
+        for source in stage.sources:
+            stream = stages.stream_of(graph, source)
+            if stream in around.partitions:
+                counts[stream] = around.partitions[stream]
+            elif source.kind == "read":
+                raise NotFoundError(
+                    f"read {source.name!r} ({source.where}): there is no stream {stream!r} in {around.system(stream)}",
+                    f"create it: anabranch stream create {stream} --partitions 4; or see: anabranch stream list",
+                )
+        most = max(counts[stages.stream_of(graph, s)] for s in stage.sources)
+        for sink in stage.sinks:
+            if is_boundary(sink):
+                stream = stages.stream_of(graph, sink)
+                counts[stream] = around.partitions.get(stream, sink.args.get("partitions", most))
+    return counts
+
+
+def _inputs(graph: Graph, stage: Stage, around: Surroundings, counts: dict[str, int]) -> tuple[Input, ...]:
+    return tuple(
+        Input(
+            system=_system(graph, source, around),
+            stream=stages.stream_of(graph, source),
+            partitions=counts[stages.stream_of(graph, source)],
+            broadcast=bool(source.args.get("broadcast")),
+        )
+        for source in stage.sources
+    )
+
+
+def _tasks(
+    stage: Stage, inputs: tuple[Input, ...], around: Surroundings, warnings: list[str]
+) -> tuple[Task, ...]:
+    shuffle = stage.shuffled
+    if shuffle is not None and (around.factor > 1 or around.containers > 1):
+        raise GraphError(
+            f"partition_by {shuffle.name!r} ({shuffle.where}) is a shuffle inside the query: stage {stage.id} can't "
+            f"have factor {around.factor} and {around.containers} container(s)",
+            'use via="stream", or factor 1 and one container',
+        )
+    request = Request(stage=stage.id, inputs=inputs, factor=around.factor, containers=around.containers)
+    tasks = validation.check(request, around.grouper(request))
+    keyed = [i for i in inputs if not i.broadcast]
+    if stage.stateful and len(keyed) > 1:
+        apart = grouping_keys.apart(tasks, keyed)
+        if apart is not None:
+            node = stage.stateful[0]
+            raise GraphError(
+                f"{node.kind} {node.name!r} ({node.where}) takes {apart.left} ({apart.left.partitions} partitions) and "
+                f"{apart.right} ({apart.right.partitions}) by key, but grouper {around.grouper_name!r} puts a key of "
+                "theirs into different tasks",
+                f'set [job] grouper = "cogroup": it would give {apart.cogroup_tasks} tasks, every key whole',
+            )
+        if around.grouper_name == "cogroup" and grouping_keys.single_group(keyed) is not None:
+            listed = ", ".join(f"{i}: {i.partitions}" for i in keyed)
+            warnings.append(
+                f"stage {stage.id} is one single task: its partition counts have no common divisor ({listed})"
+            )
+    return tasks
+
+
+def _stage_model(
+    stage: Stage, inputs: tuple[Input, ...], tasks: tuple[Task, ...], around: Surroundings
+) -> StageModel:
+    return StageModel(
+        stage=stage.id,
+        key=stage.key,
+        stateful=bool(stage.stateful),
+        grouper=around.grouper_name,
+        inputs=tuple(str(i) for i in inputs),
+        tasks=tasks,
+        base={str(s): s for i in inputs for s in i.ssps} if stage.stateful else {},
+    )
+
+
+def _lane(
+    graph: Graph,
+    group: Group,
+    seat: str,
+    tasks: list[Task],
+    before: list[PlannedLane],
+    written: dict[str, Output],
+) -> PlannedLane:
+    streams = {stages.stream_of(graph, source) for source in group.sources}
+    ssps = {s for task in tasks for s in task.ssps if s.stream in streams}
+    broadcast = {s for task in tasks for s in task.broadcast if s.stream in streams}
+    written_by = tuple(
+        number
+        for number, lane in enumerate(before)
+        if any(
+            is_boundary(s) and s.name in lane.operators and s.id in {n.id for n in group.sources}
+            for s in graph.nodes
+        )
+        and lane.stage != group.stage
+    )
+    return PlannedLane(
+        stage=group.stage,
+        group=group.name,
+        seat=seat,
+        operators=tuple(n.name for n in group.nodes if n not in group.sources),
+        streams=tuple(sorted(streams)),
+        stateful=group.stateful is not None,
+        tasks=tuple(task.name for task in tasks),
+        ssps=tuple(sorted(ssps, key=lambda s: s.order)),
+        broadcast=tuple(sorted(broadcast, key=lambda s: s.order)),
+        base={str(s): s.whole for s in sorted(ssps, key=lambda s: s.order)},
+        upstream=written_by,
+        outputs={
+            str(o.stream): o.partitions for o in (written.get(s.name) for s in group.sinks) if o is not None
+        },
+    )
+
+
+def _output(graph: Graph, stage: Stage, sink: Node, around: Surroundings, counts: dict[str, int]) -> Output:
+    if not _is_stream(sink):
+        return Output(operator=sink.name, stage=stage.id, promise=AT_LEAST_ONCE)
+    stream = stages.stream_of(graph, sink)
+    most = max(counts[stages.stream_of(graph, s)] for s in stage.sources)
+    return Output(
+        operator=sink.name,
+        stage=stage.id,
+        promise=EXACTLY_ONCE,
+        system=around.system(stream),
+        stream=stream,
+        partitions=counts.get(stream, around.partitions.get(stream, most)),
+        intermediate=is_boundary(sink),
+    )
+
+
+def _check_outputs(graph: Graph, cut: Iterable[Stage]) -> None:
+    written = {stages.stream_of(graph, s): s for stage in cut for s in stage.sinks if _is_stream(s)}
+    for node in graph.nodes:
+        if node.kind == "read" and node.args["stream"] in written:
+            sink = written[node.args["stream"]]
+            raise GraphError(
+                f"the job reads stream {node.args['stream']!r} ({node.where}) and writes it too ({sink.where})",
+                "write to another stream: a job that feeds itself never ends",
+            )
+
+
+def _reads(lanes: Iterable[PlannedLane]) -> dict[str, int]:
+    reads: Counter[SSP] = Counter()
+    for lane in lanes:
+        reads.update({s.whole for s in (*lane.ssps, *lane.broadcast)})
+    return {str(s): reads[s] for s in sorted(reads, key=lambda s: s.order)}
+
+
+def _check_all(outputs: Iterable[Output], around: Surroundings) -> None:
+    """``all`` on several containers processes each record several times: not with outputs that promise once."""
+    exact = next((o for o in outputs if o.promise == EXACTLY_ONCE), None)
+    if around.grouper_name == "all" and around.containers > 1 and exact is not None:
+        raise ConfigError(
+            f'grouper "all" on {around.containers} containers reads each record {around.containers} times, but output '
+            f"{exact.operator!r} promises exactly once",
+            "use one container, or another grouper",
+        )

@@ -1,0 +1,157 @@
+"""Cuts a graph into stages: what lies between two ``partition_by``s through durable streams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from anabranch.errors import GraphError
+from anabranch.model.graph import Graph, Node
+from anabranch.operators import rule
+from anabranch.operators.keys import KeyColumns
+from anabranch.operators.rules import is_boundary, is_shuffle
+
+LAYOUT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Stage:
+    """``nodes`` in the graph's order; a boundary is a sink of one stage and a source of the next."""
+
+    id: str
+    nodes: tuple[Node, ...]
+    sources: tuple[Node, ...]
+    sinks: tuple[Node, ...]
+
+    @property
+    def stateful(self) -> tuple[Node, ...]:
+        return tuple(node for node in self.nodes if rule(node).stateful)
+
+    @property
+    def shuffled(self) -> Node | None:
+        """The shuffle inside the query, if there is one: such a stage can't be scaled or spread."""
+        return next((node for node in self.nodes if is_shuffle(node)), None)
+
+    @property
+    def keyed(self) -> bool:
+        """Whether null keys are refused: a stage with a stateful operator or made by ``partition_by``."""
+        return bool(self.stateful) or any(is_boundary(node) for node in self.sources)
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The columns of the stage's key, () for the raw message key."""
+        first = rule(self.sources[0]).key(self.sources[0], KeyColumns())
+        return first.columns
+
+
+def stream_of(graph: Graph, node: Node) -> str:
+    """The stream that a source or an output is about; a boundary has one of the job's own."""
+    if is_boundary(node):
+        return f"{graph.job}-{node.name}-{LAYOUT_VERSION}"
+    return str(node.args["stream"])
+
+
+def cut(graph: Graph) -> tuple[Stage, ...]:
+    """The stages, each after those it reads from.
+
+    Raises:
+        GraphError: no operators, no output, an operator that leads nowhere, or a stage that feeds itself.
+    """
+    _check(graph)
+    groups = _components(graph)
+    ordered = _ordered(graph, groups)
+    return tuple(_stage(graph, str(number), members) for number, members in enumerate(ordered))
+
+
+def _check(graph: Graph) -> None:
+    if not graph.nodes:
+        raise GraphError(f"job {graph.job!r} has no operators", 'begin with job.read("a-stream")')
+    for node in graph.nodes:
+        ends = rule(node).sink and not is_boundary(node)
+        if not ends and not graph.readers(node.id):
+            raise GraphError(
+                f"{node.kind} {node.name!r} ({node.where}) leads to no output",
+                'end it with .write("a-stream") or .foreach_batch(f), or take it out',
+            )
+
+
+# A boundary plays two parts: (id, False) ends the stage before it, (id, True) begins the one after it.
+_Role = tuple[int, bool]
+
+
+def _components(graph: Graph) -> list[set[_Role]]:
+    parent: dict[_Role, _Role] = {}
+
+    def root(role: _Role) -> _Role:
+        parent.setdefault(role, role)
+        while parent[role] != role:
+            role = parent[role]
+        return role
+
+    for node in graph.nodes:
+        root((node.id, False))
+        if is_boundary(node):
+            root((node.id, True))
+        for source in node.inputs:
+            parent[root((node.id, False))] = root((source, is_boundary(graph[source])))
+    groups: dict[_Role, set[_Role]] = {}
+    for role in parent:
+        groups.setdefault(root(role), set()).add(role)
+    return sorted(groups.values(), key=min)
+
+
+def _ordered(graph: Graph, groups: list[set[_Role]]) -> list[set[_Role]]:
+    home = {role: number for number, group in enumerate(groups) for role in group}
+    before = {n: {home[(i, False)] for i, begins in group if begins} for n, group in enumerate(groups)}
+    order: list[int] = []
+    while len(order) < len(groups):
+        ready = [n for n in range(len(groups)) if n not in order and before[n] <= set(order)]
+        if not ready:
+            stuck = next(n for n in range(len(groups)) if n not in order)
+            node = next(graph[i] for i, begins in sorted(groups[stuck]) if begins)
+            raise GraphError(
+                f"partition_by {node.name!r} ({node.where}) feeds the stage that it comes from",
+                "merge only rows of one stage: put a partition_by before the other side of the merge too",
+            )
+        order.append(ready[0])
+    return [groups[n] for n in order]
+
+
+def _stage(graph: Graph, stage_id: str, members: set[_Role]) -> Stage:
+    nodes = tuple(graph[i] for i, begins in sorted(members) if not begins)
+    begun = [graph[i] for i, begins in sorted(members) if begins]
+    sources = sorted([*begun, *(node for node in nodes if node.kind == "read")], key=lambda node: node.id)
+    sinks = tuple(node for node in nodes if rule(node).sink)
+    return Stage(stage_id, nodes, tuple(sources), sinks)
+
+
+def key_columns(graph: Graph, stage: Stage) -> dict[int, KeyColumns]:
+    """For every node of the stage, the columns that hold the stage key in its rows, or why none do."""
+    found: dict[int, KeyColumns] = {}
+    for source in stage.sources:
+        found[source.id] = rule(source).key(source, KeyColumns())
+    for node in stage.nodes:
+        if node in stage.sources or rule(node).sink:
+            continue
+        before = [found[i] for i in node.inputs]
+        first = before[0]
+        odd = next((key for key in before if key.columns != first.columns), None)
+        if odd is not None:
+            lost = odd.lost or first.lost or f"merge ({node.where}) joins {first.columns} with {odd.columns}"
+            first = KeyColumns((), lost)
+        found[node.id] = rule(node).key(node, first)
+    return found
+
+
+def upstream(graph: Graph, stage: Stage, node: Node) -> Iterator[Node]:
+    """The nodes of the stage that lead to ``node``, itself included, in the graph's order."""
+    wanted, queue = {node.id}, [node]
+    while queue:
+        current = queue.pop()
+        if current in stage.sources and current is not node:
+            continue
+        for i in current.inputs:
+            if i not in wanted:
+                wanted.add(i)
+                queue.append(graph[i])
+    return (graph[i] for i in sorted(wanted))

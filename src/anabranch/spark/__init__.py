@@ -1,0 +1,1 @@
+"""Operators as DataFrame calls, and what surrounds them in a lane's query."""

@@ -1,0 +1,213 @@
+"""From a group's operators to its output rows: (output, key, value, headers, timestamp, origin)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from anabranch.model.graph import Node
+from anabranch.operators import rule
+from anabranch.operators.rules import is_boundary
+from anabranch.planning.groups import Group
+from anabranch.spark import codec, hidden
+from anabranch.spark.operators import Context, apply, label, stage_key
+
+
+@dataclass(frozen=True)
+class Sink:
+    """A stream output of a group. ``number`` is its place in the group's list of sinks."""
+
+    number: int
+    node: Node
+    format: str
+
+
+def trunk(group: Group, frames: Mapping[int, DataFrame], context: Context) -> tuple[Node, DataFrame] | None:
+    """Follow the only way from the group's sources while it doesn't part: where it ends, and the frame there.
+
+    None when it parts before its sources have come together: then nothing can be computed in the query itself.
+    """
+    done = dict(frames)
+    last: Node | None = group.sources[0] if len(group.sources) == 1 else None
+    for node in group.nodes:
+        if node in group.sources or rule(node).sink or any(i not in done for i in node.inputs):
+            continue
+        if any(len(_ways(group, i)) > 1 for i in node.inputs):
+            continue
+        done[node.id] = apply(node, [done[i] for i in node.inputs], context)
+        last = node if _covers(group, node) else last
+    return None if last is None else (last, done[last.id])
+
+
+def _ways(group: Group, node_id: int) -> list[Node]:
+    return [n for n in group.nodes if node_id in n.inputs and n not in group.sources]
+
+
+def _covers(group: Group, node: Node) -> bool:
+    """Whether every source leads to ``node`` and nowhere else."""
+    reached = {node.id}
+    for earlier in reversed(group.nodes):
+        if earlier.id < node.id:
+            ways = _ways(group, earlier.id)
+            if ways and all(way.id in reached for way in ways):
+                reached.add(earlier.id)
+    return all(source.id in reached for source in group.sources)
+
+
+def fans_out(group: Group, start: Node) -> bool:
+    """Whether all that follows ``start`` are branches of SQL operators that end in streams: one pass can serve them."""
+    ways = _ways(group, start.id)
+    if any(not rule(n).sql or n.kind == "foreach_batch" or len(n.inputs) > 1 for n in ways):
+        return False
+    return all(rule(n).sink or fans_out(group, n) for n in ways)
+
+
+def fan_out(group: Group, start: Node, frame: DataFrame, sinks: Mapping[int, Sink]) -> DataFrame:
+    """All branches in one pass over ``frame``: each row becomes an array of output rows, then those."""
+    if [s.id for s in _ways(group, start.id)] == [n.id for n in group.nodes if n.id in sinks] and len(
+        sinks
+    ) == 1:
+        (sink,) = sinks.values()
+        return encode(frame, sink)
+    branches: dict[int, list[str]] = {start.id: [name for name in frame.columns if name != hidden.NAME]}
+    wide = frame.select(
+        F.struct(*[frame[f"`{name}`"] for name in branches[start.id]]).alias(_row(start.id)),
+        F.lit(True).alias(_alive(start.id)),
+        frame[hidden.NAME],
+    )
+    ended: list[Column] = []
+    for node in group.nodes:
+        if not _follows(group, start, node):
+            continue
+        source = node.inputs[0]
+        unpacked = wide.select("*", f"{_row(source)}.*")
+        if node.id in sinks:
+            row = _encoded_row(unpacked, branches[source], sinks[node.id])
+            column = F.when(F.col(_alive(source)), row).alias(_row(node.id))
+            wide = unpacked.select(*wide.columns, column)
+            ended.append(F.col(_row(node.id)))
+            continue
+        names, expressions, alive = _step(node, unpacked, branches[source], _alive(source))
+        guarded = [F.when(F.col(_alive(source)), e).alias(n) for n, e in zip(names, expressions, strict=True)]
+        wide = unpacked.select(
+            *wide.columns, F.struct(*guarded).alias(_row(node.id)), alive.alias(_alive(node.id))
+        )
+        branches[node.id] = names
+    exploded = wide.select(F.explode(F.array_compact(F.array(*ended))).alias("out"))
+    return exploded.select("out.*")
+
+
+def _follows(group: Group, start: Node, node: Node) -> bool:
+    current = node
+    while current.id > start.id and current.inputs and current not in group.sources:
+        if start.id in current.inputs:
+            return True
+        current = next(n for n in group.nodes if n.id == current.inputs[0])
+    return False
+
+
+def _row(node_id: int) -> str:
+    return f"_row{node_id}"
+
+
+def _alive(node_id: int) -> str:
+    return f"_alive{node_id}"
+
+
+def _step(
+    node: Node, frame: DataFrame, names: list[str], alive: str
+) -> tuple[list[str], list[Column], Column]:
+    """An SQL operator as columns: the names after it, their expressions, and whether the row goes on."""
+    kept = [F.col(f"`{name}`") for name in names]
+    if node.kind == "where":
+        return (
+            names,
+            kept,
+            F.col(alive) & F.coalesce(F.when(F.col(alive), F.expr(node.args["condition"])), F.lit(False)),
+        )
+    if node.kind == "with_columns":
+        added = node.args["columns"]
+        result = [*names, *(name for name in added if name not in names)]
+        return result, [F.expr(added[n]) if n in added else F.col(f"`{n}`") for n in result], F.col(alive)
+    result, expressions = [], []
+    for expression in node.args["expressions"]:
+        if expression.strip() == "*":
+            result += names
+            expressions += kept
+        else:
+            column = F.expr(expression)
+            result += frame.select(column).columns
+            expressions.append(column)
+    return result, expressions, F.col(alive)
+
+
+def encode(frame: DataFrame, sink: Sink) -> DataFrame:
+    """The output rows of one sink."""
+    names = [name for name in frame.columns if name != hidden.NAME]
+    return frame.select(_encoded_row(frame, names, sink).alias("out")).select("out.*")
+
+
+def _encoded_row(frame: DataFrame, names: list[str], sink: Sink) -> Column:
+    visible = frame.select(*[f"`{name}`" for name in names], hidden.NAME)
+    return F.struct(
+        F.lit(sink.number).alias("output"),
+        _key(visible, sink).alias("key"),
+        codec.encode_value(visible, sink.format, label(sink.node)).alias("value"),
+        hidden.field("headers").alias("headers"),
+        hidden.field("timestamp").alias("timestamp"),
+        hidden.field("offset").alias("origin"),
+    )
+
+
+def _key(frame: DataFrame, sink: Sink) -> Column:
+    if is_boundary(sink.node):
+        return stage_key(frame, sink.node.args["columns"])
+    if "key" not in sink.node.args:
+        return hidden.field("key")
+    expression = F.expr(sink.node.args["key"])
+    kind = frame.select(expression).schema.fields[0].dataType
+    return codec.encode_key([(expression, kind)])
+
+
+@contextmanager
+def inside_batch(
+    group: Group, start: Mapping[int, DataFrame], context: Context
+) -> Iterator[dict[int, DataFrame]]:
+    """What reaches each sink, by the sink's node, computed on a batch; what several operators take is kept once.
+
+    ``start``: the frames that the operators begin with, by node.
+    """
+    frames: dict[int, DataFrame] = {}
+    kept: list[DataFrame] = []
+    ended: dict[int, DataFrame] = {}
+    try:
+        for node in group.nodes:
+            if node.id in start:
+                frames[node.id] = start[node.id]
+            elif any(i not in frames for i in node.inputs) or node in group.sources:
+                continue
+            elif rule(node).sink:
+                ended[node.id] = frames[node.inputs[0]]
+                continue
+            else:
+                frames[node.id] = apply(node, [frames[i] for i in node.inputs], context)
+            if len(_ways(group, node.id)) > 1:
+                frames[node.id] = frames[node.id].persist()
+                kept.append(frames[node.id])
+        yield ended
+    finally:
+        for persisted in kept:
+            persisted.unpersist()
+
+
+def together(frames: Mapping[int, DataFrame], sinks: Mapping[int, Sink]) -> DataFrame:
+    """The output rows of several sinks."""
+    encoded = [encode(frame, sinks[node_id]) for node_id, frame in frames.items()]
+    result = encoded[0]
+    for frame in encoded[1:]:
+        result = result.union(frame)
+    return result

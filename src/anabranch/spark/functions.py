@@ -1,0 +1,141 @@
+"""User functions on Arrow batches: hides the hidden column from them and puts it back on what they return."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from anabranch.errors import OperatorError
+from anabranch.spark import hidden
+
+Batches = Iterator[pa.RecordBatch]
+
+
+def wrap(
+    kind: str, function: Callable[..., Any], schema: pa.Schema, label: str, home: str
+) -> Callable[[Batches], Batches]:
+    """The function for ``mapInArrow`` that runs an operator of the given kind.
+
+    Args:
+        schema: of the result, without the hidden column.
+        label: names the operator in errors.
+        home: the job's folder: traces are shortened to its files.
+    """
+    call = {"map_arrow": _map_arrow, "map": _map, "flat_map": _flat_map, "filter": _filter}[kind]
+
+    def run(batches: Batches) -> Batches:
+        for batch in batches:
+            for rows in _of_one_partition(batch):
+                origin = rows.column(hidden.NAME)
+                visible = rows.drop_columns([hidden.NAME])
+                try:
+                    result, indexes = call(function, visible, schema)
+                except Exception as error:
+                    raise _explained(error, label, origin, home) from None
+                columns = [*result.columns, origin.take(indexes)]
+                yield pa.RecordBatch.from_arrays(
+                    columns, schema=schema.append(pa.field(hidden.NAME, origin.type))
+                )
+
+    return run
+
+
+def _of_one_partition(batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
+    """Runs of rows of one partition and task, in order. Most batches are a single one."""
+    if not batch.num_rows:
+        return
+    origin = batch.column(hidden.NAME)
+    parts = [pc.struct_field(origin, [i]) for i in range(3)]
+    cuts = {0, batch.num_rows}
+    for part in parts:
+        changed = pc.not_equal(part.slice(1), part.slice(0, batch.num_rows - 1))
+        cuts.update(int(i) + 1 for i in pc.indices_nonzero(changed).to_pylist())
+    edges = sorted(cuts)
+    for start, end in zip(edges, edges[1:], strict=False):
+        yield batch.slice(start, end - start)
+
+
+def _map_arrow(
+    function: Callable[..., Any], rows: pa.RecordBatch, schema: pa.Schema
+) -> tuple[pa.RecordBatch, pa.Array]:
+    result = function(rows)
+    if isinstance(result, pa.Table):
+        combined = result.combine_chunks().to_batches()
+        result = combined[0] if combined else schema.empty_table().to_batches()[0]
+    if not isinstance(result, pa.RecordBatch):
+        raise TypeError(f"it returned {type(result).__name__}, not a pyarrow.RecordBatch")
+    missing = [name for name in schema.names if name not in result.schema.names]
+    if missing:
+        raise TypeError(f"its result lacks the column {missing[0]!r}; declare the result with schema=")
+    cast = result.select(schema.names).cast(schema)
+    last = rows.num_rows - 1
+    indexes = [min(i, last) for i in range(cast.num_rows)]
+    return cast, pa.array(indexes, pa.int64())
+
+
+def _map(
+    function: Callable[..., Any], rows: pa.RecordBatch, schema: pa.Schema
+) -> tuple[pa.RecordBatch, pa.Array]:
+    results = _called(function, rows.to_pylist())
+    return _rows(results, schema), pa.array(range(rows.num_rows), pa.int64())
+
+
+def _flat_map(
+    function: Callable[..., Any], rows: pa.RecordBatch, schema: pa.Schema
+) -> tuple[pa.RecordBatch, pa.Array]:
+    results: list[Any] = []
+    indexes: list[int] = []
+    for index, several in enumerate(_called(function, rows.to_pylist())):
+        for result in several:
+            results.append(result)
+            indexes.append(index)
+    return _rows(results, schema), pa.array(indexes, pa.int64())
+
+
+def _filter(
+    function: Callable[..., Any], rows: pa.RecordBatch, schema: pa.Schema
+) -> tuple[pa.RecordBatch, pa.Array]:
+    kept = [index for index, keep in enumerate(_called(function, rows.to_pylist())) if keep]
+    indexes = pa.array(kept, pa.int64())
+    return rows.select(schema.names).take(indexes).cast(schema), indexes
+
+
+def _called(function: Callable[..., Any], messages: list[dict[str, Any]]) -> list[Any]:
+    if not inspect.iscoroutinefunction(function):
+        return [function(message) for message in messages]
+
+    async def in_order() -> list[Any]:
+        return [await function(message) for message in messages]
+
+    return asyncio.run(in_order())
+
+
+def _rows(results: list[Any], schema: pa.Schema) -> pa.RecordBatch:
+    for result in results:
+        if not isinstance(result, dict):
+            raise TypeError(f"it returned {result!r}, not a dict of the result's columns")
+        unknown = result.keys() - set(schema.names)
+        if unknown:
+            raise TypeError(
+                f"its result has the unknown column {min(unknown)!r}; declare the result with schema="
+            )
+    return pa.RecordBatch.from_pylist(results, schema=schema)
+
+
+def _explained(error: Exception, label: str, origin: pa.Array, home: str) -> OperatorError:
+    first, last = origin[0].as_py(), origin[-1].as_py()
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith(home)]
+    trace = "; ".join(f"{Path(f.filename).name}:{f.lineno} in {f.name}" for f in frames)
+    at = f" at {trace}" if trace else ""
+    return OperatorError(
+        f"{label} raised {type(error).__name__}: {error}{at}, on offsets {first['offset']} to {last['offset']} of "
+        f"partition {first['partition']}",
+        "mend the function; the lane goes on from this batch at the next run",
+    )

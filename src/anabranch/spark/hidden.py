@@ -1,0 +1,40 @@
+"""The hidden column ``_anabranch``: where a row comes from and what it is keyed by. User functions never see it."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+NAME = "_anabranch"
+HEADERS = "array<struct<key string, value binary>>"
+TYPE = f"struct<task int, source int, partition int, offset bigint, key binary, headers {HEADERS}, timestamp timestamp>"
+
+
+def of_record(task: Column, source: int) -> Column:
+    """For a record as a system's source gives it."""
+    return F.struct(
+        task.cast("int").alias("task"),
+        F.lit(source).alias("source"),
+        F.col("partition"),
+        F.col("offset"),
+        F.col("key"),
+        F.col("headers"),
+        F.col("timestamp"),
+    ).alias(NAME)
+
+
+def of_result(task: Column, key: Column) -> Column:
+    """For a row that a stateful operator made: it comes from no single record."""
+    return F.struct(
+        task.cast("int").alias("task"),
+        F.lit(-1).alias("source"),
+        F.lit(0).alias("partition"),
+        F.lit(0).cast("bigint").alias("offset"),
+        key.alias("key"),
+        F.lit(None).cast(HEADERS).alias("headers"),
+        F.current_timestamp().alias("timestamp"),
+    ).alias(NAME)
+
+
+def field(name: str) -> Column:
+    return F.col(f"{NAME}.{name}")

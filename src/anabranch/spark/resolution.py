@@ -1,0 +1,92 @@
+"""Runs a graph on empty frames: finds the columns after each operator, and the errors that only Spark sees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from anabranch.errors import AnabranchError, GraphError
+from anabranch.model.graph import Graph, Node
+from anabranch.operators import rule
+from anabranch.operators.rules import is_boundary
+from anabranch.planning import stages
+from anabranch.spark import codec, evaluation, hidden
+from anabranch.spark.operators import Context, apply, label
+
+RECORD = "key binary, value binary, headers array<struct<key string, value binary>>, timestamp timestamp, partition int, offset bigint"
+
+
+def columns(
+    spark: SparkSession, graph: Graph, functions: Mapping[int, Callable[..., Any]], formats: Mapping[str, str]
+) -> dict[int, StructType]:
+    """The schema after each operator, hidden column apart. ``formats``: by stream, default json.
+
+    Raises:
+        GraphError: an expression or a function doesn't fit; names the operator.
+    """
+    frames: dict[int, DataFrame] = {}
+    for stage in stages.cut(graph):
+        context = Context(functions=functions, keys=stages.key_columns(graph, stage))
+        for node in stage.nodes:
+            frame = _explained(node, lambda n=node, c=context: _after(spark, graph, n, frames, c, formats))  # type: ignore[misc]
+            if frame is not None:
+                frames[node.id] = frame
+    return {i: StructType([f for f in frame.schema if f.name != hidden.NAME]) for i, frame in frames.items()}
+
+
+def _after(
+    spark: SparkSession,
+    graph: Graph,
+    node: Node,
+    frames: Mapping[int, DataFrame],
+    context: Context,
+    formats: Mapping[str, str],
+) -> DataFrame | None:
+    if node.kind == "read":
+        raw = spark.createDataFrame([], RECORD)
+        return read(raw, node, F.lit(0), formats.get(node.args["stream"], "json"))
+    inputs = [frames[i] for i in node.inputs]
+    if is_boundary(node) or node.kind == "write":
+        stream = stages.stream_of(graph, node)
+        evaluation.encode(inputs[0], evaluation.Sink(0, node, formats.get(stream, "json"))).schema  # noqa: B018
+        return inputs[0] if is_boundary(node) else None
+    return None if rule(node).sink else apply(node, inputs, context)
+
+
+def read(raw: DataFrame, node: Node, task: Any, format_: str) -> DataFrame:
+    """A source's records as the operator ``read`` gives them: value and key columns, and the hidden one."""
+    declared = node.args.get("schema")
+    key = node.args.get("key")
+    schema = codec.parse_schema(declared) if declared else None
+    keys = codec.decode_key(F.col("key"), codec.parse_schema(key)) if key else []
+    values = codec.decode_value(raw, format_, schema, label(node))
+    frame = raw.select(*values, *keys, hidden.of_record(task, node.id))
+    twice = next((name for name in frame.columns if frame.columns.count(name) > 1), None)
+    if twice is not None:
+        raise GraphError(
+            f"{label(node)} declares the column {twice!r} in key= and in schema=, or twice in one",
+            "leave it out of schema=: the message key already holds it",
+        )
+    return frame
+
+
+def _explained(node: Node, build: Callable[[], DataFrame | None]) -> DataFrame | None:
+    try:
+        return build()
+    except AnabranchError:
+        raise
+    except (AnalysisException, ParseException, PySparkException) as error:
+        first = str(error).strip().split("\n")[0]
+        raise GraphError(
+            f"{label(node)}: {first}", "mend the expression, or the schema it reads from"
+        ) from None
+    except Exception as error:
+        raise GraphError(
+            f"{label(node)} raised {type(error).__name__}: {error}",
+            "mend the function: it was called on no rows",
+        ) from error

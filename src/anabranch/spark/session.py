@@ -1,0 +1,77 @@
+"""A container's Spark session: its settings, and what must be true before one can start."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from anabranch.config import Settings
+from anabranch.errors import AnabranchError
+from anabranch.systems.embedded.spark import EmbeddedSource
+
+_STATE = "spark.sql.streaming.stateStore"
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.speculation": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.adaptive.streaming.stateless.enabled": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.streaming.metricsEnabled": "false",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "true",
+    f"{_STATE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    f"{_STATE}.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+
+
+def java_version() -> tuple[str, int]:
+    """The java that Spark would run, and its major version.
+
+    Raises:
+        AnabranchError: there is none, or it is older than 17.
+    """
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    cure = "install Java 17 or 21 (apt-get install openjdk-17-jdk-headless, brew install openjdk@17), or set JAVA_HOME"
+    if java is None or not Path(java).is_file():
+        raise AnabranchError(f"there is no Java: {java or 'no java on PATH, and JAVA_HOME is not set'}", cure)
+    printed = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    found = re.search(r'version "(?:1\.)?(\d+)', printed)
+    if found is None or int(found[1]) < 17:
+        raise AnabranchError(
+            f"{java} is Java {found[1] if found else 'of an unknown version'}; Spark needs 17 or 21", cure
+        )
+    return java, int(found[1])
+
+
+def cores(master: str | None) -> str:
+    """The master to use: the one that was set, else all cores here, with task retries on."""
+    return master or f"local[{max(2, os.cpu_count() or 2)},4]"
+
+
+def start(settings: Settings, home: str = "") -> SparkSession:
+    """Start the session. ``home``: the job's folder, which Python workers can import from."""
+    java_version()
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    if home:
+        known = os.environ.get("PYTHONPATH", "")
+        os.environ["PYTHONPATH"] = os.pathsep.join([home, *([known] if known else [])])
+    builder = SparkSession.builder.appName("anabranch").master(cores(settings.spark.master))
+    builder = builder.config("spark.driver.memory", settings.spark.memory)
+    quiet = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
+    builder = builder.config("spark.driver.extraJavaOptions", quiet)
+    for name, value in {**SETTINGS, **settings.spark.conf}.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.dataSource.register(EmbeddedSource)
+    return spark

@@ -1,0 +1,101 @@
+"""Writes a batch's output rows into the embedded log: segments in Python workers, then entries by the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+
+from anabranch.model.hashing import partitions_for
+from anabranch.systems.embedded import RECORD_SCHEMA, LaneWriter, SegmentRef, SegmentWriter
+
+_REFS = pa.schema([("output", pa.int32()), ("ref", pa.binary())])
+_REFS_DDL = "output int, ref binary"
+
+
+@dataclass(frozen=True)
+class Target:
+    """A stream that an output writes to."""
+
+    stream: str
+    partitions: int
+
+
+def write_segments(
+    frame: DataFrame, root: str, targets: dict[int, Target]
+) -> dict[tuple[str, int], list[SegmentRef]]:
+    """Write all output rows into durable segments that no entry names yet; returns them by stream and partition."""
+    rows = frame.mapInArrow(_segments(root, targets), _REFS_DDL).collect()
+    refs: dict[tuple[str, int], list[SegmentRef]] = {}
+    for row in rows:
+        ref = msgspec.msgpack.decode(bytes(row["ref"]), type=SegmentRef)
+        refs.setdefault((targets[row["output"]].stream, ref.partition), []).append(ref)
+    return refs
+
+
+def publish(writer: LaneWriter, refs: dict[tuple[str, int], list[SegmentRef]], batch: int) -> None:
+    """Name the segments in their partitions' manifests: each partition once, a replay changes nothing."""
+    for (stream, partition), several in sorted(refs.items()):
+        writer.publish(stream, partition, batch, several)
+
+
+def _segments(
+    root: str, targets: dict[int, Target]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        slot = context.partitionId() if context is not None else 0
+        writers: dict[tuple[int, int], SegmentWriter] = {}
+        try:
+            for batch in batches:
+                for number, rows in _by_output(batch):
+                    for partition, part in _by_partition(rows, targets[number].partitions):
+                        if (number, partition) not in writers:
+                            stream = targets[number].stream
+                            writers[number, partition] = SegmentWriter(root, stream, partition, slot)
+                        writers[number, partition].write(part)
+            closed = [(number, writer.close()) for (number, _), writer in writers.items()]
+        except BaseException:
+            for writer in writers.values():
+                writer.abort()
+            raise
+        outputs = pa.array([number for number, _ in closed], pa.int32())
+        encoded = pa.array([msgspec.msgpack.encode(ref) for _, ref in closed], pa.binary())
+        yield pa.RecordBatch.from_arrays([outputs, encoded], schema=_REFS)
+
+    return run
+
+
+def _by_output(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    numbers = batch.column("output").to_numpy(zero_copy_only=False)
+    for number in np.unique(numbers):
+        mine = np.flatnonzero(numbers == number)
+        yield int(number), batch if len(mine) == batch.num_rows else batch.take(pa.array(mine))
+
+
+def _by_partition(rows: pa.RecordBatch, count: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Rows by murmur2 of their key; those without a key by the offset they come from, so that a replay agrees."""
+    records = pa.RecordBatch.from_arrays(
+        [rows.column(name).cast(RECORD_SCHEMA.field(name).type) for name in RECORD_SCHEMA.names],
+        schema=RECORD_SCHEMA,
+    )
+    if count == 1:
+        yield 0, records
+        return
+    keys = rows.column("key")
+    partitions = np.asarray(partitions_for(keys, count))
+    if keys.null_count:
+        origin = rows.column("origin").to_numpy(zero_copy_only=False)
+        partitions = np.where(partitions < 0, origin % count, partitions)
+    order = np.argsort(partitions, kind="stable")
+    ordered = records.take(pa.array(order))
+    edges = np.searchsorted(partitions[order], np.arange(count + 1))
+    for partition in range(count):
+        start, end = int(edges[partition]), int(edges[partition + 1])
+        if end > start:
+            yield partition, ordered.slice(start, end - start)

@@ -1,0 +1,35 @@
+"""The steps of a lane's batch, by name, and a hook that stops a process at one of them: crash tests kill it there."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+PLANNING = "planning"
+PLANNED = "planned"
+PUBLISHED = "published"
+COMMITTED = "committed"
+NAMES = (PLANNING, PLANNED, PUBLISHED, COMMITTED)
+
+# "<lane prefix>:<step>:<batch>", as in "1-:published:3": the lane of stage 1, after batch 3 was published.
+_HOLD = os.environ.get("ANABRANCH_HOLD_AT", "")
+_NOTE = os.environ.get("ANABRANCH_HOLD_NOTE", "")
+ACTIVE = bool(_HOLD)
+
+
+def reach(step: str, lane: str, batch: int) -> None:
+    """Say that a lane is at a step. When it's the one to stop at: write the note and sleep until killed."""
+    if not ACTIVE:
+        return
+    prefix, name, number = _HOLD.split(":")
+    if lane.startswith(prefix) and step == name and batch == int(number):
+        Path(_NOTE).write_text(f"{lane} {step} {batch}\n")
+        while True:
+            time.sleep(3600)
+
+
+def next_batch(commits: str) -> int:
+    """The batch that would be planned next, from a local folder of commits."""
+    done = [int(name) for name in os.listdir(commits) if name.isdigit()] if os.path.isdir(commits) else []
+    return max(done, default=-1) + 1

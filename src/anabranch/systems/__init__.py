@@ -1,0 +1,1 @@
+"""Where streams live: the contract of a system, the embedded log and Kafka."""

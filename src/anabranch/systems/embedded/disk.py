@@ -1,0 +1,90 @@
+"""The durable steps that everything in the log is made of: fsync, exclusive link, atomic replace, lock."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from anabranch.errors import ConfigError
+
+__all__ = ["check_link", "exclusive", "link_new", "replace", "sync_file", "sync_folder"]
+
+
+def sync_file(path: str) -> None:
+    """Make a file's content durable. Its name is durable after :func:`sync_folder` of its folder."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_folder(path: str) -> None:
+    """Make the names in a folder durable."""
+    sync_file(path)
+
+
+def link_new(path: str, content: bytes) -> bool:
+    """Create a file whole and durable, or not at all; False when somebody else's was there first.
+
+    After any error the file may be there: look again before the next attempt.
+    """
+    temporary = _write_beside(path, content)
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        return False
+    finally:
+        os.unlink(temporary)
+    sync_folder(os.path.dirname(path))
+    return True
+
+
+def replace(path: str, content: bytes) -> None:
+    """Write a file whole and durable, in place of the one that is there. For one writer at a time."""
+    os.rename(_write_beside(path, content), path)
+    sync_folder(os.path.dirname(path))
+
+
+def check_link(folder: str) -> None:
+    """See that a folder's file system can do what publishing needs: a link that fails if its name is taken.
+
+    Raises:
+        ConfigError: it can't.
+    """
+    first = _write_beside(os.path.join(folder, "link"), b"")
+    second = f"{first}.linked"
+    try:
+        os.link(first, second)
+        os.unlink(second)
+    except OSError as error:
+        raise ConfigError(
+            f"{folder} can't hold the embedded log: its file system has no hard links ({error.strerror})",
+            "set [systems.embedded] root to a folder on a local disk (ext4, xfs, btrfs, apfs)",
+        ) from error
+    finally:
+        os.unlink(first)
+
+
+@contextmanager
+def exclusive(path: str) -> Iterator[None]:
+    """Hold the lock file ``path``; waits for its holder. The system frees it when the holder dies."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _write_beside(path: str, content: bytes) -> str:
+    """A durable file with a name of its own in the same folder; what begins with a dot is nobody's data."""
+    temporary = os.path.join(os.path.dirname(path), f".{uuid.uuid4().hex}.tmp")
+    with open(temporary, "xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    return temporary

@@ -1,0 +1,109 @@
+"""From offsets to pieces of segments, reading few entries of a long manifest."""
+
+from __future__ import annotations
+
+import msgspec
+
+from anabranch.errors import LogError
+from anabranch.systems.embedded import layout, partition
+from anabranch.systems.embedded.manifest import Segment
+from anabranch.systems.embedded.segments import Slice
+
+__all__ = ["PartitionIndex"]
+
+_REMEMBERED = 8192
+
+
+class _Extent(msgspec.Struct, frozen=True):
+    """What of an entry finds records: its offsets and files. ``writers`` would fill the memory."""
+
+    base: int
+    end: int
+    segments: tuple[Segment, ...]
+
+
+class PartitionIndex:
+    """Finds records of one partition. The next search begins where the last one ended, as readers do."""
+
+    def __init__(self, root: str, stream: str, number: int) -> None:
+        self._manifest = layout.manifest_folder(root, stream, number)
+        self._segments = layout.segments_folder(root, stream, number)
+        self._where = f"{stream}, partition {number}"
+        self._extents: dict[int, _Extent] = {}
+        self._hint = 0
+
+    def slices(self, start: int, end: int) -> list[Slice]:
+        """The pieces that hold ``start`` to ``end - 1``. Raises LogError when they aren't all there."""
+        if not 0 <= start <= end:
+            raise LogError(
+                f"{self._where}: there are no offsets from {start} to {end}", "this is a fault of the caller"
+            )
+        pieces: list[Slice] = []
+        if start == end:
+            return pieces
+        sequence = self._holder_of(start)
+        expected = start
+        while expected < end:
+            extent = self._extent(sequence)
+            if extent is None:
+                raise self._missing(expected, end, sequence)
+            if extent.end > extent.base:
+                if not extent.base <= expected < extent.end:
+                    raise self._missing(expected, end, sequence)
+                pieces += self._pieces(extent, expected, min(end, extent.end))
+                expected = min(end, extent.end)
+            self._hint = sequence
+            sequence += 1
+        return pieces
+
+    def _holder_of(self, offset: int) -> int:
+        """The first entry that ends after ``offset``; one past the last if none does."""
+        low = self._hint if self._ends_before(self._hint, offset) else -1
+        step = 1
+        while self._ends_before(low + step, offset):
+            low, step = low + step, step * 2
+        high = low + step
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self._ends_before(middle, offset) else (low, middle)
+        return high
+
+    def _ends_before(self, sequence: int, offset: int) -> bool:
+        extent = self._extent(sequence)
+        return extent is not None and extent.end <= offset
+
+    def _extent(self, sequence: int) -> _Extent | None:
+        extent = self._extents.get(sequence)
+        if extent is None and (entry := partition.read(self._manifest, sequence)) is not None:
+            extent = _Extent(entry.base, entry.base + entry.rows, entry.segments)
+            if len(self._extents) >= _REMEMBERED:
+                self._extents.clear()
+            self._extents[sequence] = extent
+        return extent
+
+    def _pieces(self, extent: _Extent, start: int, end: int) -> list[Slice]:
+        pieces = []
+        first = extent.base
+        for segment in extent.segments:
+            after = first + segment.rows
+            if first < end and start < after:
+                begin = max(first, start)
+                pieces.append(
+                    Slice(
+                        path=f"{self._segments}/{segment.file}",
+                        file_bytes=segment.bytes,
+                        skip=begin - first,
+                        rows=min(after, end) - begin,
+                        offset=begin,
+                    )
+                )
+            first = after
+        return pieces
+
+    def _missing(self, start: int, end: int, sequence: int) -> LogError:
+        known = partition.read(self._manifest, sequence - 1)
+        reason = f"it ends at {known.base + known.rows}" if known else "its manifest has a hole"
+        return LogError(
+            f"{self._where} doesn't hold the offsets {start} to {end - 1}: {reason} ({self._manifest})",
+            "restore the manifest folder from a backup, or `anabranch rewind` the job to what is there",
+        )

@@ -1,0 +1,111 @@
+"""Where a stream's files are, and its ``stream.json``: what makes a folder a stream."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TypeVar
+
+import msgspec
+
+from anabranch.errors import LogError, UnsupportedFormatError, UsageError
+
+__all__ = [
+    "FORMAT_VERSION",
+    "StreamInfo",
+    "check_name",
+    "decode",
+    "decode_info",
+    "encode_info",
+    "info_path",
+    "manifest_folder",
+    "partition_folders",
+    "segments_folder",
+]
+
+FORMAT_VERSION = 1
+
+T = TypeVar("T")
+
+_NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,249}")
+_PARTITION = re.compile(r"0|[1-9][0-9]*")
+
+
+class StreamInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """``id`` tells a stream from one that had its name before: offsets of one mean nothing in the other."""
+
+    id: str
+    name: str
+    partitions: int
+
+
+class _StreamFile(msgspec.Struct, frozen=True, kw_only=True):
+    version: int
+    id: str
+    name: str
+    partitions: int
+
+
+def check_name(stream: str) -> str:
+    """Return ``stream`` if it may be a stream's name (as in Kafka, no leading dot). Raises UsageError."""
+    if not _NAME.fullmatch(stream):
+        raise UsageError(
+            f"{stream!r} can't be the name of a stream",
+            "use letters, digits, '.', '_' and '-', at most 249, and no dot in front",
+        )
+    return stream
+
+
+def info_path(root: str, stream: str) -> str:
+    return f"{root}/{stream}/stream.json"
+
+
+def manifest_folder(root: str, stream: str, partition: int) -> str:
+    return f"{root}/{stream}/{partition}/manifest"
+
+
+def segments_folder(root: str, stream: str, partition: int) -> str:
+    return f"{root}/{stream}/{partition}/segments"
+
+
+def partition_folders(root: str, stream: str) -> list[int]:
+    """Every partition with a manifest folder: those of ``stream.json``, and those an expansion prepares."""
+    names = (name for name in os.listdir(f"{root}/{stream}") if _PARTITION.fullmatch(name))
+    return sorted(int(name) for name in names if os.path.isdir(f"{root}/{stream}/{name}/manifest"))
+
+
+def encode_info(info: StreamInfo) -> bytes:
+    file = _StreamFile(version=FORMAT_VERSION, id=info.id, name=info.name, partitions=info.partitions)
+    return msgspec.json.format(msgspec.json.encode(file), indent=2) + b"\n"
+
+
+def decode_info(raw: bytes, path: str) -> StreamInfo:
+    file = decode(raw, _DECODE_STREAM, path)
+    return StreamInfo(id=file.id, name=file.name, partitions=file.partitions)
+
+
+class _Versioned(msgspec.Struct):
+    version: int
+
+
+_DECODE_VERSION = msgspec.json.Decoder(_Versioned)
+_DECODE_STREAM = msgspec.json.Decoder(_StreamFile)
+
+
+def decode(raw: bytes, decoder: msgspec.json.Decoder[T], path: str) -> T:
+    """Parse one of the log's JSON files.
+
+    Raises:
+        UnsupportedFormatError: written by a newer anabranch.
+        LogError: not such a file at all.
+    """
+    try:
+        version = _DECODE_VERSION.decode(raw).version
+        if version != FORMAT_VERSION:
+            raise UnsupportedFormatError(
+                f"{path} has format version {version}; this anabranch knows {FORMAT_VERSION}",
+                "upgrade anabranch; nothing was changed",
+            )
+        return decoder.decode(raw)
+    except msgspec.DecodeError as error:
+        raise LogError(f"{path} is damaged: {error}", "restore the file from a backup") from error

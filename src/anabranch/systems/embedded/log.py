@@ -1,0 +1,125 @@
+"""The log as a whole: streams, their partitions' ends, and where records are."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from anabranch.errors import LogError, NotFoundError
+from anabranch.systems.embedded import layout, partition
+from anabranch.systems.embedded.index import PartitionIndex
+from anabranch.systems.embedded.layout import StreamInfo
+from anabranch.systems.embedded.manifest import Entry, Tail
+from anabranch.systems.embedded.segments import Slice
+from anabranch.systems.embedded.streams import Streams
+
+__all__ = ["Log"]
+
+
+def unix_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Log:
+    """The embedded log under ``root``, a folder that any number of processes may use at once.
+
+    An object remembers what it has read (entries never change) and may be shared by threads. ``now`` gives
+    Unix milliseconds for what is written.
+    """
+
+    def __init__(self, root: Path | str, now: Callable[[], int] = unix_ms) -> None:
+        self.root = Path(root)
+        self.now = now
+        self._root = str(root)
+        self._streams = Streams(self._root, now)
+        self._indexes: dict[tuple[str, int], PartitionIndex] = {}
+
+    def create(self, stream: str, partitions: int) -> StreamInfo:
+        """Make a stream, or find it with that many partitions. Killed on the way, it has made none.
+
+        Raises:
+            ConflictError: it is there with another count.
+            ConfigError: the root's file system can't hold the log.
+        """
+        return self._streams.create(stream, partitions)
+
+    def expand(self, stream: str, partitions: int) -> StreamInfo:
+        """Raise a stream's partition count to a multiple; seen by others all at once, or not at all.
+
+        Lanes that were fenced or closed in the old partitions are so in the new ones, too.
+        """
+        return self._streams.expand(stream, partitions)
+
+    def streams(self) -> list[str]:
+        """The names of all streams, sorted."""
+        return self._streams.names()
+
+    def describe(self, stream: str) -> StreamInfo:
+        """What ``stream.json`` says now, for a ``stat``. Raises NotFoundError, with the nearest name."""
+        return self._streams.describe(stream)
+
+    def ends(
+        self, stream: str, partitions: Iterable[int] | None = None, known: Mapping[int, Tail] | None = None
+    ) -> dict[int, Tail]:
+        """The tails of a stream's partitions (default: all, with those that an expansion has added).
+
+        From a ``known`` tail it looks forward only, which costs one ``stat`` where nothing is new; else it
+        lists the folder. What it returns is durable: no power cut takes it back.
+
+        Raises:
+            LogError: ``known`` is of a stream that was removed since, or the manifest has a hole.
+        """
+        info = self.describe(stream)
+        tails: dict[int, Tail] = {}
+        for number in range(info.partitions) if partitions is None else partitions:
+            tail = known.get(number) if known else None
+            if tail is None:
+                tails[number] = self._streams.tail(info, self._checked(info, number))
+            else:
+                check_same(info, tail)
+                tails[number] = partition.forward(layout.manifest_folder(self._root, stream, number), tail)
+        return tails
+
+    def entry(self, stream: str, number: int, sequence: int) -> Entry | None:
+        """An entry of a partition's manifest, or None if there is none with that number (yet)."""
+        return partition.read(layout.manifest_folder(self._root, stream, number), sequence)
+
+    def slices(self, stream: str, number: int, start: int, end: int) -> list[Slice]:
+        """The pieces of segments that hold the records ``start`` to ``end - 1`` of a partition, in order.
+
+        Raises:
+            LogError: the log doesn't hold them all.
+        """
+        info = self.describe(stream)
+        key = (info.id, self._checked(info, number))
+        if key not in self._indexes:
+            self._indexes[key] = PartitionIndex(self._root, stream, number)
+        return self._indexes[key].slices(start, end)
+
+    def extend(
+        self, stream: str, number: int, tail: Tail | None, decide: Callable[[Tail], Entry | None]
+    ) -> tuple[Tail, bool]:
+        """What :class:`LaneWriter` and :func:`fence` have in common; see :func:`partition.extend`."""
+        info = self.describe(stream)
+        if tail is None:
+            tail = self._streams.tail(info, self._checked(info, number))
+        check_same(info, tail)
+        return partition.extend(layout.manifest_folder(self._root, stream, number), tail, decide)
+
+    @staticmethod
+    def _checked(info: StreamInfo, number: int) -> int:
+        if not 0 <= number < info.partitions:
+            raise NotFoundError(
+                f"{info.name} has no partition {number}", f"its partitions are 0 to {info.partitions - 1}"
+            )
+        return number
+
+
+def check_same(info: StreamInfo, tail: Tail) -> None:
+    """Raises LogError if the tail is of another stream that had this one's name before."""
+    if tail.stream != info.id:
+        raise LogError(
+            f"the stream {info.name} was removed and made again while it was in use",
+            "positions in the old one mean nothing in the new: start the job that uses it afresh",
+        )

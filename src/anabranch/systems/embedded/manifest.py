@@ -1,0 +1,183 @@
+"""Manifest entries as plain data: what one says, what the next one must say, and their JSON. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from anabranch.systems.embedded import layout
+
+__all__ = [
+    "CLOSED_KEPT",
+    "NOTHING",
+    "Entry",
+    "Segment",
+    "Tail",
+    "WriterMark",
+    "decode",
+    "encode",
+    "merge",
+    "successor",
+]
+
+Kind = Literal["create", "data", "fence", "close"]
+
+CLOSED_KEPT = 64
+"""How many closed lanes ``writers`` remembers; of those before, only the highest epoch (``floors``)."""
+
+NOTHING = -1
+"""The batch of a lane that has published none."""
+
+
+class WriterMark(msgspec.Struct, frozen=True, kw_only=True):
+    """What a partition knows of a lane: its highest batch and epoch, and whether it is done for good."""
+
+    job: str
+    batch: int
+    epoch: int
+    closed: bool = False
+
+
+class Segment(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of an entry; ``file`` is its name in the partition's ``segments`` folder."""
+
+    file: str
+    rows: int
+    bytes: int
+    slot: int
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One step of a partition's history. Its rows have the offsets from ``base`` on, segment after segment.
+
+    ``writers`` is cumulative, oldest update first: the last entry alone says what every lane has done here.
+    ``floors`` is, per job, the highest epoch of a closed lane that ``writers`` has forgotten. ``control`` is
+    an in-band control record (spec/event-time.md); it takes no offset. ``at`` is in Unix milliseconds.
+    """
+
+    version: int = layout.FORMAT_VERSION
+    sequence: int
+    kind: Kind
+    base: int
+    rows: int
+    segments: tuple[Segment, ...] = ()
+    lane: str = ""
+    job: str = ""
+    batch: int = NOTHING
+    epoch: int = 0
+    at: int
+    control: dict[str, Any] | None = None
+    writers: dict[str, WriterMark] = {}
+    floors: dict[str, int] = {}
+
+
+class Tail(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of a partition: its last entry's sequence, the next record's offset, what each lane has done.
+
+    ``stream`` is the stream's id, so that a removed stream's tail isn't taken for one of its successor.
+    """
+
+    stream: str
+    sequence: int = -1
+    end: int = 0
+    writers: dict[str, WriterMark] = {}
+    floors: dict[str, int] = {}
+
+    def after(self, entry: Entry) -> Tail:
+        """The tail once ``entry`` has become the last."""
+        return Tail(
+            stream=self.stream,
+            sequence=entry.sequence,
+            end=entry.base + entry.rows,
+            writers=entry.writers,
+            floors=entry.floors,
+        )
+
+
+_ENCODER = msgspec.json.Encoder()
+_DECODER = msgspec.json.Decoder(Entry)
+
+
+def encode(entry: Entry) -> bytes:
+    return _ENCODER.encode(entry) + b"\n"
+
+
+def decode(raw: bytes, path: str) -> Entry:
+    """Raises LogError or UnsupportedFormatError naming ``path``."""
+    return layout.decode(raw, _DECODER, path)
+
+
+def successor(
+    tail: Tail,
+    kind: Kind,
+    *,
+    at: int,
+    lane: str,
+    mark: WriterMark,
+    segments: Sequence[Segment] = (),
+    control: dict[str, Any] | None = None,
+) -> Entry:
+    """The entry that comes next when ``lane`` adds ``segments`` and is then where ``mark`` says."""
+    writers, floors = _pruned(
+        {**{k: v for k, v in tail.writers.items() if k != lane}, lane: mark}, tail.floors
+    )
+    return Entry(
+        sequence=tail.sequence + 1,
+        kind=kind,
+        base=tail.end,
+        rows=sum(segment.rows for segment in segments),
+        segments=tuple(segments),
+        lane=lane,
+        job=mark.job,
+        batch=mark.batch,
+        epoch=mark.epoch,
+        at=at,
+        control=control,
+        writers=writers,
+        floors=floors,
+    )
+
+
+def merge(into: Tail, tails: Sequence[Tail], *, at: int) -> Entry:
+    """The entry that tells a new partition which lanes the stream's other partitions have fenced or closed.
+
+    Nothing was published to the new one, so no lane has a batch there.
+    """
+    writers = dict(into.writers)
+    floors = dict(into.floors)
+    for tail in tails:
+        for lane, mark in tail.writers.items():
+            seen = writers.get(lane)
+            writers[lane] = WriterMark(
+                job=mark.job,
+                batch=seen.batch if seen else NOTHING,
+                epoch=max(mark.epoch, seen.epoch) if seen else mark.epoch,
+                closed=mark.closed or (seen is not None and seen.closed),
+            )
+        for job, epoch in tail.floors.items():
+            floors[job] = max(epoch, floors.get(job, 0))
+    writers, floors = _pruned(writers, floors)
+    return Entry(
+        sequence=into.sequence + 1,
+        kind="create",
+        base=into.end,
+        rows=0,
+        at=at,
+        writers=writers,
+        floors=floors,
+    )
+
+
+def _pruned(
+    writers: Mapping[str, WriterMark], floors: Mapping[str, int]
+) -> tuple[dict[str, WriterMark], dict[str, int]]:
+    """Forget the closed lanes that were updated longest ago, but for the highest epoch among them per job."""
+    closed = [lane for lane, mark in writers.items() if mark.closed]
+    forgotten = set(closed[: max(len(closed) - CLOSED_KEPT, 0)])
+    lowest = dict(floors)
+    for lane in forgotten:
+        mark = writers[lane]
+        lowest[mark.job] = max(mark.epoch, lowest.get(mark.job, 0))
+    return {lane: mark for lane, mark in writers.items() if lane not in forgotten}, lowest

@@ -1,0 +1,126 @@
+"""Streams: making, widening, naming and finding them."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import uuid
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from anabranch.errors import ConflictError, LogError, NotFoundError, UsageError
+from anabranch.systems.embedded import disk, layout, manifest, partition
+from anabranch.systems.embedded.layout import StreamInfo
+from anabranch.systems.embedded.manifest import Entry, Tail
+
+__all__ = ["Streams"]
+
+
+class Streams:
+    """The streams under a root. Remembers each ``stream.json`` until the file is another."""
+
+    def __init__(self, root: str, now: Callable[[], int]) -> None:
+        self._root = root
+        self._now = now
+        self._known: dict[str, tuple[tuple[int, int, int], StreamInfo]] = {}
+
+    def names(self) -> list[str]:
+        """All streams, sorted; none when the root isn't there yet."""
+        if not os.path.isdir(self._root):
+            return []
+        names = [name for name in os.listdir(self._root) if not name.startswith(".")]
+        return sorted(name for name in names if os.path.exists(layout.info_path(self._root, name)))
+
+    def describe(self, stream: str) -> StreamInfo:
+        """Raises NotFoundError, with the nearest name that there is."""
+        path = layout.info_path(self._root, layout.check_name(stream))
+        try:
+            found = os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            raise self._unknown(stream) from None
+        version = (found.st_ino, found.st_mtime_ns, found.st_size)
+        known = self._known.get(stream)
+        if known is None or known[0] != version:
+            known = (version, layout.decode_info(Path(path).read_bytes(), path))
+            self._known[stream] = known
+        return known[1]
+
+    def create(self, stream: str, partitions: int) -> StreamInfo:
+        layout.check_name(stream)
+        if partitions < 1:
+            raise UsageError(f"{stream} can't have {partitions} partitions", "it needs one or more")
+        os.makedirs(f"{self._root}/{stream}", exist_ok=True)
+        disk.check_link(self._root)
+        disk.sync_folder(self._root)
+        with disk.exclusive(f"{self._root}/{stream}/.lock"):
+            if os.path.exists(layout.info_path(self._root, stream)):
+                return self._same(stream, partitions)
+            info = StreamInfo(id=uuid.uuid4().hex, name=stream, partitions=partitions)
+            self._prepare(info, range(partitions), ())
+            disk.replace(layout.info_path(self._root, stream), layout.encode_info(info))
+        return info
+
+    def expand(self, stream: str, partitions: int) -> StreamInfo:
+        self.describe(stream)
+        with disk.exclusive(f"{self._root}/{stream}/.lock"):
+            info = self.describe(stream)
+            if partitions == info.partitions:
+                return info
+            if partitions < info.partitions or partitions % info.partitions:
+                raise UsageError(
+                    f"{stream} has {info.partitions} partitions and can't have {partitions}",
+                    f"keys keep together only in a multiple: {info.partitions * 2}, {info.partitions * 3}, …",
+                )
+            wider = StreamInfo(id=info.id, name=stream, partitions=partitions)
+            self._prepare(wider, range(info.partitions, partitions), range(info.partitions))
+            disk.replace(layout.info_path(self._root, stream), layout.encode_info(wider))
+        return wider
+
+    def tail(self, info: StreamInfo, number: int) -> Tail:
+        """A partition's tail, looked up afresh. Raises LogError when it has lost its entries."""
+        folder = layout.manifest_folder(self._root, info.name, number)
+        tail = partition.look(folder, info.id)
+        if tail.sequence < 0:
+            raise LogError(
+                f"{folder} has no entries, not even its first", "restore the stream's folder from a backup"
+            )
+        return tail
+
+    def _prepare(self, info: StreamInfo, added: Iterable[int], existing: Iterable[int]) -> None:
+        """Folders first, then a look at the old partitions, then the first entries; stream.json comes last.
+
+        A fence goes to every folder that there is. So one that came before the look is copied by it, and one
+        that came after it finds the new folders.
+        """
+        for number in added:
+            os.makedirs(layout.segments_folder(self._root, info.name, number), exist_ok=True)
+            os.makedirs(layout.manifest_folder(self._root, info.name, number), exist_ok=True)
+            disk.sync_folder(f"{self._root}/{info.name}/{number}")
+        disk.sync_folder(f"{self._root}/{info.name}")
+        tails = [self.tail(info, number) for number in existing]
+
+        def first(tail: Tail) -> Entry | None:
+            entry = manifest.merge(tail, tails, at=self._now())
+            said = tail.sequence >= 0 and (entry.writers, entry.floors) == (tail.writers, tail.floors)
+            return None if said else entry
+
+        for number in added:
+            partition.extend(
+                layout.manifest_folder(self._root, info.name, number), Tail(stream=info.id), first
+            )
+
+    def _same(self, stream: str, partitions: int) -> StreamInfo:
+        info = self.describe(stream)
+        if info.partitions != partitions:
+            raise ConflictError(
+                f"{stream} is there already, with {info.partitions} partitions instead of {partitions}",
+                f"choose another name, or look at it with `anabranch stream describe {stream}`",
+            )
+        return info
+
+    def _unknown(self, stream: str) -> NotFoundError:
+        near = difflib.get_close_matches(stream, self.names(), n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        return NotFoundError(
+            f"there is no stream {stream} under {self._root}{hint}", "see all with `anabranch stream list`"
+        )

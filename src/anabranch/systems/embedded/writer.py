@@ -1,0 +1,180 @@
+"""Who may write: a lane publishes its batches exactly once, and a fence stops older writers for good."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from anabranch.errors import ConflictError, FencedError, LogError
+from anabranch.systems.embedded import layout, manifest, partition
+from anabranch.systems.embedded.log import Log
+from anabranch.systems.embedded.manifest import NOTHING, Entry, Segment, Tail, WriterMark
+from anabranch.systems.embedded.segments import SegmentRef
+
+__all__ = ["LaneWriter", "fence", "foreign_writers"]
+
+
+class LaneWriter:
+    """Publishes for one incarnation of a lane: a process that holds it under ``epoch``. For one thread.
+
+    After any error that isn't FencedError, publishing the same batch again is right: it happens once.
+    """
+
+    def __init__(self, log: Log, job: str, lane: str, epoch: int) -> None:
+        self._log = log
+        self._job = job
+        self._lane = lane
+        self._epoch = epoch
+        self._tails: dict[tuple[str, int], Tail] = {}
+        self._marked: set[tuple[str, int]] = set()
+
+    def publish(
+        self,
+        stream: str,
+        partition: int,
+        batch: int,
+        segments: Sequence[SegmentRef],
+        control: dict[str, Any] | None = None,
+    ) -> bool:
+        """Make segments part of a partition, in order of slot, as what this lane's ``batch`` wrote there.
+
+        False when there is nothing to say, or the lane has published this batch or a later one (a replay):
+        nothing is written then. ``control`` is published also without rows.
+
+        Raises:
+            FencedError: a newer process holds the lane, or it is closed. Stop and write nothing more.
+            LogError: a segment isn't there as its writer left it.
+        """
+        named = [ref for ref in sorted(segments, key=lambda ref: ref.slot) if ref.rows]
+        if not named and control is None:
+            return False
+        for ref in named:
+            self._check_segment(stream, partition, ref)
+        files = [Segment(file=ref.file, rows=ref.rows, bytes=ref.bytes, slot=ref.slot) for ref in named]
+
+        def decide(tail: Tail) -> Entry | None:
+            known = self._checked(stream, partition, tail)
+            if known is not None and known.batch >= batch:
+                return None
+            mark = WriterMark(job=self._job, batch=batch, epoch=self._epoch)
+            return manifest.successor(
+                tail, "data", at=self._log.now(), lane=self._lane, mark=mark, segments=files, control=control
+            )
+
+        return self._extend(stream, partition, decide)
+
+    def known_batch(self, stream: str, partition: int) -> int:
+        """The highest batch that this lane, in any incarnation, has published to a partition; -1 if none."""
+        seen = self._seen(stream, partition)
+        tail = self._log.ends(stream, [partition], {partition: seen})[partition]
+        mark = tail.writers.get(self._lane)
+        return NOTHING if mark is None else mark.batch
+
+    def close(self, streams: Iterable[str]) -> None:
+        """Mark the lane closed in every partition of these streams: nobody writes for it again. Idempotent.
+
+        Raises:
+            FencedError: a newer process holds the lane.
+        """
+
+        def decide(tail: Tail) -> Entry | None:
+            known = tail.writers.get(self._lane)
+            if known is not None and known.closed and known.epoch <= self._epoch:
+                return None
+            known = self._checked(stream, number, tail)
+            batch = NOTHING if known is None else known.batch
+            mark = WriterMark(job=self._job, batch=batch, epoch=self._epoch, closed=True)
+            return manifest.successor(tail, "close", at=self._log.now(), lane=self._lane, mark=mark)
+
+        for stream in streams:
+            for number in range(self._log.describe(stream).partitions):
+                self._extend(stream, number, decide)
+
+    def _extend(self, stream: str, number: int, decide: Callable[[Tail], Entry | None]) -> bool:
+        tail, published = self._log.extend(stream, number, self._seen(stream, number), decide)
+        self._tails[stream, number] = tail
+        self._marked.add((stream, number))
+        return published
+
+    def _seen(self, stream: str, number: int) -> Tail:
+        """The tail that this writer saw last. Its first look at a stream takes in all of the partitions.
+
+        From there on it sees every entry that comes, and so every fence, even one forgotten meanwhile.
+        """
+        if (stream, number) not in self._tails:
+            for each, tail in {**self._log.ends(stream), **self._log.ends(stream, [number])}.items():
+                if self._lane not in tail.writers and tail.floors.get(self._job, 0) > self._epoch:
+                    raise self._fenced(stream, each, "newer lanes of the job have been closed there since")
+                self._tails.setdefault((stream, each), tail)
+        return self._tails[stream, number]
+
+    def _checked(self, stream: str, number: int, tail: Tail) -> WriterMark | None:
+        """This lane's mark. Raises FencedError if it says that this incarnation must not write."""
+        mark = tail.writers.get(self._lane)
+        if mark is None:
+            if (stream, number) in self._marked:
+                raise self._fenced(stream, number, "it was closed there, long ago")
+            return None
+        if mark.epoch > self._epoch:
+            raise self._fenced(stream, number, f"epoch {mark.epoch} has taken over")
+        if mark.closed:
+            raise self._fenced(stream, number, "it is closed there")
+        return mark
+
+    def _fenced(self, stream: str, number: int, reason: str) -> FencedError:
+        return FencedError(
+            f"lane {self._lane} of {self._job}, epoch {self._epoch}, may not write to {stream}, "
+            f"partition {number}: {reason}",
+            "nothing was written; this process must stop, the lane goes on elsewhere",
+        )
+
+    def _check_segment(self, stream: str, number: int, ref: SegmentRef) -> None:
+        if ref.partition != number:
+            raise ValueError(f"a segment of partition {ref.partition} was offered to partition {number}")
+        path = f"{layout.segments_folder(str(self._log.root), stream, number)}/{ref.file}"
+        size = os.stat(path).st_size if os.path.exists(path) else None
+        if size != ref.bytes:
+            fault = "is missing" if size is None else f"has {size} bytes instead of {ref.bytes}"
+            raise LogError(
+                f"{path}, just written, {fault}",
+                "every container must see the same [systems.embedded] root, on a consistent file system",
+            )
+
+
+def fence(log: Log, stream: str, job: str, lane: str, epoch: int) -> None:
+    """Stop every incarnation of a lane below ``epoch``: once this returns, none can publish to the stream.
+
+    Goes also to partitions that an expansion is just making. Idempotent; after an error, call it again.
+
+    Raises:
+        ConflictError: a process with a higher epoch has the lane.
+    """
+    root, info = str(log.root), log.describe(stream)
+
+    def decide(tail: Tail) -> Entry | None:
+        known = tail.writers.get(lane)
+        if known is not None and known.epoch > epoch:
+            raise ConflictError(
+                f"lane {lane} of {job} can't be fenced at epoch {epoch}: epoch {known.epoch} has it",
+                f"its holder is newer than this fence: see `anabranch status {job}` (found in {stream})",
+            )
+        if known is not None and known.epoch == epoch:
+            return None
+        batch, closed = (NOTHING, False) if known is None else (known.batch, known.closed)
+        mark = WriterMark(job=job, batch=batch, epoch=epoch, closed=closed)
+        return manifest.successor(tail, "fence", at=log.now(), lane=lane, mark=mark)
+
+    done: set[int] = set()
+    while left := [number for number in layout.partition_folders(root, stream) if number not in done]:
+        for number in left:
+            folder = layout.manifest_folder(root, stream, number)
+            partition.extend(folder, partition.look(folder, info.id), decide)
+            done.add(number)
+
+
+def foreign_writers(log: Log, stream: str, job: str) -> set[str]:
+    """The lanes of a job that a stream's tails remember (all open ones, and the last 64 closed)."""
+    return {
+        lane for tail in log.ends(stream).values() for lane, mark in tail.writers.items() if mark.job == job
+    }

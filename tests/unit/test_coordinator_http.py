@@ -1,0 +1,204 @@
+"""What only HTTP has: statuses, bodies that don't fit, ports, and nobody at the other end."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from anabranch.coordinator import http
+from anabranch.coordinator.client import Client
+from anabranch.coordinator.service import Coordinator
+from anabranch.coordinator.store import Store
+from anabranch.coordinator.wire import error_of, payload_of, status_of
+from anabranch.errors import (
+    AnabranchError,
+    ConflictError,
+    FencedError,
+    NotFoundError,
+    OutOfTimeError,
+    UnsupportedFormatError,
+    UsageError,
+)
+from anabranch.messages import Answer, Heartbeat
+from tests.unit.coordinator_helpers import Seat, plan
+
+
+@pytest.fixture
+def coordinator() -> Coordinator:
+    return Coordinator(Store("sqlite://"))
+
+
+@pytest.fixture
+def server(coordinator: Coordinator) -> Iterator[http.Server]:
+    serving = http.serve(coordinator)
+    yield serving
+    serving.close()
+
+
+@pytest.mark.parametrize(
+    ("request_line", "body", "status", "says"),
+    [
+        ("GET /healthz", None, 200, '"service":"anabranch"'),
+        ("GET /jobs", None, 200, '"state":"starting"'),
+        ("GET /jobs/nobody", None, 404, "there is no job 'nobody'"),
+        ("GET /jobs/..%5Cetc", None, 400, "can't be the name of a job"),
+        ("GET /nowhere", None, 404, "GET /nowhere: Not Found"),
+        ("DELETE /jobs", None, 405, "DELETE /jobs: Method Not Allowed"),
+        ("GET /jobs/delays/events?limit=x", None, 400, "limit is 'x'"),
+        ("GET /jobs/delays/events?limit=0", None, 400, "0 events can't be asked for"),
+        ("POST /jobs/nobody/stop", None, 404, "there is no job 'nobody'"),
+        ("POST /containers", "{", 400, "not a Registration"),
+        ("POST /containers", "[1]", 400, "not a Registration"),
+        ("POST /containers", '{"version": 9}', 400, "format version 9"),
+        (
+            "POST /containers/delays:0:1/heartbeat",
+            '{"container": "delays:0:2", "epoch": 2}',
+            400,
+            "another container",
+        ),
+        (
+            "POST /containers/delays:0:9/heartbeat?wait=nan",
+            '{"container": "delays:0:9", "epoch": 2}',
+            400,
+            "wait is",
+        ),
+        (
+            "POST /containers/delays:0:9/heartbeat",
+            '{"container": "delays:0:9", "epoch": 2}',
+            200,
+            '"alive":false',
+        ),
+        ("GET /containerHeartbeat", None, 400, "executionContainerId is missing"),
+        ("GET /containerHeartbeat?executionContainerId=", None, 400, "executionContainerId is missing"),
+        ("GET /containerHeartbeat?executionContainerId=x", None, 200, '{"alive":false}'),
+        ("GET /containerHeartbeat?executionContainerId=execution-1", None, 200, '{"alive":true}'),
+    ],
+)
+def test_what_is_answered(
+    coordinator: Coordinator,
+    server: http.Server,
+    *,
+    request_line: str,
+    body: str | None,
+    status: int,
+    says: str,
+) -> None:
+    method, path = request_line.split()
+    coordinator.start(plan())
+    Seat(coordinator)
+    answer = httpx.request(method, f"{server.url}{path}", content=body)
+    assert answer.status_code == status
+    assert says in answer.text
+    assert status < 400 or {"error", "cure"} <= answer.json().keys()
+
+
+def test_documents_carry_their_version_and_camel_case(coordinator: Coordinator, server: http.Server) -> None:
+    coordinator.start(plan())
+    model = httpx.get(f"{server.url}/jobs/delays/model").json()
+    assert (model["version"], model["runId"]) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (UsageError("what", "cure"), 400),
+        (UnsupportedFormatError("what"), 400),
+        (NotFoundError("what", "cure"), 404),
+        (ConflictError("what"), 409),
+        (FencedError("what"), 409),
+        (OutOfTimeError("what"), 500),
+        (AnabranchError("what"), 500),
+    ],
+)
+def test_errors_arrive_as_they_were_sent(error: AnabranchError, status: int) -> None:
+    assert status_of(error) == status
+    arrived = error_of(status, payload_of(error))
+    assert (type(arrived), arrived.args) == (type(error), error.args)
+
+
+@pytest.mark.parametrize("body", [None, [], {"error": 3}, {"error": "x", "kind": "SystemExit"}])
+def test_answers_of_strangers_are_errors_too(body: object) -> None:
+    assert type(error_of(500, body)) is AnabranchError
+
+
+def test_a_fault_of_ours_is_told_and_the_next_request_is_served(
+    coordinator: Coordinator, server: http.Server
+) -> None:
+    coordinator.jobs = lambda: {}["fault"]  # type: ignore[method-assign]
+    with Client(server.url) as client:
+        with pytest.raises(AnabranchError, match="the coordinator failed: KeyError"):
+            client.jobs()
+        with pytest.raises(NotFoundError):
+            client.status("delays")
+
+
+def test_nobody_at_the_other_end(coordinator: Coordinator) -> None:
+    server = http.serve(coordinator)
+    server.close()
+    with Client(server.url) as client, pytest.raises(NotFoundError, match=f"nothing runs at {server.url}"):
+        client.jobs()
+
+
+def test_somebody_who_never_answers() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        url = f"http://127.0.0.1:{mute.getsockname()[1]}"
+        with Client(url, timeout=0.1) as client, pytest.raises(OutOfTimeError, match="doesn't answer"):
+            client.jobs()
+
+
+def test_a_port_that_is_taken(coordinator: Coordinator, server: http.Server) -> None:
+    with pytest.raises(ConflictError, match=f"port {server.port} of 127.0.0.1 can't be listened on"):
+        http.serve(coordinator, server.port)
+
+
+def test_polls_don_t_keep_others_waiting(coordinator: Coordinator, server: http.Server) -> None:
+    """More polls than starlette has threads of its own."""
+    coordinator.start(plan())
+    with Client(server.url) as client:
+        seat = Seat(client)
+        seat.beat()
+        all_in = threading.Barrier(51)
+        heartbeat = coordinator.heartbeat
+
+        def counted(beat: Heartbeat, wait: float = 0.0) -> Answer:
+            all_in.wait(10)
+            return heartbeat(beat, wait)
+
+        coordinator.heartbeat = counted  # type: ignore[method-assign]
+        polls = [threading.Thread(target=lambda: seat.beat(wait=30.0)) for _ in range(50)]
+        for poll in polls:
+            poll.start()
+        assert client.status("delays").state == "starting"  # none of the polls is through
+        all_in.wait(10)
+        client.stop("delays")
+        for poll in polls:
+            poll.join(4)
+        assert not any(poll.is_alive() for poll in polls)
+
+
+def test_closing_does_not_wait_for_polls(coordinator: Coordinator) -> None:
+    server = http.serve(coordinator)
+    coordinator.start(plan())
+    seat = Seat(Client(server.url))
+    seat.beat()
+    ended: list[AnabranchError] = []
+    before = coordinator.status("delays").containers
+
+    def poll() -> None:
+        try:
+            seat.beat(wait=30.0)
+        except AnabranchError as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=poll)
+    thread.start()
+    server.close()
+    thread.join(3)
+    assert not thread.is_alive()
+    assert len(ended) == 1
+    assert coordinator.status("delays").containers == before
+    coordinator.stop("delays")

@@ -1,0 +1,187 @@
+"""The model's JSON: round trips, fields nobody knows, fields that are missing, versions nobody knows."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anabranch.errors import UnsupportedFormatError
+from anabranch.model.document import Document, decode, encode
+from anabranch.model.graph import Graph, Node
+from anabranch.model.job_model import ContainerModel, JobModel, StageModel
+from anabranch.model.lane import Lane, LaneState, Position
+from anabranch.model.ssp import SSP
+from anabranch.model.task import Task
+
+WORDS = st.sampled_from(["extra", "version", "a.b-1", "keyBucket"]) | st.text(max_size=8)
+STREAMS = st.text(st.characters(exclude_characters="/", exclude_categories=["Cs"]), min_size=1, max_size=8)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=3),
+    max_leaves=6,
+)
+UNKNOWN = st.dictionaries(st.sampled_from(["extra", "later", "newThing"]), JSON, max_size=2)
+NUMBERS = st.integers(0, 2**40)
+
+
+def few(items: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, ...]]:
+    return st.lists(items, max_size=2).map(tuple)
+
+
+def texts(values: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.dictionaries(WORDS, values, max_size=2)
+
+
+SSPS = st.builds(
+    SSP, system=STREAMS, stream=STREAMS, partition=NUMBERS, key_bucket=st.integers(-1, 1023), extra=UNKNOWN
+)
+TASKS = st.builds(
+    Task, name=WORDS, index=NUMBERS, stage=WORDS, ssps=few(SSPS), broadcast=few(SSPS), extra=UNKNOWN
+)
+POSITIONS = st.builds(Position, ssp=SSPS, offset=NUMBERS, parts=texts(NUMBERS), extra=UNKNOWN)
+LANES = st.builds(
+    Lane,
+    id=WORDS,
+    job=WORDS,
+    deployment=NUMBERS,
+    stage=WORDS,
+    group=WORDS,
+    seat=WORDS,
+    tasks=few(WORDS),
+    ssps=few(SSPS),
+    broadcast=few(SSPS),
+    base=texts(SSPS),
+    slots=few(WORDS),
+    predecessors=few(WORDS),
+    starting=few(POSITIONS),
+    state=st.sampled_from(LaneState),
+    final=few(POSITIONS),
+    watermark=st.none() | NUMBERS,
+    error=st.none() | WORDS,
+    extra=UNKNOWN,
+)
+STAGES = st.builds(
+    StageModel,
+    stage=WORDS,
+    key=few(WORDS),
+    stateful=st.booleans(),
+    grouper=WORDS,
+    inputs=few(WORDS),
+    tasks=few(TASKS),
+    base=texts(SSPS),
+    extra=UNKNOWN,
+)
+CONTAINERS = st.builds(
+    ContainerModel, seat=WORDS, tasks=texts(few(WORDS)), rack=st.none() | WORDS, extra=UNKNOWN
+)
+JOB_MODELS = st.builds(
+    JobModel,
+    job=WORDS,
+    run_id=NUMBERS,
+    generation=NUMBERS,
+    factor=NUMBERS,
+    stages=few(STAGES),
+    containers=few(CONTAINERS),
+    extra=UNKNOWN,
+)
+NODES = st.builds(
+    Node,
+    id=NUMBERS,
+    kind=WORDS,
+    name=WORDS,
+    inputs=few(NUMBERS),
+    args=texts(JSON),
+    named=st.booleans(),
+    extra=UNKNOWN,
+)
+GRAPHS = st.builds(Graph, job=WORDS, nodes=few(NODES), extra=UNKNOWN)
+
+
+@given(LANES | JOB_MODELS | GRAPHS)
+@settings(deadline=None)
+def test_a_document_is_read_as_it_was_written(document: Document) -> None:
+    raw = encode(document)
+    again = decode(raw, type(document))
+    assert again == document
+    assert encode(again) == raw
+
+
+def test_names_in_json() -> None:
+    ssp = SSP(system="kafka", stream="flights", partition=3, key_bucket=1)
+    assert json.loads(encode(ssp)) == {
+        "version": 1,
+        "system": "kafka",
+        "stream": "flights",
+        "partition": 3,
+        "keyBucket": 1,
+    }
+    model = JobModel(job="delays", run_id=2, generation=5, factor=1, stages=(), containers=())
+    assert json.loads(encode(model))["runId"] == 2
+
+
+def test_an_ssp_without_a_bucket_is_whole() -> None:
+    assert decode('{"system": "kafka", "stream": "flights", "partition": 3}', SSP) == SSP(
+        system="kafka", stream="flights", partition=3, key_bucket=-1
+    )
+
+
+def test_unknown_fields_are_kept_at_every_level() -> None:
+    ssp = {"system": "kafka", "stream": "flights", "partition": 3, "keyBucket": -1, "leader": {"extra": 1}}
+    task = {"name": "Partition_3", "index": 3, "stage": "main", "ssps": [ssp], "broadcast": [], "weight": 2}
+    stage = {
+        "stage": "main",
+        "key": [],
+        "stateful": True,
+        "grouper": "partition",
+        "inputs": ["flights"],
+        "tasks": [task],
+        "base": {"kafka/flights/7": ssp},
+        "extra": "a field of that name",
+    }
+    model = {
+        "version": 1,
+        "job": "delays",
+        "runId": 1,
+        "generation": 1,
+        "factor": 1,
+        "stages": [stage],
+        "containers": [{"seat": "0", "tasks": {"extra": ["Partition_3"]}, "rack": None, "cost": 0.5}],
+        "later": [1, {"a": None}],
+    }
+    assert json.loads(encode(decode(json.dumps(model), JobModel))) == model
+
+
+@pytest.mark.parametrize(
+    ("raw", "why"),
+    [
+        (b'{"version": 2, "job": "delays", "nodes": []}', "format version 2"),
+        (b'{"version": "1", "job": "delays", "nodes": []}', "format version 1"),
+        (b'{"version": 1, "nodes": []}', "job"),
+        (b'{"version": 1, "job": "delays", "nodes": [{"id": "x"}]}', "nodes"),
+        (b"[1]", "not a Graph"),
+        (b"null", "not a Graph"),
+        (b"{", "not a Graph"),
+        (b"", "not a Graph"),
+    ],
+)
+def test_what_cannot_be_understood_is_refused(raw: bytes, why: str) -> None:
+    with pytest.raises(UnsupportedFormatError, match=why) as caught:
+        decode(raw, Graph)
+    assert "nothing was changed" in caught.value.cure
+
+
+@given(
+    SSPS.map(
+        lambda ssp: SSP(
+            system=ssp.system, stream=ssp.stream, partition=ssp.partition, key_bucket=ssp.key_bucket
+        )
+    )
+)
+@settings(deadline=None)
+def test_an_ssp_is_read_as_it_is_shown(ssp: SSP) -> None:
+    assert SSP.parse(str(ssp)) == ssp
+    assert SSP.parse(str(ssp.whole)) == ssp.whole
