@@ -124,9 +124,7 @@ def load(file: Path | None = None, beside: Path | None = None) -> Settings:
 def _find(file: Path | None, beside: Path | None) -> Path | None:
     if file is not None:
         if not file.is_file():
-            raise NotFoundError(
-                f"there is no configuration file {file}", "name an existing one with --config"
-            )
+            raise NotFoundError(f"there is no configuration file {file}", "name an existing one with --config")
         return file.resolve()
     for folder in ([beside.parent] if beside is not None else []) + [Path.cwd()]:
         if (folder / FILE_NAME).is_file():
@@ -185,9 +183,7 @@ def _explain(error: ValidationError, path: Path | None) -> tuple[str, str]:
 def _known_names(location: list[str]) -> Iterator[str]:
     model: Any = Settings
     for part in location:
-        field = (
-            model.model_fields.get(part) if isinstance(model, type) and issubclass(model, BaseModel) else None
-        )
+        field = model.model_fields.get(part) if isinstance(model, type) and issubclass(model, BaseModel) else None
         model = field.annotation if field is not None else StreamSettings
         if model == dict[str, StreamSettings]:
             model = StreamSettings

@@ -72,9 +72,7 @@ class Job:
         if name is not None:
             _check_name("operator", name)
             if name in taken:
-                raise GraphError(
-                    f"two operators are named {name!r} ({where})", "give one of them another name="
-                )
+                raise GraphError(f"two operators are named {name!r} ({where})", "give one of them another name=")
         node = Node(
             id=len(self._nodes),
             kind=kind,
@@ -86,9 +84,7 @@ class Job:
         )
         if function is not None:
             if not callable(function):
-                raise GraphError(
-                    f"{kind} at {where} was given {function!r}, not a function", "pass a function"
-                )
+                raise GraphError(f"{kind} at {where} was given {function!r}, not a function", "pass a function")
             self.functions[node.id] = function
         self._nodes.append(node)
         return node
@@ -108,20 +104,14 @@ class Stream:
     def select(self, *expressions: str) -> Stream:
         """These SQL expressions (``"a"``, ``"b * 2 as c"``, ``"*"``) become the columns."""
         if not expressions:
-            raise GraphError(
-                f"select at {_caller()} has no columns", 'name at least one, as in select("dest")'
-            )
+            raise GraphError(f"select at {_caller()} has no columns", 'name at least one, as in select("dest")')
         return self._then("select", {"expressions": [_sql("select", e) for e in expressions]})
 
     def with_columns(self, **expressions: str) -> Stream:
         """Add or replace columns by SQL expressions."""
         if not expressions:
-            raise GraphError(
-                f"with_columns at {_caller()} has no columns", 'write with_columns(late="delay > 15")'
-            )
-        return self._then(
-            "with_columns", {"columns": {n: _sql("with_columns", e) for n, e in expressions.items()}}
-        )
+            raise GraphError(f"with_columns at {_caller()} has no columns", 'write with_columns(late="delay > 15")')
+        return self._then("with_columns", {"columns": {n: _sql("with_columns", e) for n, e in expressions.items()}})
 
     def transform(self, function: Callable[[Any], Any], *, name: str | None = None) -> Stream:
         """A function of a Spark DataFrame to a DataFrame; stateless, and it keeps the column ``_anabranch``."""
@@ -136,15 +126,11 @@ class Stream:
         """
         return self._then("map_arrow", {"schema": schema}, name, function)
 
-    def map(
-        self, function: Callable[[Any], Any], *, schema: str | None = None, name: str | None = None
-    ) -> Stream:
+    def map(self, function: Callable[[Any], Any], *, schema: str | None = None, name: str | None = None) -> Stream:
         """A function of one message (a dict) to one message; plain or ``async``. ``schema``: default the input's."""
         return self._then("map", {"schema": schema}, name, function)
 
-    def flat_map(
-        self, function: Callable[[Any], Any], *, schema: str | None = None, name: str | None = None
-    ) -> Stream:
+    def flat_map(self, function: Callable[[Any], Any], *, schema: str | None = None, name: str | None = None) -> Stream:
         """A function of one message (a dict) to any number of them (an iterable)."""
         return self._then("flat_map", {"schema": schema}, name, function)
 
@@ -182,9 +168,7 @@ class Stream:
         if not columns:
             raise GraphError(f"partition_by at {_caller()} names no column", 'write partition_by("dest")')
         if via not in ("stream", "spark"):
-            raise GraphError(
-                f"partition_by at {_caller()} has via={via!r}", 'use via="stream" or via="spark"'
-            )
+            raise GraphError(f"partition_by at {_caller()} has via={via!r}", 'use via="stream" or via="spark"')
         if partitions is not None and (via == "spark" or partitions < 1):
             raise GraphError(
                 f"partition_by at {_caller()} has partitions={partitions}",
@@ -219,9 +203,7 @@ class Stream:
         """Write to a stream. ``key``: an SQL expression (default: the stage key)."""
         self._then("write", {"stream": stream, "key": key}, name, derived=stream)
 
-    def foreach_batch(
-        self, function: Callable[[Any, str, int, int], None], *, name: str | None = None
-    ) -> None:
+    def foreach_batch(self, function: Callable[[Any, str, int, int], None], *, name: str | None = None) -> None:
         """Call ``function(df, lane, batch, epoch)`` for each batch: at least once; deduplicate by the last three."""
         self._then("foreach_batch", {}, name, function)
 

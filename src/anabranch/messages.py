@@ -11,8 +11,8 @@ from anabranch.model.lane import Lane, Position
 class Start(Document, frozen=True, kw_only=True):
     """A planned deployment, handed over to be started. ``lanes`` are all new; ``model.run_id`` is 0: not given yet.
 
-    ``fingerprint`` maps what must be the same for a resume (graph, factor, …) to its hash or value. ``until_caught_up``:
-    lanes end when their inputs are at the ends that were noted at the start.
+    ``fingerprint`` maps what must be the same for a resume (graph, factor, …) to its hash or value.
+    ``until_caught_up``: lanes end when their inputs are at the ends that were noted at the start.
     """
 
     graph: Graph
@@ -63,7 +63,7 @@ class LaneReport(Document, frozen=True, kw_only=True):
 
 
 class Heartbeat(Document, frozen=True, kw_only=True):
-    """A beat. ``seen`` is the ``revision`` of the last answer: the coordinator answers at once when it has a newer one."""
+    """A beat. ``seen`` is the ``revision`` of the last answer: a newer one is answered at once."""
 
     container: str
     epoch: int
@@ -72,7 +72,7 @@ class Heartbeat(Document, frozen=True, kw_only=True):
 
 
 class WantedLane(Document, frozen=True, kw_only=True):
-    """A lane to run. ``upstream_ended``: every lane that writes its inputs has ended, so it may end when it is read out."""
+    """A lane to run. ``upstream_ended``: all lanes that write its inputs have ended: it may end when it is read out."""
 
     lane: Lane
     upstream_ended: bool = False

@@ -67,9 +67,7 @@ def report(lane_id: str, phase: str, offset: int | None = None, **fields: Any) -
 class Seat:
     """A process that took a seat; ``beat`` remembers the revision of the last answer."""
 
-    def __init__(
-        self, coordinator: Coordinator | Client, job: str = "delays", seat: str = "0", pid: int = 1
-    ) -> None:
+    def __init__(self, coordinator: Coordinator | Client, job: str = "delays", seat: str = "0", pid: int = 1) -> None:
         self.coordinator = coordinator
         self.me: Registered = coordinator.register(
             Registration(job=job, seat=seat, execution=f"execution-{pid}", host="here", pid=pid)

@@ -24,9 +24,7 @@ def records(values: Sequence[bytes | None], keys: Sequence[bytes | None] | None 
     return pa.RecordBatch.from_pylist(rows, schema=RECORD_SCHEMA)
 
 
-def segment(
-    log: Log, stream: str, partition: int, values: Sequence[bytes | None], slot: int = 0
-) -> SegmentRef:
+def segment(log: Log, stream: str, partition: int, values: Sequence[bytes | None], slot: int = 0) -> SegmentRef:
     writer = SegmentWriter(log.root, stream, partition, slot)
     writer.write(records(values))
     return writer.close()
@@ -36,9 +34,7 @@ def put(writer: LaneWriter, log: Log, stream: str, partition: int, batch: int, *
     return writer.publish(stream, partition, batch, [segment(log, stream, partition, values)])
 
 
-def contents(
-    log: Log, stream: str, partition: int, start: int = 0, end: int | None = None
-) -> list[bytes | None]:
+def contents(log: Log, stream: str, partition: int, start: int = 0, end: int | None = None) -> list[bytes | None]:
     if end is None:
         end = log.ends(stream, [partition])[partition].end
     pieces = log.slices(stream, partition, start, end)

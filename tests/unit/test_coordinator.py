@@ -387,9 +387,7 @@ def test_a_new_process_need_not_catch_up_twice(coordinator: Coordinator) -> None
     assert wanted(Seat(coordinator, pid=2).beat()) == [SECOND]
 
 
-def test_a_report_that_was_overtaken_changes_nothing(
-    coordinator: Coordinator, asked: Coordinator | Client
-) -> None:
+def test_a_report_that_was_overtaken_changes_nothing(coordinator: Coordinator, asked: Coordinator | Client) -> None:
     coordinator.start(plan())
     seat = Seat(asked)
     seat.report("running")

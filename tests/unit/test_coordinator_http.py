@@ -125,9 +125,7 @@ def test_answers_of_strangers_are_errors_too(body: object) -> None:
     assert type(error_of(500, body)) is AnabranchError
 
 
-def test_a_fault_of_ours_is_told_and_the_next_request_is_served(
-    coordinator: Coordinator, server: http.Server
-) -> None:
+def test_a_fault_of_ours_is_told_and_the_next_request_is_served(coordinator: Coordinator, server: http.Server) -> None:
     coordinator.jobs = lambda: {}["fault"]  # type: ignore[method-assign]
     with Client(server.url) as client:
         with pytest.raises(AnabranchError, match="the coordinator failed: KeyError"):

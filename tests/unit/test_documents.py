@@ -39,9 +39,7 @@ def texts(values: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
 SSPS = st.builds(
     SSP, system=STREAMS, stream=STREAMS, partition=NUMBERS, key_bucket=st.integers(-1, 1023), extra=UNKNOWN
 )
-TASKS = st.builds(
-    Task, name=WORDS, index=NUMBERS, stage=WORDS, ssps=few(SSPS), broadcast=few(SSPS), extra=UNKNOWN
-)
+TASKS = st.builds(Task, name=WORDS, index=NUMBERS, stage=WORDS, ssps=few(SSPS), broadcast=few(SSPS), extra=UNKNOWN)
 POSITIONS = st.builds(Position, ssp=SSPS, offset=NUMBERS, parts=texts(NUMBERS), extra=UNKNOWN)
 LANES = st.builds(
     Lane,
@@ -75,9 +73,7 @@ STAGES = st.builds(
     base=texts(SSPS),
     extra=UNKNOWN,
 )
-CONTAINERS = st.builds(
-    ContainerModel, seat=WORDS, tasks=texts(few(WORDS)), rack=st.none() | WORDS, extra=UNKNOWN
-)
+CONTAINERS = st.builds(ContainerModel, seat=WORDS, tasks=texts(few(WORDS)), rack=st.none() | WORDS, extra=UNKNOWN)
 JOB_MODELS = st.builds(
     JobModel,
     job=WORDS,
@@ -175,11 +171,7 @@ def test_what_cannot_be_understood_is_refused(raw: bytes, why: str) -> None:
 
 
 @given(
-    SSPS.map(
-        lambda ssp: SSP(
-            system=ssp.system, stream=ssp.stream, partition=ssp.partition, key_bucket=ssp.key_bucket
-        )
-    )
+    SSPS.map(lambda ssp: SSP(system=ssp.system, stream=ssp.stream, partition=ssp.partition, key_bucket=ssp.key_bucket))
 )
 @settings(deadline=None)
 def test_an_ssp_is_read_as_it_is_shown(ssp: SSP) -> None:

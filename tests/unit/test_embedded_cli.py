@@ -86,9 +86,7 @@ def test_put_and_cat(run: Run, log: Log, tmp_path: Path) -> None:
     assert run("cat", "s", "--from", "latest") == ""
     assert len(run("cat", "s", "--max", "3").splitlines()) == 3
     assert run("cat", "s", "--max", "0") == ""
-    assert {line.split("\t")[0] for line in run("cat", "s", "--keys").splitlines()} == {
-        f"k{n}" for n in range(7)
-    }
+    assert {line.split("\t")[0] for line in run("cat", "s", "--keys").splitlines()} == {f"k{n}" for n in range(7)}
     shown = [json.loads(line) for line in run("cat", "s", "--json").splitlines()]
     assert len({(record["partition"], record["offset"]) for record in shown}) == 100
     assert all(json.loads(record["value"])["k"] == record["key"] for record in shown)
@@ -128,9 +126,7 @@ def test_key_bytes(value: object, key: bytes | None) -> None:
 
 
 @pytest.mark.parametrize("bad", ["{", "[1]", '{"k": 99999999999999999999}', "\udcff"])
-def test_a_bad_line_is_named_and_those_before_it_are_there(
-    run: Run, log: Log, tmp_path: Path, bad: str
-) -> None:
+def test_a_bad_line_is_named_and_those_before_it_are_there(run: Run, log: Log, tmp_path: Path, bad: str) -> None:
     run("create", "s", "--partitions", "1")
     source = tmp_path / "lines"
     source.write_bytes(b'{"k": 1}\n\n{"n": 2}\n' + bad.encode(errors="surrogateescape") + b'\n{"k": 3}\n')
@@ -179,9 +175,7 @@ def test_a_reader_that_leaves_is_no_error(config: Path, log: Log, run: Run, tmp_
     source.write_text("".join(f'"{n:0100}"\n' for n in range(100_000)))
     run("put", "s", "--file", str(source))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    cat = subprocess.Popen(
-        process(config, "cat", "s"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
-    )
+    cat = subprocess.Popen(process(config, "cat", "s"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
     assert cat.stdout is not None
     assert cat.stderr is not None
     assert cat.stdout.readline() == b'"' + b"0" * 100 + b'"\n'

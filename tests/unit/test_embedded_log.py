@@ -148,9 +148,7 @@ def test_an_unchanged_log_costs_one_stat_a_partition(filled: Log, monkeypatch: p
     calls: list[str] = []
     for name in ("stat", "open", "listdir", "scandir", "fsync"):
         real = getattr(os, name)
-        monkeypatch.setattr(
-            os, name, lambda *a, _real=real, _name=name, **k: (calls.append(_name), _real(*a, **k))[1]
-        )
+        monkeypatch.setattr(os, name, lambda *a, _real=real, _name=name, **k: (calls.append(_name), _real(*a, **k))[1])
     assert filled.ends("s", known=known) == known
     assert calls == ["stat", "stat"], "stream.json, and the partition's next entry"
 
@@ -280,9 +278,7 @@ def test_a_hole_in_the_manifest(filled: Log) -> None:
         ),
     ],
 )
-def test_an_entry_that_cannot_be_understood(
-    filled: Log, raw: bytes, error: type[Exception], text: str
-) -> None:
+def test_an_entry_that_cannot_be_understood(filled: Log, raw: bytes, error: type[Exception], text: str) -> None:
     last = filled.ends("s")[0].sequence
     Path(filled.root, "s", "0", "manifest", f"{last:020d}.json").write_bytes(raw)
     with pytest.raises(error, match=text):
@@ -322,9 +318,7 @@ def test_columns_are_cast_and_a_record_without_time_is_refused(log: Log) -> None
             pa.field(
                 "headers",
                 pa.list_(
-                    pa.field(
-                        "element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
-                    )
+                    pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
                 ),
             ),
             pa.field("timestamp", pa.timestamp("us", "Europe/Berlin")),

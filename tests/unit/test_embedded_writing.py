@@ -48,9 +48,7 @@ def race(root: Path, lane: str, batches: int) -> None:
     log = Log(root)
     writer = LaneWriter(log, "job", lane, 1)
     for batch in range(batches):
-        assert put(
-            writer, log, "s", 0, batch, *(f"{lane}/{batch}/{n}".encode() for n in range(batch % 3 + 1))
-        )
+        assert put(writer, log, "s", 0, batch, *(f"{lane}/{batch}/{n}".encode() for n in range(batch % 3 + 1)))
 
 
 @pytest.mark.parametrize("kind", ["thread", "process"])
@@ -213,9 +211,7 @@ def test_nobody_writes_for_a_closed_lane(log: Log) -> None:
 
 
 @pytest.mark.parametrize("seen", ["published before", "looked before", "never looked"])
-def test_a_writer_whose_lane_was_closed_and_forgotten(
-    log: Log, seen: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_writer_whose_lane_was_closed_and_forgotten(log: Log, seen: str, monkeypatch: pytest.MonkeyPatch) -> None:
     stale = LaneWriter(log, "job", "lane", 3)
     if seen == "published before":
         put(stale, log, "s", 0, 0, b"a")
@@ -259,9 +255,7 @@ def test_fences_hold_in_partitions_that_come_later(log: Log) -> None:
 
 
 @pytest.mark.parametrize("moment", range(40))
-def test_a_fence_during_an_expansion_holds_everywhere(
-    log: Log, moment: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fence_during_an_expansion_holds_everywhere(log: Log, moment: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """At whatever durable step of the expansion the fence comes."""
     import os
 
@@ -338,9 +332,7 @@ def test_a_batch_survives_an_error_in_the_same_process(log: Log, monkeypatch: py
     assert contents(log, "s", 0) == [b"a"] + [b"x"] * 8
 
 
-def test_an_entry_never_names_a_segment_that_is_not_durable(
-    log: Log, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_entry_never_names_a_segment_that_is_not_durable(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     import os
 
     done: list[str] = []
@@ -387,9 +379,7 @@ def test_what_a_reader_has_seen_is_durable(log: Log, monkeypatch: pytest.MonkeyP
         (None, "bytes instead of"),
     ],
 )
-def test_a_segment_that_is_not_as_it_was_written_is_refused(
-    log: Log, ref: SegmentRef | None, fault: str
-) -> None:
+def test_a_segment_that_is_not_as_it_was_written_is_refused(log: Log, ref: SegmentRef | None, fault: str) -> None:
     if ref is None:
         ref = segment(log, "s", 0, [b"a"])
         Path(log.root, "s", "0", "segments", ref.file).write_bytes(b"short")

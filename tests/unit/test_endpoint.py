@@ -97,9 +97,7 @@ def test_one_process_at_a_time_holds_a_job(url: str) -> None:
     assert holder.stdin is not None
     assert holder.stdout is not None
     assert holder.stdout.readline() == "held\n"
-    with pytest.raises(
-        ConflictError, match=rf"job delays is already running here \(pid {holder.pid}\)"
-    ) as caught:
+    with pytest.raises(ConflictError, match=rf"job delays is already running here \(pid {holder.pid}\)") as caught:
         RunLock(url, "delays").acquire()
     assert caught.value.cure == "anabranch stop delays"
     with RunLock(url, "other"):

@@ -178,9 +178,7 @@ def test_cogroup_puts_a_key_of_all_streams_into_one_task(counts: list[int], mess
     ],
 )
 @pytest.mark.parametrize("factor", [1, 4])
-def test_which_groupers_keep_keys_together(
-    grouper: str, counts: tuple[int, ...], together: bool, factor: int
-) -> None:
+def test_which_groupers_keep_keys_together(grouper: str, counts: tuple[int, ...], together: bool, factor: int) -> None:
     asked = request(*counts, factor=1 if grouper == "all" else factor, containers=2)
     assert (keys.apart(groupers.named(grouper)(asked), asked.grouped) is None) is together
 
@@ -191,10 +189,7 @@ def test_keys_are_together_exactly_when_no_key_is_torn(grouper: str, counts: lis
     asked = request(*counts)
     tasks = groupers.named(grouper)(asked)
     owner = {(part.stream, part.partition): task.name for task in tasks for part in task.ssps}
-    torn = any(
-        len({owner[f"s{n}", h % count] for n, count in enumerate(counts)}) > 1
-        for h in range(math.lcm(*counts))
-    )
+    torn = any(len({owner[f"s{n}", h % count] for n, count in enumerate(counts)}) > 1 for h in range(math.lcm(*counts)))
     assert (keys.apart(tasks, asked.grouped) is not None) is torn
 
 
@@ -250,9 +245,7 @@ def test_an_unknown_grouper_names_the_nearest() -> None:
         (["a", "b"], ["a", "c", "b"], "reads c where it read b before"),
     ],
 )
-def test_inputs_grouped_by_ssp_keep_their_order(
-    previous: list[str], inputs: list[str], at_fault: str | None
-) -> None:
+def test_inputs_grouped_by_ssp_keep_their_order(previous: list[str], inputs: list[str], at_fault: str | None) -> None:
     if at_fault is None:
         ssp.check_order("main", previous, inputs)
     else:

@@ -29,9 +29,7 @@ KEYS = st.lists(st.none() | st.binary(max_size=40), max_size=120)
 def test_murmur2_is_kafkas(key: bytes, expected: int) -> None:
     assert hashing.murmur2(key) == expected
     assert hashing.partition_for(key, 1000) == (expected & 0x7FFFFFFF) % 1000
-    assert (
-        hashing.partitions_for(pa.array([key] * 100), 1000).tolist() == [(expected & 0x7FFFFFFF) % 1000] * 100
-    )
+    assert hashing.partitions_for(pa.array([key] * 100), 1000).tolist() == [(expected & 0x7FFFFFFF) % 1000] * 100
 
 
 @given(KEYS, st.integers(1, 1000), st.sampled_from([pa.binary(), pa.large_binary()]))
@@ -41,10 +39,7 @@ def test_many_keys_go_where_each_goes(keys: list[bytes | None], count: int, kind
     array = pa.array(keys, kind)
     assert hashing.partitions_for(array, count).tolist() == expected
     assert hashing.partitions_for(array[1:], count).tolist() == expected[1:]
-    assert (
-        hashing.partitions_for(pa.chunked_array([array, array[2:]]), count).tolist()
-        == expected + expected[2:]
-    )
+    assert hashing.partitions_for(pa.chunked_array([array, array[2:]]), count).tolist() == expected + expected[2:]
 
 
 def test_many_keys_over_several_blocks_and_with_a_few_long_ones() -> None:

@@ -24,9 +24,7 @@ def task_names(draw: st.DrawFn) -> TaskName:
     factor = 1 if kind is TaskKind.ORDINAL else draw(st.sampled_from(FACTORS))
     bucket = -1 if factor == 1 else draw(st.integers(0, factor - 1))
     system, stream = (draw(STREAMS), draw(STREAMS)) if kind is TaskKind.SSP else ("", "")
-    return TaskName(
-        kind=kind, number=draw(NUMBERS), system=system, stream=stream, bucket=bucket, factor=factor
-    )
+    return TaskName(kind=kind, number=draw(NUMBERS), system=system, stream=stream, bucket=bucket, factor=factor)
 
 
 @pytest.mark.parametrize(
@@ -58,9 +56,7 @@ def test_a_name_parses_back_exactly(name: TaskName) -> None:
     assert names.parse(str(name)) == name
 
 
-@given(
-    st.text(st.sampled_from("PartionGuTaskSyemP_/-0123456789 \n")) | st.from_regex(r"Partition_[0-9-]+\s?")
-)
+@given(st.text(st.sampled_from("PartionGuTaskSyemP_/-0123456789 \n")) | st.from_regex(r"Partition_[0-9-]+\s?"))
 @settings(deadline=None)
 def test_what_is_accepted_is_written_back_letter_for_letter(text: str) -> None:
     try:

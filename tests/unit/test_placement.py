@@ -88,9 +88,7 @@ def test_balanced_to_floor_and_ceiling(
 
 @given(**SMALL, data=st.data())
 @settings(max_examples=150, deadline=None)
-def test_few_readers_and_then_few_moves(
-    partitions: int, factor: int, containers: int, data: st.DataObject
-) -> None:
+def test_few_readers_and_then_few_moves(partitions: int, factor: int, containers: int, data: st.DataObject) -> None:
     tasks = tasks_of(partitions, factor)
     homes = st.none() | st.sampled_from(seats(4))
     before = {t.name: seat for t in tasks if (seat := data.draw(homes)) is not None}
@@ -115,9 +113,7 @@ def test_changing_the_containers_moves_the_least_but_for_one_in_passing(
 
 @given(st.integers(1, 20), st.sampled_from([1, 4]), st.integers(1, 7), st.randoms(use_true_random=False))
 @settings(deadline=None)
-def test_the_same_whatever_the_order(
-    partitions: int, factor: int, containers: int, shuffle: random.Random
-) -> None:
+def test_the_same_whatever_the_order(partitions: int, factor: int, containers: int, shuffle: random.Random) -> None:
     tasks, names = list(tasks_of(partitions, factor)), seats(containers)
     before = {task.name: str(shuffle.randrange(9)) for task in tasks}
     expected = place(tasks, names, before)

@@ -110,10 +110,7 @@ def test_threads_write_side_by_side(url: str) -> None:
     store = filled(Store(url))
     who = Registration(job="delays", seat="0", execution="x", host="h", pid=1)
     epochs: list[int] = []
-    threads = [
-        threading.Thread(target=lambda: epochs.append(store.register(who, [], 1.0)[0].epoch))
-        for _ in range(8)
-    ]
+    threads = [threading.Thread(target=lambda: epochs.append(store.register(who, [], 1.0)[0].epoch)) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -16,9 +16,7 @@ class Line:
     the seats' sizes alone; which seat of a size and which group come next goes by what needn't move.
     """
 
-    def __init__(
-        self, sizes: Mapping[str, int], groups: Sequence[Sequence[str]], homes: Mapping[str, str]
-    ) -> None:
+    def __init__(self, sizes: Mapping[str, int], groups: Sequence[Sequence[str]], homes: Mapping[str, str]) -> None:
         self.room = {seat: size for seat, size in sizes.items() if size}
         self.groups = dict(enumerate(groups))
         self.homes = homes

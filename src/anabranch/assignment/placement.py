@@ -91,9 +91,7 @@ def _staying(
     return staying
 
 
-def _patched(
-    sizes: Mapping[str, int], groups: Sequence[Sequence[str]], staying: Mapping[str, str]
-) -> dict[str, str]:
+def _patched(sizes: Mapping[str, int], groups: Sequence[Sequence[str]], staying: Mapping[str, str]) -> dict[str, str]:
     """Nothing moves that may stay; others fill the gaps, a group's together where one is wide enough."""
     placed = dict(staying)
     room = Counter(sizes)

@@ -108,8 +108,7 @@ def text(batch: pa.RecordBatch, partition: int, offset: int) -> Iterator[bytes]:
                 "key": _readable(record["key"]),
                 "value": _readable(record["value"]),
                 "headers": [
-                    {"key": header["key"], "value": _readable(header["value"])}
-                    for header in record["headers"] or ()
+                    {"key": header["key"], "value": _readable(header["value"])} for header in record["headers"] or ()
                 ],
             }
         )

@@ -50,16 +50,11 @@ def load(path: Path) -> JobFile:
     except AnabranchError:
         raise
     except (Exception, SystemExit) as error:
-        raise UsageError(
-            f"{path.name} can't be imported\n{_shortened(error, path)}", "mend the file"
-        ) from None
-    _pickle_by_value(path.parent)
+        raise UsageError(f"{path.name} can't be imported\n{_shortened(error, path)}", "mend the file") from None
     jobs = {id(value): value for value in vars(module).values() if isinstance(value, Job)}
     if len(jobs) != 1:
         found = ", ".join(sorted(job.name for job in jobs.values())) or "none"
-        raise UsageError(
-            f"{path.name} must hold one Job, found {found}", 'write job = Job("a-name") at the top level'
-        )
+        raise UsageError(f"{path.name} must hold one Job, found {found}", 'write job = Job("a-name") at the top level')
     (job,) = jobs.values()
     return JobFile(path, job.graph, dict(job.functions))
 
@@ -67,18 +62,6 @@ def load(path: Path) -> JobFile:
 def _shortened(error: BaseException, path: Path) -> str:
     if isinstance(error, SyntaxError):
         return "".join(traceback.format_exception_only(error)).rstrip()
-    frames = [
-        f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).is_relative_to(path.parent)
-    ]
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).is_relative_to(path.parent)]
     lines = traceback.format_list(frames) + traceback.format_exception_only(error)
     return "".join(lines).rstrip()
-
-
-def _pickle_by_value(folder: Path) -> None:
-    """Functions of the job file and the modules beside it travel to Python workers as code, not by name."""
-    from pyspark import cloudpickle
-
-    for module in list(sys.modules.values()):
-        file = getattr(module, "__file__", None)
-        if file and Path(file).parent == folder and module.__name__ != "__main__":
-            cloudpickle.register_pickle_by_value(module)

@@ -28,7 +28,7 @@ def plan(
     progress.say("checking schemas with Spark ...")
     spark = session.start(settings, file.home)
     try:
-        preparation.resolved(spark, file, settings)
+        preparation.resolved(file, settings)
     finally:
         spark.stop()
     if json:
@@ -48,9 +48,7 @@ def _print(made: Plan) -> None:
             f"\nstage {stage.stage}: key {key}; {kind}; grouper {stage.grouper}; reads {', '.join(stage.inputs)}"
         )
         for task in stage.tasks:
-            console.print(
-                f"  {task.name}: {' '.join(str(s) for s in (*task.ssps, *task.broadcast))}", highlight=False
-            )
+            console.print(f"  {task.name}: {' '.join(str(s) for s in (*task.ssps, *task.broadcast))}", highlight=False)
     lanes = Table(title="lanes", title_justify="left")
     for column in ("stage", "container", "runs", "operators", "tasks", "SSPs"):
         lanes.add_column(column)

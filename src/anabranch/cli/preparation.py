@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import secrets
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +41,8 @@ def settings_of(job: Path, file: Path | None) -> Settings:
     """The settings for a job file, checked as far as they can be without it."""
     settings = config.load(file, beside=job)
     check_factor(settings.job.factor)
-    _grouper(settings.job.grouper)
+    if ":" not in settings.job.grouper:
+        groupers.named(settings.job.grouper)
     return settings
 
 
@@ -59,19 +61,17 @@ def plan(file: JobFile, settings: Settings) -> Plan:
     return planning.make(file.graph, around)
 
 
-def resolved(spark: Any, file: JobFile, settings: Settings) -> Mapping[int, Any]:
+def resolved(file: JobFile, settings: Settings) -> Mapping[int, Any]:
     """The schema after each operator, found by Spark on empty frames."""
     from anabranch.spark import resolution
 
     formats = {stream: bound.format for stream, bound in settings.streams.items()}
-    return resolution.columns(spark, file.graph, file.functions, formats)
+    return resolution.columns(file.graph, file.functions, formats)
 
 
 def start_message(prepared: Prepared, until_caught_up: bool) -> Start:
     """The hand-over to the coordinator, with new lane ids."""
-    lanes = planning.lanes_of(
-        prepared.plan, prepared.settings.job.state_partitions, lambda: secrets.token_hex(4)
-    )
+    lanes = planning.lanes_of(prepared.plan, prepared.settings.job.state_partitions, lambda: secrets.token_hex(4))
     return Start(
         graph=prepared.file.graph,
         model=prepared.plan.model,
@@ -112,17 +112,11 @@ def check_writers(plan: Plan, settings: Settings, known: set[str]) -> None:
 def _fingerprint(prepared: Prepared) -> dict[str, str]:
     """What must be the same for a job to go on where it was. Line numbers and function bodies may change."""
     graph = prepared.file.graph
-    operators = {
-        f"operator {node.name}": _digest([node.kind, list(node.inputs), node.args]) for node in graph.nodes
-    }
+    operators = {f"operator {node.name}": _digest([node.kind, list(node.inputs), node.args]) for node in graph.nodes}
     job = prepared.settings.job
-    counts = {
-        f"partitions of {name}": str(
-            sum(len(t.ssps) for t in stage.tasks if any(f"{s.system}/{s.stream}" == name for s in t.ssps))
-        )
-        for stage in prepared.plan.model.stages
-        for name in stage.inputs
-    }
+    ssps = {ssp.whole for stage in prepared.plan.model.stages for t in stage.tasks for ssp in (*t.ssps, *t.broadcast)}
+    streams = Counter(f"{ssp.system}/{ssp.stream}" for ssp in ssps)
+    counts = {f"partitions of {stream}": str(count) for stream, count in streams.items()}
     return {
         **operators,
         **counts,

@@ -97,7 +97,5 @@ def summary(status: JobStatus) -> None:
     """What a job did in this run, one line a lane."""
     for lane in status.lanes:
         if lane.report is not None:
-            say(
-                f"{lane.lane.id} ({lane.lane.group}): {lane.report.phase}, {lane.report.rows:,} rows read in this run"
-            )
+            say(f"{lane.lane.id} ({lane.lane.group}): {lane.report.phase}, {lane.report.rows:,} rows read in this run")
     say(f"job {status.job}: {status.state}")

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from anabranch.cli import preparation, progress
+from anabranch.cli.loading import JobFile
 from anabranch.cli.preparation import Prepared
 from anabranch.config import Settings
 from anabranch.coordinator import endpoint, http
@@ -37,9 +38,7 @@ def run(
     execute(file, settings, available_now)
 
 
-def execute(
-    file: preparation.JobFile, settings: Settings, available_now: bool, show: progress.Show | None = None
-) -> JobStatus:
+def execute(file: JobFile, settings: Settings, available_now: bool, show: progress.Show | None = None) -> JobStatus:
     """Run a loaded job to its end; gives its last status.
 
     Raises:
@@ -66,7 +65,7 @@ def execute(
         progress.say(f"starting Spark for job {name} ...")
         spark = session.start(settings, file.home)
         try:
-            schemas = preparation.resolved(spark, file, settings)
+            schemas = preparation.resolved(file, settings)
             prepared = Prepared(file, settings, plan, schemas)
             for warning in plan.warnings:
                 progress.say(f"warning: {warning}")
@@ -126,9 +125,7 @@ class _Signals:
         self.received: int | None = None
         self._coordinator = coordinator
         self._job = job
-        self._before = {
-            number: signal.signal(number, self._take) for number in (signal.SIGINT, signal.SIGTERM)
-        }
+        self._before = {number: signal.signal(number, self._take) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def _take(self, number: int, _frame: FrameType | None) -> None:
         if self.received is not None:

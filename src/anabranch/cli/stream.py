@@ -88,7 +88,7 @@ def put(
 
 
 @app.command()
-def cat(  # noqa: PLR0917
+def cat(
     name: Name,
     start: Annotated[str, typer.Option("--from", help="earliest, latest or an offset.")] = "earliest",
     partition: Annotated[int | None, typer.Option(help="This partition only.")] = None,
@@ -144,9 +144,7 @@ def _position(start: str, end: int) -> int:
         return end
     if start.isdecimal():
         return int(start)
-    raise UsageError(
-        f"--from {start} is not a place in a stream", "write earliest, latest or an offset, as in 0"
-    )
+    raise UsageError(f"--from {start} is not a place in a stream", "write earliest, latest or an offset, as in 0")
 
 
 def _first(

@@ -15,9 +15,7 @@ def explain(error: BaseException) -> str:
     ours = [found.group(1).strip() for found in _OURS.finditer(text)]
     if ours:
         lines = ours[0].split("\n")
-        return "\n".join(
-            [lines[0], *[line for line in lines[1:] if line.startswith("  ") and "File " not in line]]
-        )
+        return "\n".join([lines[0], *[line for line in lines[1:] if line.startswith("  ") and "File " not in line]])
     coded = [found for found in _SPARK_CODE.finditer(text) if not found[1].startswith("STREAM_FAILED")]
     if coded:
         return coded[-1].group(0).split(" SQLSTATE")[0].strip()

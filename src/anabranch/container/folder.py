@@ -24,7 +24,7 @@ class Folder:
         self.uri = uri
         jvm: Any = spark._jvm
         self._jvm = jvm
-        self._conf = spark._jsc.hadoopConfiguration()  # type: ignore[union-attr]
+        self._conf = spark._jsc.hadoopConfiguration()
         self._path = jvm.org.apache.hadoop.fs.Path(uri)
         self._fs = self._path.getFileSystem(self._conf)
 
@@ -83,9 +83,7 @@ class Folder:
         """A copy under another query id. Raises ConflictError if the target is there already."""
         copy = Folder(spark, target)
         if copy.exists():
-            raise ConflictError(
-                f"{target} exists already", "a lane's folder is made once; choose a higher epoch"
-            )
+            raise ConflictError(f"{target} exists already", "a lane's folder is made once; choose a higher epoch")
         copy.make()
         util = self._jvm.org.apache.hadoop.fs.FileUtil
         for name in _COPY_ORDER:
@@ -144,9 +142,7 @@ class Folder:
             stream.close()
         if not self._fs.rename(part, self._at(name)):
             self._fs.delete(part, False)
-            raise StateError(
-                f"{self.uri}/{name} could not be written", "see that the storage root can be written to"
-            )
+            raise StateError(f"{self.uri}/{name} could not be written", "see that the storage root can be written to")
 
     def _replace(self, name: str, text: str) -> None:
         self._fs.delete(self._at(name), False)

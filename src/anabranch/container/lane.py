@@ -112,9 +112,7 @@ class LaneRunner:
     def _folder(self) -> Folder:
         """Take the lane's folder: a new one for a new lane, else the one it has, which must be there and agree."""
         folder_epoch = self.lane.folder_epoch or self._epoch
-        folder = Folder(
-            self._place.spark, f"{self._place.root}/{self.lane.job}/{self.lane.id}/{folder_epoch}"
-        )
+        folder = Folder(self._place.spark, f"{self._place.root}/{self.lane.job}/{self.lane.id}/{folder_epoch}")
         published = max((self._published(stream) for stream in self._outputs), default=-1)
         if self.lane.folder_epoch and not folder.exists():
             raise StateError(
@@ -167,9 +165,7 @@ class LaneRunner:
             if not query.isActive:
                 error = query.exception()
                 raise (
-                    error
-                    if error is not None
-                    else StateError(f"the query of lane {self.lane.id} ended by itself", "")
+                    error if error is not None else StateError(f"the query of lane {self.lane.id} ended by itself", "")
                 )
             if self._stop.is_set() or self._caught_up():
                 break
@@ -237,9 +233,7 @@ class LaneRunner:
     def _end(self, folder: Folder) -> None:
         self._gate.unlink(missing_ok=True)
         positions = _listed(self._positions(folder))
-        self._report = self._changed(
-            phase="ended", positions=positions, batch=folder.committed(), ends=self._ends()
-        )
+        self._report = self._changed(phase="ended", positions=positions, batch=folder.committed(), ends=self._ends())
 
     def _positions(self, folder: Folder) -> Offsets:
         held = folder.positions()

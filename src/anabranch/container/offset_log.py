@@ -66,9 +66,7 @@ def parse(text: str, path: str = "") -> Entry:
         sources = tuple(None if line == _NONE else json.loads(line) for line in lines[2:])
         return Entry(json.loads(lines[1]), sources)
     except ValueError as error:
-        raise UnsupportedFormatError(
-            f"{path} is damaged: {error}", "restore the folder from a backup"
-        ) from error
+        raise UnsupportedFormatError(f"{path} is damaged: {error}", "restore the folder from a backup") from error
 
 
 def format(entry: Entry) -> str:

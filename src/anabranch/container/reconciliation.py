@@ -57,9 +57,7 @@ class Container:
         self._schemas = schemas
         self._home = home
         self._gates = tempfile.TemporaryDirectory(prefix="anabranch-gates-")
-        self._place = Place(
-            spark, settings.storage.root, Path(self._gates.name), Log(settings.systems.embedded.root)
-        )
+        self._place = Place(spark, settings.storage.root, Path(self._gates.name), Log(settings.systems.embedded.root))
         self._runners: dict[str, LaneRunner] = {}
         self._noted: dict[str, Offsets] = {}
 
@@ -130,9 +128,7 @@ class Container:
 
     def _starting(self, lane: Lane) -> Offsets:
         given: Offsets = {position.ssp.whole: position.offset for position in lane.starting}
-        latest = {
-            n.args["stream"] for n in self._graph.nodes if n.kind == "read" and n.args["start"] == "latest"
-        }
+        latest = {n.args["stream"] for n in self._graph.nodes if n.kind == "read" and n.args["start"] == "latest"}
         for ssp in (*lane.ssps, *lane.broadcast):
             if ssp.whole not in given and ssp.stream in latest:
                 given[ssp.whole] = self._place.log.ends(ssp.stream, [ssp.partition])[ssp.partition].end

@@ -80,9 +80,7 @@ class Client:
         except httpx.ConnectError as error:
             raise NotFoundError(f"nothing runs at {self.url}", "start a job: anabranch run JOB.py") from error
         except httpx.TimeoutException as error:
-            raise OutOfTimeError(
-                f"the coordinator at {self.url} doesn't answer", "see whether it hangs"
-            ) from error
+            raise OutOfTimeError(f"the coordinator at {self.url} doesn't answer", "see whether it hangs") from error
         except httpx.HTTPError as error:
             raise AnabranchError(f"the coordinator at {self.url} broke off: {error}", "try again") from error
         if answer.is_success:

@@ -113,9 +113,7 @@ class Server:
             )
         )
         # uvicorn takes signals in a main thread only.
-        self._thread = threading.Thread(
-            target=self._server.run, args=([listener],), name="anabranch-http", daemon=True
-        )
+        self._thread = threading.Thread(target=self._server.run, args=([listener],), name="anabranch-http", daemon=True)
         self._thread.start()
         end = time.monotonic() + _STARTED_WITHIN
         while not self._server.started:

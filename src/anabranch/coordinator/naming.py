@@ -25,7 +25,5 @@ def check_name(word: str, name: str) -> str:
 def check_container(container: str) -> str:
     """Return a container id (``job:seat:epoch``) if it has that form; UsageError otherwise."""
     if not _CONTAINER.fullmatch(container):
-        raise UsageError(
-            f"{container[:240]!r} is not a container id", "write job:seat:epoch, as in delays:0:3"
-        )
+        raise UsageError(f"{container[:240]!r} is not a container id", "write job:seat:epoch, as in delays:0:3")
     return container

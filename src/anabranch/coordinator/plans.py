@@ -29,11 +29,7 @@ def numbered(start: Start, deployment: int) -> Start:
         check_name("seat", seat)
     faults = [
         *(f"lane {lane.id} is of job {lane.job!r}" for lane in start.lanes if lane.job != job),
-        *(
-            f"lane {lane.id} has no seat {lane.seat!r} in the model"
-            for lane in start.lanes
-            if lane.seat not in seats
-        ),
+        *(f"lane {lane.id} has no seat {lane.seat!r} in the model" for lane in start.lanes if lane.seat not in seats),
         *(
             f"lane {lane.id} comes after {before}, which nobody knows"
             for lane in start.lanes
@@ -44,15 +40,12 @@ def numbered(start: Start, deployment: int) -> Start:
         *([f"its model is of job {start.model.job!r}"] if start.model.job != job else []),
     ]
     if faults:
-        raise StateError(
-            f"the plan of job {job!r} can't be started: {faults[0]}", "this is a fault of anabranch"
-        )
+        raise StateError(f"the plan of job {job!r} can't be started: {faults[0]}", "this is a fault of anabranch")
     return msgspec.structs.replace(
         start,
         model=msgspec.structs.replace(start.model, run_id=deployment, generation=1),
         lanes=tuple(
-            msgspec.structs.replace(lane, deployment=deployment, state=LaneState.PLANNED)
-            for lane in start.lanes
+            msgspec.structs.replace(lane, deployment=deployment, state=LaneState.PLANNED) for lane in start.lanes
         ),
     )
 

@@ -91,9 +91,7 @@ class Coordinator:
             serving = self._serving(job)
             self._advance(serving)
             if serving.state is DeploymentState.FAILED:
-                raise ConflictError(
-                    f"job {job!r} is not running: it failed", f"anabranch status {job} says why"
-                )
+                raise ConflictError(f"job {job!r} is not running: it failed", f"anabranch status {job} says why")
             self._advance(serving, stop_wanted=True)
 
     def wait_until(self, job: str, states: Collection[str], timeout: float | None = None) -> JobStatus:
@@ -158,13 +156,9 @@ class Coordinator:
                     f"job {serving.job!r} has no seat {seat!r}",
                     f"its seats: {', '.join(sorted(serving.seats))}",
                 )
-            lanes = [
-                lane for lane in serving.lanes if lane.seat == seat and lane.state is not LaneState.CLOSED
-            ]
+            lanes = [lane for lane in serving.lanes if lane.seat == seat and lane.state is not LaneState.CLOSED]
             unheld = [
-                msgspec.structs.replace(lane, state=LaneState.PLANNED)
-                if lane.state is LaneState.RUNNING
-                else lane
+                msgspec.structs.replace(lane, state=LaneState.PLANNED) if lane.state is LaneState.RUNNING else lane
                 for lane in lanes
             ]
             record, stored = self._store.register(registration, unheld, self._now())
@@ -217,10 +211,7 @@ class Coordinator:
         assert transition is not None
         model = self._store.model(job, stored.id, stored.generation)
         before = self._store.lanes(job)
-        lanes = {
-            lane.id: reports.restarted(lane) if lane.deployment == stored.id else lane
-            for lane in before.values()
-        }
+        lanes = {lane.id: reports.restarted(lane) if lane.deployment == stored.id else lane for lane in before.values()}
         self._store.resume_deployment(
             stored,
             transition.to.value,
@@ -292,9 +283,7 @@ class Coordinator:
         while (transition := step(serving.snapshot(self._clock(), stop_wanted=stop_wanted))) is not None:
             what = f"{serving.state.value} → {transition.to.value}"
             event = self._event(serving.job, "coordinator", what, transition.error or transition.why)
-            self._store.move_deployment(
-                serving.job, serving.deployment, transition.to.value, transition.error, event
-            )
+            self._store.move_deployment(serving.job, serving.deployment, transition.to.value, transition.error, event)
             serving.state, serving.error = transition.to, transition.error
             moved = True
         if serving.renew() or moved:

@@ -90,9 +90,7 @@ class Serving:
             ConflictError: it is of another seat or of another deployment.
         """
         if lane not in self.known:
-            raise NotFoundError(
-                f"{process.record.id} reports lane {lane[:200]!r}, which nobody knows", _STOP_IT
-            )
+            raise NotFoundError(f"{process.record.id} reports lane {lane[:200]!r}, which nobody knows", _STOP_IT)
         its = self.known[lane]
         if its.seat != process.record.seat or its.deployment != self.deployment:
             raise ConflictError(
@@ -140,12 +138,7 @@ class Serving:
         )
 
     def snapshot(self, now: float, *, stop_wanted: bool = False) -> Snapshot:
-        held = {
-            lane
-            for process in self.processes.values()
-            if now < process.lease_ends
-            for lane in process.offered
-        }
+        held = {lane for process in self.processes.values() if now < process.lease_ends for lane in process.offered}
         views = (
             LaneView(
                 id=lane.id,
@@ -172,8 +165,6 @@ class Serving:
             generation=self.generation,
             state=self.state.value,
             lanes=tuple(LaneStatus(lane=lane, report=self.reports.get(lane.id)) for lane in self.lanes),
-            containers=tuple(
-                one.record.status(alive=now < one.lease_ends) for one in self.processes.values()
-            ),
+            containers=tuple(one.record.status(alive=now < one.lease_ends) for one in self.processes.values()),
             error=self.error,
         )

@@ -30,18 +30,14 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_d
     def to_builtins(self) -> dict[str, Any]:
         """Plain dicts, lists and scalars, with the unknown fields back in their places."""
         known = {
-            name: _plain(getattr(self, field.name))
-            for name, field in _fields(type(self)).items()
-            if name != "extra"
+            name: _plain(getattr(self, field.name)) for name, field in _fields(type(self)).items() if name != "extra"
         }
         return {**known, **self.extra}
 
 
 def encode(document: Document) -> bytes:
     """JSON bytes with the format version."""
-    return msgspec.json.format(
-        msgspec.json.encode({"version": FORMAT_VERSION, **document.to_builtins()}), indent=2
-    )
+    return msgspec.json.format(msgspec.json.encode({"version": FORMAT_VERSION, **document.to_builtins()}), indent=2)
 
 
 def decode(raw: bytes | str, kind: type[T]) -> T:

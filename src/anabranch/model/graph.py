@@ -1,4 +1,4 @@
-"""The graph of operators that a job file builds, as plain data. Functions stay in the job file; nodes say there is one."""
+"""The graph of operators that a job file builds, as plain data. Functions stay in the job file."""
 
 from __future__ import annotations
 

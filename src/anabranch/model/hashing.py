@@ -73,9 +73,7 @@ def _partitions_of(keys: pa.Array, count: int) -> npt.NDArray[np.int32]:
     _, ends, values = keys.buffers()
     bounds = np.frombuffer(ends, np.int64, len(keys) + 1, keys.offset * 8)
     data = np.frombuffer(b"" if values is None else values, np.uint8)
-    hashes = np.concatenate(
-        [_murmur2_of(data, bounds[at : at + _BLOCK + 1]) for at in range(0, len(keys), _BLOCK)]
-    )
+    hashes = np.concatenate([_murmur2_of(data, bounds[at : at + _BLOCK + 1]) for at in range(0, len(keys), _BLOCK)])
     partitions = ((hashes & np.uint32(_TO_POSITIVE)) % np.uint32(count)).astype(np.int32)
     if keys.null_count:
         partitions[keys.is_null().to_numpy(zero_copy_only=False)] = -1

@@ -19,9 +19,7 @@ class SSP(Document, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for word, name in (("system", self.system), ("stream", self.stream)):
             if not name or "/" in name:
-                raise UsageError(
-                    f"{word} name {name!r} is refused", "use a name that is not empty and has no slash"
-                )
+                raise UsageError(f"{word} name {name!r} is refused", "use a name that is not empty and has no slash")
 
     def __hash__(self) -> int:
         return hash((self.system, self.stream, self.partition, self.key_bucket))
@@ -39,9 +37,7 @@ class SSP(Document, frozen=True, kw_only=True):
     def whole(self) -> SSP:
         """The partition that this SSP is, or is a bucket of."""
         return (
-            self
-            if self.key_bucket == WHOLE
-            else SSP(system=self.system, stream=self.stream, partition=self.partition)
+            self if self.key_bucket == WHOLE else SSP(system=self.system, stream=self.stream, partition=self.partition)
         )
 
     @classmethod
@@ -50,9 +46,7 @@ class SSP(Document, frozen=True, kw_only=True):
         try:
             system, stream, rest = text.split("/")
             partition, _, bucket = rest.partition("#")
-            return cls(
-                system=system, stream=stream, partition=int(partition), key_bucket=int(bucket or WHOLE)
-            )
+            return cls(system=system, stream=stream, partition=int(partition), key_bucket=int(bucket or WHOLE))
         except ValueError as error:
             raise UsageError(
                 f"{text!r} is not an SSP", "write system/stream/partition, as in embedded/flights/3"

@@ -77,9 +77,7 @@ def _check_stateful(graph: Graph, stage: Stage, node: Node, keys: dict[int, KeyC
         )
     before_it = [n for n in stages.upstream(graph, stage, node) if n is not node]
     for merge in (n for n in before_it if n.kind == "merge"):
-        origins = [
-            i for source in merge.inputs for i in {n.id for n in stages.upstream(graph, stage, graph[source])}
-        ]
+        origins = [i for source in merge.inputs for i in {n.id for n in stages.upstream(graph, stage, graph[source])}]
         twice = next((i for i in origins if origins.count(i) > 1), None)
         if twice is not None:
             raise GraphError(

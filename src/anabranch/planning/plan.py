@@ -110,9 +110,7 @@ def make(graph: Graph, around: Surroundings) -> Plan:
         stage_outputs = [_output(graph, stage, sink, around, counts) for sink in stage.sinks]
         outputs += stage_outputs
         written = {o.operator: o for o in stage_outputs if o.stream is not None}
-        systems = {
-            stages.stream_of(graph, s): _system(graph, s, around) for s in stage.sinks if _is_stream(s)
-        }
+        systems = {stages.stream_of(graph, s): _system(graph, s, around) for s in stage.sinks if _is_stream(s)}
         for group in groups.cut(graph, stage, systems):
             for seat in seats:
                 mine = [t for t in tasks if by_task[t.name] == seat]
@@ -208,9 +206,7 @@ def _inputs(graph: Graph, stage: Stage, around: Surroundings, counts: dict[str, 
     )
 
 
-def _tasks(
-    stage: Stage, inputs: tuple[Input, ...], around: Surroundings, warnings: list[str]
-) -> tuple[Task, ...]:
+def _tasks(stage: Stage, inputs: tuple[Input, ...], around: Surroundings, warnings: list[str]) -> tuple[Task, ...]:
     shuffle = stage.shuffled
     if shuffle is not None and (around.factor > 1 or around.containers > 1):
         raise GraphError(
@@ -239,9 +235,7 @@ def _tasks(
     return tasks
 
 
-def _stage_model(
-    stage: Stage, inputs: tuple[Input, ...], tasks: tuple[Task, ...], around: Surroundings
-) -> StageModel:
+def _stage_model(stage: Stage, inputs: tuple[Input, ...], tasks: tuple[Task, ...], around: Surroundings) -> StageModel:
     return StageModel(
         stage=stage.id,
         key=stage.key,
@@ -268,8 +262,7 @@ def _lane(
         number
         for number, lane in enumerate(before)
         if any(
-            is_boundary(s) and s.name in lane.operators and s.id in {n.id for n in group.sources}
-            for s in graph.nodes
+            is_boundary(s) and s.name in lane.operators and s.id in {n.id for n in group.sources} for s in graph.nodes
         )
         and lane.stage != group.stage
     )
@@ -285,9 +278,7 @@ def _lane(
         broadcast=tuple(sorted(broadcast, key=lambda s: s.order)),
         base={str(s): s.whole for s in sorted(ssps, key=lambda s: s.order)},
         upstream=written_by,
-        outputs={
-            str(o.stream): o.partitions for o in (written.get(s.name) for s in group.sinks) if o is not None
-        },
+        outputs={str(o.stream): o.partitions for o in (written.get(s.name) for s in group.sinks) if o is not None},
     )
 
 

@@ -68,9 +68,7 @@ def fans_out(group: Group, start: Node) -> bool:
 
 def fan_out(group: Group, start: Node, frame: DataFrame, sinks: Mapping[int, Sink]) -> DataFrame:
     """All branches in one pass over ``frame``: each row becomes an array of output rows, then those."""
-    if [s.id for s in _ways(group, start.id)] == [n.id for n in group.nodes if n.id in sinks] and len(
-        sinks
-    ) == 1:
+    if [s.id for s in _ways(group, start.id)] == [n.id for n in group.nodes if n.id in sinks] and len(sinks) == 1:
         (sink,) = sinks.values()
         return encode(frame, sink)
     branches: dict[int, list[str]] = {start.id: [name for name in frame.columns if name != hidden.NAME]}
@@ -93,9 +91,7 @@ def fan_out(group: Group, start: Node, frame: DataFrame, sinks: Mapping[int, Sin
             continue
         names, expressions, alive = _step(node, unpacked, branches[source], _alive(source))
         guarded = [F.when(F.col(_alive(source)), e).alias(n) for n, e in zip(names, expressions, strict=True)]
-        wide = unpacked.select(
-            *wide.columns, F.struct(*guarded).alias(_row(node.id)), alive.alias(_alive(node.id))
-        )
+        wide = unpacked.select(*wide.columns, F.struct(*guarded).alias(_row(node.id)), alive.alias(_alive(node.id)))
         branches[node.id] = names
     exploded = wide.select(F.explode(F.array_compact(F.array(*ended))).alias("out"))
     return exploded.select("out.*")
@@ -118,9 +114,7 @@ def _alive(node_id: int) -> str:
     return f"_alive{node_id}"
 
 
-def _step(
-    node: Node, frame: DataFrame, names: list[str], alive: str
-) -> tuple[list[str], list[Column], Column]:
+def _step(node: Node, frame: DataFrame, names: list[str], alive: str) -> tuple[list[str], list[Column], Column]:
     """An SQL operator as columns: the names after it, their expressions, and whether the row goes on."""
     kept = [F.col(f"`{name}`") for name in names]
     if node.kind == "where":
@@ -174,9 +168,7 @@ def _key(frame: DataFrame, sink: Sink) -> Column:
 
 
 @contextmanager
-def inside_batch(
-    group: Group, start: Mapping[int, DataFrame], context: Context
-) -> Iterator[dict[int, DataFrame]]:
+def inside_batch(group: Group, start: Mapping[int, DataFrame], context: Context) -> Iterator[dict[int, DataFrame]]:
     """What reaches each sink, by the sink's node, computed on a batch; what several operators take is kept once.
 
     ``start``: the frames that the operators begin with, by node.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import itertools
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -40,9 +41,7 @@ def wrap(
                 except Exception as error:
                     raise _explained(error, label, origin, home) from None
                 columns = [*result.columns, origin.take(indexes)]
-                yield pa.RecordBatch.from_arrays(
-                    columns, schema=schema.append(pa.field(hidden.NAME, origin.type))
-                )
+                yield pa.RecordBatch.from_arrays(columns, schema=schema.append(pa.field(hidden.NAME, origin.type)))
 
     return run
 
@@ -58,7 +57,7 @@ def _of_one_partition(batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
         changed = pc.not_equal(part.slice(1), part.slice(0, batch.num_rows - 1))
         cuts.update(int(i) + 1 for i in pc.indices_nonzero(changed).to_pylist())
     edges = sorted(cuts)
-    for start, end in zip(edges, edges[1:], strict=False):
+    for start, end in itertools.pairwise(edges):
         yield batch.slice(start, end - start)
 
 
@@ -80,16 +79,12 @@ def _map_arrow(
     return cast, pa.array(indexes, pa.int64())
 
 
-def _map(
-    function: Callable[..., Any], rows: pa.RecordBatch, schema: pa.Schema
-) -> tuple[pa.RecordBatch, pa.Array]:
+def _map(function: Callable[..., Any], rows: pa.RecordBatch, schema: pa.Schema) -> tuple[pa.RecordBatch, pa.Array]:
     results = _called(function, rows.to_pylist())
     return _rows(results, schema), pa.array(range(rows.num_rows), pa.int64())
 
 
-def _flat_map(
-    function: Callable[..., Any], rows: pa.RecordBatch, schema: pa.Schema
-) -> tuple[pa.RecordBatch, pa.Array]:
+def _flat_map(function: Callable[..., Any], rows: pa.RecordBatch, schema: pa.Schema) -> tuple[pa.RecordBatch, pa.Array]:
     results: list[Any] = []
     indexes: list[int] = []
     for index, several in enumerate(_called(function, rows.to_pylist())):
@@ -99,9 +94,7 @@ def _flat_map(
     return _rows(results, schema), pa.array(indexes, pa.int64())
 
 
-def _filter(
-    function: Callable[..., Any], rows: pa.RecordBatch, schema: pa.Schema
-) -> tuple[pa.RecordBatch, pa.Array]:
+def _filter(function: Callable[..., Any], rows: pa.RecordBatch, schema: pa.Schema) -> tuple[pa.RecordBatch, pa.Array]:
     kept = [index for index, keep in enumerate(_called(function, rows.to_pylist())) if keep]
     indexes = pa.array(kept, pa.int64())
     return rows.select(schema.names).take(indexes).cast(schema), indexes
@@ -123,9 +116,7 @@ def _rows(results: list[Any], schema: pa.Schema) -> pa.RecordBatch:
             raise TypeError(f"it returned {result!r}, not a dict of the result's columns")
         unknown = result.keys() - set(schema.names)
         if unknown:
-            raise TypeError(
-                f"its result has the unknown column {min(unknown)!r}; declare the result with schema="
-            )
+            raise TypeError(f"its result has the unknown column {min(unknown)!r}; declare the result with schema=")
     return pa.RecordBatch.from_pylist(results, schema=schema)
 
 

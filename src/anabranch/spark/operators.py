@@ -48,11 +48,7 @@ def apply(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFram
         case "where":
             return frame.where(args["condition"])
         case "select":
-            return (
-                frame.selectExpr(*args["expressions"], hidden.NAME)
-                if not _star(args)
-                else _select_star(frame, args)
-            )
+            return frame.selectExpr(*args["expressions"], hidden.NAME) if not _star(args) else _select_star(frame, args)
         case "with_columns":
             columns = {name: F.expr(expression) for name, expression in args["columns"].items()}
             return frame.withColumns(columns)
@@ -142,9 +138,7 @@ def without_null_keys(frame: DataFrame, policy: str, what: str) -> DataFrame:
         f'anabranch.errors.OperatorError: a message with a null key reached {what}, and on_null_key is "fail"\n'
         f'  filter such rows before, or set [job] on_null_key = "drop"\n\n'
     )
-    return frame.where(
-        F.when(key.isNotNull(), F.lit(True)).otherwise(F.raise_error(F.lit(message)).cast("boolean"))
-    )
+    return frame.where(F.when(key.isNotNull(), F.lit(True)).otherwise(F.raise_error(F.lit(message)).cast("boolean")))
 
 
 def _shuffle(node: Node, frame: DataFrame, context: Context) -> DataFrame:

@@ -67,9 +67,7 @@ class LaneQuery:
         return (writer.trigger(once=True) if once else writer.trigger(processingTime=interval)).start()
 
     def _group(self, stage: Stage) -> Group:
-        systems = {
-            stages.stream_of(self.graph, s): "embedded" for s in stage.sinks if s.kind != "foreach_batch"
-        }
+        systems = {stages.stream_of(self.graph, s): "embedded" for s in stage.sinks if s.kind != "foreach_batch"}
         return next(g for g in groups.cut(self.graph, stage, systems) if g.name == self.lane.group)
 
     def _context(self, stage: Stage) -> Context:
@@ -106,12 +104,8 @@ class LaneQuery:
         raw, mine, broadcast = self._raw(source)
         return self._decoded(stage, source, raw, mine, broadcast)
 
-    def _decoded(
-        self, stage: Stage, source: Node, raw: DataFrame, mine: list[SSP], broadcast: bool
-    ) -> DataFrame:
-        numbers = plan.task_numbers(
-            next(s for s in self.model.stages if s.stage == stage.id), self.model.factor
-        )
+    def _decoded(self, stage: Stage, source: Node, raw: DataFrame, mine: list[SSP], broadcast: bool) -> DataFrame:
+        numbers = plan.task_numbers(next(s for s in self.model.stages if s.stage == stage.id), self.model.factor)
         if broadcast:
             everyone = sorted({numbers[ssp.whole] for ssp in self.lane.ssps})
             raw = raw.withColumn("task", F.explode(F.array(*[F.lit(n) for n in everyone])))
@@ -155,9 +149,7 @@ class LaneQuery:
         def begin(batch: DataFrame) -> dict[int, DataFrame]:
             kept = batch.persist()
             return {
-                source.id: self._decoded(
-                    stage, source, kept.where(f"source = {source.id}"), *raws[source.id][1:]
-                )
+                source.id: self._decoded(stage, source, kept.where(f"source = {source.id}"), *raws[source.id][1:])
                 for source in group.sources
             }
 

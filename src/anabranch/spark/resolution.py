@@ -17,14 +17,13 @@ from anabranch.operators.rules import is_boundary
 from anabranch.planning import stages
 from anabranch.spark import codec, evaluation, hidden
 from anabranch.spark.operators import Context, apply, label
-
-RECORD = "key binary, value binary, headers array<struct<key string, value binary>>, timestamp timestamp, partition int, offset bigint"
+from anabranch.systems.embedded.spark import SCHEMA
 
 
 def columns(
-    spark: SparkSession, graph: Graph, functions: Mapping[int, Callable[..., Any]], formats: Mapping[str, str]
+    graph: Graph, functions: Mapping[int, Callable[..., Any]], formats: Mapping[str, str]
 ) -> dict[int, StructType]:
-    """The schema after each operator, hidden column apart. ``formats``: by stream, default json.
+    """The schema after each operator, hidden column apart, by the active session. ``formats``: by stream, default json.
 
     Raises:
         GraphError: an expression or a function doesn't fit; names the operator.
@@ -33,14 +32,13 @@ def columns(
     for stage in stages.cut(graph):
         context = Context(functions=functions, keys=stages.key_columns(graph, stage))
         for node in stage.nodes:
-            frame = _explained(node, lambda n=node, c=context: _after(spark, graph, n, frames, c, formats))  # type: ignore[misc]
+            frame = _explained(node, lambda n=node, c=context: _after(graph, n, frames, c, formats))  # type: ignore[misc]
             if frame is not None:
                 frames[node.id] = frame
     return {i: StructType([f for f in frame.schema if f.name != hidden.NAME]) for i, frame in frames.items()}
 
 
 def _after(
-    spark: SparkSession,
     graph: Graph,
     node: Node,
     frames: Mapping[int, DataFrame],
@@ -48,7 +46,7 @@ def _after(
     formats: Mapping[str, str],
 ) -> DataFrame | None:
     if node.kind == "read":
-        raw = spark.createDataFrame([], RECORD)
+        raw = SparkSession.active().createDataFrame([], SCHEMA)
         return read(raw, node, F.lit(0), formats.get(node.args["stream"], "json"))
     inputs = [frames[i] for i in node.inputs]
     if is_boundary(node) or node.kind == "write":
@@ -82,9 +80,7 @@ def _explained(node: Node, build: Callable[[], DataFrame | None]) -> DataFrame |
         raise
     except (AnalysisException, ParseException, PySparkException) as error:
         first = str(error).strip().split("\n")[0]
-        raise GraphError(
-            f"{label(node)}: {first}", "mend the expression, or the schema it reads from"
-        ) from None
+        raise GraphError(f"{label(node)}: {first}", "mend the expression, or the schema it reads from") from None
     except Exception as error:
         raise GraphError(
             f"{label(node)} raised {type(error).__name__}: {error}",

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from anabranch.config import Settings
@@ -64,6 +65,7 @@ def start(settings: Settings, home: str = "") -> SparkSession:
     java_version()
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if home:
+        _pickle_by_value(Path(home))
         known = os.environ.get("PYTHONPATH", "")
         os.environ["PYTHONPATH"] = os.pathsep.join([home, *([known] if known else [])])
     builder = SparkSession.builder.appName("anabranch").master(cores(settings.spark.master))
@@ -75,3 +77,11 @@ def start(settings: Settings, home: str = "") -> SparkSession:
     spark = builder.getOrCreate()
     spark.dataSource.register(EmbeddedSource)
     return spark
+
+
+def _pickle_by_value(folder: Path) -> None:
+    """Functions of the job file and the modules beside it travel to Python workers as code, not by name."""
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if file and Path(file).parent == folder and module.__name__ != "__main__":
+            cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]

@@ -26,9 +26,7 @@ class Target:
     partitions: int
 
 
-def write_segments(
-    frame: DataFrame, root: str, targets: dict[int, Target]
-) -> dict[tuple[str, int], list[SegmentRef]]:
+def write_segments(frame: DataFrame, root: str, targets: dict[int, Target]) -> dict[tuple[str, int], list[SegmentRef]]:
     """Write all output rows into durable segments that no entry names yet; returns them by stream and partition."""
     rows = frame.mapInArrow(_segments(root, targets), _REFS_DDL).collect()
     refs: dict[tuple[str, int], list[SegmentRef]] = {}
@@ -44,9 +42,7 @@ def publish(writer: LaneWriter, refs: dict[tuple[str, int], list[SegmentRef]], b
         writer.publish(stream, partition, batch, several)
 
 
-def _segments(
-    root: str, targets: dict[int, Target]
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _segments(root: str, targets: dict[int, Target]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         slot = context.partitionId() if context is not None else 0

@@ -11,7 +11,5 @@ def step(snapshot: Snapshot) -> Transition | None:
     if any(lane.held for lane in snapshot.lanes):
         return None
     if snapshot.failure is not None:
-        return Transition(
-            to=DeploymentState.FAILED, why="a lane failed, the others have ended", error=snapshot.failure
-        )
+        return Transition(to=DeploymentState.FAILED, why="a lane failed, the others have ended", error=snapshot.failure)
     return Transition(to=DeploymentState.STOPPED, why="all its lanes have ended")

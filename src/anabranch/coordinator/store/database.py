@@ -42,9 +42,7 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(
-            f"the folder {folder} of the store can't be made: {error.strerror}", _CURE
-        ) from error
+        raise ConfigError(f"the folder {folder} of the store can't be made: {error.strerror}", _CURE) from error
 
 
 def create(url: str) -> sa.Engine:
@@ -137,9 +135,7 @@ def _is_ours(engine: sa.Engine, url: str) -> bool:
         if not there:
             return False
         if "meta" not in there:
-            raise ConfigError(
-                f"{where} is a database of something else: it has the tables {sorted(there)[:5]}", _CURE
-            )
+            raise ConfigError(f"{where} is a database of something else: it has the tables {sorted(there)[:5]}", _CURE)
         query = sa.select(tables.meta.c.value).where(tables.meta.c.key == "format")
         version = connection.execute(query).scalar()
     if version != str(tables.FORMAT_VERSION):

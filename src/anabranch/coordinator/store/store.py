@@ -65,11 +65,7 @@ class Store:
         columns = [column for column in deployments.c if column.name != "graph"]
         query = sa.select(*columns, generation.scalar_subquery().label("generation"))
         with self._reading() as connection:
-            row = (
-                connection.execute(_last(query.where(deployments.c.job == job), deployments.c.id))
-                .mappings()
-                .first()
-            )
+            row = connection.execute(_last(query.where(deployments.c.job == job), deployments.c.id)).mappings().first()
         if row is None:
             return None
         documents = {name: msgspec.json.decode(row[name]) for name in ("fingerprint", "promises")}
@@ -102,11 +98,7 @@ class Store:
 
     def container(self, container: str) -> ContainerRecord | None:
         with self._reading() as connection:
-            row = (
-                connection.execute(sa.select(containers).where(containers.c.id == container))
-                .mappings()
-                .first()
-            )
+            row = connection.execute(sa.select(containers).where(containers.c.id == container)).mappings().first()
         return ContainerRecord(**row) if row is not None else None
 
     def events(self, job: str, limit: int) -> list[Event]:
@@ -142,8 +134,7 @@ class Store:
                 sa.insert(models).values(job=job, deployment=number, generation=generation, document=document)
             )
             rows = [
-                {**_lane_row(lane), "generation": generation, "place": place}
-                for place, lane in enumerate(start.lanes)
+                {**_lane_row(lane), "generation": generation, "place": place} for place, lane in enumerate(start.lanes)
             ]
             if rows:
                 connection.execute(sa.insert(lanes), rows)
@@ -182,12 +173,7 @@ class Store:
         """
         job, seat = registration.job, registration.seat
         with self._writing() as connection:
-            raised = (
-                sa.update(jobs)
-                .where(jobs.c.name == job)
-                .values(epoch=jobs.c.epoch + 1)
-                .returning(jobs.c.epoch)
-            )
+            raised = sa.update(jobs).where(jobs.c.name == job).values(epoch=jobs.c.epoch + 1).returning(jobs.c.epoch)
             epoch = connection.execute(raised).scalar_one()
             container = f"{job}:{seat}:{epoch}"
             _leave(
@@ -250,14 +236,10 @@ def _lane_row(lane: Lane) -> dict[str, Any]:
 def _put_lanes(connection: sa.Connection, changed: Iterable[Lane]) -> None:
     for lane in changed:
         row = {"state": lane.state.value, "record": encode(lane).decode()}
-        connection.execute(
-            sa.update(lanes).where(lanes.c.id == lane.id, lanes.c.job == lane.job).values(**row)
-        )
+        connection.execute(sa.update(lanes).where(lanes.c.id == lane.id, lanes.c.job == lane.job).values(**row))
 
 
-def _move(
-    connection: sa.Connection, job: str, deployment: int, *, state: str, error: str | None, at: float
-) -> None:
+def _move(connection: sa.Connection, job: str, deployment: int, *, state: str, error: str | None, at: float) -> None:
     connection.execute(
         sa.update(deployments)
         .where(deployments.c.job == job, deployments.c.id == deployment)
@@ -272,6 +254,4 @@ def _leave(connection: sa.Connection, why: str, *who: sa.ColumnElement[bool]) ->
 def _add_events(connection: sa.Connection, happened: Sequence[Event]) -> None:
     if happened:
         row = ("job", "at", "who", "what", "why")
-        connection.execute(
-            sa.insert(events), [{name: getattr(event, name) for name in row} for event in happened]
-        )
+        connection.execute(sa.insert(events), [{name: getattr(event, name) for name in row} for event in happened])

@@ -120,9 +120,7 @@ def successor(
     control: dict[str, Any] | None = None,
 ) -> Entry:
     """The entry that comes next when ``lane`` adds ``segments`` and is then where ``mark`` says."""
-    writers, floors = _pruned(
-        {**{k: v for k, v in tail.writers.items() if k != lane}, lane: mark}, tail.floors
-    )
+    writers, floors = _pruned({**{k: v for k, v in tail.writers.items() if k != lane}, lane: mark}, tail.floors)
     return Entry(
         sequence=tail.sequence + 1,
         kind=kind,

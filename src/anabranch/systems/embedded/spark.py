@@ -18,10 +18,8 @@ from anabranch.systems.embedded.manifest import Tail
 from anabranch.systems.embedded.segments import Slice, read_slice
 
 FORMAT = "anabranch-embedded"
-SCHEMA = (
-    "key binary, value binary, headers array<struct<key string, value binary>>, timestamp timestamp, "
-    "partition int, offset bigint"
-)
+HEADERS = "array<struct<key string, value binary>>"
+SCHEMA = f"key binary, value binary, headers {HEADERS}, timestamp timestamp, partition int, offset bigint"
 
 
 class EmbeddedSource(DataSource):

@@ -81,9 +81,7 @@ class Streams:
         folder = layout.manifest_folder(self._root, info.name, number)
         tail = partition.look(folder, info.id)
         if tail.sequence < 0:
-            raise LogError(
-                f"{folder} has no entries, not even its first", "restore the stream's folder from a backup"
-            )
+            raise LogError(f"{folder} has no entries, not even its first", "restore the stream's folder from a backup")
         return tail
 
     def _prepare(self, info: StreamInfo, added: Iterable[int], existing: Iterable[int]) -> None:
@@ -105,9 +103,7 @@ class Streams:
             return None if said else entry
 
         for number in added:
-            partition.extend(
-                layout.manifest_folder(self._root, info.name, number), Tail(stream=info.id), first
-            )
+            partition.extend(layout.manifest_folder(self._root, info.name, number), Tail(stream=info.id), first)
 
     def _same(self, stream: str, partitions: int) -> StreamInfo:
         info = self.describe(stream)

@@ -175,6 +175,4 @@ def fence(log: Log, stream: str, job: str, lane: str, epoch: int) -> None:
 
 def foreign_writers(log: Log, stream: str, job: str) -> set[str]:
     """The lanes of a job that a stream's tails remember (all open ones, and the last 64 closed)."""
-    return {
-        lane for tail in log.ends(stream).values() for lane, mark in tail.writers.items() if mark.job == job
-    }
+    return {lane for tail in log.ends(stream).values() for lane, mark in tail.writers.items() if mark.job == job}
