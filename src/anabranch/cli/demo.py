@@ -56,9 +56,7 @@ def demo(
         _check(table, board)
         progress.say(f"demo: {time.monotonic() - started:.0f} s")
         if folder is not None:
-            typer.echo(
-                f"look around: cd {folder} && anabranch status delays && anabranch stream cat late-flights --max 3"
-            )
+            typer.echo(f"look around: cd {folder}; anabranch status delays; anabranch stream cat late-flights --max 3")
 
 
 @contextmanager
@@ -83,8 +81,8 @@ def _check(table: pa.Table, board: Board) -> None:
     wrong = [key for key in expected.keys() | board.figures.keys() if not _same(expected, board.figures, key)]
     if wrong or board.late != data.late(table):
         raise AnabranchError(
-            f"the job's figures differ from the data's: {len(wrong)} destination hours, such as {wrong[:3]}; late flights "
-            f"{board.late:,}, expected {data.late(table):,}",
+            f"the job's figures differ from the data's: {len(wrong)} destination hours, such as {wrong[:3]}; "
+            f"late flights {board.late:,}, expected {data.late(table):,}",
             "this is a bug of anabranch: please report it",
         )
     flights = sum(count for count, _ in board.figures.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -26,7 +27,7 @@ def plan(
     from anabranch.spark import session
 
     progress.say("checking schemas with Spark ...")
-    spark = session.start(settings, file.home)
+    spark = session.start(settings, file.home, Path(os.devnull))
     try:
         preparation.resolved(file, settings)
     finally:
@@ -53,7 +54,7 @@ def _print(made: Plan) -> None:
     for column in ("stage", "container", "runs", "operators", "tasks", "SSPs"):
         lanes.add_column(column)
     for lane in made.lanes:
-        operators = " → ".join(lane.operators)
+        operators = ", ".join(lane.operators)
         lanes.add_row(lane.stage, lane.seat, lane.group, operators, str(len(lane.tasks)), str(len(lane.ssps)))
     outputs = Table(title="outputs", title_justify="left")
     for column in ("operator", "stream", "promise"):

@@ -62,8 +62,9 @@ def execute(file: JobFile, settings: Settings, available_now: bool, show: progre
         from anabranch.spark import session
 
         session.java_version()
-        progress.say(f"starting Spark for job {name} ...")
-        spark = session.start(settings, file.home)
+        printed = endpoint.run_folder(store_url) / f"{name}.spark.log"
+        progress.say(f"starting Spark for job {name} (what it and functions print goes to {printed}) ...")
+        spark = session.start(settings, file.home, printed)
         try:
             schemas = preparation.resolved(file, settings)
             prepared = Prepared(file, settings, plan, schemas)

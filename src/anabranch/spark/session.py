@@ -7,6 +7,8 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark import cloudpickle
@@ -60,8 +62,13 @@ def cores(master: str | None) -> str:
     return master or f"local[{max(2, os.cpu_count() or 2)},4]"
 
 
-def start(settings: Settings, home: str = "") -> SparkSession:
-    """Start the session. ``home``: the job's folder, which Python workers can import from."""
+def start(settings: Settings, home: str = "", output: Path | None = None) -> SparkSession:
+    """Start the session.
+
+    Args:
+        home: the job's folder, which Python workers can import from.
+        output: a file for what the JVM and the Python workers print (default: this process's stderr).
+    """
     java_version()
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if home:
@@ -74,9 +81,26 @@ def start(settings: Settings, home: str = "") -> SparkSession:
     builder = builder.config("spark.driver.extraJavaOptions", quiet)
     for name, value in {**SETTINGS, **settings.spark.conf}.items():
         builder = builder.config(name, value)
-    spark = builder.getOrCreate()
+    with _printing_to(output):
+        spark = builder.getOrCreate()
     spark.dataSource.register(EmbeddedSource)
     return spark
+
+
+@contextmanager
+def _printing_to(output: Path | None) -> Iterator[None]:
+    """Processes that are started meanwhile print to the file for all their lives."""
+    if output is None:
+        yield
+        return
+    kept = os.dup(2)
+    try:
+        with output.open("ab") as file:
+            os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def _pickle_by_value(folder: Path) -> None:
