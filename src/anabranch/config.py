@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict, SettingsError
 
 from anabranch.errors import ConfigError, NotFoundError
 
@@ -140,7 +140,13 @@ def _environment() -> dict[str, Any]:
                 f"the environment variable {name} sets an unknown section {section!r}",
                 _nearest(section, Settings.model_fields),
             )
-    return EnvSettingsSource(Settings)()
+    try:
+        return EnvSettingsSource(Settings)()
+    except SettingsError as error:
+        raise ConfigError(
+            f"the environment has a section that is no JSON object: {error}",
+            f"set one setting at a time, as in {PREFIX}JOB__FACTOR=4",
+        ) from error
 
 
 def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:

@@ -83,8 +83,6 @@ class Job:
             where=where,
         )
         if function is not None:
-            if not callable(function):
-                raise GraphError(f"{kind} at {where} was given {function!r}, not a function", "pass a function")
             self.functions[node.id] = function
         self._nodes.append(node)
         return node
@@ -115,7 +113,7 @@ class Stream:
 
     def transform(self, function: Callable[[Any], Any], *, name: str | None = None) -> Stream:
         """A function of a Spark DataFrame to a DataFrame; stateless, and it keeps the column ``_anabranch``."""
-        return self._then("transform", {}, name, function)
+        return self._then("transform", {}, name, _function("transform", function))
 
     def map_arrow(
         self, function: Callable[[Any], Any], *, schema: str | None = None, name: str | None = None
@@ -124,19 +122,19 @@ class Stream:
 
         ``schema`` is the result's (default: the input's). A batch holds rows of one partition in order.
         """
-        return self._then("map_arrow", {"schema": schema}, name, function)
+        return self._then("map_arrow", {"schema": schema}, name, _function("map_arrow", function))
 
     def map(self, function: Callable[[Any], Any], *, schema: str | None = None, name: str | None = None) -> Stream:
         """A function of one message (a dict) to one message; plain or ``async``. ``schema``: default the input's."""
-        return self._then("map", {"schema": schema}, name, function)
+        return self._then("map", {"schema": schema}, name, _function("map", function))
 
     def flat_map(self, function: Callable[[Any], Any], *, schema: str | None = None, name: str | None = None) -> Stream:
         """A function of one message (a dict) to any number of them (an iterable)."""
-        return self._then("flat_map", {"schema": schema}, name, function)
+        return self._then("flat_map", {"schema": schema}, name, _function("flat_map", function))
 
     def filter(self, function: Callable[[Any], Any], *, name: str | None = None) -> Stream:
         """Keep the messages (dicts) for which the function is true. ``where`` is faster when SQL can say it."""
-        return self._then("filter", {}, name, function)
+        return self._then("filter", {}, name, _function("filter", function))
 
     def merge(self, *others: Stream) -> Stream:
         """The rows of all of them; columns of the same names and types. Order holds per partition of each input."""
@@ -205,7 +203,7 @@ class Stream:
 
     def foreach_batch(self, function: Callable[[Any, str, int, int], None], *, name: str | None = None) -> None:
         """Call ``function(df, lane, batch, epoch)`` for each batch: at least once; deduplicate by the last three."""
-        self._then("foreach_batch", {}, name, function)
+        self._then("foreach_batch", {}, name, _function("foreach_batch", function))
 
     def _then(
         self,
@@ -226,6 +224,12 @@ def _sql(kind: str, expression: object) -> str:
             "write SQL as a string; for Python functions there are map, filter, map_arrow and transform",
         )
     return expression
+
+
+def _function(kind: str, function: object) -> Callable[..., Any]:
+    if not callable(function):
+        raise GraphError(f"{kind} at {_caller()} was given {function!r}, not a function", "pass a function")
+    return function
 
 
 def _check_name(what: str, name: object) -> None:

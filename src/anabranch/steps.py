@@ -19,14 +19,19 @@ ACTIVE = bool(_HOLD)
 
 
 def reach(step: str, lane: str, batch: int) -> None:
-    """Say that a lane is at a step. When it's the one to stop at: write the note and sleep until killed."""
+    """Say that a lane is at a step. When it's the one to stop at: write the note and sleep until killed.
+
+    Python workers of a killed driver end, too.
+    """
     if not ACTIVE:
         return
     prefix, name, number = _HOLD.split(":")
     if lane.startswith(prefix) and step == name and batch == int(number):
         Path(_NOTE).write_text(f"{lane} {step} {batch}\n")
-        while True:
-            time.sleep(3600)
+        parent = os.getppid()
+        while os.getppid() == parent:
+            time.sleep(0.1)
+        os._exit(1)
 
 
 def next_batch(commits: str) -> int:

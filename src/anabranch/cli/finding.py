@@ -5,7 +5,7 @@ from __future__ import annotations
 from anabranch.coordinator import endpoint, reading
 from anabranch.coordinator.client import Client
 from anabranch.coordinator.store.store import Store
-from anabranch.errors import ConflictError, NotFoundError
+from anabranch.errors import ConflictError
 from anabranch.messages import JobStatus
 
 
@@ -48,6 +48,3 @@ def client(store_url: str, job: str) -> Client:
 def _live(url: str, job: str) -> JobStatus:
     with Client(url) as found:
         return found.status(job)
-
-
-__all__ = ["NotFoundError", "client", "jobs", "status"]

@@ -6,7 +6,6 @@ import contextlib
 import os
 import sys
 
-import click
 import structlog
 import typer
 
@@ -43,12 +42,11 @@ def main() -> None:
     except AnabranchError as error:
         sys.stderr.write(f"error: {error}\n")
         code = error.exit_code
-    except click.exceptions.Abort:
-        code = _INTERRUPTED
-    except click.ClickException as error:
-        error.show()
+    except typer.TyperException as error:  # a verb, an option or an argument that isn't known or allowed
+        if message := error.format_message():
+            sys.stderr.write(f"error: {message}\n  see anabranch --help\n")
         code = error.exit_code
-    except KeyboardInterrupt:
+    except (typer.Abort, KeyboardInterrupt):
         code = _INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from anabranch.cli import preparation, progress
+from anabranch.cli import loading, preparation, progress
 from anabranch.planning.plan import Plan
 
 
@@ -22,7 +22,7 @@ def plan(
 ) -> None:
     """Show what running a job would do; changes nothing."""
     settings = preparation.settings_of(job, config)
-    file = preparation.load(job)
+    file = loading.load(job)
     made = preparation.plan(file, settings)
     from anabranch.spark import session
 

@@ -14,7 +14,6 @@ from typing import Any, cast
 import msgspec
 
 from anabranch import config
-from anabranch.cli import loading
 from anabranch.cli.loading import JobFile
 from anabranch.config import Settings
 from anabranch.errors import AnabranchError, ConfigError, StateError
@@ -142,10 +141,6 @@ def _grouper(name: str) -> Grouper:
             f"grouper {name!r} can't be imported: {error}",
             "write module:function; the module lies beside the job",
         ) from error
-
-
-def load(job: Path) -> JobFile:
-    return loading.load(job)
 
 
 def refuse_unsupported(settings: Settings) -> None:

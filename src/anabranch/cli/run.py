@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from anabranch.cli import preparation, progress
+from anabranch.cli import loading, preparation, progress
 from anabranch.cli.loading import JobFile
 from anabranch.cli.preparation import Prepared
 from anabranch.config import Settings
@@ -34,7 +34,7 @@ def run(
 ) -> None:
     """Run a job here: coordinator and container in one process."""
     settings = preparation.settings_of(job, config)
-    file = preparation.load(job)
+    file = loading.load(job)
     execute(file, settings, available_now)
 
 

@@ -68,6 +68,7 @@ class LaneRunner:
         self._report = LaneReport(lane=lane.id, phase="starting", folder_epoch=lane.folder_epoch or epoch)
         self._rows = 0
         self._seen_batch = -1
+        self._newest_progress = ""
         self._gate = place.gates / f"{lane.id}.gate"
         self._thread = threading.Thread(target=self._run, name=f"lane {lane.id}", daemon=True)
 
@@ -175,9 +176,11 @@ class LaneRunner:
 
     def _take_progress(self, folder: Folder, query: StreamingQuery) -> None:
         progress: Any = query.lastProgress
-        if progress is None or progress["batchId"] == self._seen_batch or not progress["numInputRows"]:
+        newest = "" if progress is None else progress["timestamp"]
+        if newest == self._newest_progress:
             self._report = self._changed(ends=self._ends())
             return
+        self._newest_progress = newest
         for each in query.recentProgress:
             if each["batchId"] > self._seen_batch and each["numInputRows"]:
                 self._rows += each["numInputRows"]
@@ -191,7 +194,7 @@ class LaneRunner:
                     ends=self._ends(),
                     positions=_listed(self._positions(folder)),
                 )
-        steps.reach(steps.COMMITTED, self.lane.id, self._seen_batch)
+                steps.reach(steps.COMMITTED, self.lane.id, self._seen_batch)
 
     def _caught_up(self) -> bool:
         """Whether all inputs are at their noted ends, and intermediate ones read out with nobody left to write them."""

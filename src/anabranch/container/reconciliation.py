@@ -18,6 +18,7 @@ from anabranch.messages import Answer, Heartbeat, Registered, Registration, Want
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane
+from anabranch.operators.rules import is_boundary
 from anabranch.planning import stages
 from anabranch.spark.query import LaneQuery
 from anabranch.systems.embedded import Log
@@ -136,7 +137,7 @@ class Container:
 
     def _until(self, lane: Lane) -> Offsets:
         """The noted ends of the inputs that the job doesn't write itself: noted once for all lanes."""
-        own = {stages.stream_of(self._graph, n) for n in self._graph.nodes if n.kind == "partition_by"}
+        own = {stages.stream_of(self._graph, n) for n in self._graph.nodes if is_boundary(n)}
         found: Offsets = {}
         for ssp in (*lane.ssps, *lane.broadcast):
             if ssp.stream not in own:

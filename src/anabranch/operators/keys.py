@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -18,12 +19,22 @@ class KeyColumns:
 
 Effect = Callable[[Node, KeyColumns], KeyColumns]
 
+_TOKENS = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[<>(),]|[^`'\"<>(),]+")
+
 
 def field_names(declaration: str | None) -> tuple[str, ...]:
-    """The names in ``"tailnum string, leg int"``, in order."""
-    if not declaration:
-        return ()
-    return tuple(field.split()[0].rstrip(":").strip("`") for field in declaration.split(",") if field.strip())
+    """The names in ``"tailnum string, `leg no` decimal(3, 0)"``, in order."""
+    names: list[str] = []
+    depth, begins = 0, True
+    for token in _TOKENS.findall(declaration or ""):
+        depth += (token in "<(") - (token in ">)")
+        if token == "," and not depth:
+            begins = True
+        elif begins and token.strip():
+            quoted = token.startswith("`")
+            names.append(token[1:-1].replace("``", "`") if quoted else re.split(r"[\s:]", token.strip())[0])
+            begins = False
+    return tuple(names)
 
 
 def kept(_node: Node, key: KeyColumns) -> KeyColumns:
@@ -51,7 +62,16 @@ def selected(node: Node, key: KeyColumns) -> KeyColumns:
 
 def not_replaced(node: Node, key: KeyColumns) -> KeyColumns:
     """``with_columns`` must not give a key column another value."""
-    return _without(node, key, [column for column in key.columns if column in node.args["columns"]])
+    replaced = {name.lower() for name in node.args["columns"]}  # as Spark compares names
+    return _without(node, key, [column for column in key.columns if column.lower() in replaced])
+
+
+def resulting(node: Node, key: KeyColumns) -> KeyColumns:
+    """A function whose result is declared keeps a key column when it is one of the result's."""
+    if "schema" not in node.args:
+        return key
+    result = field_names(node.args["schema"])
+    return _without(node, key, [column for column in key.columns if column not in result])
 
 
 def _without(node: Node, key: KeyColumns, gone: list[str]) -> KeyColumns:

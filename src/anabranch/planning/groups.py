@@ -100,10 +100,10 @@ def _check_key(graph: Graph, sink: Node, keys: dict[int, KeyColumns]) -> None:
         return
     node = graph[sink.inputs[0]]
     while node.inputs and not is_boundary(node) and not rule(node).stateful:
-        if node.kind == "map_arrow" and not keys[sink.inputs[0]].columns:
+        if node.kind == "map_arrow" and not keys[node.id].columns:
             raise GraphError(
                 f"write {sink.name!r} ({sink.where}) has no key: after map_arrow ({node.where}) the message key of a "
-                f"row is unknown ({keys[sink.inputs[0]].lost})",
+                f"row is unknown ({keys[node.id].lost})",
                 'say write(..., key="an expression"), or declare the key in read(..., key=...)',
             )
         node = graph[node.inputs[0]]

@@ -93,6 +93,7 @@ def make(graph: Graph, around: Surroundings) -> Plan:
         ConfigError: a grouper, factor or container count that can't be.
     """
     cut = stages.cut(graph)
+    _check_outputs(graph, cut)
     counts = _counts(graph, cut, around)
     models: list[StageModel] = []
     lanes: list[PlannedLane] = []
@@ -116,7 +117,6 @@ def make(graph: Graph, around: Surroundings) -> Plan:
                 mine = [t for t in tasks if by_task[t.name] == seat]
                 if mine:
                     lanes.append(_lane(graph, group, seat, mine, lanes, written))
-    _check_outputs(graph, cut)
     containers = tuple(ContainerModel(seat=seat, tasks=placed[seat]) for seat in seats)
     model = JobModel(
         job=graph.job,
@@ -215,7 +215,9 @@ def _tasks(stage: Stage, inputs: tuple[Input, ...], around: Surroundings, warnin
             'use via="stream", or factor 1 and one container',
         )
     request = Request(stage=stage.id, inputs=inputs, factor=around.factor, containers=around.containers)
-    tasks = validation.check(request, around.grouper(request))
+    tasks = around.grouper(request)
+    if ":" in around.grouper_name:
+        validation.check(request, tasks)
     keyed = [i for i in inputs if not i.broadcast]
     if stage.stateful and len(keyed) > 1:
         apart = grouping_keys.apart(tasks, keyed)

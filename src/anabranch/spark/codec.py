@@ -6,13 +6,25 @@ from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, StringType, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructType,
+)
 
 from anabranch.errors import GraphError
 from anabranch.spark import hidden
 
 # Spark writes milliseconds by default; reading takes any number of digits.
-_WRITE = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
+_WRITE = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
 _READ = {"mode": "FAILFAST"}
 
 
@@ -51,7 +63,15 @@ def decode_key(key: Column, schema: StructType) -> list[Column]:
         field = schema.fields[0]
         return [_decode_single(key, field.dataType).alias(field.name)]
     texts = F.from_json(key.cast("string"), "array<string>", _READ)
-    return [texts[number].cast(f.dataType).alias(f.name) for number, f in enumerate(schema.fields)]
+    return [_of_text(texts[number], f.dataType).alias(f.name) for number, f in enumerate(schema.fields)]
+
+
+def _of_text(text: Column, kind: DataType) -> Column:
+    if isinstance(kind, BinaryType):
+        return F.unbase64(text)
+    if isinstance(kind, ArrayType | MapType | StructType):
+        return F.from_json(text, kind, _READ)
+    return text.cast(kind)
 
 
 def _decode_single(key: Column, kind: DataType) -> Column:
@@ -73,7 +93,7 @@ def _decode_single(key: Column, kind: DataType) -> Column:
             )
         )
         return F.when(key.isNull() | (F.length(key) == width // 2), number).otherwise(wrong.cast(kind))
-    return F.from_json(key.cast("string"), StructType().add("k", kind), _READ)["k"]
+    return F.from_json(key.cast("string"), ArrayType(kind), _READ)[0]
 
 
 def parse_json(value: Column, schema: StructType) -> Column:

@@ -66,8 +66,11 @@ def fans_out(group: Group, start: Node) -> bool:
     return all(rule(n).sink or fans_out(group, n) for n in ways)
 
 
-def fan_out(group: Group, start: Node, frame: DataFrame, sinks: Mapping[int, Sink]) -> DataFrame:
-    """All branches in one pass over ``frame``: each row becomes an array of output rows, then those."""
+def fan_out(group: Group, start: Node, frame: DataFrame, sinks: Mapping[int, Sink]) -> DataFrame | None:
+    """All branches in one pass over ``frame``: each row becomes an array of output rows, then those.
+
+    None when an operator makes several rows of one (``explode``): a column can't.
+    """
     if [s.id for s in _ways(group, start.id)] == [n.id for n in group.nodes if n.id in sinks] and len(sinks) == 1:
         (sink,) = sinks.values()
         return encode(frame, sink)
@@ -89,9 +92,26 @@ def fan_out(group: Group, start: Node, frame: DataFrame, sinks: Mapping[int, Sin
             wide = unpacked.select(*wide.columns, column)
             ended.append(F.col(_row(node.id)))
             continue
-        names, expressions, alive = _step(node, unpacked, branches[source], _alive(source))
-        guarded = [F.when(F.col(_alive(source)), e).alias(n) for n, e in zip(names, expressions, strict=True)]
-        wide = unpacked.select(*wide.columns, F.struct(*guarded).alias(_row(node.id)), alive.alias(_alive(node.id)))
+        if node.kind == "where":
+            holds = F.when(F.col(_alive(source)), F.expr(node.args["condition"]))
+            alive = F.col(_alive(source)) & F.coalesce(holds, F.lit(False))
+            wide = unpacked.select(
+                *wide.columns, F.col(_row(source)).alias(_row(node.id)), alive.alias(_alive(node.id))
+            )
+            branches[node.id] = branches[source]
+            continue
+        columns = _columns(node, branches[source])
+        added = unpacked.select(*columns)
+        if _generators(added) > _generators(unpacked):
+            return None
+        names = added.columns
+        guarded = [F.when(F.col(_alive(source)), c).alias(n) for n, c in zip(names, columns, strict=True)]
+        # Columns of their own first, for an expression may use what one before it has just made.
+        places = [f"_column{number}" for number in range(len(names))]
+        made = unpacked.select(*wide.columns, *guarded).toDF(*wide.columns, *places)
+        row = F.struct(*[F.col(place).alias(name) for place, name in zip(places, names, strict=True)])
+        alive = F.col(_alive(source))
+        wide = made.select(*wide.columns, row.alias(_row(node.id)), alive.alias(_alive(node.id)))
         branches[node.id] = names
     exploded = wide.select(F.explode(F.array_compact(F.array(*ended))).alias("out"))
     return exploded.select("out.*")
@@ -114,29 +134,22 @@ def _alive(node_id: int) -> str:
     return f"_alive{node_id}"
 
 
-def _step(node: Node, frame: DataFrame, names: list[str], alive: str) -> tuple[list[str], list[Column], Column]:
-    """An SQL operator as columns: the names after it, their expressions, and whether the row goes on."""
-    kept = [F.col(f"`{name}`") for name in names]
-    if node.kind == "where":
-        return (
-            names,
-            kept,
-            F.col(alive) & F.coalesce(F.when(F.col(alive), F.expr(node.args["condition"])), F.lit(False)),
-        )
+def _columns(node: Node, names: list[str]) -> list[Column]:
+    """What ``select`` or ``with_columns`` makes of rows with the columns ``names``."""
     if node.kind == "with_columns":
-        added = node.args["columns"]
-        result = [*names, *(name for name in added if name not in names)]
-        return result, [F.expr(added[n]) if n in added else F.col(f"`{n}`") for n in result], F.col(alive)
-    result, expressions = [], []
+        added = {name.lower(): (name, expression) for name, expression in node.args["columns"].items()}
+        old = {name.lower(): name for name in names}
+        kept = [added.get(name.lower(), (name, f"`{name}`")) for name in names]
+        new = [column for lower, column in added.items() if lower not in old]
+        return [F.expr(expression).alias(name) for name, expression in (*kept, *new)]
+    columns: list[Column] = []
     for expression in node.args["expressions"]:
-        if expression.strip() == "*":
-            result += names
-            expressions += kept
-        else:
-            column = F.expr(expression)
-            result += frame.select(column).columns
-            expressions.append(column)
-    return result, expressions, F.col(alive)
+        columns += [F.col(f"`{name}`") for name in names] if expression.strip() == "*" else [F.expr(expression)]
+    return columns
+
+
+def _generators(frame: DataFrame) -> int:
+    return str(frame._jdf.queryExecution().analyzed().toString()).count("Generate ")
 
 
 def encode(frame: DataFrame, sink: Sink) -> DataFrame:

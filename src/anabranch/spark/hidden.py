@@ -6,8 +6,6 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 NAME = "_anabranch"
-HEADERS = "array<struct<key string, value binary>>"
-TYPE = f"struct<task int, source int, partition int, offset bigint, key binary, headers {HEADERS}, timestamp timestamp>"
 
 
 def of_record(task: Column, source: int) -> Column:
@@ -31,7 +29,7 @@ def of_result(task: Column, key: Column) -> Column:
         F.lit(0).alias("partition"),
         F.lit(0).cast("bigint").alias("offset"),
         key.alias("key"),
-        F.lit(None).cast(HEADERS).alias("headers"),
+        F.lit(None).cast("string").alias("headers"),
         F.current_timestamp().alias("timestamp"),
     ).alias(NAME)
 

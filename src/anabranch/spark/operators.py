@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -33,7 +33,6 @@ class Context:
     on_null_key: str = "fail"
     home: str = ""
     shuffle_partitions: int = 4
-    keyed_sources: frozenset[int] = field(default_factory=frozenset)
 
 
 def label(node: Node) -> str:
@@ -126,7 +125,8 @@ def _visible(frame: DataFrame) -> StructType:
 
 def stage_key(frame: DataFrame, columns: Sequence[str]) -> Column:
     """Key bytes of the stage key's columns."""
-    return codec.encode_key([(frame[f"`{name}`"], frame.schema[name].dataType) for name in columns])
+    key = frame.select(*[f"`{name}`" for name in columns])
+    return codec.encode_key([(frame[f"`{f.name}`"], f.dataType) for f in key.schema.fields])
 
 
 def without_null_keys(frame: DataFrame, policy: str, what: str) -> DataFrame:

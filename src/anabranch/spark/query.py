@@ -105,9 +105,11 @@ class LaneQuery:
         return self._decoded(stage, source, raw, mine, broadcast)
 
     def _decoded(self, stage: Stage, source: Node, raw: DataFrame, mine: list[SSP], broadcast: bool) -> DataFrame:
-        numbers = plan.task_numbers(next(s for s in self.model.stages if s.stage == stage.id), self.model.factor)
+        model = next(s for s in self.model.stages if s.stage == stage.id)
+        numbers = plan.task_numbers(model, self.model.factor)
         if broadcast:
-            everyone = sorted({numbers[ssp.whole] for ssp in self.lane.ssps})
+            mine_too = [task for task in model.tasks if task.name in self.lane.tasks]
+            everyone = sorted({task.index // self.model.factor for task in mine_too})
             raw = raw.withColumn("task", F.explode(F.array(*[F.lit(n) for n in everyone])))
             task = F.col("task")
         else:
@@ -135,7 +137,9 @@ class LaneQuery:
             return self._apart(stage, group, sinks, context)
         last, frame = way
         if sinks and evaluation.fans_out(group, last):
-            return _Body(evaluation.fan_out(group, last, frame, sinks), self._writing(sinks))
+            rows = evaluation.fan_out(group, last, frame, sinks)
+            if rows is not None:
+                return _Body(rows, self._writing(sinks))
         return _Body(frame, self._evaluating(group, sinks, context, lambda batch: {last.id: batch}))
 
     def _apart(self, stage: Stage, group: Group, sinks: dict[int, Sink], context: Context) -> _Body:

@@ -51,8 +51,12 @@ def _after(
     inputs = [frames[i] for i in node.inputs]
     if is_boundary(node) or node.kind == "write":
         stream = stages.stream_of(graph, node)
-        evaluation.encode(inputs[0], evaluation.Sink(0, node, formats.get(stream, "json"))).schema  # noqa: B018
-        return inputs[0] if is_boundary(node) else None
+        encoded = evaluation.encode(inputs[0], evaluation.Sink(0, node, formats.get(stream, "json")))
+        if not is_boundary(node):
+            return None
+        visible = StructType([f for f in inputs[0].schema if f.name != hidden.NAME])
+        encoded.select(codec.parse_json(F.col("value"), visible))  # the stage after it reads it so
+        return inputs[0]
     return None if rule(node).sink else apply(node, inputs, context)
 
 

@@ -26,7 +26,6 @@ SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.adaptive.streaming.stateless.enabled": "false",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.streaming.noDataMicroBatches.enabled": "true",
@@ -57,7 +56,7 @@ def java_version() -> tuple[str, int]:
     return java, int(found[1])
 
 
-def cores(master: str | None) -> str:
+def master_of(master: str | None) -> str:
     """The master to use: the one that was set, else all cores here, with task retries on."""
     return master or f"local[{max(2, os.cpu_count() or 2)},4]"
 
@@ -75,7 +74,7 @@ def start(settings: Settings, home: str = "", output: Path | None = None) -> Spa
         _pickle_by_value(Path(home))
         known = os.environ.get("PYTHONPATH", "")
         os.environ["PYTHONPATH"] = os.pathsep.join([home, *([known] if known else [])])
-    builder = SparkSession.builder.appName("anabranch").master(cores(settings.spark.master))
+    builder = SparkSession.builder.appName("anabranch").master(master_of(settings.spark.master))
     builder = builder.config("spark.driver.memory", settings.spark.memory)
     quiet = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
     builder = builder.config("spark.driver.extraJavaOptions", quiet)

@@ -12,7 +12,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
 from anabranch.model.hashing import partitions_for
-from anabranch.systems.embedded import RECORD_SCHEMA, LaneWriter, SegmentRef, SegmentWriter
+from anabranch.systems.embedded import RECORD_SCHEMA, LaneWriter, SegmentRef, SegmentWriter, headers
 
 _REFS = pa.schema([("output", pa.int32()), ("ref", pa.binary())])
 _REFS_DDL = "output int, ref binary"
@@ -76,10 +76,10 @@ def _by_output(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
 
 def _by_partition(rows: pa.RecordBatch, count: int) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Rows by murmur2 of their key; those without a key by the offset they come from, so that a replay agrees."""
-    records = pa.RecordBatch.from_arrays(
-        [rows.column(name).cast(RECORD_SCHEMA.field(name).type) for name in RECORD_SCHEMA.names],
-        schema=RECORD_SCHEMA,
-    )
+    at = rows.schema.get_field_index("headers")
+    unpacked = rows.set_column(at, "headers", headers.unpack(rows.column(at)))
+    columns = [unpacked.column(field.name).cast(field.type) for field in RECORD_SCHEMA]
+    records = pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
     if count == 1:
         yield 0, records
         return

@@ -13,13 +13,14 @@ from pyspark.sql.types import StructType
 
 from anabranch import steps
 from anabranch.errors import StateError
+from anabranch.systems.embedded import headers
 from anabranch.systems.embedded.log import Log
 from anabranch.systems.embedded.manifest import Tail
-from anabranch.systems.embedded.segments import Slice, read_slice
+from anabranch.systems.embedded.segments import RECORD_SCHEMA, Slice, read_slice
 
 FORMAT = "anabranch-embedded"
-HEADERS = "array<struct<key string, value binary>>"
-SCHEMA = f"key binary, value binary, headers {HEADERS}, timestamp timestamp, partition int, offset bigint"
+_HEADERS = RECORD_SCHEMA.get_field_index("headers")
+SCHEMA = "key binary, value binary, headers string, timestamp timestamp, partition int, offset bigint"
 
 
 class EmbeddedSource(DataSource):
@@ -96,11 +97,12 @@ class EmbeddedReader(DataSourceStreamReader):
             offset = piece.offset
             for batch in read_slice(piece):
                 rows = batch.num_rows
+                packed = batch.set_column(_HEADERS, "headers", headers.pack(batch.column(_HEADERS)))
                 number = pa.repeat(pa.scalar(partition.partition, pa.int32()), rows)
                 offsets = pa.array(range(offset, offset + rows), pa.int64())
                 offset += rows
                 yield pa.RecordBatch.from_arrays(
-                    [*batch.columns, number, offsets], names=[*batch.schema.names, "partition", "offset"]
+                    [*packed.columns, number, offsets], names=[*packed.schema.names, "partition", "offset"]
                 )
 
     def _offset(self, positions: dict[int, int]) -> dict[str, Any]:

@@ -1,0 +1,315 @@
+"""A workspace with generated flights and the job ``delays``, the command line as processes, and what must come out."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from anabranch.systems.embedded import RECORD_SCHEMA, Log, append, read_slice
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "delays.py"
+ANABRANCH = Path(sys.executable).parent / "anabranch"
+JOB = "delays"
+INPUT, LATE, TABLE = "flights", "late-flights", "delay-by-destination"
+PARTITIONS = 4
+LATE_FROM = 15
+PATIENCE = 120.0
+# These JVMs live for seconds: the quick compiler alone and one thread for garbage make them a quarter shorter.
+SHORT_LIVED = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+
+Flight = dict[str, Any]
+
+
+def flights(seed: int, count: int) -> list[Flight]:
+    """Flights in time order. Each has an origin of its own, so that no two late ones are alike."""
+    dice = random.Random(seed)
+    carriers, dests = ["AA", "B6", "DL", "EV", "UA"], [f"D{number:02}" for number in range(30)]
+    tails = [f"N{number:05}" for number in range(700)]
+    return [
+        {
+            "tailnum": None if dice.random() < 0.03 else dice.choice(tails),
+            "carrier": dice.choice(carriers),
+            "origin": f"EWR-{number}",
+            "dest": dice.choice(dests),
+            "dep_delay": None if dice.random() < 0.03 else int(dice.gauss(8, 30)),
+            "hour": f"2013-01-01T{number * 24 // count:02}",
+        }
+        for number in range(count)
+    ]
+
+
+def records(several: Sequence[Flight]) -> pa.RecordBatch:
+    """Flights as records: the tail number is the key and not in the value."""
+    keys = [None if flight["tailnum"] is None else flight["tailnum"].encode() for flight in several]
+    values = [json.dumps({k: v for k, v in flight.items() if k != "tailnum"}).encode() for flight in several]
+    at = [datetime(2013, 1, 1, tzinfo=UTC)] * len(several)
+    return pa.record_batch(
+        [pa.array(keys, pa.binary()), pa.array(values, pa.binary()), pa.nulls(len(at), RECORD_SCHEMA[2].type), at],
+        schema=RECORD_SCHEMA,
+    )
+
+
+@dataclass
+class Process:
+    """A verb that runs. Its output goes to files, so that it never waits for a reader."""
+
+    popen: subprocess.Popen[bytes]
+    out: Path
+    err: Path
+    note: Path
+    begun: float = field(default_factory=time.monotonic)
+
+    @property
+    def stdout(self) -> str:
+        return self.out.read_text()
+
+    @property
+    def stderr(self) -> str:
+        return self.err.read_text()
+
+    @property
+    def ended(self) -> bool:
+        return self.popen.poll() is not None
+
+    def wait(self, timeout: float = PATIENCE) -> int:
+        """Its exit code."""
+        return self.popen.wait(timeout)
+
+    def until(self, what: str, condition: Callable[[], bool], timeout: float = PATIENCE) -> None:
+        """Wait for a condition that comes true while it runs."""
+        end = time.monotonic() + timeout
+        while not condition():
+            assert not self.ended, f"it ended with {self.popen.returncode} before {what}:\n{self.stderr}"
+            assert time.monotonic() < end, f"no {what} within {timeout:g} s:\n{self.stderr}"
+            time.sleep(0.02)
+
+    def held(self) -> str:
+        """Wait until it holds at the step that was asked for: the lane's id."""
+        self.until("its note", lambda: self.note.exists() and self.note.read_text().endswith("\n"))
+        return self.note.read_text().split()[0]
+
+    def kill(self) -> None:
+        """SIGKILL to the process alone; all that it has started must end by itself."""
+        children = descendants(self.popen.pid)
+        os.kill(self.popen.pid, signal.SIGKILL)
+        assert self.popen.wait(PATIENCE) == -signal.SIGKILL
+        end = time.monotonic() + 60
+        while left := {child: started for child, started in children.items() if started == start_of(child)}:
+            assert time.monotonic() < end, f"these outlived the process by 60 s: {[command(child) for child in left]}"
+            time.sleep(0.05)
+
+    def clear_away(self) -> None:
+        """End it with its whole session, after a test that failed."""
+        for child in descendants(self.popen.pid) if not self.ended else ():
+            os.kill(child, signal.SIGKILL)
+        self.popen.kill()
+        self.popen.wait()
+
+
+@dataclass(frozen=True)
+class LaneProgress:
+    """What a lane's folder says: its last committed and planned batch, and the positions after the committed one."""
+
+    committed: int
+    planned: int
+    positions: Mapping[str, Mapping[int, int]]
+
+    @property
+    def read(self) -> int:
+        """Records read and committed, of all its inputs."""
+        return sum(sum(each.values()) for each in self.positions.values())
+
+
+class Workspace:
+    """A folder with the job file, where verbs run. Settings are given by ``SECTION__NAME``."""
+
+    def __init__(self, folder: Path, **settings: object) -> None:
+        self.folder = folder
+        self.log = Log(folder / ".anabranch" / "streams")
+        self.settings = {"job__state_partitions": 2, "job__max_rows_per_batch": 2500, **settings}
+        self._processes: list[Process] = []
+        shutil.copy(EXAMPLE, folder / "delays.py")
+
+    @cached_property
+    def lanes(self) -> Path:
+        return self.folder / ".anabranch" / "lanes" / JOB
+
+    def put(self, several: Sequence[Flight], pieces: int = 1) -> None:
+        """Add flights to the input, each piece as segments of its own; the first time, make it."""
+        if INPUT not in self.log.streams():
+            self.log.create(INPUT, PARTITIONS)
+        size = -(-len(several) // pieces)
+        append(self.log, INPUT, [records(several[at : at + size]) for at in range(0, len(several), size)])
+
+    def start(
+        self,
+        *words: str,
+        hold: str = "",
+        env: Mapping[str, str] | None = None,
+        input: Path | None = None,
+        **settings: Any,
+    ) -> Process:
+        """Start a verb. ``hold``: "<lane prefix>:<step>:<batch>", where it writes a note and stops."""
+        number = len(self._processes)
+        out, err, note = (self.folder / f"process-{number}.{name}" for name in ("out", "err", "note"))
+        given = {f"ANABRANCH__{name.upper()}": str(value) for name, value in {**self.settings, **settings}.items()}
+        holding = {"ANABRANCH_HOLD_AT": hold, "ANABRANCH_HOLD_NOTE": str(note)} if hold else {}
+        outside = {name: value for name, value in os.environ.items() if not name.startswith("ANABRANCH")}
+        with open(out, "wb") as stdout, open(err, "wb") as stderr, open(input or os.devnull, "rb") as stdin:
+            popen = subprocess.Popen(
+                [str(ANABRANCH), *words],
+                cwd=self.folder,
+                env={**outside, **SHORT_LIVED, **given, **holding, **(env or {})},
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                start_new_session=True,
+            )
+        self._processes.append(Process(popen, out, err, note))
+        return self._processes[-1]
+
+    def call(self, *words: str, code: int = 0, **settings: Any) -> Process:
+        """Run a verb to its end, which must give this exit code and show no traceback of ours."""
+        process = self.start(*words, **settings)
+        ended = process.wait()
+        assert ended == code, f"{' '.join(words)} ended with {ended}, not {code}:\n{process.stderr}"
+        assert "Traceback" not in process.stderr, process.stderr
+        return process
+
+    def finish(self, **settings: Any) -> Process:
+        """Run the job to the end of its input."""
+        return self.call("run", "delays.py", "--available-now", **settings)
+
+    def lane(self, lane: str) -> LaneProgress:
+        """Progress of a lane, by its id or the id's beginning."""
+        (folder,) = self.lanes.glob(f"{lane}*/[0-9]*/")
+        committed, planned = (_last(folder / name) for name in ("commits", "offsets"))
+        positions = {}
+        if committed >= 0:
+            lines = (folder / "offsets" / str(committed)).read_text().split("\n")[2:]
+            parsed = [json.loads(line) for line in lines if line != "-"]
+            positions = {one["stream"]: {int(p): int(o) for p, o in one["positions"].items()} for one in parsed}
+        return LaneProgress(committed, planned, positions)
+
+    def committed(self, lane: str) -> int:
+        """A lane's last committed batch, also before it has a folder."""
+        return max((_last(folder / "commits") for folder in self.lanes.glob(f"{lane}*/[0-9]*/")), default=-1)
+
+    def ends(self) -> dict[str, dict[int, int]]:
+        """Where all streams end."""
+        return {name: {n: tail.end for n, tail in self.log.ends(name).items()} for name in self.log.streams()}
+
+    def contents(self, stream: str) -> Iterator[tuple[bytes | None, Any]]:
+        """All records, partition by partition in order: key and parsed value."""
+        for number, tail in self.log.ends(stream).items():
+            for piece in self.log.slices(stream, number, 0, tail.end):
+                for batch in read_slice(piece):
+                    for key, value in zip(batch["key"].to_pylist(), batch["value"].to_pylist(), strict=True):
+                        yield key, json.loads(value)
+
+    def check_outputs(self, several: Sequence[Flight]) -> None:
+        """The outputs of a job that has read these flights, each exactly once."""
+        check_late(list(self.contents(LATE)), several)
+        check_table(list(self.contents(TABLE)), several)
+
+    def close(self) -> None:
+        for process in self._processes:
+            process.clear_away()
+
+
+def check_late(found: Sequence[tuple[bytes | None, Any]], several: Iterable[Flight]) -> None:
+    """Every late flight once, under its key; those of one key in the order of the input."""
+    wanted = [flight for flight in several if flight["dep_delay"] is not None and flight["dep_delay"] >= LATE_FROM]
+    seen = Counter(value["origin"] for _, value in found)
+    twice = [origin for origin, times in seen.items() if times > 1]
+    lost = {flight["origin"] for flight in wanted} - set(seen)
+    assert not twice, f"{len(twice)} late flights came out more than once, as {twice[0]}"
+    assert not lost, f"{len(lost)} late flights are lost, as {min(lost)}"
+    by_key: dict[bytes | None, list[Any]] = defaultdict(list)
+    for key, value in found:
+        by_key[key].append(value)
+    expected: dict[bytes | None, list[Any]] = defaultdict(list)
+    for flight in wanted:
+        key = None if flight["tailnum"] is None else flight["tailnum"].encode()
+        expected[key].append({name: value for name, value in flight.items() if value is not None})
+    for each in (by_key, expected):  # those without a key go to any partition: they have no order
+        each[None].sort(key=lambda value: str(value["origin"]))
+    assert by_key == expected
+
+
+def check_table(found: Sequence[tuple[bytes | None, Any]], several: Iterable[Flight]) -> None:
+    """The last update of each (dest, hour) is the direct computation, and each update counts more than the last."""
+    counts: Counter[tuple[str, str]] = Counter()
+    delays: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for flight in several:
+        place = flight["dest"], flight["hour"]
+        counts[place] += 1
+        delays[place] += [] if flight["dep_delay"] is None else [flight["dep_delay"]]
+    last: dict[tuple[str, str], tuple[int, float | None]] = {}
+    for key, value in found:
+        place = value["dest"], value["hour"]
+        assert key == value["dest"].encode()
+        before, _ = last.get(place, (0, None))
+        assert value["flights"] > before, f"{place} went from {before} flights to {value['flights']}"
+        last[place] = value["flights"], value.get("mean_delay")
+    means = {place: sum(each) / len(each) if each else None for place, each in delays.items()}
+    assert last == {place: (count, means[place]) for place, count in counts.items()}
+
+
+def descendants(pid: int) -> dict[int, str]:
+    """All processes below one, with what tells each from a later one of its number."""
+    parents: dict[int, int] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit() and (stat := _stat(int(name))) is not None:
+            parents[int(name)] = int(stat[1])
+    found: dict[int, str] = {}
+    queue = [pid]
+    while queue:
+        parent = queue.pop()
+        for child in (child for child, its in parents.items() if its == parent):
+            if (started := start_of(child)) is not None:
+                found[child] = started
+                queue.append(child)
+    return found
+
+
+def start_of(pid: int) -> str | None:
+    """When a process started; None when it isn't there, or only as a zombie."""
+    stat = _stat(pid)
+    return None if stat is None or stat[0] == "Z" else stat[19]
+
+
+def command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()[:200]
+    except OSError:
+        return f"process {pid}"
+
+
+def _stat(pid: int) -> list[str] | None:
+    """The fields of ``/proc/PID/stat`` from the state on."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    except OSError:
+        return None
+
+
+def _last(folder: Path) -> int:
+    """The highest batch in a folder of the checkpoint."""
+    return max((int(path.name) for path in folder.glob("[0-9]*") if path.name.isdigit()), default=-1)

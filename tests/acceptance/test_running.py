@@ -1,0 +1,173 @@
+"""A job that runs: it is seen, stopped and resumed; and what happens when its files are damaged or gone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anabranch.systems.embedded import Slice
+from tests.acceptance.harness import EXAMPLE, INPUT, JOB, LATE, TABLE, Process, Workspace, flights
+
+pytestmark = pytest.mark.acceptance
+
+FLIGHTS = flights(seed=5, count=24_000)
+BETWEEN = f"{JOB}-by-dest-1"
+
+
+def at_a_boundary(workspace: Workspace) -> bool:
+    return all((lane := workspace.lane(stage)).committed == lane.planned for stage in ("0-", "1-"))
+
+
+def status(workspace: Workspace) -> Any:
+    return json.loads(workspace.call("status", JOB, "--json").stdout)
+
+
+def test_seen_stopped_and_resumed(workspace: Workspace, tmp_path: Path) -> None:
+    first, second, third = FLIGHTS[:12_000], FLIGHTS[12_000:18_000], FLIGHTS[18_000:]
+    workspace.put(first)
+    process = workspace.start("run", "delays.py", job__max_rows_per_batch=1000)
+    process.until("a committed batch of each lane", lambda: min(workspace.committed(s) for s in ("0-", "1-")) >= 0)
+
+    its = status(workspace)
+    assert (its["job"], its["state"], its["served"]) == (JOB, "running", True)
+    assert [container["alive"] for container in its["containers"]] == [True]
+    assert {lane["report"]["phase"] for lane in its["lanes"]} == {"running"}
+    assert [(one["job"], one["served"]) for one in json.loads(workspace.call("jobs", "--json").stdout)] == [(JOB, True)]
+
+    begun = time.monotonic()
+    refused = workspace.call("run", "delays.py", "--available-now", code=4)
+    assert "already running" in refused.stderr
+    assert f"pid {process.popen.pid}" in refused.stderr
+    assert "starting Spark" not in refused.stderr, f"it took {time.monotonic() - begun:.0f} s to refuse"
+
+    process.popen.send_signal(signal.SIGINT)
+    assert process.wait() == 130, process.stderr
+    assert "Traceback" not in process.stderr
+    assert at_a_boundary(workspace)
+    assert workspace.lane("0-").read < len(first)
+    its = status(workspace)
+    assert (its["state"], its["served"]) == ("stopped", False)
+
+    read = workspace.lane("0-").read
+    process = workspace.start("run", "delays.py", job__max_rows_per_batch=2000)
+    process.until("more to be read", lambda: workspace.lane("0-").read > read)
+    put(workspace, second, tmp_path / "second.jsonl")
+    process.until("all to be read", lambda: workspace.lane("1-").read == len(first) + len(second))
+    put(workspace, third, tmp_path / "third.jsonl")
+    workspace.call("stop", JOB)
+    assert process.wait() == 0, process.stderr
+    assert at_a_boundary(workspace)
+    assert status(workspace)["state"] == "stopped"
+
+    workspace.finish(job__max_rows_per_batch=10_000)
+    workspace.check_outputs(FLIGHTS)
+
+
+def put(workspace: Workspace, several: list[dict[str, Any]], file: Path) -> None:
+    """Through the command line, as JSON lines on the standard input."""
+    file.write_text("".join(json.dumps(flight) + "\n" for flight in several))
+    done = workspace.call("stream", "put", INPUT, "--key", "tailnum", input=file)
+    assert f"{len(several):,} records written" in done.stderr
+
+
+def test_damaged_segments(workspace: Workspace) -> None:
+    """The lane fails at the damage, whatever is committed lies before it, and the repaired job goes on exactly."""
+    workspace.put(FLIGHTS, pieces=4)
+    cut, gone = segment(workspace, 2, 1), segment(workspace, 1, 2)
+    whole = Path(cut.path).read_bytes()
+
+    Path(cut.path).write_bytes(whole[: len(whole) // 2])
+    failed = workspace.call("run", "delays.py", "--available-now", code=1, job__max_rows_per_batch=3000)
+    assert_names(failed, cut, "was cut short")
+    assert 0 < workspace.lane("0-").positions[INPUT][2] <= cut.offset
+    assert_nothing_later(workspace)
+
+    Path(cut.path).write_bytes(whole)
+    moved = Path(gone.path).rename(workspace.folder / "aside.arrow")
+    failed = workspace.call("run", "delays.py", "--available-now", code=1, job__max_rows_per_batch=3000)
+    assert_names(failed, gone, "is missing")
+    held = workspace.lane("0-").positions[INPUT]
+    assert held[1] <= gone.offset
+    assert held[2] > cut.offset
+    assert_nothing_later(workspace)
+    its = status(workspace)
+    assert its["state"] == "failed"
+    assert gone.path in its["error"]
+
+    moved.rename(gone.path)
+    workspace.finish(job__max_rows_per_batch=20_000)
+    workspace.check_outputs(FLIGHTS)
+
+
+def segment(workspace: Workspace, partition: int, number: int) -> Slice:
+    end = workspace.ends()[INPUT][partition]
+    return workspace.log.slices(INPUT, partition, 0, end)[number]
+
+
+def assert_names(failed: Process, piece: Slice, fault: str) -> None:
+    (line,) = (line for line in failed.stderr.splitlines() if line.startswith("error: "))
+    assert f"{piece.path}, which holds the offsets " in line
+    assert fault in line
+    said = line.partition("which holds the offsets ")[2].split()
+    assert piece.offset <= int(said[0]) <= int(said[2].rstrip(",")) < piece.offset + piece.rows
+
+
+def assert_nothing_later(workspace: Workspace) -> None:
+    """What is in the intermediate stream are the flights that the lane has committed, and no more."""
+    assert sum(workspace.ends()[BETWEEN].values()) == workspace.lane("0-").read
+
+
+def test_storage_store_log_and_job_must_agree(workspace: Workspace) -> None:
+    """Where one of them is gone or another one, the job is refused, and nothing is written."""
+    few = FLIGHTS[:3000]
+    workspace.put(few)
+    workspace.finish()
+    workspace.check_outputs(few)
+    home = workspace.folder / ".anabranch"
+    saved = shutil.copytree(home, workspace.folder / "saved")
+    ends = workspace.ends()
+
+    def again() -> None:
+        shutil.rmtree(home)
+        shutil.copytree(saved, home)
+
+    def refused(code: int, *said: str) -> None:
+        process = workspace.call("run", "delays.py", "--available-now", code=code)
+        assert process.stderr.count("error: ") == 1, process.stderr
+        missing = [words for words in said if words not in process.stderr]
+        assert not missing, f"{missing} not in:\n{process.stderr}"
+
+    source = EXAMPLE.read_text()
+    (workspace.folder / "delays.py").write_text(source.replace("dep_delay >= 15", "dep_delay >= 20"))
+    refused(4, "not the one that was started", "operator where")
+    (workspace.folder / "delays.py").write_text(source)
+    assert workspace.ends() == ends
+
+    shutil.rmtree(home / "lanes")
+    refused(1, "the folder of lane", "is gone", "restore the storage root")
+    assert workspace.ends() == ends
+
+    for path in (path for path in home.iterdir() if path.name != "streams"):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    refused(1, "holds records that lane", "the store", "doesn't know")
+    assert workspace.ends() == ends
+
+    again()
+    shutil.rmtree(home / "streams")
+    refused(3, f"stream '{INPUT}'")
+
+    again()
+    shutil.rmtree(home / "streams")
+    workspace.put(few)
+    refused(1, f"stream embedded/{INPUT} is another one")
+
+    again()
+    workspace.finish()
+    assert workspace.ends() == ends
+    assert sum(1 for _ in workspace.contents(LATE)) + sum(1 for _ in workspace.contents(TABLE)) > 0

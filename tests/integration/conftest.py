@@ -1,0 +1,32 @@
+"""One Spark session for all tests here, and a place to run jobs in for each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from anabranch.config import Settings, SparkSettings
+from anabranch.spark import session
+from tests.integration.harness import Site
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.integration)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    settings = Settings(spark=SparkSettings(master="local[2,4]", memory="1g"))
+    started = session.start(settings, home=str(Path(__file__).parent))
+    yield started
+    started.stop()
+
+
+@pytest.fixture
+def site(spark: SparkSession, tmp_path: Path) -> Site:
+    return Site(spark, tmp_path)

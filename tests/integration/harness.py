@@ -1,0 +1,187 @@
+"""Runs jobs in this process on an embedded log of their own: put records in, run to idle, look at what came out."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from anabranch import Job
+from anabranch.config import EmbeddedSettings, JobSettings, Settings, StorageSettings, StreamSettings, SystemsSettings
+from anabranch.container.folder import Folder
+from anabranch.container.lane import LaneRunner, Offsets, Place
+from anabranch.grouping import groupers
+from anabranch.messages import LaneReport
+from anabranch.model.lane import Lane
+from anabranch.model.ssp import SSP
+from anabranch.operators.rules import is_boundary
+from anabranch.planning import plan as planning
+from anabranch.planning import stages
+from anabranch.planning.plan import Plan, Surroundings
+from anabranch.spark import resolution
+from anabranch.spark.query import LaneQuery
+from anabranch.systems.embedded import RECORD_SCHEMA, LaneWriter, Log, SegmentWriter, read_slice
+
+AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+PATIENCE = 60.0
+
+Record = dict[str, Any]
+
+
+class Site:
+    """A log, a storage root and settings. ``settings`` of the job section may be given to each run."""
+
+    def __init__(self, spark: SparkSession, root: Path) -> None:
+        self.spark = spark
+        self.root = root
+        self.log = Log(root / "log")
+        (root / "gates").mkdir()
+        self.place = Place(spark, str(root / "lanes"), root / "gates", self.log)
+
+    def settings(self, formats: Mapping[str, Any] | None = None, **job: Any) -> Settings:
+        return Settings(
+            job=JobSettings(**{"state_partitions": 2, **job}),
+            storage=StorageSettings(root=self.place.root),
+            systems=SystemsSettings(embedded=EmbeddedSettings(root=self.root / "log")),
+            streams={stream: StreamSettings(format=format_) for stream, format_ in (formats or {}).items()},
+        )
+
+    def put(self, stream: str, partition: int, rows: Sequence[Any], keys: Sequence[bytes | None] | None = None) -> None:
+        """Append records: dicts are written as JSON; bytes and None as they are."""
+        values = [json.dumps(row).encode() if isinstance(row, dict) else row for row in rows]
+        records = [
+            {"key": key, "value": value, "headers": None, "timestamp": AT}
+            for key, value in zip(keys or [None] * len(values), values, strict=True)
+        ]
+        segment = SegmentWriter(self.log.root, stream, partition, slot=0)
+        segment.write(pa.RecordBatch.from_pylist(records, schema=RECORD_SCHEMA))
+        writer = LaneWriter(self.log, "stream-put", uuid.uuid4().hex, epoch=1)
+        assert writer.publish(stream, partition, 0, [segment.close()])
+
+    def records(self, stream: str, partition: int) -> list[Record]:
+        """All records of a partition, in order."""
+        end = self.log.ends(stream, [partition])[partition].end
+        pieces = self.log.slices(stream, partition, 0, end)
+        return [record for piece in pieces for batch in read_slice(piece) for record in batch.to_pylist()]
+
+    def all_records(self, stream: str) -> list[Record]:
+        """All records of a stream, partition after partition."""
+        return [r for p in range(self.log.describe(stream).partitions) for r in self.records(stream, p)]
+
+    def values(self, stream: str) -> list[Any]:
+        """All values of a stream, parsed, partition after partition."""
+        return [json.loads(record["value"]) for record in self.all_records(stream)]
+
+    def deployed(self, job: Job, settings: Settings | None = None, **job_settings: Any) -> Deployed:
+        """Plan a job, resolve its schemas and create its outputs. Raises GraphError as ``anabranch run`` does."""
+        settings = settings or self.settings(**job_settings)
+        graph = job.graph
+        formats = {stream: bound.format for stream, bound in settings.streams.items()}
+        schemas = resolution.columns(graph, job.functions, formats)
+        plan = planning.make(
+            graph,
+            Surroundings(
+                factor=settings.job.factor,
+                containers=settings.job.containers,
+                grouper_name=settings.job.grouper,
+                grouper=groupers.named(settings.job.grouper),
+                partitions={stream: self.log.describe(stream).partitions for stream in self.log.streams()},
+                systems={},
+            ),
+        )
+        for output in plan.outputs:
+            if output.stream is not None:
+                self.log.create(output.stream, output.partitions)
+        numbers = count()
+        lanes = planning.lanes_of(plan, settings.job.state_partitions, lambda: f"{next(numbers):08x}")
+        return Deployed(self, settings, job, schemas, plan, list(lanes))
+
+
+@dataclass
+class Deployed:
+    """A job that was planned on a site. Its lanes remember their folders from run to run."""
+
+    site: Site
+    settings: Settings
+    job: Job
+    schemas: Mapping[int, Any]
+    plan: Plan
+    lanes: list[Lane]
+    epoch: int = 1
+    reports: dict[str, LaneReport] = field(default_factory=dict)
+
+    def run(self) -> dict[str, LaneReport]:
+        """Run every lane to the present end of its inputs, those that feed others first; reports by lane."""
+        own = {stages.stream_of(self.job.graph, n) for n in self.job.graph.nodes if is_boundary(n)}
+        self.reports = {}
+        for number, lane in enumerate(self.lanes):
+            ends = self.ends(lane)
+            until = {ssp: end for ssp, end in ends.items() if ssp.stream not in own}
+            runner = LaneRunner(
+                self.site.place, lane, self.epoch, self._building(lane, until), tuple(lane.outputs), {}, until
+            )
+            runner.start()
+            runner.acknowledge(upstream_ended=True)
+            assert runner.join(PATIENCE), f"lane {lane.id} didn't end: {runner.report}"
+            self.reports[lane.id] = runner.report
+            self.lanes[number] = msgspec.structs.replace(lane, folder_epoch=runner.report.folder_epoch)
+        self.epoch += 1
+        return self.reports
+
+    def ran(self) -> dict[str, LaneReport]:
+        """:meth:`run`, and every lane has ended well."""
+        reports = self.run()
+        assert {report.phase for report in reports.values()} == {"ended"}, reports
+        return reports
+
+    def failure(self) -> str:
+        """:meth:`run`, and what the one lane that failed says."""
+        (error,) = [report.error for report in self.run().values() if report.phase == "failed"]
+        assert error is not None
+        return error
+
+    def ends(self, lane: Lane) -> Offsets:
+        whole = {ssp.whole for ssp in (*lane.ssps, *lane.broadcast)}
+        return {ssp: self.site.log.ends(ssp.stream, [ssp.partition])[ssp.partition].end for ssp in whole}
+
+    def rows_read(self) -> int:
+        """How many rows the lanes of the last run took in together."""
+        return sum(report.rows for report in self.reports.values())
+
+    def query(self, lane: Lane, folder: str, until: Mapping[SSP, int] | None = None, epoch: int = 1) -> LaneQuery:
+        """The query of a lane on a folder of the test's choice."""
+        return LaneQuery(
+            spark=self.site.spark,
+            settings=self.settings,
+            graph=self.job.graph,
+            functions=self.job.functions,
+            schemas=self.schemas,
+            model=self.plan.model,
+            lane=lane,
+            epoch=epoch,
+            folder=folder,
+            gate=str(self.site.place.gates / f"{lane.id}.gate"),
+            home=str(Path(__file__).parent),
+            starting={},
+            until=until or {},
+        )
+
+    def folder(self, lane: Lane) -> Folder:
+        """The folder that a lane has had since its first run."""
+        return Folder(self.site.spark, f"{self.site.place.root}/{lane.job}/{lane.id}/{lane.folder_epoch}")
+
+    def _building(self, lane: Lane, until: Offsets) -> Callable[[str, str, Offsets], LaneQuery]:
+        def build(folder: str, gate: str, starting: Offsets) -> LaneQuery:
+            query = self.query(lane, folder, until, self.epoch)
+            return LaneQuery(**{**vars(query), "gate": gate, "starting": starting})
+
+        return build

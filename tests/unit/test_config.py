@@ -1,0 +1,164 @@
+"""Settings: what the file says, what the environment says over it, and what a wrong one is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from anabranch import config
+from anabranch.errors import ConfigError, NotFoundError
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working folder."""
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def written(folder: Path, text: str) -> Path:
+    file = folder / "anabranch.toml"
+    file.write_text(text)
+    return file
+
+
+def test_without_a_file_everything_has_a_default_under_the_working_folder(elsewhere: Path) -> None:
+    found = config.load()
+    assert (found.job.grouper, found.job.factor, found.job.containers) == ("partition", 1, 1)
+    assert (found.job.on_null_key, found.job.state_partitions) == ("fail", 4)
+    assert found.storage.root == f"{elsewhere}/.anabranch/lanes"
+    assert found.coordinator.store == f"sqlite:///{elsewhere}/.anabranch/coordinator.db"
+    assert found.systems.embedded.root == elsewhere / ".anabranch/streams"
+    assert found.streams == {}
+
+
+def test_the_file_beside_the_job_goes_before_the_one_in_the_working_folder(tmp_path: Path, elsewhere: Path) -> None:
+    written(elsewhere, "[job]\nfactor = 2")
+    job = tmp_path / "jobs" / "job.py"
+    job.parent.mkdir()
+    assert config.load(beside=job).job.factor == 2
+    written(job.parent, "[job]\nfactor = 4")
+    assert config.load(beside=job).job.factor == 4
+    assert config.load().job.factor == 2
+    named = tmp_path / "other.toml"
+    named.write_text("[job]\nfactor = 8")
+    assert config.load(named, beside=job).job.factor == 8
+
+
+def test_relative_paths_start_at_the_file_s_folder(tmp_path: Path) -> None:
+    file = written(
+        tmp_path,
+        """
+        [storage]
+        root = "lanes"
+        [coordinator]
+        store = "sqlite:///up/../store.db"
+        [systems.embedded]
+        root = "../log"
+        """,
+    )
+    found = config.load(file)
+    assert found.storage.root == f"{tmp_path}/lanes"
+    assert found.coordinator.store == f"sqlite:///{tmp_path}/store.db"
+    assert found.systems.embedded.root == tmp_path.parent / "log"
+
+
+@pytest.mark.parametrize("root", ["s3a://bucket/lanes", "hdfs://h:1/x", "file:///var/lanes", "file:/var/lanes", "/abs"])
+def test_a_uri_and_an_absolute_path_stay(tmp_path: Path, root: str) -> None:
+    assert config.load(written(tmp_path, f'[storage]\nroot = "{root}"')).storage.root == root
+
+
+@pytest.mark.parametrize("store", ["sqlite:////var/store.db", "sqlite://", "postgresql://host/db"])
+def test_other_stores_stay(tmp_path: Path, store: str) -> None:
+    assert config.load(written(tmp_path, f'[coordinator]\nstore = "{store}"')).coordinator.store == store
+
+
+def test_the_environment_goes_over_the_file_setting_by_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = written(
+        tmp_path,
+        """
+        [job]
+        factor = 2
+        interval = "1 second"
+        [streams.flights]
+        format = "raw"
+        [spark.conf]
+        "spark.a" = "kept"
+        """,
+    )
+    monkeypatch.setenv("ANABRANCH__JOB__FACTOR", "16")
+    monkeypatch.setenv("ANABRANCH__STREAMS__FLIGHTS__FORMAT", "string")
+    monkeypatch.setenv("ANABRANCH__SYSTEMS__EMBEDDED__ROOT", "/log")
+    monkeypatch.setenv("ANABRANCH_HOLD_AT", "not a setting")
+    found = config.load(file)
+    assert (found.job.factor, found.job.interval) == (16, "1 second")
+    assert found.streams["flights"].format == "string"
+    assert found.systems.embedded.root == Path("/log")
+    assert found.spark.conf == {"spark.a": "kept"}
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "cure"),
+    [
+        ("[job]\nfactr = 4", "unknown setting 'job.factr'", "did you mean 'factor'?"),
+        ("[jobs]\nfactor = 4", "unknown setting 'jobs'", "did you mean 'job'?"),
+        ("zzz = 1", "unknown setting 'zzz'", "known here: coordinator, job, spark, storage, streams, systems"),
+        ('[storage]\nrot = "x"', "unknown setting 'storage.rot'", "did you mean 'root'?"),
+        ('[systems.embeded]\nroot = "x"', "unknown setting 'systems.embeded'", "did you mean 'embedded'?"),
+        ('[systems.embedded]\nroots = "x"', "unknown setting 'systems.embedded.roots'", "did you mean 'root'?"),
+        ('[streams.flights]\nformt = "raw"', "unknown setting 'streams.flights.formt'", "did you mean 'format'?"),
+        ('[streams.flights]\nformat = "xml"', "'streams.flights.format' has the value 'xml'", "allowed"),
+        ('[streams.flights]\nsystem = "kafka"', "'streams.flights.system' has the value 'kafka'", "allowed"),
+        ('[job]\nfactor = "many"', "'job.factor' has the value 'many'", "allowed"),
+        ("[job]\ncontainers = 0", "'job.containers' has the value 0", "allowed"),
+        ("[job]\nmax_rows_per_batch = 0", "'job.max_rows_per_batch' has the value 0", "allowed"),
+        ("[job]\nstate_partitions = 4000", "'job.state_partitions' has the value 4000", "allowed"),
+        ('[job]\non_null_key = "drp"', "'job.on_null_key' has the value 'drp'", "allowed"),
+        ("job = 3", "'job' has the value 3", "allowed"),
+        ("[job\n", "is not TOML", "line"),
+    ],
+)
+def test_a_wrong_file_is_told_the_setting_the_file_and_the_cure(
+    tmp_path: Path, text: str, what: str, cure: str
+) -> None:
+    file = written(tmp_path, text)
+    with pytest.raises(ConfigError) as caught:
+        config.load(file)
+    assert what in caught.value.what
+    assert str(file) in caught.value.what
+    assert cure in caught.value.cure
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "what", "cure"),
+    [
+        ("ANABRANCH__JBO__FACTOR", "4", "ANABRANCH__JBO__FACTOR sets an unknown section 'jbo'", "did you mean 'job'?"),
+        ("ANABRANCH__JOB__FACTR", "4", "'job.factr'", "did you mean 'factor'?"),
+        ("ANABRANCH__JOB__FACTOR", "x", "'job.factor' has the value 'x'", "allowed"),
+        ("ANABRANCH__JOB", "x", "no JSON object", "ANABRANCH__JOB__FACTOR=4"),
+    ],
+)
+def test_a_wrong_variable_is_told(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, what: str, cure: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(ConfigError) as caught:
+        config.load()
+    assert what in caught.value.what
+    assert cure in caught.value.cure
+
+
+def test_a_file_that_isn_t_there_is_not_found(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match=r"no configuration file .*none\.toml"):
+        config.load(tmp_path / "none.toml")
+
+
+def test_bytes_that_are_no_text_are_told(tmp_path: Path) -> None:
+    file = tmp_path / "anabranch.toml"
+    file.write_bytes(b"\xff\xfe[job]")
+    with pytest.raises(ConfigError, match="is not TOML"):
+        config.load(file)

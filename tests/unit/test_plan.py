@@ -1,0 +1,422 @@
+"""The whole plan: tasks and lanes with their SSPs, reads, promises, and what can't be planned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+import pytest
+
+from anabranch import Job
+from anabranch.errors import ConfigError, GraphError, NotFoundError
+from anabranch.grouping import groupers
+from anabranch.grouping.request import Request
+from anabranch.model import document, names
+from anabranch.model.ssp import SSP
+from anabranch.model.task import Task
+from anabranch.planning import plan as planning
+from anabranch.planning.plan import Plan, Surroundings
+
+EXACT, ROUGH = planning.EXACTLY_ONCE, planning.AT_LEAST_ONCE
+
+
+def around(grouper: str = "partition", factor: int = 1, containers: int = 1, **partitions: int) -> Surroundings:
+    return Surroundings(
+        factor=factor,
+        containers=containers,
+        grouper_name=grouper,
+        grouper=groupers.named(grouper) if ":" not in grouper else lone_task,
+        partitions={name.replace("_", "-"): number for name, number in partitions.items()},
+        systems={},
+    )
+
+
+def lone_task(request: Request) -> tuple[Task, ...]:
+    """A user's own grouper: everything in one task."""
+    ssps = tuple(part for stream in request.grouped for ssp in stream.ssps for part in request.buckets(ssp))
+    return (Task(name="everything", index=0, stage=request.stage, ssps=ssps, broadcast=request.broadcast),)
+
+
+def delays() -> Job:
+    """One source; an SQL branch, a function, a stage by destination with a count, and a report of it."""
+    job = Job("delays")
+    flights = job.read("flights", key="tail string", schema="dest string, delay int")
+    flights.where("delay > 15").write("late")
+    flights.agg(n="count(*)", name="per-tail").write("tails")
+    counts = flights.partition_by("dest").agg(n="count(*)", name="per-dest")
+    counts.write("dests")
+    counts.foreach_batch(print, name="report")
+    return job
+
+
+def make(job: Job, surroundings: Surroundings) -> Plan:
+    return planning.make(job.graph, surroundings)
+
+
+def texts(ssps: tuple[SSP, ...]) -> list[str]:
+    return [str(ssp).removeprefix("embedded/") for ssp in ssps]
+
+
+def tasks(plan: Plan, stage: int = 0) -> dict[str, list[str]]:
+    return {task.name: texts(task.ssps) for task in plan.model.stages[stage].tasks}
+
+
+def test_stages_tasks_and_container() -> None:
+    plan = make(delays(), around(flights=2))
+    first, second = plan.model.stages
+    assert (first.stage, first.key, first.stateful, first.inputs) == ("0", ("tail",), True, ("embedded/flights",))
+    assert (second.stage, second.key, second.stateful) == ("1", ("dest",), True)
+    assert second.inputs == ("embedded/delays-by-dest-1",)
+    assert tasks(plan, 0) == {"Partition_0": ["flights/0"], "Partition_1": ["flights/1"]}
+    assert tasks(plan, 1) == {"Partition_0": ["delays-by-dest-1/0"], "Partition_1": ["delays-by-dest-1/1"]}
+    (container,) = plan.model.containers
+    assert container.tasks == {"0": ("Partition_0", "Partition_1"), "1": ("Partition_0", "Partition_1")}
+    assert list(first.base) == ["embedded/flights/0", "embedded/flights/1"]
+    assert plan.warnings == ()
+
+
+def test_lanes_their_ssps_outputs_and_what_feeds_them() -> None:
+    plan = make(delays(), around(flights=2))
+    assert [(n.stage, n.group, n.operators, texts(n.ssps), n.upstream, n.outputs) for n in plan.lanes] == [
+        (
+            "0",
+            "outputs-embedded",
+            ("where", "late", "by-dest"),
+            ["flights/0", "flights/1"],
+            (),
+            {"late": 2, "delays-by-dest-1": 2},
+        ),
+        ("0", "per-tail", ("per-tail", "tails"), ["flights/0", "flights/1"], (), {"tails": 2}),
+        (
+            "1",
+            "per-dest",
+            ("per-dest", "dests", "report"),
+            ["delays-by-dest-1/0", "delays-by-dest-1/1"],
+            (0,),
+            {"dests": 2},
+        ),
+    ]
+    assert [n.stateful for n in plan.lanes] == [False, True, True]
+    assert all(n.base == {str(s): s for s in n.ssps} for n in plan.lanes)
+
+
+def test_reads_per_ssp_count_the_lanes_that_read_it() -> None:
+    assert make(delays(), around(flights=2)).reads_per_ssp == {
+        "embedded/delays-by-dest-1/0": 1,
+        "embedded/delays-by-dest-1/1": 1,
+        "embedded/flights/0": 2,
+        "embedded/flights/1": 2,
+    }
+
+
+def test_one_map_arrow_branch_two_sql_branches_and_state_are_two_reads() -> None:
+    job = Job("j")
+    a = job.read("a", key="k string", schema="x int")
+    a.map_arrow(str).write("one")
+    a.where("x").write("two")
+    a.select("k", "x").write("three")
+    a.agg(n="count(*)").write("four")
+    plan = make(job, around(a=3))
+    assert plan.reads_per_ssp == {f"embedded/a/{p}": 2 for p in range(3)}
+    assert [lane.group for lane in plan.lanes] == ["outputs-embedded", "agg"]
+
+
+def test_each_output_has_a_promise_and_the_partitions_it_would_be_made_with() -> None:
+    plan = make(delays(), around(flights=6, tails=3))
+    assert {o.operator: (o.promise, o.stream, o.partitions, o.intermediate) for o in plan.outputs} == {
+        "late": (EXACT, "late", 6, False),
+        "tails": (EXACT, "tails", 3, False),
+        "by-dest": (EXACT, "delays-by-dest-1", 6, True),
+        "dests": (EXACT, "dests", 6, False),
+        "report": (ROUGH, None, 0, False),
+    }
+
+
+@pytest.mark.parametrize(
+    ("declared", "existing", "expected"),
+    [(None, {}, 5), (3, {}, 3), (None, {"j_by_x_1": 7}, 7), (3, {"j_by_x_1": 7}, 7)],
+)
+def test_partitions_of_an_intermediate_stream(declared: int | None, existing: dict[str, int], expected: int) -> None:
+    job = Job("j")
+    job.read("a").merge(job.read("b")).partition_by("x", partitions=declared).write("out")
+    plan = make(job, around(a=5, b=2, **existing))
+    assert len(plan.model.stages[1].tasks) == expected
+    assert {o.operator: o.partitions for o in plan.outputs} == {"by-x": expected, "out": expected}
+
+
+def test_lane_records_have_ids_slots_and_links() -> None:
+    plan = make(delays(), around(flights=2))
+    numbers = count(10)
+    lanes = planning.lanes_of(plan, 8, lambda: f"{next(numbers):08x}")
+    assert [lane.id for lane in lanes] == ["0-0000000a", "0-0000000b", "1-0000000c"]
+    assert [lane.upstream for lane in lanes] == [(), (), ("0-0000000a",)]
+    assert lanes[2].slots == ("embedded/delays-by-dest-1/0", "embedded/delays-by-dest-1/1")
+    assert {(lane.job, lane.state_partitions, lane.epoch, lane.folder_epoch) for lane in lanes} == {("delays", 8, 0, 0)}
+    assert lanes[0].outputs == {"late": 2, "delays-by-dest-1": 2}
+
+
+@pytest.mark.parametrize(
+    ("grouper", "base"),
+    [("partition", "Partition_{p}"), ("cogroup", "Group_{p}"), ("ssp", "SystemStreamPartition_embedded/flights/{p}")],
+)
+def test_factor_4_makes_four_virtual_tasks_of_each_ssp(grouper: str, base: str) -> None:
+    plan = make(delays(), around(grouper, factor=4, flights=2))
+    assert tasks(plan) == {
+        f"{base.format(p=p)}-{bucket}-4": [f"flights/{p}#{bucket}"] for p in range(2) for bucket in range(4)
+    }
+    assert [task.index for task in plan.model.stages[0].tasks] == list(range(8))
+    assert len(plan.model.stages[1].tasks) == 8
+    lane = plan.lanes[0]
+    assert texts(lane.ssps) == [f"flights/{p}#{bucket}" for p in range(2) for bucket in range(4)]
+    assert {str(ssp) for ssp in lane.base.values()} == {"embedded/flights/0", "embedded/flights/1"}
+    assert plan.reads_per_ssp["embedded/flights/0"] == 2
+    for task in plan.model.stages[0].tasks:
+        assert str(names.parse(task.name)) == task.name
+
+
+def test_cogroup_of_12_and_8_partitions_has_4_tasks() -> None:
+    job = Job("j")
+    job.read("a", key="k int").merge(job.read("b", key="k int")).agg(n="count(*)").write("out")
+    plan = make(job, around("cogroup", a=12, b=8))
+    assert tasks(plan) == {
+        f"Group_{g}": [*(f"a/{p}" for p in range(g, 12, 4)), *(f"b/{p}" for p in range(g, 8, 4))] for g in range(4)
+    }
+    assert plan.warnings == ()
+
+
+def test_cogroup_without_a_common_divisor_is_a_warning_with_the_counts() -> None:
+    job = Job("j")
+    job.read("a", key="k int").merge(job.read("b", key="k int")).agg(n="count(*)").write("out")
+    (warning,) = make(job, around("cogroup", a=3, b=4)).warnings
+    assert "one single task" in warning
+    assert "embedded/a: 3, embedded/b: 4" in warning
+
+
+@pytest.mark.parametrize("grouper", ["partition", "ssp"])
+def test_streams_of_different_counts_that_meet_by_key_need_cogroup(grouper: str) -> None:
+    job = Job("j")
+    job.read("a", key="k int").merge(job.read("b", key="k int")).agg(n="count(*)", name="both").write("out")
+    with pytest.raises(GraphError) as caught:
+        make(job, around(grouper, a=12, b=8))
+    assert "agg 'both' (test_plan.py:" in caught.value.what
+    assert "embedded/a (12 partitions)" in caught.value.what
+    assert "embedded/b (8)" in caught.value.what
+    assert f"grouper '{grouper}'" in caught.value.what
+    assert 'grouper = "cogroup": it would give 4 tasks' in caught.value.cure
+
+
+def test_equal_counts_and_stateless_merges_don_t() -> None:
+    job = Job("j")
+    job.read("a", key="k int").merge(job.read("b", key="k int")).agg(n="count(*)").write("out")
+    assert len(make(job, around(a=4, b=4)).model.stages[0].tasks) == 4
+    job = Job("j")
+    job.read("a").merge(job.read("b")).write("out")
+    assert tasks(make(job, around(a=2, b=3))) == {
+        "Partition_0": ["a/0", "b/0"],
+        "Partition_1": ["a/1", "b/1"],
+        "Partition_2": ["b/2"],
+    }
+
+
+@pytest.mark.parametrize("factor", [1, 2])
+@pytest.mark.parametrize("containers", [1, 2])
+def test_a_broadcast_input_is_in_every_task_and_lane_whole(factor: int, containers: int) -> None:
+    job = Job("j")
+    rates = job.read("rates", broadcast=True, key="k int")
+    job.read("a", key="k int").merge(rates).agg(n="count(*)").write("out")
+    plan = make(job, around(factor=factor, containers=containers, a=2, rates=3))
+    whole = ["rates/0", "rates/1", "rates/2"]
+    assert len(plan.model.stages[0].tasks) == 2 * factor
+    assert [texts(task.broadcast) for task in plan.model.stages[0].tasks] == [whole] * 2 * factor
+    assert all(ssp.stream == "a" for task in plan.model.stages[0].tasks for ssp in task.ssps)
+    assert [texts(lane.broadcast) for lane in plan.lanes] == [whole] * containers
+    assert plan.reads_per_ssp["embedded/rates/1"] == containers
+
+
+def test_several_containers_share_the_tasks_and_all_feed_the_next_stage() -> None:
+    plan = make(delays(), around(containers=2, flights=4))
+    assert [(n.seat, n.stage, n.group, n.tasks) for n in plan.lanes if n.group != "per-tail"] == [
+        ("0", "0", "outputs-embedded", ("Partition_0", "Partition_1")),
+        ("1", "0", "outputs-embedded", ("Partition_2", "Partition_3")),
+        ("0", "1", "per-dest", ("Partition_0", "Partition_1")),
+        ("1", "1", "per-dest", ("Partition_2", "Partition_3")),
+    ]
+    feeding = {number for number, n in enumerate(plan.lanes) if n.group == "outputs-embedded"}
+    assert {n.upstream for n in plan.lanes if n.stage == "1"} == {tuple(sorted(feeding))}
+
+
+def test_a_container_without_a_task_has_no_lane() -> None:
+    plan = make(delays(), around(containers=3, flights=2))
+    assert {lane.seat for lane in plan.lanes} == {"0", "1"}
+    assert plan.model.containers[2].tasks == {"0": (), "1": ()}
+
+
+@pytest.mark.parametrize(("factor", "containers"), [(2, 1), (1, 2)])
+def test_a_shuffle_inside_the_query_can_t_be_scaled_or_spread(factor: int, containers: int) -> None:
+    job = Job("j")
+    job.read("a").partition_by("x", via="spark").agg(n="count(*)").write("out")
+    assert len(make(job, around(a=4)).lanes) == 1
+    with pytest.raises(GraphError) as caught:
+        make(job, around(factor=factor, containers=containers, a=4))
+    assert "partition_by 'by-x' (test_plan.py:" in caught.value.what
+    assert f"factor {factor} and {containers} container(s)" in caught.value.what
+    assert 'via="stream"' in caught.value.cure
+
+
+def test_a_users_grouper_makes_the_tasks_and_is_checked() -> None:
+    job = Job("j")
+    job.read("a", key="k int").agg(n="count(*)").write("out")
+    plan = make(job, around("mine:lone_task", factor=2, a=2))
+    assert tasks(plan) == {"everything": ["a/0#0", "a/0#1", "a/1#0", "a/1#1"]}
+    assert plan.model.stages[0].grouper == "mine:lone_task"
+    forgetful = planning.Surroundings(
+        factor=1,
+        containers=1,
+        grouper_name="mine:forgetful",
+        grouper=lambda request: tuple(t for t in groupers.named("partition")(request) if t.index),
+        partitions={"a": 2},
+        systems={},
+    )
+    with pytest.raises(GraphError, match="embedded/a/0 is in no task of stage '0'"):
+        make(job, forgetful)
+
+
+def test_the_grouper_all_reads_everything_in_every_container() -> None:
+    job = Job("j")
+    job.read("a").foreach_batch(print)
+    plan = make(job, around("all", containers=2, a=3))
+    assert tasks(plan) == {name: ["a/0", "a/1", "a/2"] for name in ("Task_0", "Task_1")}
+    assert plan.reads_per_ssp == {f"embedded/a/{p}": 2 for p in range(3)}
+    assert [lane.seat for lane in plan.lanes] == ["0", "1"]
+
+
+def test_the_grouper_all_in_several_containers_and_exactly_once_is_refused() -> None:
+    job = Job("j")
+    job.read("a").write("out")
+    assert len(make(job, around("all", a=3)).lanes) == 1
+    with pytest.raises(ConfigError) as caught:
+        make(job, around("all", containers=2, a=3))
+    assert "reads each record 2 times, but output 'out' promises exactly once" in caught.value.what
+    assert "another grouper" in caught.value.cure
+
+
+REFUSED: list[tuple[Callable[[Job], Any], dict[str, int], type[Exception], str, str]] = [
+    (
+        lambda j: j.read("a").agg(n="count(*)").write("out"),
+        {"a": 2},
+        GraphError,
+        "agg 'agg' (test_plan.py:{line}) keeps state but has no stage key",
+        "partition_by",
+    ),
+    (
+        lambda j: j.read("a", key="k int").agg(n="count(*)").agg(n="count(*)").write("out"),
+        {"a": 2},
+        GraphError,
+        "agg 'agg-2' (test_plan.py:{line}) comes after agg 'agg'",
+        "partition_by between them",
+    ),
+    (
+        lambda j: j.read("a", key="k int").agg(n="count(*)").merge(j.read("b", key="k int")).write("out"),
+        {"a": 2, "b": 2},
+        GraphError,
+        "merge (test_plan.py:{line}) takes rows of the stateful agg 'agg'",
+        "merge before",
+    ),
+    (
+        lambda j: j.read("a").where("x"),
+        {"a": 2},
+        GraphError,
+        "where 'where' (test_plan.py:{line}) leads to no output",
+        ".write(",
+    ),
+    (
+        lambda j: feeding_itself(j).write("out"),
+        {"a": 2},
+        GraphError,
+        "feeds the stage that it comes from",
+        "partition_by before the other side",
+    ),
+    (
+        lambda j: j.read("a").write("a"),
+        {"a": 2},
+        GraphError,
+        "the job reads stream 'a' (test_plan.py:{line}) and writes it too (test_plan.py:{line})",
+        "another stream",
+    ),
+    (
+        lambda j: j.read("out").write("out"),
+        {},
+        GraphError,
+        "the job reads stream 'out' (test_plan.py:{line}) and writes it too",
+        "another stream",
+    ),
+    (
+        lambda j: j.read("a").partition_by("x").merge(j.read("j-by-x-1")).write("out"),
+        {"a": 2, "j_by_x_1": 2},
+        GraphError,
+        "the job reads stream 'j-by-x-1' (test_plan.py:{line}) and writes it too",
+        "another stream",
+    ),
+    (
+        lambda j: j.read("a").merge(j.read("a")).write("out"),
+        {"a": 2},
+        GraphError,
+        "stream embedded/a as an input more than once",
+        "read it once",
+    ),
+    (
+        lambda j: j.read("a", broadcast=True).write("out"),
+        {"a": 2},
+        GraphError,
+        "only broadcast inputs",
+        "isn't broadcast",
+    ),
+    (
+        lambda j: j.read("flihts").write("out"),
+        {"flights": 2},
+        NotFoundError,
+        "read 'flihts' (test_plan.py:{line}): there is no stream 'flihts' in embedded",
+        "anabranch stream create flihts",
+    ),
+    (
+        lambda j: j.read("a").map_arrow(str).write("out"),
+        {"a": 2},
+        GraphError,
+        "write 'out' (test_plan.py:{line}) has no key: after map_arrow",
+        "write(..., key=",
+    ),
+]
+
+
+def feeding_itself(job: Job) -> Any:
+    a = job.read("a")
+    return a.merge(a.partition_by("x"))
+
+
+@pytest.mark.parametrize(("build", "partitions", "error", "what", "cure"), REFUSED)
+def test_what_can_t_be_planned_names_the_operator_and_the_cure(
+    build: Callable[[Job], Any], partitions: dict[str, int], error: type[Exception], what: str, cure: str
+) -> None:
+    job = Job("j")
+    build(job)
+    with pytest.raises(error) as caught:
+        make(job, around(**partitions))
+    line = job.graph.nodes[-1].where.rpartition(":")[2]
+    assert what.replace("{line}", line) in caught.value.what  # type: ignore[attr-defined]
+    assert cure in caught.value.cure  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("grouper", "factor", "expected"),
+    [("partition", 1, [0, 1, 2]), ("partition", 4, [0, 1, 2]), ("ssp", 2, [0, 1, 2]), ("cogroup", 2, [0, 1, 2])],
+)
+def test_the_hidden_grouping_column_never_depends_on_the_factor(grouper: str, factor: int, expected: list[int]) -> None:
+    plan = make(delays(), around(grouper, factor=factor, flights=3))
+    numbers = planning.task_numbers(plan.model.stages[0], factor)
+    assert [numbers[SSP(system="embedded", stream="flights", partition=p)] for p in range(3)] == expected
+
+
+def test_a_plan_is_json_and_back() -> None:
+    plan = make(delays(), around(factor=2, flights=2))
+    assert document.decode(document.encode(plan), Plan) == plan

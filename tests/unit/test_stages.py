@@ -1,0 +1,190 @@
+"""Where a graph is cut into stages, what the stage key is in each of them, and which graphs can't be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from anabranch import Job
+from anabranch.errors import GraphError
+from anabranch.model.graph import Graph
+from anabranch.planning import stages
+from anabranch.planning.stages import Stage
+
+
+def named(several: tuple[object, ...]) -> list[str]:
+    return [node.name for node in several]  # type: ignore[attr-defined]
+
+
+def shape(graph: Graph) -> list[tuple[list[str], list[str], list[str]]]:
+    """Sources, nodes and sinks of each stage, by name."""
+    return [(named(s.sources), named(s.nodes), named(s.sinks)) for s in stages.cut(graph)]
+
+
+def key_of(build: Callable[[Job], object]) -> tuple[tuple[str, ...], str]:
+    """The key columns, and why there are none, before the only ``foreach_batch``."""
+    job = Job("j")
+    build(job)
+    graph = job.graph
+    (end,) = [n for n in graph.nodes if n.kind == "foreach_batch"]
+    stage = next(s for s in stages.cut(graph) if end in s.nodes)
+    found = stages.key_columns(graph, stage)[end.inputs[0]]
+    return found.columns, found.lost
+
+
+def test_a_job_without_partition_by_is_one_stage() -> None:
+    job = Job("j")
+    a, b = job.read("a"), job.read("b")
+    a.where("x").merge(b).write("out")
+    a.partition_by("x", via="spark").agg(n="count(*)").write("n")
+    assert shape(job.graph) == [
+        (
+            ["a", "b"],
+            ["a", "b", "where", "merge", "out", "by-x", "agg", "n"],
+            ["out", "n"],
+        )
+    ]
+
+
+def test_partition_by_ends_one_stage_and_begins_another() -> None:
+    job = Job("delays")
+    flights = job.read("flights", key="tail string")
+    flights.write("copy")
+    flights.partition_by("dest", "hour").agg(n="count(*)").partition_by("n").write("out")
+    assert shape(job.graph) == [
+        (["flights"], ["flights", "copy", "by-dest-hour"], ["copy", "by-dest-hour"]),
+        (["by-dest-hour"], ["agg", "by-n"], ["by-n"]),
+        (["by-n"], ["out"], ["out"]),
+    ]
+    first, second, third = stages.cut(job.graph)
+    assert [s.id for s in (first, second, third)] == ["0", "1", "2"]
+    assert [s.key for s in (first, second, third)] == [("tail",), ("dest", "hour"), ("n",)]
+    assert [s.keyed for s in (first, second, third)] == [False, True, True]
+    assert named(second.stateful) == ["agg"]
+    assert second.shuffled is None
+    assert stages.stream_of(job.graph, second.sources[0]) == "delays-by-dest-hour-1"
+    assert stages.stream_of(job.graph, first.sources[0]) == "flights"
+
+
+def test_streams_that_never_meet_are_stages_of_their_own() -> None:
+    job = Job("j")
+    a, b = job.read("a"), job.read("b")
+    b.write("y")
+    a.write("x")
+    assert [s for s, _, _ in shape(job.graph)] == [["a"], ["b"]]
+
+
+def test_a_stage_comes_after_those_it_reads_from() -> None:
+    job = Job("j")
+    late = job.read("late").partition_by("k", name="late-by-k")
+    early = job.read("early").partition_by("k", name="early-by-k")
+    early.partition_by("k", name="again").merge(late).write("out")
+    cut = shape(job.graph)
+    position = {name: n for n, (sources, _, _) in enumerate(cut) for name in sources}
+    assert position["early"] < position["early-by-k"] < position["again"]
+    assert position["late"] < position["late-by-k"] == position["again"]
+
+
+def test_a_shuffle_inside_the_query_cuts_nothing() -> None:
+    job = Job("j")
+    job.read("a").partition_by("x", via="spark").agg(n="count(*)").write("out")
+    (stage,) = stages.cut(job.graph)
+    assert stage.shuffled is not None
+    assert stage.shuffled.name == "by-x"
+    assert stage.key == ()
+    assert stage.keyed
+
+
+@pytest.mark.parametrize(
+    ("build", "columns"),
+    [
+        (lambda j: j.read("a", key="k string").foreach_batch(print), ("k",)),
+        (lambda j: j.read("a", key="k string, `l m` int").foreach_batch(print), ("k", "l m")),
+        (lambda j: j.read("a", key="k decimal(10, 2), l int").foreach_batch(print), ("k", "l")),
+        (lambda j: j.read("a", key="k struct<a: int, b: map<int, int>>, l int").foreach_batch(print), ("k", "l")),
+        (lambda j: j.read("a", key="k: string, l:int").foreach_batch(print), ("k", "l")),
+        (lambda j: j.read("a", key="`a, b` string, `c``d` int").foreach_batch(print), ("a, b", "c`d")),
+        (lambda j: j.read("a", key="k string COMMENT 'one, two', l int").foreach_batch(print), ("k", "l")),
+        (lambda j: j.read("a", key="k string").select("*", "1 as x").foreach_batch(print), ("k",)),
+        (lambda j: j.read("a", key="k string").select(" k ", "x").foreach_batch(print), ("k",)),
+        (lambda j: j.read("a", key="k string").select("`k`").foreach_batch(print), ("k",)),
+        (lambda j: j.read("a", key="k string").where("k").with_columns(x="k").foreach_batch(print), ("k",)),
+        (lambda j: j.read("a", key="k string").map(str).agg(n="sum(1)").foreach_batch(print), ("k",)),
+        (lambda j: j.read("a", key="k int").merge(j.read("b", key="k int")).foreach_batch(print), ("k",)),
+        (lambda j: j.read("a").partition_by("x", "y").where("x").foreach_batch(print), ("x", "y")),
+        (lambda j: j.read("a", key="k int").partition_by("x", via="spark").where("x").foreach_batch(print), ("x",)),
+    ],
+)
+def test_the_key_stays_in_its_columns(build: Callable[[Job], object], columns: tuple[str, ...]) -> None:
+    assert key_of(build) == (columns, "")
+
+
+@pytest.mark.parametrize(
+    ("build", "why"),
+    [
+        (lambda j: j.read("a").foreach_batch(print), "read 'a' (test_stages.py:"),
+        (lambda j: j.read("a", key="k string").select("x").foreach_batch(print), "key column 'k'"),
+        (lambda j: j.read("a", key="k string").select("upper(k) as k").foreach_batch(print), "select (test_stages"),
+        (lambda j: j.read("a", key="k string").select("x as k").foreach_batch(print), "key column 'k'"),
+        (lambda j: j.read("a", key="k int, l int").select("k").foreach_batch(print), "key column 'l'"),
+        (lambda j: j.read("a", key="k string").with_columns(k="1").foreach_batch(print), "with_columns (test_stages"),
+        (lambda j: j.read("a", key="k string").with_columns(K="1").foreach_batch(print), "key column 'k'"),
+        (lambda j: j.read("a", key="k int").merge(j.read("b", key="l int")).foreach_batch(print), "joins ('k',)"),
+        (lambda j: j.read("a", key="k int").merge(j.read("b")).foreach_batch(print), "read 'b'"),
+    ],
+)
+def test_a_key_that_is_lost_says_where(build: Callable[[Job], object], why: str) -> None:
+    columns, lost = key_of(build)
+    assert columns == ()
+    assert why in lost
+
+
+def refused(job: Job) -> GraphError:
+    with pytest.raises(GraphError) as caught:
+        stages.cut(job.graph)
+    return caught.value
+
+
+def test_an_empty_job_is_refused() -> None:
+    assert "'j' has no operators" in refused(Job("j")).what
+
+
+@pytest.mark.parametrize("kind", ["read", "where", "agg", "partition_by"])
+def test_an_operator_that_leads_nowhere_is_named(kind: str) -> None:
+    job = Job("j")
+    a = job.read("a", key="k int", name="in")
+    a.write("out")
+    dangling = {
+        "read": lambda: job.read("b"),
+        "where": lambda: a.where("x"),
+        "agg": lambda: a.agg(n="count(*)"),
+        "partition_by": lambda: a.partition_by("x"),
+    }
+    dangling[kind]()
+    error = refused(job)
+    assert f"{kind} '{job.graph.nodes[-1].name}' (test_stages.py:" in error.what
+    assert "leads to no output" in error.what
+    assert ".write(" in error.cure
+
+
+def test_a_stage_that_feeds_itself_is_refused() -> None:
+    job = Job("j")
+    a = job.read("a")
+    a.merge(a.partition_by("k")).write("out")
+    error = refused(job)
+    assert "partition_by 'by-k' (test_stages.py:" in error.what
+    assert "feeds the stage that it comes from" in error.what
+    assert "partition_by before the other side" in error.cure
+
+
+def test_what_leads_to_an_operator_ends_at_the_stage_s_sources() -> None:
+    job = Job("j")
+    a = job.read("a", key="k int").where("x").partition_by("k")
+    b = job.read("b")
+    a.merge(b.select("*")).map(str).write("out")
+    a.write("other")
+    graph = job.graph
+    stage: Stage = stages.cut(graph)[-1]
+    (out,) = [n for n in graph.nodes if n.name == "out"]
+    assert named(tuple(stages.upstream(graph, stage, out))) == ["by-k", "b", "select", "merge", "map", "out"]
