@@ -16,7 +16,7 @@ from tests.acceptance.harness import EXAMPLE, INPUT, JOB, LATE, TABLE, Process, 
 
 pytestmark = pytest.mark.acceptance
 
-FLIGHTS = flights(seed=5, count=24_000)
+FLIGHTS = flights(seed=5, count=16_000)
 BETWEEN = f"{JOB}-by-dest-1"
 
 
@@ -29,7 +29,7 @@ def status(workspace: Workspace) -> Any:
 
 
 def test_seen_stopped_and_resumed(workspace: Workspace, tmp_path: Path) -> None:
-    first, second, third = FLIGHTS[:12_000], FLIGHTS[12_000:18_000], FLIGHTS[18_000:]
+    first, second, third = FLIGHTS[:10_000], FLIGHTS[10_000:13_000], FLIGHTS[13_000:]
     workspace.put(first)
     process = workspace.start("run", "delays.py", job__max_rows_per_batch=1000)
     process.until("a committed batch of each lane", lambda: min(workspace.committed(s) for s in ("0-", "1-")) >= 0)
@@ -55,7 +55,7 @@ def test_seen_stopped_and_resumed(workspace: Workspace, tmp_path: Path) -> None:
     assert (its["state"], its["served"]) == ("stopped", False)
 
     read = workspace.lane("0-").read
-    process = workspace.start("run", "delays.py", job__max_rows_per_batch=2000)
+    process = workspace.start("run", "delays.py", job__max_rows_per_batch=5000)
     process.until("more to be read", lambda: workspace.lane("0-").read > read)
     put(workspace, second, tmp_path / "second.jsonl")
     process.until("all to be read", lambda: workspace.lane("1-").read == len(first) + len(second))

@@ -21,7 +21,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    settings = Settings(spark=SparkSettings(master="local[2,4]", memory="1g"))
+    settings = Settings(spark=SparkSettings(master="local[2]", memory="1g"))
     started = session.start(settings, home=str(Path(__file__).parent))
     yield started
     started.stop()

@@ -123,7 +123,11 @@ OTHERS: list[tuple[str, list[Any], list[bytes | None]]] = [
     ("timestamp_ntz", [dt.datetime(2026, 1, 2, 3, 4, 5, 678901)], [b'["2026-01-02T03:04:05.678901"]']),
     ("decimal(10, 2)", [Decimal("1.10"), Decimal("-1.00")], [b"[1.10]", b"[-1.00]"]),
     ("array<int>", [[1, None], []], [b"[[1,null]]", b"[[]]"]),
-    ("struct<a: int, b: string>", [Row(a=1, b="x"), Row(a=None, b=None)], [b'[{"a":1,"b":"x"}]', b'[{"a":null,"b":null}]']),
+    (
+        "struct<a: int, b: string>",
+        [Row(a=1, b="x"), Row(a=None, b=None)],
+        [b'[{"a":1,"b":"x"}]', b'[{"a":null,"b":null}]'],
+    ),
 ]
 
 

@@ -73,9 +73,7 @@ def test_partition_by_brings_a_key_of_all_partitions_together(site: Site, via: A
     run = site.deployed(job, max_rows_per_batch=10)
     run.ran()
     assert len(run.lanes) == (2 if via == "stream" else 1)
-    assert latest(site.all_records("out")) == {
-        f"d{d}".encode(): {"d": f"d{d}", "c": 9} for d in range(3)
-    }
+    assert latest(site.all_records("out")) == {f"d{d}".encode(): {"d": f"d{d}", "c": 9} for d in range(3)}
 
 
 KEYS: dict[str, tuple[list[str], Callable[[dict[str, Any]], bytes]]] = {

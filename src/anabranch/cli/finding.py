@@ -42,7 +42,9 @@ def client(store_url: str, job: str) -> Client:
     if url is not None:
         return Client(url)
     known = status(store_url, job)
-    raise ConflictError(f"job {job!r} is not running: it is {known.state}", "start it with anabranch run")
+    raise ConflictError(
+        f"job {job!r} is not running: it is {known.state}", "start it with anabranch run and its job file"
+    )
 
 
 def _live(url: str, job: str) -> JobStatus:

@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.table import Table
 
 from anabranch.messages import JobStatus, LaneStatus
+from anabranch.model.lane import LaneState
 
 _REFRESH = 0.5
 _LINE_EVERY = 5.0
@@ -47,7 +48,8 @@ def table(status: JobStatus) -> Table:
         found.add_column(column, justify="left" if column in ("lane", "runs", "state") else "right")
     for lane in status.lanes:
         report = lane.report
-        phase = report.phase if report is not None else lane.lane.state.value
+        resting = "stopped" if lane.lane.final and lane.lane.state is LaneState.PLANNED else lane.lane.state.value
+        phase = report.phase if report is not None else resting
         numbers = (
             (
                 f"{report.batch}",

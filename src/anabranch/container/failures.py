@@ -6,6 +6,7 @@ import re
 
 _OURS = re.compile(r"anabranch\.errors\.\w+: (.+?)(?=\n\s*\n|\n\tat |\n\s*at \S+\(|\Z)", re.DOTALL)
 _SPARK_CODE = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] (.+)")
+_PYTHON = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(\S.*)")
 _TRACE = re.compile(r"\n(?:\tat |JVM stacktrace|Caused by:).*", re.DOTALL)
 
 
@@ -19,4 +20,7 @@ def explain(error: BaseException) -> str:
     coded = [found for found in _SPARK_CODE.finditer(text) if not found[1].startswith("STREAM_FAILED")]
     if coded:
         return coded[-1].group(0).split(" SQLSTATE")[0].strip()
+    raised = _PYTHON.findall(text)
+    if raised:
+        return str(raised[-1]).strip()
     return _TRACE.sub("", text).strip().split("\n")[0] or type(error).__name__

@@ -16,6 +16,9 @@ from anabranch.errors import ConflictError, StateError
 # Commits before offsets: a copy made while the source is still written to never has a commit without its offset.
 _COPY_ORDER = ("commits", "offsets", "metadata", "sources", "state")
 
+# Lock files by path. The JVM closes a file, and so gives up its lock, once nobody in Python holds it any more.
+_locked: dict[str, Any] = {}
+
 
 class Folder:
     """A checkpoint folder of a lane that is stopped (or whose files are only read)."""
@@ -64,6 +67,11 @@ class Folder:
         found = {offset["stream"]: n for n, offset in enumerate(entry.sources) if offset is not None}
         return {stream: entry.positions(number) for stream, number in found.items()}
 
+    def stream_ids(self) -> dict[str, str]:
+        """The ids of the streams that the last planned batch reads: a stream that was made again has another."""
+        last = self.planned()
+        return {} if last < 0 else {o["stream"]: o["id"] for o in self.entry(last).sources if o is not None}
+
     def plan(self, entry: Entry) -> int:
         """Write the next batch's entry; running the query ``once`` then runs exactly that batch.
 
@@ -99,7 +107,7 @@ class Folder:
             self._replace(f"offsets/{batch}", offset_log.format(self.entry(batch).keeping(kept)))
 
     def lock(self) -> None:
-        """Take the OS lock of a local folder for as long as this JVM lives; nothing for other storage.
+        """Take the OS lock of a local folder for as long as this JVM lives; nothing for other storage. Idempotent.
 
         A killed driver's JVM may live on for a moment: it holds the lock until nothing of it can write any more.
 
@@ -108,11 +116,14 @@ class Folder:
         """
         if str(self._fs.getUri()) != "file:///":
             return
-        path = self._path.toUri().getPath()
+        path = str(self._path.toUri().getPath())
+        if path in _locked:
+            return
         holder = self._jvm.java.io.RandomAccessFile(f"{path}.lock", "rw")
         if holder.getChannel().tryLock() is None:
             holder.close()
             raise ConflictError(f"another process runs on {path}", "stop it, or wait until it has ended")
+        _locked[path] = holder
 
     def _at(self, name: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(self._path, name) if name else self._path

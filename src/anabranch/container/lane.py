@@ -134,7 +134,26 @@ class LaneRunner:
                 "restore the storage root; going on would write records twice",
             )
         self._lock(folder)
+        self._check_inputs(folder)
         return folder
+
+    def _check_inputs(self, folder: Folder) -> None:
+        """A lane at its noted ends may end before its query has looked at the streams, so look here too."""
+        for stream, held in folder.stream_ids().items():
+            if self._place.log.describe(stream).id != held:
+                raise StateError(
+                    f"stream embedded/{stream} is another one than lane {self.lane.id} has read so far (it was removed "
+                    "and made again)",
+                    "restore the former stream's folder, or run the job under another name",
+                )
+        for stream, positions in folder.positions().items():
+            for partition, tail in self._place.log.ends(stream, positions).items():
+                if positions[partition] > tail.end:
+                    raise StateError(
+                        f"embedded/{stream}/{partition} ends at offset {tail.end}, before the position "
+                        f"{positions[partition]} that lane {self.lane.id} has read to",
+                        "restore the stream's folder: records that were processed are gone from it",
+                    )
 
     def _lock(self, folder: Folder) -> None:
         deadline = time.monotonic() + _LOCK_PATIENCE

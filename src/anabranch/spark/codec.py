@@ -35,6 +35,13 @@ def parse_schema(declared: str) -> StructType:
     return schema
 
 
+def pruned(schema: StructType, only: set[str] | None) -> StructType:
+    """The fields that are needed; one at least, for a value must still be JSON."""
+    if only is None:
+        return schema
+    return StructType([field for field in schema if field.name in only] or schema.fields[:1])
+
+
 def encode_key(columns: Sequence[tuple[Column, DataType]]) -> Column:
     """Key bytes of one or several columns. A single null is a null key; among several it is null in the array."""
     if len(columns) == 1:

@@ -18,6 +18,8 @@ from anabranch.spark import hidden
 
 Batches = Iterator[pa.RecordBatch]
 
+_CURE = "mend the function; the lane goes on from this batch at the next run"
+
 
 def wrap(
     kind: str, function: Callable[..., Any], schema: pa.Schema, label: str, home: str
@@ -122,11 +124,17 @@ def _rows(results: list[Any], schema: pa.Schema) -> pa.RecordBatch:
 
 def _explained(error: Exception, label: str, origin: pa.Array, home: str) -> OperatorError:
     first, last = origin[0].as_py(), origin[-1].as_py()
+    on = f"on offsets {first['offset']} to {last['offset']} of partition {first['partition']}"
+    return OperatorError(f"{label} raised {type(error).__name__}: {error}{_at(error, home)}, {on}", _CURE)
+
+
+def of_batch(error: Exception, label: str, batch: int, home: str) -> OperatorError:
+    """What is told of a ``foreach_batch`` function that raised."""
+    first = str(error).strip().split("\n")[0]
+    return OperatorError(f"{label} raised {type(error).__name__}: {first}{_at(error, home)}, on batch {batch}", _CURE)
+
+
+def _at(error: Exception, home: str) -> str:
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith(home)]
     trace = "; ".join(f"{Path(f.filename).name}:{f.lineno} in {f.name}" for f in frames)
-    at = f" at {trace}" if trace else ""
-    return OperatorError(
-        f"{label} raised {type(error).__name__}: {error}{at}, on offsets {first['offset']} to {last['offset']} of "
-        f"partition {first['partition']}",
-        "mend the function; the lane goes on from this batch at the next run",
-    )
+    return f" at {trace}" if trace else ""

@@ -88,15 +88,19 @@ def _transform(node: Node, frame: DataFrame, context: Context) -> DataFrame:
             f"{label(node)} drops the column {hidden.NAME}",
             f'keep it: select("…", "{hidden.NAME}"), or use select and with_columns of the stream, which do',
         )
-    plan = result._jdf.queryExecution().analyzed().toString()
-    before = frame._jdf.queryExecution().analyzed().toString()
-    added = next((word for word in _NOT_STATELESS if plan.count(word) > before.count(word)), None)
+    check_stateless(node, frame, result)
+    return result
+
+
+def check_stateless(node: Node, before: DataFrame, after: DataFrame) -> None:
+    """Raises GraphError if an operator that keeps no state has added a step that does (a window function, say)."""
+    held, plan = (str(frame._jdf.queryExecution().analyzed().toString()) for frame in (before, after))
+    added = next((word for word in _NOT_STATELESS if plan.count(word) > held.count(word)), None)
     if added is not None:
         raise GraphError(
-            f"{label(node)} adds a stateful step ({added}); a transform is stateless",
+            f"{label(node)} adds a stateful step ({added}); {node.kind} is stateless",
             "use agg of the stream, after a partition_by if the key is another one",
         )
-    return result
 
 
 def _function(node: Node, frame: DataFrame, context: Context) -> DataFrame:

@@ -21,7 +21,8 @@ from anabranch.operators.rules import is_boundary
 from anabranch.planning import groups, plan, stages
 from anabranch.planning.groups import Group
 from anabranch.planning.stages import Stage
-from anabranch.spark import codec, evaluation, hidden, resolution, sink
+from anabranch.spark import codec, evaluation, hidden, pruning, resolution, sink
+from anabranch.spark import functions as user_functions
 from anabranch.spark.evaluation import Sink
 from anabranch.spark.operators import Context, label, without_null_keys
 from anabranch.systems.embedded import LaneWriter, Log
@@ -102,9 +103,19 @@ class LaneQuery:
 
     def _source(self, stage: Stage, group: Group, source: Node) -> DataFrame:
         raw, mine, broadcast = self._raw(source)
-        return self._decoded(stage, source, raw, mine, broadcast)
+        whole = self._decoded(stage, source, raw, mine, broadcast)
+        needed = pruning.needed(group, source, whole.schema, self._context(stage))
+        return whole if needed is None else self._decoded(stage, source, raw, mine, broadcast, needed)
 
-    def _decoded(self, stage: Stage, source: Node, raw: DataFrame, mine: list[SSP], broadcast: bool) -> DataFrame:
+    def _decoded(
+        self,
+        stage: Stage,
+        source: Node,
+        raw: DataFrame,
+        mine: list[SSP],
+        broadcast: bool,
+        only: set[str] | None = None,
+    ) -> DataFrame:
         model = next(s for s in self.model.stages if s.stage == stage.id)
         numbers = plan.task_numbers(model, self.model.factor)
         if broadcast:
@@ -116,8 +127,8 @@ class LaneQuery:
             task = _number(numbers, mine)
         if not is_boundary(source):
             stream_format = self._format(source.args["stream"])
-            return resolution.read(raw, source, task, stream_format)
-        parsed = codec.parse_json(F.col("value"), self.schemas[source.id])
+            return resolution.read(raw, source, task, stream_format, only)
+        parsed = codec.parse_json(F.col("value"), codec.pruned(self.schemas[source.id], only))
         frame = raw.select(parsed, hidden.of_record(task, source.id))
         return without_null_keys(frame, self.settings.job.on_null_key, label(source))
 
@@ -184,10 +195,18 @@ class LaneQuery:
                 for node in group.sinks:
                     if node.id not in sinks:
                         visible = ended[node.id].drop(hidden.NAME)
-                        self.functions[node.id](visible, self.lane.id, number, self.epoch)
+                        self._call(node, visible, number)
             steps.reach(steps.PUBLISHED, self.lane.id, number)
 
         return each
+
+    def _call(self, node: Node, batch: DataFrame, number: int) -> None:
+        try:
+            self.functions[node.id](batch, self.lane.id, number, self.epoch)
+        except Exception as error:
+            if "anabranch.errors." in str(error):
+                raise  # of an operator before it: Spark computes only when the function asks
+            raise user_functions.of_batch(error, label(node), number, self.home) from None
 
     def _writing(self, sinks: dict[int, Sink]) -> Callable[[DataFrame, int], None]:
         write = self._write(sinks)

@@ -16,7 +16,7 @@ from anabranch.operators import rule
 from anabranch.operators.rules import is_boundary
 from anabranch.planning import stages
 from anabranch.spark import codec, evaluation, hidden
-from anabranch.spark.operators import Context, apply, label
+from anabranch.spark.operators import Context, apply, check_stateless, label
 from anabranch.systems.embedded.spark import SCHEMA
 
 
@@ -57,14 +57,22 @@ def _after(
         visible = StructType([f for f in inputs[0].schema if f.name != hidden.NAME])
         encoded.select(codec.parse_json(F.col("value"), visible))  # the stage after it reads it so
         return inputs[0]
-    return None if rule(node).sink else apply(node, inputs, context)
+    if rule(node).sink:
+        return None
+    frame = apply(node, inputs, context)
+    if node.kind in ("select", "with_columns"):
+        check_stateless(node, inputs[0], frame)
+    return frame
 
 
-def read(raw: DataFrame, node: Node, task: Any, format_: str) -> DataFrame:
-    """A source's records as the operator ``read`` gives them: value and key columns, and the hidden one."""
+def read(raw: DataFrame, node: Node, task: Any, format_: str, only: set[str] | None = None) -> DataFrame:
+    """A source's records as the operator ``read`` gives them: value and key columns, and the hidden one.
+
+    ``only``: the columns of the value to parse, when not all are needed.
+    """
     declared = node.args.get("schema")
     key = node.args.get("key")
-    schema = codec.parse_schema(declared) if declared else None
+    schema = codec.pruned(codec.parse_schema(declared), only) if declared else None
     keys = codec.decode_key(F.col("key"), codec.parse_schema(key)) if key else []
     values = codec.decode_value(raw, format_, schema, label(node))
     frame = raw.select(*values, *keys, hidden.of_record(task, node.id))

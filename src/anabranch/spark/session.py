@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
@@ -12,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark import cloudpickle
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from anabranch.config import Settings
@@ -34,6 +36,9 @@ SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
+
+# PySpark prints every error of analysis as a page of JSON, also those that we explain or expect.
+_SAID_BY_US = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
 def java_version() -> tuple[str, int]:
@@ -80,6 +85,8 @@ def start(settings: Settings, home: str = "", output: Path | None = None) -> Spa
     builder = builder.config("spark.driver.extraJavaOptions", quiet)
     for name, value in {**SETTINGS, **settings.spark.conf}.items():
         builder = builder.config(name, value)
+    for name in _SAID_BY_US:
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
     with _printing_to(output):
         spark = builder.getOrCreate()
     spark.dataSource.register(EmbeddedSource)

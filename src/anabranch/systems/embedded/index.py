@@ -105,5 +105,5 @@ class PartitionIndex:
         reason = f"it ends at {known.base + known.rows}" if known else "its manifest has a hole"
         return LogError(
             f"{self._where} doesn't hold the offsets {start} to {end - 1}: {reason} ({self._manifest})",
-            "restore the manifest folder from a backup, or `anabranch rewind` the job to what is there",
+            "restore the manifest folder from a backup",
         )

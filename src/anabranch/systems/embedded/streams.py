@@ -49,7 +49,13 @@ class Streams:
         layout.check_name(stream)
         if partitions < 1:
             raise UsageError(f"{stream} can't have {partitions} partitions", "it needs one or more")
-        os.makedirs(f"{self._root}/{stream}", exist_ok=True)
+        try:
+            os.makedirs(f"{self._root}/{stream}", exist_ok=True)
+        except OSError as error:
+            raise LogError(
+                f"the embedded root {self._root} can't be written: {error.strerror}",
+                "choose another folder in [systems.embedded] root, or change its owner or mode",
+            ) from error
         disk.check_link(self._root)
         disk.sync_folder(self._root)
         with disk.exclusive(f"{self._root}/{stream}/.lock"):

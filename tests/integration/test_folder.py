@@ -1,0 +1,229 @@
+"""Surgery on a stopped lane's checkpoint: batches are finished and planned, folders parted; nothing is lost or twice."""
+
+from __future__ import annotations
+
+import fcntl
+import gc
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from anabranch import Job
+from anabranch.container.folder import Folder
+from anabranch.container.offset_log import Entry
+from anabranch.errors import ConflictError, StateError, UnsupportedFormatError
+from anabranch.model.lane import Lane
+from anabranch.spark.query import LaneQuery
+from tests.integration.harness import Deployed, Site
+
+
+class Interrupted(Exception):
+    """The test stops a batch here."""
+
+
+def counting(site: Site, partitions: int = 2, **settings: Any) -> Deployed:
+    """A lane of running counts by key; the records of a partition have keys of its own."""
+    site.log.create("in", partitions)
+    job = Job("j")
+    job.read("in", key="k string", schema="n int").agg(c="count(*)").write("out")
+    return site.deployed(job, **settings)
+
+
+def copying(site: Site) -> Deployed:
+    site.log.create("in", 2)
+    job = Job("j")
+    job.read("in", key="k string", schema="n int").write("out")
+    return site.deployed(job)
+
+
+def feed(site: Site, partition: int, start: int, count: int) -> None:
+    keys = [f"p{partition}-{n % 3}".encode() for n in range(start, start + count)]
+    site.put("in", partition, [{"n": n} for n in range(start, start + count)], keys)
+
+
+def expected(rows: dict[int, int]) -> dict[str, int]:
+    """Count by key after so many records of each partition."""
+    return dict(Counter(f"p{p}-{n % 3}" for p, count in rows.items() for n in range(count)))
+
+
+def counts(site: Site, stream: str = "out") -> dict[str, int]:
+    """The last count of each key, and every update is one higher than what was before it."""
+    last: dict[str, int] = {}
+    for record in site.all_records(stream):
+        value = json.loads(record["value"])
+        assert value["c"] > last.get(value["k"], 0), "an older count came after a newer one"
+        last[value["k"]] = value["c"]
+    return last
+
+
+def once(query: LaneQuery) -> None:
+    started = query.start(once=True)
+    started.awaitTermination(60)
+    assert not started.isActive
+
+
+def leave_pending(query: LaneQuery, monkeypatch: pytest.MonkeyPatch, *, published: bool = False) -> None:
+    """Plan a batch and die in it, before its outputs are published or just after."""
+    write = LaneQuery._write
+
+    def interrupted(self: LaneQuery, sinks: Any) -> Any:
+        real = write(self, sinks)
+
+        def fail(rows: Any, number: int) -> None:
+            if published:
+                real(rows, number)
+            raise Interrupted
+
+        return fail
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LaneQuery, "_write", interrupted)
+        started = query.start(once=True)
+        with pytest.raises(Exception, match="Interrupted"):
+            started.awaitTermination(60)
+
+
+@pytest.mark.parametrize("published", [False, True])
+def test_a_pending_batch_is_finished_exactly_once(site: Site, monkeypatch: pytest.MonkeyPatch, published: bool) -> None:
+    run = counting(site)
+    (lane,) = run.lanes
+    folder = Folder(site.spark, f"file://{site.root}/lane")
+    query = run.query(lane, folder.uri)
+    feed(site, 0, 0, 9)
+    once(query)
+    feed(site, 0, 9, 6)
+    leave_pending(query, monkeypatch, published=published)
+    assert (folder.planned(), folder.committed(), folder.pending) == (1, 0, True)
+    assert folder.positions() == {"in": {0: 9, 1: 0}}
+    feed(site, 1, 0, 5)
+    once(query)
+    assert (folder.planned(), folder.committed(), folder.pending) == (1, 1, False)
+    assert folder.positions() == {"in": {0: 15, 1: 0}}
+    assert counts(site) == expected({0: 15})
+    assert len(site.all_records("out")) == 6
+    once(query)
+    assert counts(site) == expected({0: 15, 1: 5})
+
+
+def test_a_planned_batch_takes_in_exactly_up_to_its_ends(site: Site) -> None:
+    run = copying(site)
+    (lane,) = run.lanes
+    folder = Folder(site.spark, f"file://{site.root}/lane")
+    query = run.query(lane, folder.uri)
+    feed(site, 0, 0, 4)
+    once(query)
+    feed(site, 0, 4, 20)
+    feed(site, 1, 0, 20)
+    assert folder.plan(folder.entry(0).with_positions(0, {0: 7, 1: 13})) == 1
+    with pytest.raises(StateError, match="has a pending batch 1"):
+        folder.plan(folder.entry(0))
+    once(query)
+    assert folder.positions() == {"in": {0: 7, 1: 13}}
+    assert Counter(v["k"][:2] for v in site.values("out")) == {"p0": 7, "p1": 13}
+    assert folder.plan(folder.entry(1)) == 2
+    once(query)
+    assert folder.positions() == {"in": {0: 7, 1: 13}}
+    assert len(site.values("out")) == 20
+
+
+def test_a_folder_that_was_not_run_has_nothing(site: Site) -> None:
+    folder = Folder(site.spark, f"file://{site.root}/lane")
+    assert not folder.exists()
+    assert (folder.planned(), folder.committed(), folder.pending, folder.positions()) == (-1, -1, False, {})
+    folder.make()
+    assert folder.exists()
+    assert folder.plan(Entry({}, ())) == 0
+    assert folder.pending
+    folder.remove()
+    assert not folder.exists()
+
+
+def test_halves_of_a_stateful_lane_go_on_exactly_with_a_batch_in_flight(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = counting(site, partitions=4)
+    (lane,) = run.lanes
+    folder = Folder(site.spark, f"file://{site.root}/lane")
+    query = run.query(lane, folder.uri)
+    for partition in range(4):
+        feed(site, partition, 0, 10)
+    once(query)
+    for partition in range(4):
+        feed(site, partition, 10, 5)
+    leave_pending(query, monkeypatch)
+    halves: list[tuple[Lane, Folder]] = []
+    for number, mine in enumerate([(0, 2), (1, 3)]):
+        half = msgspec.structs.replace(
+            lane,
+            id=f"half-{number}",
+            ssps=tuple(ssp for ssp in lane.ssps if ssp.partition in mine),
+            tasks=tuple(f"Partition_{p}" for p in mine),
+        )
+        copy = folder.clone(f"file://{site.root}/half-{number}", site.spark)
+        copy.keep({"in": mine})
+        assert (copy.planned(), copy.committed(), copy.pending) == (1, 0, True)
+        assert copy.entry(1).positions(0) == dict.fromkeys(mine, 15)
+        halves.append((half, copy))
+    ids = {json.loads(Path(site.root, name, "metadata").read_text())["id"] for name in ("lane", "half-0", "half-1")}
+    assert len(ids) == 3
+    for partition in range(4):
+        feed(site, partition, 15, 2)
+    for half, copy in halves:
+        once(run.query(half, copy.uri, epoch=2))
+        once(run.query(half, copy.uri, epoch=2))
+        assert copy.positions() == {"in": dict.fromkeys((s.partition for s in half.ssps), 17)}
+    assert counts(site) == expected(dict.fromkeys(range(4), 17))
+    # 3 keys a partition, in three batches: each update was written once.
+    assert len(site.all_records("out")) == 4 * (3 + 3 + 2)
+
+
+def test_a_folder_is_not_cloned_over_another(site: Site) -> None:
+    folder = Folder(site.spark, f"file://{site.root}/lane")
+    folder.make()
+    folder.clone(f"file://{site.root}/copy", site.spark)
+    with pytest.raises(ConflictError, match=r"/copy exists already"):
+        folder.clone(f"file://{site.root}/copy", site.spark)
+
+
+def test_a_damaged_entry_names_its_file(site: Site) -> None:
+    folder = Folder(site.spark, f"file://{site.root}/lane")
+    folder.make()
+    folder.plan(Entry({"batchWatermarkMs": 0}, ()))
+    (site.root / "lane/offsets/.0.crc").unlink(missing_ok=True)
+    (site.root / "lane/offsets/0").write_text("v1\n{")
+    with pytest.raises(UnsupportedFormatError, match=r"/lane/offsets/0 is damaged"):
+        folder.entry(0)
+
+
+def test_a_lock_is_kept_while_the_process_lives(site: Site) -> None:
+    folder = Folder(site.spark, f"file://{site.root}/lane")
+    folder.make()
+    folder.lock()
+    folder.lock()
+    del folder
+    gc.collect()
+    site.spark._jvm.System.gc()  # type: ignore[union-attr]
+    code = (
+        "import fcntl, sys\n"
+        "with open(sys.argv[1], 'r+') as file:\n"
+        "    try: fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)\n"
+        "    except OSError: print('held')\n"
+    )
+    other = subprocess.run([sys.executable, "-c", code, f"{site.root}/lane.lock"], capture_output=True, text=True)
+    assert other.stdout == "held\n", other.stderr
+
+
+def test_a_lock_that_another_process_holds_is_refused(site: Site) -> None:
+    folder = Folder(site.spark, f"file://{site.root}/lane")
+    folder.make()
+    with Path(site.root, "lane.lock").open("w") as file:
+        fcntl.lockf(file, fcntl.LOCK_EX)
+        with pytest.raises(ConflictError, match=f"another process runs on {site.root}/lane"):
+            folder.lock()
+    folder.lock()
