@@ -73,7 +73,7 @@ def records(spark: SparkSession) -> DataFrame:
         for n, row in enumerate(ROWS)
     ]
     frame = spark.createDataFrame(rows, "key binary, value binary, timestamp timestamp, partition int, offset long")
-    types = {name: kind for name, kind in (part.split(" ", 1) for part in SCHEMA.split(", "))}
+    types = dict(part.split(" ", 1) for part in SCHEMA.split(", "))
     return frame.withColumn("headers", F.lit(None).cast(types["headers"])).select(*types)
 
 

@@ -1,4 +1,4 @@
-"""Surgery on a stopped lane's checkpoint: batches are finished and planned, folders parted; nothing is lost or twice."""
+"""Surgery on a stopped lane's checkpoint: batches finished and planned, folders parted; nothing lost or twice."""
 
 from __future__ import annotations
 
