@@ -165,6 +165,16 @@ def test_storage_store_log_and_job_must_agree(workspace: Workspace) -> None:
     again()
     shutil.rmtree(home / "streams")
     workspace.put(few)
+    refused(1, f"the output stream '{LATE}'", "is gone")
+
+    again()
+    shutil.rmtree(home / "streams" / TABLE)
+    refused(1, f"the output stream '{TABLE}'", "is gone")
+    assert not (home / "streams" / TABLE).exists()
+
+    again()
+    shutil.rmtree(home / "streams" / INPUT)
+    workspace.put(few)
     refused(1, f"stream embedded/{INPUT} is another one")
 
     again()

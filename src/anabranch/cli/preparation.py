@@ -82,11 +82,26 @@ def start_message(prepared: Prepared, until_caught_up: bool) -> Start:
 
 
 def create_outputs(plan: Plan, settings: Settings) -> None:
-    """Make the streams that the job writes and that don't exist."""
+    """Make the streams that a new job writes and that don't exist."""
     log = Log(settings.systems.embedded.root)
     for output in plan.outputs:
         if output.stream is not None:
             log.create(output.stream, output.partitions)
+
+
+def check_outputs(plan: Plan, settings: Settings) -> None:
+    """Refuse to go on with a job one of whose output streams is gone.
+
+    Raises:
+        StateError: names the stream.
+    """
+    there = Log(settings.systems.embedded.root).streams()
+    gone = next((o.stream for o in plan.outputs if o.stream is not None and o.stream not in there), None)
+    if gone is not None:
+        raise StateError(
+            f"the output stream {gone!r} of job {plan.model.job!r} is gone from {settings.systems.embedded.root}",
+            "restore its folder; or, to begin afresh, give the job another name",
+        )
 
 
 def check_writers(plan: Plan, settings: Settings, known: set[str]) -> None:
@@ -116,9 +131,13 @@ def _fingerprint(prepared: Prepared) -> dict[str, str]:
     ssps = {ssp.whole for stage in prepared.plan.model.stages for t in stage.tasks for ssp in (*t.ssps, *t.broadcast)}
     streams = Counter(f"{ssp.system}/{ssp.stream}" for ssp in ssps)
     counts = {f"partitions of {stream}": str(count) for stream, count in streams.items()}
+    log = Log(prepared.settings.systems.embedded.root)
+    written = [output.stream for output in prepared.plan.outputs if output.stream is not None]
+    outputs = {f"output stream {stream}": log.describe(stream).id for stream in written}
     return {
         **operators,
         **counts,
+        **outputs,
         "factor": str(job.factor),
         "grouper": job.grouper,
         "containers": str(job.containers),

@@ -59,6 +59,8 @@ def execute(file: JobFile, settings: Settings, available_now: bool, show: progre
         except AnabranchError:
             known = set()
         preparation.check_writers(plan, settings, known)
+        if known:
+            preparation.check_outputs(plan, settings)
         from anabranch.spark import session
 
         session.java_version()
@@ -70,7 +72,8 @@ def execute(file: JobFile, settings: Settings, available_now: bool, show: progre
             prepared = Prepared(file, settings, plan, schemas)
             for warning in plan.warnings:
                 progress.say(f"warning: {warning}")
-            preparation.create_outputs(plan, settings)
+            if not known:
+                preparation.create_outputs(plan, settings)
             coordinator.start(preparation.start_message(prepared, available_now))
             return _serve(prepared, coordinator, spark, show)
         finally:
