@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from anabranch import steps
@@ -27,6 +27,8 @@ class EmbeddedSource(DataSource):
     """Options: ``root``, ``stream``, ``partitions`` (JSON list), ``starting`` (JSON partition → offset), ``max_rows``,
     ``gate`` (a file: while it is there nothing more is taken in), ``until`` (JSON partition → offset: never beyond),
     ``lane`` and ``commits`` (a lane's id and commit folder, for the steps that tests stop at).
+
+    As a batch source, ``root``, ``stream`` and ``ranges``: see :class:`RangeReader`.
     """
 
     @classmethod
@@ -35,6 +37,9 @@ class EmbeddedSource(DataSource):
 
     def schema(self) -> str:
         return SCHEMA
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return RangeReader(dict(self.options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         return EmbeddedReader(dict(self.options))
@@ -92,18 +97,7 @@ class EmbeddedReader(DataSourceStreamReader):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Pieces)
-        for piece in partition.slices:
-            offset = piece.offset
-            for batch in read_slice(piece):
-                rows = batch.num_rows
-                packed = batch.set_column(_HEADERS, "headers", headers.pack(batch.column(_HEADERS)))
-                number = pa.repeat(pa.scalar(partition.partition, pa.int32()), rows)
-                offsets = pa.array(range(offset, offset + rows), pa.int64())
-                offset += rows
-                yield pa.RecordBatch.from_arrays(
-                    [*packed.columns, number, offsets], names=[*packed.schema.names, "partition", "offset"]
-                )
+        return _rows(partition)
 
     def _offset(self, positions: dict[int, int]) -> dict[str, Any]:
         info = self._log.describe(self._stream)
@@ -122,6 +116,44 @@ class EmbeddedReader(DataSourceStreamReader):
                 "restore the former stream's folder, or run the job under another name",
             )
         return {int(p): o for p, o in offset["positions"].items()}
+
+
+class RangeReader(DataSourceReader):
+    """A batch of chosen records. ``ranges`` is JSON: partition → list of ``[start, end)``, in order of offsets.
+
+    Each stream partition is one Spark partition, its rows in the order of the ranges.
+    """
+
+    def __init__(self, options: dict[str, str]) -> None:
+        self._log = Log(options["root"])
+        self._stream = options["stream"]
+        self._ranges = {int(p): ranges for p, ranges in json.loads(options["ranges"]).items()}
+
+    def partitions(self) -> Sequence[InputPartition]:
+        found = [
+            Pieces(p, [piece for start, end in ranges for piece in self._log.slices(self._stream, p, start, end)])
+            for p, ranges in sorted(self._ranges.items())
+        ]
+        return found or [Pieces(0, [])]  # without any, Spark would make one that is none of ours
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return _rows(partition)
+
+
+def _rows(partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    """The records of the pieces, with their partition and offsets."""
+    assert isinstance(partition, Pieces)
+    for piece in partition.slices:
+        offset = piece.offset
+        for batch in read_slice(piece):
+            rows = batch.num_rows
+            packed = batch.set_column(_HEADERS, "headers", headers.pack(batch.column(_HEADERS)))
+            number = pa.repeat(pa.scalar(partition.partition, pa.int32()), rows)
+            offsets = pa.array(range(offset, offset + rows), pa.int64())
+            offset += rows
+            yield pa.RecordBatch.from_arrays(
+                [*packed.columns, number, offsets], names=[*packed.schema.names, "partition", "offset"]
+            )
 
 
 def share(start: dict[int, int], ends: dict[int, int], most: int) -> dict[int, int]:
