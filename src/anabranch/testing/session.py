@@ -1,0 +1,49 @@
+"""The one Spark session of a test process: the one that runs already, else a small one of ours."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from pyspark import SparkContext, cloudpickle
+from pyspark.sql import SparkSession
+
+from anabranch.config import Settings, SparkSettings
+from anabranch.spark import session
+from anabranch.systems.embedded.spark import EmbeddedSource
+
+__all__ = ["carry", "shared"]
+
+# Such a JVM lives for a minute: the quick compiler alone and one thread for garbage start it a quarter faster.
+_SHORT_LIVED = {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+_SMALL = Settings(spark=SparkSettings(master="local[2,4]", memory="1g", conf=_SHORT_LIVED))
+
+
+def shared() -> SparkSession:
+    """The session of this process, started at the first call. It ends with the process.
+
+    A session that somebody else has started gets the settings that lanes need.
+    """
+    if SparkContext._active_spark_context is None:
+        known = [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
+        os.environ["PYTHONPATH"] = os.pathsep.join([*known, *(path for path in sys.path if os.path.isdir(path))])
+        return session.start(_SMALL)
+    spark = SparkSession.builder.getOrCreate()
+    for name, value in session.SETTINGS.items():
+        if name.startswith("spark.sql."):
+            spark.conf.set(name, value)
+    spark.dataSource.register(EmbeddedSource)
+    return spark
+
+
+def carry(functions: Iterable[Callable[..., Any]]) -> None:
+    """Let Python workers get these functions as code: they can't import a module of tests, or one beside it."""
+    modules = [sys.modules.get(getattr(function, "__module__", "")) for function in functions]
+    folders = {str(Path(file).parent) for module in modules if (file := getattr(module, "__file__", None))}
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if file and str(Path(file).parent) in folders and name not in ("__main__", "__mp_main__"):
+            cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
