@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import inspect
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,7 +14,6 @@ import structlog
 
 from anabranch import config as configuration
 from anabranch.cli import loading
-from anabranch.cli.loading import JobFile
 from anabranch.config import Settings
 from anabranch.errors import UsageError
 from anabranch.job import Job
@@ -23,6 +21,7 @@ from anabranch.model.graph import Graph, Node
 from anabranch.operators.rules import is_boundary
 from anabranch.planning import stages
 from anabranch.spark import codec
+from anabranch.spark.session import carry
 from anabranch.testing import parts, session
 from anabranch.testing.incarnation import Incarnation
 from anabranch.testing.keys import Field
@@ -80,7 +79,7 @@ def run(
     """
     if not structlog.is_configured():
         structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("warning"))
-    file = _file(job)
+    file = loading.of(job) if isinstance(job, Job) else loading.load(Path(job))
     reads = _reads(file.graph)
     _check_inputs(file.graph, reads, inputs)
     counts = _counts(reads, partitions)
@@ -88,7 +87,7 @@ def run(
     with _place(folder) as place:
         placed = _settings(job, config, settings, place)
         spark = session.shared()
-        session.carry(file.functions.values())
+        carry(file.functions.values())
         streams = EmbeddedStreams(placed.systems.embedded.root)
         encoders = {stream: Encoder(stream, _key(node), counts[stream]) for stream, node in reads.items()}
         for stream, count in counts.items():
@@ -115,13 +114,6 @@ def _settings(job: Job | Path | str, config: Path | str | None, given: Mapping[s
     }
     beside = None if isinstance(job, Job) else Path(job)
     return configuration.load(Path(config) if config is not None else None, beside, over)
-
-
-def _file(job: Job | Path | str) -> JobFile:
-    if not isinstance(job, Job):
-        return loading.load(Path(job))
-    sources = (inspect.getsourcefile(inspect.unwrap(f)) for f in job.functions.values() if inspect.isfunction(f))
-    return JobFile(Path(next(sources, None) or "job.py").resolve(), job.graph, dict(job.functions))
 
 
 def _reads(graph: Graph) -> dict[str, Node]:

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable
-from pathlib import Path
-from typing import Any
 
-from pyspark import SparkContext, cloudpickle
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from anabranch.config import Settings, SparkSettings
 from anabranch.spark import session
 from anabranch.systems.embedded.spark import EmbeddedSource
 
-__all__ = ["carry", "shared"]
+__all__ = ["shared"]
 
 # Such a JVM lives for a minute: the quick compiler alone and one thread for garbage start it a quarter faster.
 _SHORT_LIVED = {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
@@ -37,13 +34,3 @@ def shared() -> SparkSession:
             spark.conf.set(name, value)
     spark.dataSource.register(EmbeddedSource)
     return spark
-
-
-def carry(functions: Iterable[Callable[..., Any]]) -> None:
-    """Let Python workers get these functions as code: they can't import a module of tests, or one beside it."""
-    modules = [sys.modules.get(getattr(function, "__module__", "")) for function in functions]
-    folders = {str(Path(file).parent) for module in modules if (file := getattr(module, "__file__", None))}
-    for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None)
-        if file and str(Path(file).parent) in folders and name not in ("__main__", "__mp_main__"):
-            cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
