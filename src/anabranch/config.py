@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -101,12 +101,13 @@ class Settings(BaseSettings):
         return (kwargs["init_settings"],)
 
 
-def load(file: Path | None = None, beside: Path | None = None) -> Settings:
+def load(file: Path | None = None, beside: Path | None = None, over: Mapping[str, Any] | None = None) -> Settings:
     """Read the settings and make their paths absolute.
 
     Args:
         file: the configuration file itself; must exist.
         beside: a job file; ``anabranch.toml`` in its folder is taken, else the one in the working folder.
+        over: sections of settings that win over the file and the environment.
 
     Raises:
         NotFoundError: ``file`` doesn't exist.
@@ -119,7 +120,7 @@ def load(file: Path | None = None, beside: Path | None = None) -> Settings:
             parsed = tomllib.loads(path.read_text())
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ConfigError(f"{path} is not TOML: {error}", "mend the line it names") from error
-    merged = _merge(parsed, _environment())
+    merged = _merge(_merge(parsed, _environment()), dict(over or {}))
     try:
         settings = Settings(**merged)
     except ValidationError as error:

@@ -8,6 +8,7 @@ __all__ = [
     "ConflictError",
     "FencedError",
     "GraphError",
+    "JobFailedError",
     "LogError",
     "NotFoundError",
     "OperatorError",
@@ -49,6 +50,10 @@ class ConfigError(UsageError):
 
 class GraphError(UsageError):
     """The job's graph can't be run as it is written; names the operator and the cure."""
+
+
+class JobFailedError(AnabranchError):
+    """A lane failed, and with it the job; the message is what the lane said."""
 
 
 class NotFoundError(AnabranchError):

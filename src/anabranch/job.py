@@ -66,6 +66,43 @@ class Job:
         args |= {"event_time": event_time, "watermark": delay}
         return Stream(self, self._add("read", (), args, name, stream))
 
+    def preview(self, stream: str, n: int = 20, *, config: Path | str | None = None) -> list[dict[str, Any]]:
+        """The first rows of a stream, for notebooks; changes nothing anywhere.
+
+        Of a stream that the job reads: its first records, as ``read`` declares them. Of one that it writes: rows that
+        it would write, computed on what is in the inputs now; see :meth:`to_dataframe`. It runs on this process's Spark
+        session, or starts one.
+
+        Args:
+            config: an ``anabranch.toml`` (default: that of the working folder).
+
+        Raises:
+            UsageError: the job neither reads nor writes the stream.
+            AnabranchError: the job can't be planned: a missing stream, for one.
+        """
+        from anabranch.spark import batch
+
+        return batch.preview(self, stream, n, config)
+
+    def to_dataframe(self, spark: Any, output: str | None = None, *, config: Path | str | None = None) -> Any:
+        """A batch DataFrame of what the job would write to a stream, over all records that are in the inputs now.
+
+        A running ``agg`` gives one row for each key, the last. Rows go through a ``partition_by`` as they are, and
+        nothing is written.
+
+        Args:
+            spark: the SparkSession to make it with.
+            output: a stream that the job writes (default: its only one).
+            config: an ``anabranch.toml`` (default: that of the working folder).
+
+        Raises:
+            UsageError: the job doesn't write it, or writes several and none was named.
+            AnabranchError: the job can't be planned: a missing stream, for one.
+        """
+        from anabranch.spark import batch
+
+        return batch.to_dataframe(self, spark, output, config)
+
     def _add(
         self,
         kind: str,

@@ -1,9 +1,11 @@
-"""The steps of a lane's batch, by name, and a hook that stops a process at one of them: crash tests kill it there."""
+"""The steps of a lane's batch, by name, and hooks at them: crash tests kill a process, or abort its lanes, there."""
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 PLANNING = "planning"
@@ -17,12 +19,30 @@ _HOLD = os.environ.get("ANABRANCH_HOLD_AT", "")
 _NOTE = os.environ.get("ANABRANCH_HOLD_NOTE", "")
 ACTIVE = bool(_HOLD)
 
+Watcher = Callable[[str, str, int], None]
+_watchers: list[Watcher] = []
+
+
+@contextmanager
+def watched(watcher: Watcher) -> Iterator[None]:
+    """Call ``watcher(step, lane, batch)`` at the steps that this process reaches; what it raises fails the lane.
+
+    ``planning`` is reached in a process of Spark's, and so never seen here.
+    """
+    _watchers.append(watcher)
+    try:
+        yield
+    finally:
+        _watchers.remove(watcher)
+
 
 def reach(step: str, lane: str, batch: int) -> None:
     """Say that a lane is at a step. When it's the one to stop at: write the note and sleep until killed.
 
     Python workers of a killed driver end, too.
     """
+    for watcher in tuple(_watchers):
+        watcher(step, lane, batch)
     if not ACTIVE:
         return
     prefix, name, number = _HOLD.split(":")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import sys
 import traceback
 from collections.abc import Callable
@@ -26,6 +27,14 @@ class JobFile:
     @property
     def home(self) -> str:
         return str(self.path.parent)
+
+
+def of(job: Job) -> JobFile:
+    """A Job object as if it came from the file of its first function, else from the working folder."""
+    functions = [function for function in job.functions.values() if inspect.isfunction(function)]
+    files = (inspect.unwrap(function).__code__.co_filename for function in functions)
+    file = next((file for file in files if Path(file).is_file()), "job.py")
+    return JobFile(Path(file).resolve(), job.graph, dict(job.functions))
 
 
 def load(path: Path) -> JobFile:

@@ -9,7 +9,7 @@ import sys
 import structlog
 import typer
 
-from anabranch.cli import demo, doctor, looking, planning, run, stop, stream
+from anabranch.cli import demo, doctor, init, looking, planning, run, stop, stream
 from anabranch.errors import AnabranchError
 
 app = typer.Typer(
@@ -19,6 +19,7 @@ app = typer.Typer(
     help="Long-lived stream-processing jobs on Spark that change while they run.",
 )
 app.add_typer(stream.app, name="stream")
+app.command("init")(init.init)
 app.command("run")(run.run)
 app.command("plan")(planning.plan)
 app.command("jobs")(looking.jobs)

@@ -21,7 +21,7 @@ from anabranch.config import Settings
 from anabranch.coordinator import endpoint, http
 from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.store.store import Store
-from anabranch.errors import AnabranchError, ConflictError
+from anabranch.errors import AnabranchError, ConflictError, JobFailedError
 from anabranch.messages import JobStatus, Registration
 
 
@@ -111,7 +111,7 @@ def _serve(prepared: Prepared, coordinator: Coordinator, spark: Any, show: progr
         server.close()
     progress.summary(status)
     if status.state == "failed":
-        raise AnabranchError(f"job {name} failed: {status.error}", "")
+        raise JobFailedError(f"job {name} failed: {status.error}")
     if signals.received == signal.SIGINT:
         raise KeyboardInterrupt
     return status

@@ -40,7 +40,10 @@ class Coordination(Protocol):
 
 
 class Container:
-    """One container of a job. ``functions`` are the job file's, by node; ``home`` is its folder."""
+    """One container of a job. ``functions`` are the job file's, by node; ``home`` is its folder.
+
+    ``period``: seconds between two beats.
+    """
 
     def __init__(
         self,
@@ -51,7 +54,9 @@ class Container:
         functions: Mapping[int, Callable[..., Any]],
         schemas: Mapping[int, Any],
         home: str,
+        period: float = _PERIOD,
     ) -> None:
+        self._period = period
         self._coordination = coordination
         self._settings = settings
         self._graph = graph
@@ -83,7 +88,7 @@ class Container:
                 self._reconcile(answer, model, me.epoch)
                 if answer.done and all(runner.ended for runner in self._runners.values()):
                     return
-                time.sleep(_PERIOD)
+                time.sleep(self._period)
         finally:
             self._stop_all()
 

@@ -35,7 +35,7 @@ def columns(
     for stage in stages.cut(graph):
         context = Context(functions=functions, keys=stages.key_columns(graph, stage), times=times)
         for node in stage.nodes:
-            frame = _explained(node, lambda n=node, c=context: _after(graph, n, frames, c, formats))  # type: ignore[misc]
+            frame = explained(node, lambda n=node, c=context: _after(graph, n, frames, c, formats))  # type: ignore[misc]
             if frame is not None:
                 frames[node.id] = frame
     return {i: StructType([f for f in frame.schema if f.name != hidden.NAME]) for i, frame in frames.items()}
@@ -75,7 +75,8 @@ def _read(node: Node, raw: DataFrame, format_: str) -> DataFrame:
     return rows
 
 
-def _explained(node: Node, build: Callable[[], DataFrame | None]) -> DataFrame | None:
+def explained(node: Node, build: Callable[[], DataFrame | None]) -> DataFrame | None:
+    """What ``build`` gives; what it raises, as a GraphError that names the operator."""
     try:
         return build()
     except AnabranchError:

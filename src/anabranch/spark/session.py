@@ -8,9 +8,10 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from pyspark import cloudpickle
 from pyspark.logger import PySparkLogger
@@ -93,6 +94,13 @@ def start(settings: Settings, home: str = "", output: Path | None = None) -> Spa
     spark.dataSource.register(EmbeddedSource)
     spark.dataSource.register(EventTimeSource)
     return spark
+
+
+def carry(functions: Iterable[Callable[..., Any]]) -> None:
+    """Let Python workers get these functions as code: they can't import a module of tests, or one beside it."""
+    modules = [sys.modules.get(getattr(function, "__module__", "")) for function in functions]
+    for folder in {Path(file).parent for module in modules if (file := getattr(module, "__file__", None))}:
+        _pickle_by_value(folder)
 
 
 @contextmanager

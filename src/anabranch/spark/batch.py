@@ -1,0 +1,163 @@
+"""A job as batch frames over what is in its inputs now, for notebooks. Nothing is written anywhere."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pyspark import SparkContext
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from anabranch import config as configuration
+from anabranch.cli import loading, preparation
+from anabranch.cli.loading import JobFile
+from anabranch.config import Settings
+from anabranch.errors import UsageError
+from anabranch.job import Job
+from anabranch.model.graph import Node
+from anabranch.model.job_model import StageModel
+from anabranch.operators import rule
+from anabranch.operators.rules import is_boundary
+from anabranch.planning import plan as planning
+from anabranch.planning import stages
+from anabranch.planning.plan import Plan
+from anabranch.planning.stages import Stage
+from anabranch.spark import hidden, resolution, session
+from anabranch.spark.operators import Context, apply, label, stage_key, without_null_keys
+from anabranch.systems.embedded import Log
+from anabranch.systems.embedded.spark import FORMAT, EmbeddedSource
+
+Config = Path | str | None
+
+
+def preview(job: Job, stream: str, n: int, config: Config) -> list[dict[str, Any]]:
+    """See :meth:`anabranch.Job.preview`."""
+    batch = _Batch(job, config)
+    if n < 1:
+        raise UsageError(f"{n} rows can't be previewed", "ask for one or more")
+    known = [*batch.reads, *batch.written]
+    if stream not in known:
+        raise UsageError(f"job {job.name!r} neither reads nor writes {stream!r}", f"its streams: {', '.join(known)}")
+    running = SparkContext._active_spark_context is not None
+    spark = SparkSession.builder.getOrCreate() if running else session.start(batch.settings, str(Path.cwd()))
+    frame = batch.input(spark, stream, n) if stream in batch.reads else batch.output(spark, stream)
+    return [row.asDict(recursive=True) for row in frame.limit(n).collect()]
+
+
+def to_dataframe(job: Job, spark: SparkSession, output: str | None, config: Config) -> DataFrame:
+    """See :meth:`anabranch.Job.to_dataframe`."""
+    batch = _Batch(job, config)
+    outputs = [stream for stream, nodes in batch.written.items() if not is_boundary(nodes[0])]
+    if output is None and len(outputs) != 1:
+        raise UsageError(
+            f"job {job.name!r} writes {len(outputs)} streams: {', '.join(outputs) or '-'}",
+            'name one: to_dataframe(spark, "a-stream")',
+        )
+    name = outputs[0] if output is None else output
+    if name not in batch.written:
+        raise UsageError(f"job {job.name!r} doesn't write {name!r}", f"it writes: {', '.join(batch.written) or '-'}")
+    return batch.output(spark, name)
+
+
+class _Batch:
+    """A job that was planned on the streams as they are."""
+
+    def __init__(self, job: Job, config: Config) -> None:
+        self.settings: Settings = configuration.load(Path(config) if config is not None else None)
+        self._file: JobFile = loading.of(job)
+        self._graph = job.graph
+        self._plan: Plan = preparation.plan(self._file, self.settings)
+        self._log = Log(self.settings.systems.embedded.root)
+        self.reads = {n.args["stream"]: n for n in reversed(self._graph.nodes) if n.kind == "read"}
+        self.written: dict[str, list[Node]] = {}
+        for node in self._graph.nodes:
+            if node.kind == "write" or is_boundary(node):
+                self.written.setdefault(stages.stream_of(self._graph, node), []).append(node)
+
+    def input(self, spark: SparkSession, stream: str, most: int) -> DataFrame:
+        """The first records of a stream, partition after partition, as the job's read declares them."""
+        node = self.reads[stream]
+        frame = self._explained(node, lambda: self._read(spark, node, F.lit(0), most))
+        return frame.drop(hidden.NAME)
+
+    def output(self, spark: SparkSession, stream: str) -> DataFrame:
+        """What the job would write to a stream, from all its branches."""
+        session.carry(self._file.functions.values())
+        frames = self._frames(spark)
+        several = [frames[node.inputs[0]].drop(hidden.NAME) for node in self.written[stream]]
+        whole = several[0]
+        for other in several[1:]:
+            whole = whole.unionByName(other, allowMissingColumns=True)
+        return whole
+
+    def _frames(self, spark: SparkSession) -> Mapping[int, DataFrame]:
+        """What each operator gives; a boundary gives what the stage after it reads."""
+        frames: dict[int, DataFrame] = {}
+        for stage in stages.cut(self._graph):
+            context = Context(
+                functions=self._file.functions,
+                keys=stages.key_columns(self._graph, stage),
+                on_null_key=self.settings.job.on_null_key,
+                home=self._file.home,
+                shuffle_partitions=self.settings.job.state_partitions,
+            )
+            model = next(each for each in self._plan.model.stages if each.stage == stage.id)
+            for node in stage.nodes:
+                if is_boundary(node) or not rule(node).sink:
+                    frames[node.id] = self._explained(
+                        node, lambda n=node, s=stage, m=model, c=context: self._after(spark, n, s, m, c, frames)
+                    )
+        return frames
+
+    def _after(
+        self,
+        spark: SparkSession,
+        node: Node,
+        stage: Stage,
+        model: StageModel,
+        context: Context,
+        frames: Mapping[int, DataFrame],
+    ) -> DataFrame:
+        if node.kind == "read":
+            return self._read(spark, node, _task(node, model, self._plan.model.factor))
+        inputs = [frames[i] for i in node.inputs]
+        if not is_boundary(node):
+            return apply(node, inputs, context)
+        key = F.col(hidden.NAME).withField("key", stage_key(inputs[0], node.args["columns"]))
+        # All rows of a key are in one partition of the stream, so one task for all gives the same aggregates.
+        moved = inputs[0].withColumn(hidden.NAME, key.withField("task", F.lit(0)))
+        return without_null_keys(moved, context.on_null_key, label(node))
+
+    def _read(self, spark: SparkSession, node: Node, task: Column, most: int | None = None) -> DataFrame:
+        stream = node.args["stream"]
+        ranges: dict[int, list[list[int]]] = {}
+        left = most
+        for partition, tail in self._log.ends(stream).items():
+            end = tail.end if left is None else min(tail.end, left)
+            left = None if left is None else left - end
+            ranges[partition] = [[0, end]]
+        spark.dataSource.register(EmbeddedSource)
+        options = {"root": str(self._log.root), "stream": stream, "ranges": json.dumps(ranges)}
+        raw = spark.read.format(FORMAT).options(**options).load()
+        bound = self.settings.streams.get(stream)
+        return resolution.read(
+            raw.withColumn("task", task), node, F.col("task"), bound.format if bound is not None else "json"
+        )
+
+    @staticmethod
+    def _explained(node: Node, build: Any) -> DataFrame:
+        frame = resolution.explained(node, build)
+        assert frame is not None
+        return frame
+
+
+def _task(node: Node, model: StageModel, factor: int) -> Column:
+    """The number of the task that reads a record; a broadcast record is one row for each task."""
+    if node.args.get("broadcast"):
+        return F.explode(F.array(*[F.lit(n) for n in sorted({task.index // factor for task in model.tasks})]))
+    numbers = planning.task_numbers(model, factor)
+    pairs = [F.lit(x) for ssp, n in numbers.items() if ssp.stream == node.args["stream"] for x in (ssp.partition, n)]
+    return F.create_map(*pairs)[F.col("partition")]

@@ -1,0 +1,132 @@
+"""One life of the job's process: a coordinator and a container, as ``anabranch run`` has them, without its server."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from contextlib import closing
+
+from pyspark.sql import SparkSession
+
+from anabranch import steps
+from anabranch.cli import preparation
+from anabranch.cli.loading import JobFile
+from anabranch.cli.preparation import Prepared
+from anabranch.config import Settings
+from anabranch.container.reconciliation import Container
+from anabranch.coordinator.service import Coordinator
+from anabranch.coordinator.store.store import Store
+from anabranch.errors import JobFailedError, OutOfTimeError
+from anabranch.messages import Answer, Heartbeat, Registered, Registration
+from anabranch.model.job_model import JobModel
+from anabranch.systems.embedded import Log
+from anabranch.testing.killing import Kill, KilledError
+from anabranch.testing.result import Pending
+
+__all__ = ["Incarnation"]
+
+_PERIOD = 0.03
+
+
+class Incarnation:
+    """Everything of a process that isn't in its files. Made anew for each life.
+
+    Raises:
+        AnabranchError: the job can't be started, as from ``anabranch run``.
+    """
+
+    def __init__(self, spark: SparkSession, file: JobFile, settings: Settings, deadline: float) -> None:
+        preparation.refuse_unsupported(settings)
+        self._spark = spark
+        self._file = file
+        self._settings = settings
+        self._deadline = deadline
+        self._job = file.graph.job
+        self._store = Store(settings.coordinator.store)
+        self._coordinator = Coordinator(self._store)
+
+    def run(self) -> None:
+        """Run the job until it has caught up.
+
+        Raises:
+            JobFailedError: a lane failed.
+            OutOfTimeError: the deadline came first.
+        """
+        with closing(self._store):
+            self._container(until_caught_up=True).run(self._registration())
+            self._check()
+
+    def run_and_kill(self) -> tuple[Pending, ...]:
+        """Run the job up to the moment that :class:`Kill` waits for, and let it die there.
+
+        Raises:
+            JobFailedError, OutOfTimeError: as :meth:`run`.
+        """
+        with closing(self._store):
+            container = self._container(until_caught_up=False)
+            lanes = self._coordinator.known_lanes(self._job)
+            root = self._settings.storage.root
+            kill = Kill(self._spark, Log(self._settings.systems.embedded.root), root, lanes)
+            self._coordination.kill = kill
+            try:
+                with steps.watched(kill.reached):
+                    container.run(self._registration())
+            except KilledError:
+                return kill.pending
+            self._check()
+            return ()
+
+    def _container(self, until_caught_up: bool) -> Container:
+        file, settings, job = self._file, self._settings, self._job
+        plan = preparation.plan(file, settings)
+        known = set(self._store.lanes(job))
+        preparation.check_writers(plan, settings, known)
+        if known:
+            preparation.check_outputs(plan, settings)
+        schemas = preparation.resolved(file, settings)
+        if not known:
+            preparation.create_outputs(plan, settings)
+        prepared = Prepared(file, settings, plan, schemas)
+        self._coordinator.start(preparation.start_message(prepared, until_caught_up))
+        self._coordination = _Watched(self._coordinator, job, self._deadline)
+        return Container(
+            self._spark, self._coordination, settings, file.graph, file.functions, schemas, file.home, period=_PERIOD
+        )
+
+    def _registration(self) -> Registration:
+        return Registration(job=self._job, seat="0", execution=uuid.uuid4().hex, host="localhost", pid=os.getpid())
+
+    def _check(self) -> None:
+        status = self._coordinator.status(self._job)
+        if status.state == "failed":
+            raise JobFailedError(f"job {self._job} failed: {status.error}")
+
+
+class _Watched:
+    """The coordinator as the container sees it; at each beat it looks at the clock, and whether to kill."""
+
+    def __init__(self, coordinator: Coordinator, job: str, deadline: float) -> None:
+        self._coordinator = coordinator
+        self._job = job
+        self._deadline = deadline
+        self.kill: Kill | None = None
+
+    def register(self, registration: Registration) -> Registered:
+        return self._coordinator.register(registration)
+
+    def model(self, job: str) -> JobModel:
+        return self._coordinator.model(job)
+
+    def heartbeat(self, beat: Heartbeat, wait: float = 0) -> Answer:
+        if self.kill is not None and self.kill.due(beat.lanes):
+            self.kill.strike()
+        if time.monotonic() > self._deadline:
+            if self.kill is not None:
+                self.kill.call_off()
+            lanes = "; ".join(f"{lane.lane} {lane.phase}, batch {lane.batch}" for lane in beat.lanes)
+            raise OutOfTimeError(
+                f"job {self._job!r} was not idle in time: {lanes}",
+                "give run(..., timeout=) more seconds, or see what keeps it busy",
+            )
+        return self._coordinator.heartbeat(beat, wait)

@@ -1,0 +1,81 @@
+"""Key bytes of a row, as Spark makes them (DESIGN.md section 3, "Key bytes"), for the keys that tests put."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime
+from typing import Any
+
+from anabranch.errors import UsageError
+
+__all__ = ["Field", "encode"]
+
+Field = tuple[str, str]
+"""A key column: its name, and Spark's name of its type."""
+
+_WIDTHS = {"int": 4, "bigint": 8}
+
+
+def encode(fields: Sequence[Field], row: Mapping[str, Any]) -> bytes | None:
+    """The message key of a row; a column that isn't there is null.
+
+    Raises:
+        UsageError: a value isn't of its column's type.
+    """
+    values = [row.get(name) for name, _ in fields]
+    if len(fields) == 1:
+        if values[0] is None:
+            return None
+        if (single := _single(*fields[0], values[0])) is not None:
+            return single
+    elements = [_element(kind, value) for (_, kind), value in zip(fields, values, strict=True)]
+    return f"[{','.join(elements)}]".encode()
+
+
+def _single(name: str, kind: str, value: Any) -> bytes | None:
+    wanted: type | tuple[type, ...]
+    if kind == "string":
+        wanted, raw = str, value.encode() if isinstance(value, str) else b""
+    elif kind == "binary":
+        wanted, raw = (bytes, str), value.encode() if isinstance(value, str) else value
+    elif kind in _WIDTHS:
+        bits = 8 * _WIDTHS[kind]
+        whole = isinstance(value, int) and not isinstance(value, bool) and -(2 ** (bits - 1)) <= value < 2 ** (bits - 1)
+        wanted, raw = int, value.to_bytes(_WIDTHS[kind], "big", signed=True) if whole else b""
+        if not whole:
+            raise _wrong(name, kind, value)
+    else:
+        return None
+    if not isinstance(value, wanted):
+        raise _wrong(name, kind, value)
+    return bytes(raw)
+
+
+def _wrong(name: str, kind: str, value: Any) -> UsageError:
+    return UsageError(
+        f"the key column {name} is declared {kind}, and was given {value!r}",
+        "give a value of that type, or the key's bytes: Message(value, key=b'…')",
+    )
+
+
+def _element(kind: str, value: Any) -> str:
+    if kind.startswith("timestamp") and isinstance(value, str):
+        value = datetime.fromisoformat(value)
+    if kind in ("double", "float") and isinstance(value, int):
+        value = float(value)
+    if kind == "timestamp" and isinstance(value, datetime) and value.tzinfo is None:
+        value = value.replace(tzinfo=UTC)
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_text)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, datetime):
+        moment = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
+        return moment.isoformat(timespec="microseconds") + ("Z" if value.tzinfo else "")
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    raise UsageError(f"{value!r} can't be part of a key", "give the key's bytes: Message(value, key=b'…')")

@@ -1,0 +1,131 @@
+"""Kills a job in this process: finds the moment when every lane has published its last batch, and lets none commit."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from anabranch import steps
+from anabranch.container.folder import Folder
+from anabranch.messages import LaneReport
+from anabranch.model.lane import Lane
+from anabranch.systems.embedded import Log
+from anabranch.testing.result import Pending
+
+__all__ = ["Kill", "KilledError"]
+
+_POLL = 0.02
+
+
+class KilledError(Exception):
+    """Stands for the end of the process: nothing may catch it but the test's next incarnation."""
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    return record.exc_info is None or not isinstance(record.exc_info[1], KilledError)
+
+
+logging.getLogger("py4j.clientserver").addFilter(_is_news)
+
+
+class Kill:
+    """A lane is held in the batch that takes it to the end of its inputs, after publishing and before committing.
+
+    When each lane is held, or has nothing to do and no lane before it that could give it anything, the job can die.
+    """
+
+    def __init__(self, spark: SparkSession, log: Log, root: str, lanes: Mapping[str, Lane]) -> None:
+        self._spark = spark
+        self._log = log
+        self._root = root
+        self._lanes = lanes
+        self._reports: Mapping[str, LaneReport] = {}
+        self._settled: set[str] = set()
+        self._held: set[str] = set()
+        self._dead = threading.Event()
+        self._off = threading.Event()
+        self.pending: tuple[Pending, ...] = ()
+
+    def reached(self, step: str, lane: str, batch: int) -> None:
+        """For :func:`steps.watched`; on the lane's own thread.
+
+        Raises:
+            KilledError: the job has died meanwhile.
+        """
+        if step != steps.PUBLISHED or lane not in self._lanes:
+            return
+        while not self._off.is_set() and self._takes_all(self._lanes[lane], batch):
+            if self._dead.is_set():
+                raise KilledError(f"lane {lane} was killed in batch {batch}")
+            if self._nothing_comes(self._lanes[lane]):
+                self._held.add(lane)
+                self._settled.add(lane)
+            time.sleep(_POLL)
+
+    def due(self, reports: Sequence[LaneReport]) -> bool:
+        """Whether every lane is where it should die. A lane that fails calls it off."""
+        self._reports = {report.lane: report for report in reports}
+        if any(report.phase == "failed" for report in reports):
+            self._off.set()
+            return False
+        for lane in self._lanes.values():
+            if lane.id not in self._settled and self._nothing_comes(lane) and self._is_idle(lane):
+                self._settled.add(lane.id)
+        return self._settled >= self._lanes.keys()
+
+    def strike(self) -> None:
+        """Let all lanes die, and note the batches that are pending then.
+
+        Raises:
+            KilledError: always.
+        """
+        self._dead.set()
+        for query in self._spark.streams.active:
+            if query.name in self._held:
+                _wait_for_end(query)
+            elif query.name in self._lanes:
+                query.stop()
+        folders = {lane: self._folder(lane) for lane in self._lanes}
+        self.pending = tuple(
+            Pending(lane, folder.planned(), folder.committed()) for lane, folder in folders.items() if folder.pending
+        )
+        raise KilledError("the test killed the job")
+
+    def call_off(self) -> None:
+        """Hold no lane any more."""
+        self._off.set()
+
+    def _nothing_comes(self, lane: Lane) -> bool:
+        return self._settled >= set(lane.upstream)
+
+    def _is_idle(self, lane: Lane) -> bool:
+        report = self._reports.get(lane.id)
+        if report is None or report.phase not in ("running", "ended"):
+            return False
+        return self._at_ends(lane, {(p.ssp.stream, p.ssp.partition): p.offset for p in report.positions})
+
+    def _takes_all(self, lane: Lane, batch: int) -> bool:
+        entry = self._folder(lane.id).entry(batch)
+        planned = [(source["stream"], n) for n, source in enumerate(entry.sources) if source and "positions" in source]
+        return self._at_ends(lane, {(s, p): offset for s, n in planned for p, offset in entry.positions(n).items()})
+
+    def _at_ends(self, lane: Lane, positions: Mapping[tuple[str, int], int]) -> bool:
+        wanted = {(ssp.stream, ssp.partition) for ssp in (*lane.ssps, *lane.broadcast)}
+        ends = {stream: self._log.ends(stream) for stream, _ in wanted}
+        return all(positions.get((stream, p), 0) >= ends[stream][p].end for stream, p in wanted)
+
+    def _folder(self, lane_id: str) -> Folder:
+        lane, report = self._lanes[lane_id], self._reports.get(lane_id)
+        epoch = lane.folder_epoch or (report.folder_epoch if report is not None else 0)
+        return Folder(self._spark, f"{self._root}/{lane.job}/{lane.id}/{epoch}")
+
+
+def _wait_for_end(query: StreamingQuery) -> None:
+    """Wait for a query whose batch has just failed. (Stopped at once, Spark would chew on the error's long text.)"""
+    while query.isActive:
+        time.sleep(_POLL)

@@ -1,0 +1,118 @@
+"""What a test puts into a stream: rows as messages, with their keys, partitions, headers and times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import cycle
+from types import EllipsisType
+from typing import Any
+
+import msgspec
+
+from anabranch.errors import UsageError
+from anabranch.model.hashing import partition_for
+from anabranch.testing import keys
+from anabranch.testing.keys import Field
+
+__all__ = ["Encoded", "Encoder", "Message"]
+
+_JSON = msgspec.json.Encoder(decimal_format="number")
+
+Headers = Mapping[str, bytes | str | None] | Sequence[tuple[str, bytes | str | None]]
+
+
+@dataclass(frozen=True)
+class Message:
+    """A row with more than its value. What is left out is as for a plain row.
+
+    Args:
+        value: a dict (a JSON value), bytes or str (the value as it is), or None (no value).
+        key: bytes, str (as UTF-8) or None (no key). Left out: from the value's columns that ``read(key=...)`` declares.
+        headers: a dict, or pairs where a name comes twice.
+        timestamp: with its zone. Left out: now.
+        partition: left out: by the key as in Kafka; without a key, in turn.
+    """
+
+    value: Mapping[str, Any] | bytes | str | None
+    key: bytes | str | EllipsisType | None = ...
+    headers: Headers = ()
+    timestamp: datetime | None = None
+    partition: int | None = None
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A message as a system takes it."""
+
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    timestamp: datetime
+
+
+class Encoder:
+    """Makes the messages of one stream; ``key`` are the key columns that the job declares."""
+
+    def __init__(self, stream: str, key: Sequence[Field], partitions: int) -> None:
+        self._stream = stream
+        self._key = key
+        self._partitions = partitions
+        self._turn: Iterator[int] = cycle(range(partitions))
+
+    def encode(self, place: int, row: Any) -> Encoded:
+        """A row as a message. ``place``: in the input's list, for errors.
+
+        Raises:
+            UsageError: it is no row, or its key, time or partition can't be.
+        """
+        try:
+            return self._encoded(row if isinstance(row, Message) else Message(row))
+        except (UsageError, TypeError, ValueError) as error:
+            what, cure = (error.what, error.cure) if isinstance(error, UsageError) else (str(error), "")
+            raise UsageError(f"row {place} of the input {self._stream!r} can't be put: {what}", cure) from None
+
+    def _encoded(self, message: Message) -> Encoded:
+        key, value = self._key_and_value(message)
+        if message.timestamp is not None and message.timestamp.tzinfo is None:
+            raise UsageError(f"its timestamp {message.timestamp} has no zone", "add one: tzinfo=UTC")
+        headers = message.headers.items() if isinstance(message.headers, Mapping) else message.headers
+        return Encoded(
+            partition=self._partition(message.partition, key),
+            key=key,
+            value=value,
+            headers=tuple((name, _raw(content)) for name, content in headers),
+            timestamp=message.timestamp or datetime.now(UTC),
+        )
+
+    def _key_and_value(self, message: Message) -> tuple[bytes | None, bytes | None]:
+        value, key = message.value, message.key
+        if isinstance(value, Mapping):
+            names = {name for name, _ in self._key} if isinstance(key, EllipsisType) else set()
+            rest = _JSON.encode({name: content for name, content in value.items() if name not in names})
+            return keys.encode(self._key, value) if isinstance(key, EllipsisType) and names else _given(key), rest
+        if value is None or isinstance(value, bytes | str):
+            return _given(key), _raw(value)
+        raise UsageError(
+            f"it is {value!r}", "a row is a dict, bytes, str or None, or a Message; KILL and BATCH stand between rows"
+        )
+
+    def _partition(self, given: int | None, key: bytes | None) -> int:
+        if given is None:
+            return next(self._turn) if key is None else partition_for(key, self._partitions)
+        if not 0 <= given < self._partitions:
+            raise UsageError(
+                f"its partition is {given}, and the stream has {self._partitions}",
+                "give run(..., partitions=) more, or the message a lower one",
+            )
+        return given
+
+
+def _given(key: bytes | str | EllipsisType | None) -> bytes | None:
+    return None if isinstance(key, EllipsisType) else _raw(key)
+
+
+def _raw(content: bytes | str | None) -> bytes | None:
+    return content.encode() if isinstance(content, str) else content

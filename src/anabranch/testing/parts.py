@@ -1,0 +1,72 @@
+"""Cuts the inputs of a test at its sentinels: what is put together, and what happens after each part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from anabranch.errors import UsageError
+
+__all__ = ["BATCH", "KILL", "Part", "Sentinel", "cut"]
+
+
+@dataclass(frozen=True)
+class Sentinel:
+    """Something that happens between the rows of an input."""
+
+    name: str
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+BATCH = Sentinel("BATCH")
+"""What stands before it is run until the job is idle; only then the rest is put."""
+
+KILL = Sentinel("KILL")
+"""The job dies here, as by ``kill -9``, and a new incarnation goes on. See :func:`anabranch.testing.run`."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows that are put together, by stream, each with its place in the list; then ``ends`` happens (None: the end)."""
+
+    rows: Mapping[str, list[tuple[int, Any]]]
+    ends: Sentinel | None
+
+
+def cut(inputs: Mapping[str, Iterable[Any]]) -> list[Part]:
+    """The parts of a test: the first of every input together, then the second, and so on.
+
+    An input with fewer sentinels than another has nothing more to put.
+
+    Raises:
+        UsageError: the parts of two inputs end with different sentinels.
+    """
+    pieces = {stream: _pieces(rows) for stream, rows in inputs.items()}
+    parts = []
+    for number in range(max((len(each) for each in pieces.values()), default=0)):
+        mine = {stream: each[number] for stream, each in pieces.items() if number < len(each)}
+        ends = {stream: sentinel for stream, (_, sentinel) in mine.items() if sentinel is not None}
+        if len(set(ends.values())) > 1:
+            said = ", ".join(f"{stream} has {sentinel}" for stream, sentinel in ends.items())
+            raise UsageError(
+                f"the inputs don't agree on what happens after part {number + 1}: {said}",
+                "the sentinels of all inputs are passed together, the first with the first: give them the same",
+            )
+        sentinel = next(iter(ends.values()), None)
+        parts.append(Part({stream: rows for stream, (rows, _) in mine.items()}, sentinel))
+    return parts
+
+
+def _pieces(rows: Iterable[Any]) -> list[tuple[list[tuple[int, Any]], Sentinel | None]]:
+    pieces: list[tuple[list[tuple[int, Any]], Sentinel | None]] = []
+    piece: list[tuple[int, Any]] = []
+    for place, row in enumerate(rows):
+        if isinstance(row, Sentinel):
+            pieces.append((piece, row))
+            piece = []
+        else:
+            piece.append((place, row))
+    return [*pieces, (piece, None)]

@@ -1,0 +1,93 @@
+"""What a job wrote in a test: values as rows, or whole records; and what each KILL left behind."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from anabranch.errors import NotFoundError, UsageError
+
+__all__ = ["Pending", "Record", "Result", "decoded"]
+
+
+@dataclass(frozen=True)
+class Record:
+    """A record of a stream. ``value``: decoded by the stream's format (json: as parsed; string: str; raw: bytes)."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: Any
+    headers: tuple[tuple[str, bytes | None], ...]
+    timestamp: datetime
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A batch that a KILL left planned and published, and not committed. ``committed``: the last one that was."""
+
+    lane: str
+    batch: int
+    committed: int
+
+
+class Result:
+    """All that is in the streams that a job writes, those between its stages too, partition after partition.
+
+    Rows of one key are in order. With ``partitions=1``, all are.
+    ``kills``: for each KILL of the inputs, the batches that it left pending.
+    """
+
+    def __init__(self, streams: Mapping[str, Iterable[Record]], kills: Iterable[tuple[Pending, ...]] = ()) -> None:
+        self._streams = {stream: tuple(records) for stream, records in streams.items()}
+        self.kills = tuple(kills)
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """The names of all streams that the job writes."""
+        return tuple(self._streams)
+
+    def __getitem__(self, stream: str) -> list[Any]:
+        """The values of a stream: for JSON, dicts. Raises NotFoundError if the job doesn't write it."""
+        return [record.value for record in self.records(stream)]
+
+    def records(self, stream: str) -> list[Record]:
+        """The whole records of a stream. Raises NotFoundError if the job doesn't write it."""
+        if stream not in self._streams:
+            near = difflib.get_close_matches(stream, self._streams, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise NotFoundError(
+                f"the job writes no stream {stream!r}{hint}", f"it writes: {', '.join(self._streams) or 'none'}"
+            )
+        return list(self._streams[stream])
+
+    def latest(self, stream: str, *columns: str) -> dict[Any, Any]:
+        """The last row of each value of the columns (several: of each tuple), as for the updates of an ``agg``.
+
+        Raises:
+            NotFoundError: the job doesn't write the stream.
+            UsageError: no columns, or a value that is no JSON object.
+        """
+        if not columns:
+            raise UsageError(f"latest({stream!r}) names no column", f'write latest({stream!r}, "a-column")')
+        found: dict[Any, Any] = {}
+        for row in self[stream]:
+            if not isinstance(row, dict):
+                raise UsageError(f"{stream!r} holds {row!r}, which has no columns", f"take result[{stream!r}]")
+            values = tuple(row.get(column) for column in columns)
+            found[values[0] if len(columns) == 1 else values] = row
+        return found
+
+    def __repr__(self) -> str:
+        return f"Result({', '.join(f'{stream}: {len(rows)}' for stream, rows in self._streams.items())})"
+
+
+def decoded(value: bytes | None, format_: str) -> Any:
+    """A value by its stream's format. Fields that are null are not in JSON values."""
+    if value is None or format_ == "raw":
+        return value
+    return json.loads(value) if format_ == "json" else value.decode()

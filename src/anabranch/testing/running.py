@@ -1,0 +1,187 @@
+"""``run``: a job on lists of rows, through the real coordinator, container and Spark, until it is idle."""
+
+from __future__ import annotations
+
+import difflib
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from anabranch import config as configuration
+from anabranch.cli import loading
+from anabranch.config import Settings
+from anabranch.errors import UsageError
+from anabranch.job import Job
+from anabranch.model.graph import Graph, Node
+from anabranch.operators.rules import is_boundary
+from anabranch.planning import stages
+from anabranch.spark import codec
+from anabranch.spark.session import carry
+from anabranch.testing import parts, session
+from anabranch.testing.incarnation import Incarnation
+from anabranch.testing.keys import Field
+from anabranch.testing.messages import Encoder
+from anabranch.testing.parts import KILL
+from anabranch.testing.result import Pending, Record, Result, decoded
+from anabranch.testing.streams import EmbeddedStreams
+
+__all__ = ["run"]
+
+_PARTITIONS = 2
+
+
+def run(
+    job: Job | Path | str,
+    inputs: Mapping[str, Iterable[Any]],
+    *,
+    partitions: int | Mapping[str, int] = _PARTITIONS,
+    config: Path | str | None = None,
+    folder: Path | str | None = None,
+    timeout: float = 120,
+    **settings: Any,
+) -> Result:
+    """Run a job on lists of rows until it is idle, and give what it wrote.
+
+    All is real but the process: planner, coordinator, container, Spark and the embedded log. The first call starts a
+    small Spark session, or takes the one that this process has; later calls take it again.
+
+    ``KILL`` in an input: what stands before it is put and run. When each lane has published the batch that takes it
+    to the end of its inputs, and before any commits it, all lanes are aborted. The coordinator is not told. Another
+    coordinator and another container, with a higher epoch, go on in the same folders, and do those batches again
+    first. It is no SIGKILL: Python and the JVM live on, and with them your module's variables and Python workers. What
+    a lane could have kept in memory is gone: its query, its state and its writer are made anew.
+
+    ``BATCH`` in an input: what stands before it is run until the job is idle; only then the rest is put.
+
+    The first sentinels of all inputs are one moment, the second ones another, and so on.
+
+    Args:
+        job: a Job, or the path of a job file.
+        inputs: for each stream that the job reads, its rows in order: dicts (JSON values; the columns of
+            ``read(key=...)`` become the message key), bytes or str (values as they are), None, or Message.
+        partitions: of the inputs, or of each by name (2 for those not named).
+        config: an ``anabranch.toml``; its sections ``[job]`` and ``[streams]`` count. Left out: found as by
+            ``anabranch run``, for a Job in the working folder.
+        folder: a new or empty folder to keep streams, store and lanes in. Left out: a temporary one.
+        timeout: seconds for all of it, without the start of Spark.
+        settings: of the section ``[job]``, over the file's: ``max_rows_per_batch=100``. ``state_partitions`` is 1.
+
+    Raises:
+        UsageError: an input that the job doesn't read or that is missing, or a row that can't be put.
+        JobFailedError: a lane failed; the message is what ``anabranch run`` prints.
+        OutOfTimeError: it was not idle in time.
+        AnabranchError: whatever else ``anabranch run`` would refuse the job for, as GraphError.
+    """
+    if not structlog.is_configured():
+        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("warning"))
+    file = loading.of(job) if isinstance(job, Job) else loading.load(Path(job))
+    reads = _reads(file.graph)
+    _check_inputs(file.graph, reads, inputs)
+    counts = _counts(reads, partitions)
+    cut = parts.cut(inputs)
+    with _place(folder) as place:
+        placed = _settings(job, config, settings, place)
+        spark = session.shared()
+        carry(file.functions.values())
+        streams = EmbeddedStreams(placed.systems.embedded.root)
+        encoders = {stream: Encoder(stream, _key(node), counts[stream]) for stream, node in reads.items()}
+        for stream, count in counts.items():
+            streams.create(stream, count)
+        kills: list[tuple[Pending, ...]] = []
+        deadline = time.monotonic() + timeout
+        for part in cut:
+            for stream, rows in part.rows.items():
+                streams.put(stream, [encoders[stream].encode(number, row) for number, row in rows])
+            incarnation = Incarnation(spark, file, placed, deadline)
+            if part.ends is KILL:
+                kills.append(incarnation.run_and_kill())
+            else:
+                incarnation.run()
+        return Result({stream: _records(streams, stream, placed) for stream in _writes(file.graph)}, kills)
+
+
+def _settings(job: Job | Path | str, config: Path | str | None, given: Mapping[str, Any], place: Path) -> Settings:
+    over = {
+        "job": {"state_partitions": 1, **given},
+        "storage": {"root": str(place / "lanes")},
+        "coordinator": {"store": f"sqlite:///{place / 'coordinator.db'}"},
+        "systems": {"embedded": {"root": place / "streams"}},
+    }
+    beside = None if isinstance(job, Job) else Path(job)
+    return configuration.load(Path(config) if config is not None else None, beside, over)
+
+
+def _reads(graph: Graph) -> dict[str, Node]:
+    """The streams that a job reads, each with an operator that reads it, one that declares the key if there is one."""
+    reads = [node for node in graph.nodes if node.kind == "read"]
+    return {node.args["stream"]: node for node in sorted(reads, key=lambda node: "key" in node.args)}
+
+
+def _writes(graph: Graph) -> list[str]:
+    """The streams that a job writes, those between its stages too."""
+    written = [stages.stream_of(graph, n) for n in graph.nodes if n.kind == "write" or is_boundary(n)]
+    return list(dict.fromkeys(written))
+
+
+def _check_inputs(graph: Graph, reads: Mapping[str, Node], inputs: Mapping[str, Iterable[Any]]) -> None:
+    listed = ", ".join(sorted(reads)) or "none"
+    for stream, rows in inputs.items():
+        if stream not in reads:
+            near = difflib.get_close_matches(stream, reads, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise UsageError(f"job {graph.job!r} doesn't read the input {stream!r}{hint}", f"give inputs for: {listed}")
+        if isinstance(rows, str | bytes | Mapping):
+            raise UsageError(f"the input {stream!r} is {rows!r}, not a list of rows", "put it into a list")
+    for stream, node in reads.items():
+        if stream not in inputs:
+            raise UsageError(
+                f"job {graph.job!r} reads {stream!r} ({node.where}), and the test has no input of that name",
+                f"give it rows, or an empty list: inputs={{{stream!r}: []}}",
+            )
+
+
+def _counts(reads: Mapping[str, Node], partitions: int | Mapping[str, int]) -> dict[str, int]:
+    if isinstance(partitions, int):
+        return dict.fromkeys(reads, partitions)
+    unknown = next((stream for stream in partitions if stream not in reads), None)
+    if unknown is not None:
+        raise UsageError(
+            f"partitions are given for {unknown!r}, which is no input", f"the inputs: {', '.join(sorted(reads))}"
+        )
+    return {stream: partitions.get(stream, _PARTITIONS) for stream in reads}
+
+
+def _key(node: Node) -> list[Field]:
+    declared = node.args.get("key")
+    return [(f.name, f.dataType.simpleString()) for f in codec.parse_schema(declared)] if declared else []
+
+
+def _records(streams: EmbeddedStreams, stream: str, settings: Settings) -> Iterator[Record]:
+    bound = settings.streams.get(stream)
+    for number, offset, record in streams.records(stream):
+        yield Record(
+            partition=number,
+            offset=offset,
+            key=record["key"],
+            value=decoded(record["value"], bound.format if bound is not None else "json"),
+            headers=tuple((header["key"], header["value"]) for header in record["headers"] or ()),
+            timestamp=record["timestamp"],
+        )
+
+
+@contextmanager
+def _place(folder: Path | str | None) -> Iterator[Path]:
+    if folder is None:
+        with tempfile.TemporaryDirectory(prefix="anabranch-testing-") as made:
+            yield Path(made)
+        return
+    place = Path(folder).resolve()
+    place.mkdir(parents=True, exist_ok=True)
+    if any(place.iterdir()):
+        raise UsageError(f"{place} isn't empty", "let folder= name a new one")
+    yield place

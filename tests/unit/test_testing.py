@@ -1,0 +1,152 @@
+"""``anabranch.testing`` before anything runs: parts, messages, results, and inputs that can't be."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from anabranch import Job
+from anabranch.errors import ConfigError, NotFoundError, UsageError
+from anabranch.testing import BATCH, KILL, Message, Record, Result, keys, parts, run
+from anabranch.testing.messages import Encoder
+
+AT = datetime(2013, 1, 1, tzinfo=UTC)
+
+
+def shape(inputs: dict[str, list[Any]]) -> list[tuple[dict[str, list[Any]], Any]]:
+    return [({s: [row for _, row in rows] for s, rows in part.rows.items()}, part.ends) for part in parts.cut(inputs)]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "expected"),
+    [
+        ({}, []),
+        ({"a": []}, [({"a": []}, None)]),
+        ({"a": [1, 2]}, [({"a": [1, 2]}, None)]),
+        ({"a": [1, KILL, 2]}, [({"a": [1]}, KILL), ({"a": [2]}, None)]),
+        ({"a": [1, BATCH]}, [({"a": [1]}, BATCH), ({"a": []}, None)]),
+        (
+            {"a": [1, KILL, 2, BATCH, 3], "b": [4, KILL, 5]},
+            [({"a": [1], "b": [4]}, KILL), ({"a": [2], "b": [5]}, BATCH), ({"a": [3]}, None)],
+        ),
+        ({"a": [1], "b": [KILL]}, [({"a": [1], "b": []}, KILL), ({"b": []}, None)]),
+    ],
+)
+def test_inputs_are_cut_together(inputs: dict[str, list[Any]], expected: list[Any]) -> None:
+    assert shape(inputs) == expected
+
+
+def test_a_row_keeps_its_place_in_the_list() -> None:
+    assert [part.rows["a"] for part in parts.cut({"a": ["x", KILL, "y", "z"]})] == [[(0, "x")], [(2, "y"), (3, "z")]]
+
+
+def test_sentinels_must_agree() -> None:
+    with pytest.raises(UsageError, match=r"after part 2: a has KILL, b has BATCH"):
+        parts.cut({"a": [KILL, 1, KILL], "b": [KILL, BATCH]})
+
+
+@pytest.mark.parametrize(
+    ("row", "key", "value"),
+    [
+        ({"k": "a", "n": 1}, b"a", b'{"n":1}'),
+        ({"n": 1}, None, b'{"n":1}'),
+        ({"k": None, "n": None}, None, b'{"n":null}'),
+        (b"\xff", None, b"\xff"),
+        ("text", None, b"text"),
+        (None, None, None),
+        (Message({"k": "a", "n": 1}, key="b"), b"b", b'{"k":"a","n":1}'),
+        (Message({"k": "a"}, key=None), None, b'{"k":"a"}'),
+        (Message({"k": "a"}), b"a", b"{}"),
+        (Message(None, key=b"\x00"), b"\x00", None),
+        ({"k": "a", "at": AT}, b"a", b'{"at":"2013-01-01T00:00:00Z"}'),
+    ],
+)
+def test_key_and_value_of_a_row(row: Any, key: bytes | None, value: bytes | None) -> None:
+    made = Encoder("in", [("k", "string")], 2).encode(0, row)
+    assert (made.key, made.value) == (key, value)
+
+
+def test_partitions_by_key_in_turn_or_as_given() -> None:
+    encoder = Encoder("in", [("k", "string")], 3)
+    rows = [{"k": "a"}, {}, {"k": "b"}, {}, {}, {}, {"k": "a"}, Message({}, partition=2)]
+    found = [encoder.encode(n, row).partition for n, row in enumerate(rows)]
+    assert [found[n] for n in (1, 3, 4, 5)] == [0, 1, 2, 0]
+    assert found[0] == found[6]
+    assert found[7] == 2
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        (7, r"row 4 of the input 'in' can't be put: it is 7"),
+        ({"k": 7}, "the key column k is declared string, and was given 7"),
+        ({"k": "a", "n": object()}, "row 4 of the input 'in' can't be put: .*object"),
+        (Message({}, partition=2), "its partition is 2, and the stream has 2"),
+        (Message({}, timestamp=datetime(2013, 1, 1)), "has no zone"),
+    ],
+)
+def test_a_row_that_cannot_be_put(row: Any, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        Encoder("in", [("k", "string")], 2).encode(4, row)
+
+
+@pytest.mark.parametrize(("kind", "value"), [("int", 2**31), ("int", "7"), ("bigint", True), ("binary", 1)])
+def test_a_key_of_another_type(kind: str, value: Any) -> None:
+    with pytest.raises(UsageError, match=f"declared {kind}"):
+        keys.encode([("k", kind)], {"k": value})
+
+
+def record(value: Any, partition: int = 0, offset: int = 0) -> Record:
+    return Record(partition, offset, b"k", value, (), AT)
+
+
+def test_a_result_gives_rows_records_and_the_latest() -> None:
+    rows = [
+        {"d": "a", "h": 1, "n": 1},
+        {"d": "b", "h": 1, "n": 1},
+        {"d": "a", "h": 2, "n": 1},
+        {"d": "a", "h": 1, "n": 2},
+    ]
+    result = Result({"out": [record(row, offset=n) for n, row in enumerate(rows)], "empty": []})
+    assert result["out"] == rows
+    assert result["empty"] == []
+    assert [each.offset for each in result.records("out")] == [0, 1, 2, 3]
+    assert result.latest("out", "d") == {"a": rows[3], "b": rows[1]}
+    assert result.latest("out", "d", "h") == {("a", 1): rows[3], ("b", 1): rows[1], ("a", 2): rows[2]}
+    assert repr(result) == "Result(out: 4, empty: 0)"
+    with pytest.raises(NotFoundError, match="writes no stream 'uot'; did you mean 'out'"):
+        result["uot"]
+    with pytest.raises(UsageError, match="names no column"):
+        result.latest("out")
+    with pytest.raises(UsageError, match="holds b'raw', which has no columns"):
+        Result({"out": [record(b"raw")]}).latest("out", "d")
+
+
+def copying() -> Job:
+    job = Job("j")
+    job.read("flights", schema="n int").write("out")
+    return job
+
+
+@pytest.mark.parametrize(
+    ("inputs", "options", "error", "said"),
+    [
+        ({"fligths": []}, {}, UsageError, "doesn't read the input 'fligths'; did you mean 'flights'"),
+        ({}, {}, UsageError, "reads 'flights' .*and the test has no input"),
+        ({"flights": {"n": 1}}, {}, UsageError, "not a list of rows"),
+        ({"flights": []}, {"partitions": {"out": 2}}, UsageError, "partitions are given for 'out'"),
+        ({"flights": []}, {"max_rows": 7}, ConfigError, "unknown setting 'job.max_rows'"),
+        ({"flights": []}, {"config": "nowhere.toml"}, NotFoundError, "no configuration file nowhere.toml"),
+    ],
+)
+def test_what_cannot_be_run(inputs: Any, options: Any, error: type[Exception], said: str) -> None:
+    with pytest.raises(error, match=said):
+        run(copying(), inputs, **options)
+
+
+def test_a_folder_that_is_not_empty(tmp_path: Any) -> None:
+    (tmp_path / "mine").touch()
+    with pytest.raises(UsageError, match="isn't empty"):
+        run(copying(), {"flights": []}, folder=tmp_path)
