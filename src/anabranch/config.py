@@ -25,7 +25,11 @@ class _Section(BaseModel):
 
 
 class JobSettings(_Section):
-    """How the job is cut into tasks and containers. ``interval`` is Spark's trigger interval ("0 seconds": at once)."""
+    """How the job is cut into tasks and containers. ``interval`` is Spark's trigger interval ("0 seconds": at once).
+
+    ``on_error`` and ``on_null_key`` say what becomes of a record that can't be processed, ``watermark_scope`` whether a
+    lane's watermark follows the slowest of its SSPs, or is Spark's own, which follows the fastest.
+    """
 
     grouper: str = "partition"
     factor: int = 1
@@ -34,7 +38,9 @@ class JobSettings(_Section):
     interval: str = "0 seconds"
     max_rows_per_batch: int = Field(default=1_000_000, ge=1)
     state_partitions: int = Field(default=4, ge=1, le=1024)
-    on_null_key: Literal["drop", "fail"] = "fail"
+    on_error: Literal["dead-letter", "drop", "fail"] = "dead-letter"
+    on_null_key: Literal["dead-letter", "drop", "fail"] = "dead-letter"
+    watermark_scope: Literal["ssp", "lane"] = "ssp"
 
 
 class StorageSettings(_Section):

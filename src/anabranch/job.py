@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from anabranch.errors import GraphError
+from anabranch.event_time import durations
+from anabranch.event_time.windows import Tumbling
 from anabranch.model.graph import Graph, Node
 
-__all__ = ["Job", "Stream"]
+__all__ = ["Job", "Stream", "Windowed"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _HERE = str(Path(__file__))
@@ -41,6 +43,8 @@ class Job:
         *,
         key: str | None = None,
         schema: str | None = None,
+        event_time: str | None = None,
+        watermark: str | None = None,
         broadcast: bool = False,
         start: Literal["earliest", "latest"] = "earliest",
         name: str | None = None,
@@ -52,10 +56,14 @@ class Job:
             key: how the message key is decoded, as ``"tailnum string"``; several fields: a JSON array.
             schema: fields of the value, as ``"carrier string, dep_delay int"``. Without it, values stay as they are
                 in a column ``value`` (string or binary, by the stream's format; JSON streams need a schema).
+            event_time: the column, a timestamp, that says when what a record tells of has happened. Windows need it.
+            watermark: how much older than the newest of its partition a record may be, as ``"10 minutes"``.
             broadcast: every task reads all of it.
             start: where a new job begins.
         """
-        args = {"stream": stream, "key": key, "schema": schema, "broadcast": broadcast, "start": start}
+        delay = _delay(event_time, watermark)
+        args: dict[str, Any] = {"stream": stream, "key": key, "schema": schema, "broadcast": broadcast, "start": start}
+        args |= {"event_time": event_time, "watermark": delay}
         return Stream(self, self._add("read", (), args, name, stream))
 
     def preview(self, stream: str, n: int = 20, *, config: Path | str | None = None) -> list[dict[str, Any]]:
@@ -79,8 +87,8 @@ class Job:
     def to_dataframe(self, spark: Any, output: str | None = None, *, config: Path | str | None = None) -> Any:
         """A batch DataFrame of what the job would write to a stream, over all records that are in the inputs now.
 
-        A running ``agg`` gives one row for each key, the last. Rows go through a ``partition_by`` as they are, and
-        nothing is written.
+        A running ``agg`` gives one row for each key, the last; a window, its row as if nothing more came. Rows go
+        through a ``partition_by`` as they are. What can't be processed is left out, or fails with ``on_error="fail"``.
 
         Args:
             spark: the SparkSession to make it with.
@@ -212,6 +220,15 @@ class Stream:
         args = {"columns": list(columns), "via": via, "partitions": partitions}
         return self._then("partition_by", args, name, derived="by-" + "-".join(columns))
 
+    def window(self, window: Tumbling) -> Windowed:
+        """Windows of event time, for the ``agg`` that follows: ``window(tumbling("1 hour")).agg(n="count(*)")``."""
+        if not isinstance(window, Tumbling):
+            raise GraphError(
+                f"window at {_caller()} was given {window!r}, not a window",
+                'write window(tumbling("1 hour")), with: from anabranch import tumbling',
+            )
+        return Windowed(self, window)
+
     def agg(
         self,
         *,
@@ -227,12 +244,20 @@ class Stream:
             aggregates: result column = SQL aggregate, as in ``flights="count(*)"``.
         """
         if emit != "on_update":
-            raise GraphError(f"agg at {_caller()} has emit={emit!r}", 'a running agg has emit="on_update"')
+            raise GraphError(
+                f"agg at {_caller()} has emit={emit!r}",
+                'a running agg has emit="on_update"; one that closes has a window: window(tumbling("1 hour")).agg(...)',
+            )
+        return self._agg(by, aggregates, {"emit": emit}, name)
+
+    def _agg(
+        self, by: str | list[str] | None, aggregates: dict[str, str], args: dict[str, Any], name: str | None
+    ) -> Stream:
         if not aggregates:
             raise GraphError(f"agg at {_caller()} computes nothing", 'write agg(n="count(*)")')
         columns = [by] if isinstance(by, str) else list(by or ())
         checked = {n: _sql("agg", e) for n, e in aggregates.items()}
-        return self._then("agg", {"by": columns, "aggregates": checked, "emit": emit}, name)
+        return self._then("agg", {"by": columns, "aggregates": checked, **args}, name)
 
     def write(self, stream: str, *, key: str | None = None, name: str | None = None) -> None:
         """Write to a stream. ``key``: an SQL expression (default: the stage key)."""
@@ -252,6 +277,54 @@ class Stream:
     ) -> Stream:
         derived = derived if derived is not None else kind.replace("_", "-")
         return Stream(self._job, self._job._add(kind, (self._node.id,), args, name, derived, function))
+
+
+class Windowed:
+    """A stream cut into windows of event time: only an ``agg`` can follow."""
+
+    def __init__(self, stream: Stream, window: Tumbling) -> None:
+        self._stream = stream
+        self._window = window
+
+    def agg(
+        self,
+        *,
+        by: str | list[str] | None = None,
+        emit: Literal["on_close", "on_update"] = "on_close",
+        name: str | None = None,
+        **aggregates: str,
+    ) -> Stream:
+        """Aggregates per stage key and window, with the columns ``window_start`` and ``window_end``.
+
+        Args:
+            by: further columns to group by, below the stage key.
+            emit: ``"on_close"``: one row for each window, when the watermark has passed its end; ``"on_update"``: an
+                updated row for each that a batch touched.
+            aggregates: result column = SQL aggregate, as in ``flights="count(*)"``.
+        """
+        if emit not in ("on_close", "on_update"):
+            raise GraphError(f"agg at {_caller()} has emit={emit!r}", 'use emit="on_close" or emit="on_update"')
+        window = {"kind": "tumbling", "size": self._window.size}
+        return self._stream._agg(by, aggregates, {"emit": emit, "window": window}, name)
+
+
+def _delay(event_time: str | None, watermark: str | None) -> int | None:
+    """The watermark's delay in milliseconds; None without event time."""
+    if event_time is None:
+        if watermark is not None:
+            raise GraphError(
+                f"read at {_caller()} has watermark={watermark!r} but no event_time", 'name the column: event_time="at"'
+            )
+        return None
+    if watermark is None:
+        raise GraphError(
+            f"read at {_caller()} has event_time={event_time!r} but no watermark",
+            'say how much older than the newest of its partition a record may be: watermark="10 minutes"',
+        )
+    try:
+        return durations.parse(watermark)
+    except ValueError as error:
+        raise GraphError(f"read at {_caller()}: watermark {error}", 'write watermark="10 minutes"') from None
 
 
 def _sql(kind: str, expression: object) -> str:

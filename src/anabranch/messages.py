@@ -47,7 +47,9 @@ class LaneReport(Document, frozen=True, kw_only=True):
 
     ``phase``: starting, running, ended (stopped at a batch boundary: ``positions`` are final) or failed.
     ``positions`` are the next offsets to read, ``ends`` the inputs' known ends (for lag), ``rows`` read since the
-    lane started, ``batch`` the last committed one (-1: none), ``seconds`` its duration.
+    lane started, ``batch`` the last committed one (-1: none), ``seconds`` its duration. ``watermark`` is in Unix ms
+    (None: not known, or the lane has none) and ``held_by`` the SSP that holds it back. ``dead_letters`` are all that
+    the lane ever wrote; ``dropped`` records and ``late_groups`` (groups of late rows) those since it started.
     """
 
     lane: str
@@ -59,6 +61,11 @@ class LaneReport(Document, frozen=True, kw_only=True):
     rows_per_second: float = 0.0
     seconds: float = 0.0
     folder_epoch: int = 0
+    watermark: int | None = None
+    held_by: str | None = None
+    dead_letters: int = 0
+    dropped: int = 0
+    late_groups: int = 0
     error: str | None = None
 
 

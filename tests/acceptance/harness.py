@@ -21,6 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 from anabranch.systems.embedded import RECORD_SCHEMA, Log, append, read_slice
+from tests import jvm
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "delays.py"
@@ -175,7 +176,7 @@ class Workspace:
             popen = subprocess.Popen(
                 [str(ANABRANCH), *words],
                 cwd=self.folder,
-                env={**outside, **SHORT_LIVED, **given, **holding, **(env or {})},
+                env={**outside, **SHORT_LIVED, **jvm.with_archive(), **given, **holding, **(env or {})},
                 stdin=stdin,
                 stdout=stdout,
                 stderr=stderr,

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from anabranch.config import Settings, SparkSettings
 from anabranch.spark import session
+from tests import jvm
 from tests.integration.harness import Site
 
 
@@ -19,12 +20,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.integration)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def spark() -> Iterator[SparkSession]:
     settings = Settings(spark=SparkSettings(master="local[2]", memory="1g"))
+    jvm.keep_classes()
     started = session.start(settings, home=str(Path(__file__).parent))
     yield started
     started.stop()
+    jvm.end()
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from anabranch import Job
 from anabranch.config import EmbeddedSettings, JobSettings, Settings, StorageSettings, StreamSettings, SystemsSettings
 from anabranch.container.folder import Folder
-from anabranch.container.lane import LaneRunner, Offsets, Place
+from anabranch.container.lane import Build, LaneRunner, Offsets, Place
 from anabranch.grouping import groupers
 from anabranch.messages import LaneReport
 from anabranch.model.lane import Lane
@@ -49,7 +49,7 @@ class Site:
 
     def settings(self, formats: Mapping[str, Any] | None = None, **job: Any) -> Settings:
         return Settings(
-            job=JobSettings(**{"state_partitions": 2, **job}),
+            job=JobSettings(**{"state_partitions": 2, "on_error": "fail", "on_null_key": "fail", **job}),
             storage=StorageSettings(root=self.place.root),
             systems=SystemsSettings(embedded=EmbeddedSettings(root=self.root / "log")),
             streams={stream: StreamSettings(format=format_) for stream, format_ in (formats or {}).items()},
@@ -169,7 +169,9 @@ class Deployed:
             lane=lane,
             epoch=epoch,
             folder=folder,
+            planned=Folder(self.site.spark, folder).batch,
             gate=str(self.site.place.gates / f"{lane.id}.gate"),
+            clock=str(self.site.place.gates / f"{lane.id}.clock"),
             home=str(Path(__file__).parent),
             starting={},
             until=until or {},
@@ -179,9 +181,11 @@ class Deployed:
         """The folder that a lane has had since its first run."""
         return Folder(self.site.spark, f"{self.site.place.root}/{lane.job}/{lane.id}/{lane.folder_epoch}")
 
-    def _building(self, lane: Lane, until: Offsets) -> Callable[[str, str, Offsets], LaneQuery]:
-        def build(folder: str, gate: str, starting: Offsets) -> LaneQuery:
-            query = self.query(lane, folder, until, self.epoch)
-            return LaneQuery(**{**vars(query), "gate": gate, "starting": starting})
+    def _building(self, lane: Lane, until: Offsets) -> Build:
+        def build(
+            folder: Folder, gate: str, clock: str, starting: Offsets, dropped: Callable[[int], None]
+        ) -> LaneQuery:
+            query = self.query(lane, folder.uri, until, self.epoch)
+            return LaneQuery(**{**vars(query), "gate": gate, "clock": clock, "starting": starting, "dropped": dropped})
 
         return build

@@ -153,11 +153,27 @@ def test_nested_columns_among_several_come_back(spark: SparkSession) -> None:
     assert [tuple(decoded) for _, decoded in found] == rows
 
 
-def test_a_key_of_another_length_than_declared_is_refused(spark: SparkSession) -> None:
-    frame = spark.createDataFrame([(bytearray(b"abc"),)], "key binary")
-    schema = codec.parse_schema("k int")
-    with pytest.raises(Exception, match="a key of 4 bytes is declared, found 0x616263"):
-        frame.select(*codec.decode_key(F.col("key"), schema)).collect()
+BAD_KEYS = [
+    ("k int", b"abc"),
+    ("k bigint", b"abcd"),
+    ("k double", b"{"),
+    ("k double", b'["x"]'),
+    ("a string, b int", b"[1]"),
+    ("a string, b int", b"nope"),
+    ("a string, b int", b'["x", "y"]'),
+    ("a string, b binary", b'["x", "*"]'),
+]
+
+
+@pytest.mark.parametrize(("declared", "key"), BAD_KEYS)
+def test_a_key_that_isn_t_what_is_declared_is_a_fault_and_null(spark: SparkSession, declared: str, key: bytes) -> None:
+    frame = spark.createDataFrame([(bytearray(key),), (None,)], "key binary")
+    schema = codec.parse_schema(declared)
+    fault = codec.key_fault(F.col("key"), schema)
+    assert fault is not None
+    found = frame.select(fault.alias("fault"), *codec.decode_key(F.col("key"), schema)).collect()
+    assert [row["fault"] for row in found] == [True, False]
+    assert not all(value is not None for value in found[0][1:])
 
 
 VALUES = """

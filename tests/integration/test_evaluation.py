@@ -91,7 +91,7 @@ def test_one_pass_gives_what_each_branch_gives(spark: SparkSession, seed: int) -
     graph = job.graph
     (stage,) = stages.cut(graph)
     (group,) = groups.cut(graph, stage, {node.args["stream"]: "embedded" for node in stage.sinks})
-    context = Context(functions={}, keys=stages.key_columns(graph, stage))
+    context = Context({}, stages.key_columns(graph, stage), stages.event_times(graph))
     (source,) = group.sources
     start = resolution.read(records(spark), source, F.lit(0), "json")
     sinks = sinks_of(group)

@@ -19,6 +19,7 @@ from anabranch.container.folder import Folder
 from anabranch.container.offset_log import Entry
 from anabranch.errors import ConflictError, StateError, UnsupportedFormatError
 from anabranch.model.lane import Lane
+from anabranch.spark.publishing import Publishing
 from anabranch.spark.query import LaneQuery
 from tests.integration.harness import Deployed, Site
 
@@ -70,20 +71,15 @@ def once(query: LaneQuery) -> None:
 
 def leave_pending(query: LaneQuery, monkeypatch: pytest.MonkeyPatch, *, published: bool = False) -> None:
     """Plan a batch and die in it, before its outputs are published or just after."""
-    write = LaneQuery._write
+    finish = Publishing.finish
 
-    def interrupted(self: LaneQuery, sinks: Any) -> Any:
-        real = write(self, sinks)
-
-        def fail(rows: Any, number: int) -> None:
-            if published:
-                real(rows, number)
-            raise Interrupted
-
-        return fail
+    def interrupted(self: Publishing, *batch: Any) -> None:
+        if published:
+            finish(self, *batch)
+        raise Interrupted
 
     with monkeypatch.context() as patch:
-        patch.setattr(LaneQuery, "_write", interrupted)
+        patch.setattr(Publishing, "finish", interrupted)
         started = query.start(once=True)
         with pytest.raises(Exception, match="Interrupted"):
             started.awaitTermination(60)

@@ -203,22 +203,16 @@ def test_a_function_that_fails_is_told_by_operator_line_and_offsets(
     assert "out" not in site.log.streams() or site.all_records("out") == []
 
 
-@pytest.mark.parametrize(
-    ("value", "told"),
-    [
-        (b"{", "[MALFORMED_RECORD_IN_PARSING"),
-        (b"[1]", "[MALFORMED_RECORD_IN_PARSING.CANNOT_PARSE_JSON_ARRAYS_AS_STRUCTS]"),
-        (b'{"n": "x"}', "Cannot parse the field name 'n' and the value x"),
-    ],
-)
-def test_a_value_that_is_not_what_was_declared_fails_the_lane(site: Site, value: bytes, told: str) -> None:
+@pytest.mark.parametrize("value", [b"{", b"[1]", b'{"n": "x"}', b"", None])
+def test_a_value_that_is_not_what_was_declared_fails_the_lane(site: Site, value: bytes | None) -> None:
     site.log.create("in", 1)
     site.put("in", 0, [{"n": 1}, value])
     job = Job("j")
     job.read("in", schema="n int").write("out")
     run = site.deployed(job)
     error = run.failure()
-    assert told in error
+    assert error.startswith(f"read 'in' ({HERE}:"), error
+    assert "the record of embedded/in/0 at offset 1 has a value that isn't JSON of the declared schema" in error
     assert "\tat " not in error
     assert site.all_records("out") == []
 

@@ -142,6 +142,7 @@ def _fingerprint(prepared: Prepared) -> dict[str, str]:
         "grouper": job.grouper,
         "containers": str(job.containers),
         "state_partitions": str(job.state_partitions),
+        "watermark_scope": job.watermark_scope,
     }
 
 

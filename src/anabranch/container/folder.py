@@ -12,6 +12,8 @@ from pyspark.sql import SparkSession
 from anabranch.container import offset_log
 from anabranch.container.offset_log import Entry
 from anabranch.errors import ConflictError, StateError
+from anabranch.event_time.progress import Progress
+from anabranch.spark.batches import Batch
 
 # Commits before offsets: a copy made while the source is still written to never has a commit without its offset.
 _COPY_ORDER = ("commits", "offsets", "metadata", "sources", "state")
@@ -64,13 +66,35 @@ class Folder:
         if last < 0:
             return {}
         entry = self.entry(last)
-        found = {offset["stream"]: n for n, offset in enumerate(entry.sources) if offset is not None}
-        return {stream: entry.positions(number) for stream, number in found.items()}
+        return {stream: entry.positions(number) for stream, number in entry.streams().items()}
+
+    def batch(self, number: int) -> Batch:
+        """What was planned for a batch, with the positions that it begins from ({}: the lane's first)."""
+        entry = self.entry(number)
+        before = self.entry(number - 1) if self.exists(f"offsets/{number - 1}") else None
+        return Batch(
+            number=number,
+            begins={} if before is None else {s: before.positions(n) for s, n in before.streams().items()},
+            ends={s: entry.positions(n) for s, n in entry.streams().items()},
+            progress=entry.progress() or Progress(),
+        )
+
+    def settled(self) -> bool:
+        """Whether the last batch was committed and Spark's watermark calls for no further one."""
+        last = self.planned()
+        if last < 0:
+            return True
+        if last > self.committed():
+            return False
+        told = json.loads(self._read(f"commits/{last}").split("\n")[1])
+        return int(told.get("nextBatchWatermarkMs", 0)) <= self.entry(last).watermark
 
     def stream_ids(self) -> dict[str, str]:
         """The ids of the streams that the last planned batch reads: a stream that was made again has another."""
         last = self.planned()
-        return {} if last < 0 else {o["stream"]: o["id"] for o in self.entry(last).sources if o is not None}
+        if last < 0:
+            return {}
+        return {o["stream"]: o["id"] for o in self.entry(last).sources if o is not None and "stream" in o}
 
     def plan(self, entry: Entry) -> int:
         """Write the next batch's entry; running the query ``once`` then runs exactly that batch.

@@ -19,14 +19,17 @@ from anabranch.errors import AnabranchError, ConflictError, StateError
 from anabranch.messages import LaneReport
 from anabranch.model.lane import Lane, Position
 from anabranch.model.ssp import SSP
+from anabranch.spark import clock
 from anabranch.spark.query import LaneQuery
-from anabranch.systems.embedded import Log
+from anabranch.systems.embedded import Log, Tail
 
 _POLL = 0.1
 _LOCK_PATIENCE = 60.0
 _start_one_at_a_time = threading.Lock()
 
 Offsets = dict[SSP, int]
+Build = Callable[[Folder, str, str, Offsets, Callable[[int], None]], LaneQuery]
+"""Makes the query from its folder, the files of its gate and its clock, where it starts, and who counts its drops."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ class LaneRunner:
         place: Place,
         lane: Lane,
         epoch: int,
-        build: Callable[[str, str, Offsets], LaneQuery],
+        build: Build,
         outputs: tuple[str, ...],
         starting: Offsets,
         until: Offsets | None,
@@ -70,6 +73,10 @@ class LaneRunner:
         self._seen_batch = -1
         self._newest_progress = ""
         self._gate = place.gates / f"{lane.id}.gate"
+        self._clock = place.gates / f"{lane.id}.clock"
+        self._dropped = 0
+        self._late_groups = 0
+        self._tails: dict[str, dict[int, Tail]] = {}
         self._thread = threading.Thread(target=self._run, name=f"lane {lane.id}", daemon=True)
 
     @property
@@ -171,9 +178,10 @@ class LaneRunner:
 
     def _start(self, folder: Folder) -> StreamingQuery:
         self._gate.unlink(missing_ok=True)
-        query = self._build(folder.uri, str(self._gate), self._starting)
+        query = self._build(folder, str(self._gate), str(self._clock), self._starting, self._count_dropped)
+        last = folder.planned()
         with _start_one_at_a_time:
-            started = query.start()
+            started = query.start(last=folder.batch(last) if last >= 0 else None, pending=folder.pending)
         self._query = query
         held = _listed(self._positions(folder))
         self._report = self._changed(phase="running", batch=folder.committed(), positions=held)
@@ -187,33 +195,54 @@ class LaneRunner:
                 raise (
                     error if error is not None else StateError(f"the query of lane {self.lane.id} ended by itself", "")
                 )
-            if self._stop.is_set() or self._caught_up():
+            if self._stop.is_set() or (self._caught_up() and self._timely(folder)):
                 break
             time.sleep(_POLL)
         self._stop_at_boundary(folder, query)
         self._end(folder)
 
+    def _count_dropped(self, records: int) -> None:
+        self._dropped += records
+
     def _take_progress(self, folder: Folder, query: StreamingQuery) -> None:
         progress: Any = query.lastProgress
         newest = "" if progress is None else progress["timestamp"]
+        time = clock.read(self._clock)
+        if time is not None:
+            self._report = self._changed(watermark=time.progress.watermark, held_by=time.held_by)
         if newest == self._newest_progress:
             self._report = self._changed(ends=self._ends())
             return
         self._newest_progress = newest
         for each in query.recentProgress:
-            if each["batchId"] > self._seen_batch and each["numInputRows"]:
-                self._rows += each["numInputRows"]
+            ran = "addBatch" in each["durationMs"]
+            if each["batchId"] > self._seen_batch and ran:
+                rows = sum(s["numInputRows"] for s in each["sources"] if clock.FORMAT not in s["description"])
+                self._rows += rows
+                self._late_groups += sum(state["numRowsDroppedByWatermark"] for state in each["stateOperators"])
                 self._seen_batch = each["batchId"]
                 seconds = each["durationMs"].get("triggerExecution", 0) / 1000
                 self._report = self._changed(
                     batch=self._seen_batch,
                     rows=self._rows,
                     seconds=seconds,
-                    rows_per_second=each["numInputRows"] / seconds if seconds else 0.0,
+                    rows_per_second=rows / seconds if seconds else 0.0,
                     ends=self._ends(),
                     positions=_listed(self._positions(folder)),
+                    dead_letters=self._dead_letters(),
+                    dropped=self._dropped,
+                    late_groups=self._late_groups,
                 )
                 steps.reach(steps.COMMITTED, self.lane.id, self._seen_batch)
+
+    def _dead_letters(self) -> int:
+        """How many records this lane has ever put aside: the streams that hold them know it."""
+        found = 0
+        for stream in self.lane.dead_letters.values():
+            self._tails[stream] = self._place.log.ends(stream, known=self._tails.get(stream))
+            marks = (tail.writers.get(self.lane.id) for tail in self._tails[stream].values())
+            found += sum(mark.rows for mark in marks if mark is not None)
+        return found
 
     def _caught_up(self) -> bool:
         """Whether all inputs are at their noted ends, and intermediate ones read out with nobody left to write them."""
@@ -229,6 +258,15 @@ class LaneRunner:
             elif not self._upstream_ended.is_set() or at < self._end_of(ssp.whole, ends):
                 return False
         return True
+
+    def _timely(self, folder: Folder) -> bool:
+        """Whether the lane's last watermark has been taken in, and told to the lanes that read its output."""
+        time = clock.read(self._clock)
+        if folder.planned() >= 0 and time is None and self._query.has_event_time:
+            return False
+        if time is not None and folder.batch(folder.planned()).progress != time.heard(self._place.log):
+            return False
+        return folder.settled()
 
     def _end_of(self, ssp: SSP, ends: Mapping[SSP, int]) -> int:
         # The report's ends may be older than the news that the lanes before have ended.
@@ -254,8 +292,16 @@ class LaneRunner:
 
     def _end(self, folder: Folder) -> None:
         self._gate.unlink(missing_ok=True)
+        self._clock.unlink(missing_ok=True)
         positions = _listed(self._positions(folder))
-        self._report = self._changed(phase="ended", positions=positions, batch=folder.committed(), ends=self._ends())
+        self._report = self._changed(
+            phase="ended",
+            positions=positions,
+            batch=folder.committed(),
+            ends=self._ends(),
+            dead_letters=self._dead_letters(),
+            dropped=self._dropped,
+        )
 
     def _positions(self, folder: Folder) -> Offsets:
         held = folder.positions()

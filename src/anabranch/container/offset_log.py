@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from anabranch.errors import UnsupportedFormatError
+from anabranch.event_time import progress
+from anabranch.event_time.progress import Progress
 
 _VERSION = "v1"
 _NONE = "-"
@@ -17,7 +19,10 @@ Positions = Mapping[int, int]
 
 @dataclass(frozen=True)
 class Entry:
-    """``offsets/N``: metadata, and one offset a source in the order of the query's plan (None: not yet read)."""
+    """``offsets/N``: metadata, and one offset a source in the order of the query's plan (None: not yet read).
+
+    The offset of a stream has its name in ``stream``; that of event time has none, and no positions.
+    """
 
     metadata: dict[str, Any]
     sources: tuple[dict[str, Any] | None, ...]
@@ -26,6 +31,20 @@ class Entry:
         """Partition → next offset of one source; {} if it wasn't read yet."""
         offset = self.sources[source]
         return {} if offset is None else {int(p): int(o) for p, o in offset["positions"].items()}
+
+    def streams(self) -> dict[str, int]:
+        """The number of each stream's source, for those that were read."""
+        return {each["stream"]: n for n, each in enumerate(self.sources) if each is not None and "stream" in each}
+
+    def progress(self) -> Progress | None:
+        """The event time that the batch was planned with; None if the lane has none."""
+        found = (each for each in self.sources if each is not None and each.get("source") == progress.SOURCE)
+        return next((progress.from_builtins(each) for each in found), None)
+
+    @property
+    def watermark(self) -> int:
+        """Spark's watermark for the batch, in Unix ms (0: none)."""
+        return int(self.metadata.get("batchWatermarkMs", 0))
 
     def with_positions(self, source: int, positions: Positions) -> Entry:
         """The same entry with other positions of one source."""
@@ -38,11 +57,10 @@ class Entry:
     def keeping(self, partitions: Mapping[str, Iterable[int]]) -> Entry:
         """Only these partitions of each stream."""
         entry = self
-        for number, offset in enumerate(self.sources):
-            if offset is not None:
-                kept = set(partitions.get(offset["stream"], ()))
-                held = entry.positions(number)
-                entry = entry.with_positions(number, {p: o for p, o in held.items() if p in kept})
+        for stream, number in self.streams().items():
+            kept = set(partitions.get(stream, ()))
+            held = entry.positions(number)
+            entry = entry.with_positions(number, {p: o for p, o in held.items() if p in kept})
         return entry
 
     def with_watermark(self, unix_ms: int) -> Entry:

@@ -12,6 +12,7 @@ import structlog
 from pyspark.sql import SparkSession
 
 from anabranch.config import Settings
+from anabranch.container.folder import Folder
 from anabranch.container.lane import LaneRunner, Offsets, Place
 from anabranch.errors import FencedError
 from anabranch.messages import Answer, Heartbeat, Registered, Registration, WantedLane
@@ -110,7 +111,9 @@ class Container:
         starting = self._starting(lane)
         until = self._until(lane) if until_caught_up else None
 
-        def build(folder: str, gate: str, positions: Offsets) -> LaneQuery:
+        def build(
+            folder: Folder, gate: str, clock: str, positions: Offsets, dropped: Callable[[int], None]
+        ) -> LaneQuery:
             return LaneQuery(
                 spark=self._place.spark,
                 settings=self._settings,
@@ -120,11 +123,14 @@ class Container:
                 model=model,
                 lane=lane,
                 epoch=epoch,
-                folder=folder,
+                folder=folder.uri,
+                planned=folder.batch,
                 gate=gate,
+                clock=clock,
                 home=self._home,
                 starting=positions,
                 until=until or {},
+                dropped=dropped,
             )
 
         runner = LaneRunner(self._place, lane, epoch, build, tuple(lane.outputs), starting, until)

@@ -35,7 +35,9 @@ def applied(lane: Lane, report: LaneReport) -> Lane:
         after = msgspec.structs.replace(after, state=LaneState.RUNNING)
     elif report.phase == "ended":
         state = LaneState.CLOSED if lane.state is LaneState.CLOSING else LaneState.PLANNED
-        after = msgspec.structs.replace(after, state=state, final=report.positions or lane.final)
+        after = msgspec.structs.replace(
+            after, state=state, final=report.positions or lane.final, watermark=report.watermark
+        )
     elif report.phase == "failed":
         error = report.error or "the container gave no reason"
         after = msgspec.structs.replace(after, state=LaneState.FAILED, error=error)

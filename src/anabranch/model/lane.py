@@ -30,6 +30,9 @@ class Lane(Document, frozen=True, kw_only=True):
     """One streaming query for a part of one stage and a fixed set of tasks (DESIGN.md section 2).
 
     ``outputs``: the streams it writes, with the partition counts that it writes them by for all its life.
+    ``dead_letters``: for each stream that it reads, the stream that takes what could not be processed;
+    ``reports`` names the reads whose unreadable records this lane puts there: of all lanes that read them, one does.
+    ``beside``: the lanes that write the same streams together with it, itself included.
     ``group`` names the output group (``outputs``) or the stateful operator that the lane runs. ``slots`` is the
     sorted list that slot numbers index. ``folder_epoch`` is the epoch under which its present folder was made,
     0 while it has none.
@@ -48,7 +51,10 @@ class Lane(Document, frozen=True, kw_only=True):
     slots: tuple[str, ...] = ()
     predecessors: tuple[str, ...] = ()
     upstream: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
     outputs: dict[str, int] = {}
+    dead_letters: dict[str, str] = {}
+    reports: tuple[str, ...] = ()
     starting: tuple[Position, ...] = ()
     state_partitions: int = 4
     format: int = 1

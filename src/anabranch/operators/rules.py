@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from anabranch.model.graph import Node
-from anabranch.operators import keys
+from anabranch.operators import keys, times
 
 Key = tuple[str, ...]
 
@@ -14,28 +14,32 @@ Key = tuple[str, ...]
 class Rule:
     """``sql``: composed of SQL expressions, so branches of them can share one pass. ``sink``: ends a branch.
 
-    ``key``: from the node and the key columns before it to those after it, or why they are lost.
+    ``function``: calls Python functions of the job, row by row or batch by batch.
+    ``key``: from the node and the key columns before it to those after it, or why they are lost; ``time``: the
+    same for the column of event time.
     """
 
     sql: bool = False
     sink: bool = False
     stateful: bool = False
+    function: bool = False
     key: keys.Effect = keys.kept
+    time: times.Effect = times.kept
 
 
 RULES: dict[str, Rule] = {
-    "read": Rule(sql=True, key=keys.declared),
+    "read": Rule(sql=True, key=keys.declared, time=times.declared),
     "where": Rule(sql=True),
-    "select": Rule(sql=True, key=keys.selected),
-    "with_columns": Rule(sql=True, key=keys.not_replaced),
+    "select": Rule(sql=True, key=keys.selected, time=times.as_key(keys.selected)),
+    "with_columns": Rule(sql=True, key=keys.not_replaced, time=times.as_key(keys.not_replaced)),
     "transform": Rule(),
-    "map_arrow": Rule(key=keys.resulting),
-    "map": Rule(key=keys.resulting),
-    "flat_map": Rule(key=keys.resulting),
-    "filter": Rule(),
+    "map_arrow": Rule(function=True, key=keys.resulting, time=times.as_key(keys.resulting)),
+    "map": Rule(function=True, key=keys.resulting, time=times.as_key(keys.resulting)),
+    "flat_map": Rule(function=True, key=keys.resulting, time=times.as_key(keys.resulting)),
+    "filter": Rule(function=True),
     "merge": Rule(),
     "partition_by": Rule(sql=True, sink=True, key=keys.partitioned),
-    "agg": Rule(stateful=True),
+    "agg": Rule(stateful=True, time=times.lost),
     "write": Rule(sql=True, sink=True),
     "foreach_batch": Rule(sink=True),
 }
@@ -46,6 +50,11 @@ def rule(node: Node) -> Rule:
     if is_shuffle(node):
         return Rule(key=keys.partitioned)
     return RULES[node.kind]
+
+
+def is_windowed(node: Node) -> bool:
+    """Whether this is an ``agg`` over windows of event time."""
+    return node.kind == "agg" and "window" in node.args
 
 
 def is_shuffle(node: Node) -> bool:

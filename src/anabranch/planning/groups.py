@@ -8,7 +8,7 @@ from anabranch.errors import GraphError
 from anabranch.model.graph import Graph, Node
 from anabranch.operators import rule
 from anabranch.operators.keys import KeyColumns
-from anabranch.operators.rules import is_boundary
+from anabranch.operators.rules import is_boundary, is_windowed
 from anabranch.planning import stages
 from anabranch.planning.stages import Stage
 
@@ -25,6 +25,23 @@ class Group:
     sources: tuple[Node, ...]
     sinks: tuple[Node, ...]
     stateful: Node | None
+
+    def timed(self, graph: Graph) -> tuple[Node, ...]:
+        """The sources whose event time moves this group's watermark; none: it has no watermark."""
+        wanted = stages.timed(graph)
+        ends = [n for n in self.nodes if is_windowed(n) or (n in self.sinks and n.id in wanted)]
+        before = {n.id for end in ends for n in self._before(graph, end)}
+        return tuple(source for source in self.sources if source.id in before)
+
+    def _before(self, graph: Graph, end: Node) -> list[Node]:
+        found, queue = {end.id: end}, [end]
+        while queue:
+            current = queue.pop()
+            if current is end or current not in self.sources:
+                for i in current.inputs:
+                    found[i] = graph[i]
+                    queue.append(graph[i])
+        return list(found.values())
 
     def readers(self, node: Node) -> tuple[Node, ...]:
         """The operators of this group that take the node's rows."""
@@ -74,6 +91,13 @@ def _check_stateful(graph: Graph, stage: Stage, node: Node, keys: dict[int, KeyC
         raise GraphError(
             f"{node.kind} {node.name!r} ({node.where}) comes after {earlier[0].kind} {earlier[0].name!r} in one stage",
             "put a partition_by between them: each stateful operator has a lane of its own",
+        )
+    time = stages.event_times(graph)[node.inputs[0]]
+    if is_windowed(node) and not time.column:
+        raise GraphError(
+            f"{node.kind} {node.name!r} ({node.where}) has windows, but its rows have no event time: {time.lost}",
+            'declare it where the stream is read: read(..., event_time="at", watermark="10 minutes"), and keep the '
+            "column as it is",
         )
     before_it = [n for n in stages.upstream(graph, stage, node) if n is not node]
     for merge in (n for n in before_it if n.kind == "merge"):

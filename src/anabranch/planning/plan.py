@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+import msgspec
+
 from anabranch.assignment import placement
 from anabranch.errors import ConfigError, GraphError, NotFoundError
 from anabranch.grouping import keys as grouping_keys
@@ -17,6 +19,7 @@ from anabranch.model.job_model import ContainerModel, JobModel, StageModel
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP
 from anabranch.model.task import Task
+from anabranch.operators import rule
 from anabranch.operators.rules import is_boundary
 from anabranch.planning import groups, stages
 from anabranch.planning.groups import Group
@@ -60,10 +63,15 @@ class PlannedLane(Document, frozen=True, kw_only=True):
     base: dict[str, SSP] = {}
     upstream: tuple[int, ...] = ()
     outputs: dict[str, int] = {}
+    dead_letters: dict[str, str] = {}
+    reports: tuple[str, ...] = ()
 
 
 class Output(Document, frozen=True, kw_only=True):
-    """An output and its promise. ``partitions``: what it is created with if it doesn't exist (0: it is no stream)."""
+    """An output and its promise. ``partitions``: what it is created with if it doesn't exist (0: it is no stream).
+
+    ``dead_letters``: it takes what could not be processed; its operator is the one that reads the records.
+    """
 
     operator: str
     stage: str
@@ -72,6 +80,7 @@ class Output(Document, frozen=True, kw_only=True):
     stream: str | None = None
     partitions: int = 0
     intermediate: bool = False
+    dead_letters: bool = False
 
 
 class Plan(Document, frozen=True, kw_only=True):
@@ -109,14 +118,19 @@ def make(graph: Graph, around: Surroundings) -> Plan:
         for seat in seats:
             placed[seat][stage.id] = tuple(t.name for t in tasks if by_task[t.name] == seat)
         stage_outputs = [_output(graph, stage, sink, around, counts) for sink in stage.sinks]
-        outputs += stage_outputs
+        aside = _dead_letters(graph, stage, around, counts)
+        outputs += [*stage_outputs, *aside.values()]
         written = {o.operator: o for o in stage_outputs if o.stream is not None}
         systems = {stages.stream_of(graph, s): _system(graph, s, around) for s in stage.sinks if _is_stream(s)}
+        reported: set[str] = set()
         for group in groups.cut(graph, stage, systems):
+            reports = tuple(n.name for n in group.sources if n.name in aside and n.name not in reported)
+            reported.update(reports)
             for seat in seats:
                 mine = [t for t in tasks if by_task[t.name] == seat]
                 if mine:
-                    lanes.append(_lane(graph, group, seat, mine, lanes, written))
+                    lane = _lane(graph, group, seat, mine, lanes, written)
+                    lanes.append(_with_dead_letters(graph, group, lane, aside, reports))
     containers = tuple(ContainerModel(seat=seat, tasks=placed[seat]) for seat in seats)
     model = JobModel(
         job=graph.job,
@@ -153,7 +167,10 @@ def lanes_of(plan: Plan, state_partitions: int, new_id: Callable[[], str]) -> tu
             base=lane.base,
             slots=tuple(str(ssp) for ssp in (*lane.ssps, *lane.broadcast)),
             upstream=tuple(ids[u] for u in lane.upstream),
+            beside=tuple(ids[n] for n, other in enumerate(plan.lanes) if _together(other, lane)),
             outputs=lane.outputs,
+            dead_letters=lane.dead_letters,
+            reports=lane.reports,
             state_partitions=state_partitions,
         )
         for number, lane in enumerate(plan.lanes)
@@ -163,6 +180,10 @@ def lanes_of(plan: Plan, state_partitions: int, new_id: Callable[[], str]) -> tu
 def task_numbers(stage: StageModel, factor: int) -> dict[SSP, int]:
     """The hidden grouping column: for each whole partition, the number of the task (at factor 1) that reads it."""
     return {ssp.whole: task.index // factor for task in stage.tasks for ssp in task.ssps}
+
+
+def _together(one: PlannedLane, other: PlannedLane) -> bool:
+    return (one.stage, one.group) == (other.stage, other.group)
 
 
 def _is_stream(node: Node) -> bool:
@@ -297,6 +318,40 @@ def _output(graph: Graph, stage: Stage, sink: Node, around: Surroundings, counts
         stream=stream,
         partitions=counts.get(stream, around.partitions.get(stream, most)),
         intermediate=is_boundary(sink),
+    )
+
+
+def _dead_letters(graph: Graph, stage: Stage, around: Surroundings, counts: dict[str, int]) -> dict[str, Output]:
+    """By source, where its records go that can't be processed. What the job wrote itself is read well, so the
+    intermediate streams have one only where a function may raise."""
+    found: dict[str, Output] = {}
+    for source in stage.sources:
+        if source.kind == "read" or any(rule(node).function for node in stage.nodes):
+            read = stages.stream_of(graph, source)
+            stream = f"{read}-dead-letters"
+            found[source.name] = Output(
+                operator=source.name,
+                stage=stage.id,
+                promise=EXACTLY_ONCE,
+                system=around.system(stream),
+                stream=stream,
+                partitions=around.partitions.get(stream, counts[read]),
+                dead_letters=True,
+            )
+    return found
+
+
+def _with_dead_letters(
+    graph: Graph, group: Group, lane: PlannedLane, aside: dict[str, Output], reports: tuple[str, ...]
+) -> PlannedLane:
+    rejects = group.stateful is not None or any(rule(n).function or is_boundary(n) for n in group.nodes)
+    sources = [n for n in group.sources if n.name in aside and (rejects or n.name in reports)]
+    taken = {stages.stream_of(graph, n): aside[n.name] for n in sources}
+    return msgspec.structs.replace(
+        lane,
+        outputs={**lane.outputs, **{str(o.stream): o.partitions for o in taken.values()}},
+        dead_letters={read: str(o.stream) for read, o in taken.items()},
+        reports=reports,
     )
 
 

@@ -9,7 +9,8 @@ from anabranch.errors import GraphError
 from anabranch.model.graph import Graph, Node
 from anabranch.operators import rule
 from anabranch.operators.keys import KeyColumns
-from anabranch.operators.rules import is_boundary, is_shuffle
+from anabranch.operators.rules import is_boundary, is_shuffle, is_windowed
+from anabranch.operators.times import EventTime
 
 LAYOUT_VERSION = 1
 
@@ -141,6 +142,40 @@ def key_columns(graph: Graph, stage: Stage) -> dict[int, KeyColumns]:
             first = KeyColumns((), lost)
         found[node.id] = rule(node).key(node, first)
     return found
+
+
+def event_times(graph: Graph) -> dict[int, EventTime]:
+    """For every node, the column of event time in its rows, or why there is none. It goes on through boundaries."""
+    found: dict[int, EventTime] = {}
+    for node in graph.nodes:
+        before = [found[i] for i in node.inputs] or [EventTime()]
+        first = before[0]
+        odd = next((time for time in before if time.column != first.column), None)
+        if odd is not None:
+            columns = f"{first.column or 'none'} with {odd.column or 'none'}"
+            first = EventTime("", odd.lost or first.lost or f"merge ({node.where}) joins the event times {columns}")
+        found[node.id] = rule(node).time(node, first)
+    return found
+
+
+def changed(graph: Graph, stage: Stage) -> set[int]:
+    """The nodes of the stage after which a function may have given key and event time columns other values."""
+    found: set[int] = set()
+    for node in stage.nodes:
+        if node in stage.sources:
+            continue
+        if rule(node).function or node.kind == "transform" or any(i in found for i in node.inputs):
+            found.add(node.id)
+    return found
+
+
+def timed(graph: Graph) -> set[int]:
+    """The boundaries whose readers need a watermark: those that lead to a windowed operator."""
+    needing = {node.id for node in graph.nodes if is_windowed(node)}
+    for node in reversed(graph.nodes):
+        if any(reader.id in needing for reader in graph.readers(node.id)):
+            needing.add(node.id)
+    return {i for i in needing if is_boundary(graph[i])}
 
 
 def upstream(graph: Graph, stage: Stage, node: Node) -> Iterator[Node]:

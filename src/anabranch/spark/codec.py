@@ -14,6 +14,7 @@ from pyspark.sql.types import (
     LongType,
     MapType,
     StringType,
+    StructField,
     StructType,
 )
 
@@ -26,6 +27,7 @@ _WRITE = {
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
 _READ = {"mode": "FAILFAST"}
+CORRUPT = "_anabranch_corrupt"
 
 
 def parse_schema(declared: str) -> StructType:
@@ -65,20 +67,39 @@ def _element(column: Column) -> Column:
 
 
 def decode_key(key: Column, schema: StructType) -> list[Column]:
-    """The declared key columns from key bytes: the inverse of :func:`encode_key`."""
+    """The declared key columns from key bytes: the inverse of :func:`encode_key`. Null where :func:`key_fault` is."""
     if len(schema.fields) == 1:
         field = schema.fields[0]
         return [_decode_single(key, field.dataType).alias(field.name)]
-    texts = F.from_json(key.cast("string"), "array<string>", _READ)
+    texts = _texts(key)
     return [_of_text(texts[number], f.dataType).alias(f.name) for number, f in enumerate(schema.fields)]
+
+
+def key_fault(key: Column, schema: StructType) -> Column | None:
+    """Whether key bytes aren't what is declared; None when all bytes are."""
+    if len(schema.fields) > 1:
+        texts = _texts(key)
+        fields = [texts[n].isNotNull() & _of_text(texts[n], f.dataType).isNull() for n, f in enumerate(schema.fields)]
+        wrong = F.coalesce(F.size(texts), F.lit(-1)) != len(schema.fields)
+        return key.isNotNull() & (wrong | F.array_contains(F.array(*fields), True))
+    kind = schema.fields[0].dataType
+    if isinstance(kind, BinaryType | StringType):
+        return None
+    if isinstance(kind, LongType | IntegerType):
+        return key.isNotNull() & (F.length(key) != (8 if isinstance(kind, LongType) else 4))
+    return key.isNotNull() & _decode_single(key, kind).isNull()
+
+
+def _texts(key: Column) -> Column:
+    return F.from_json(key.cast("string"), "array<string>")
 
 
 def _of_text(text: Column, kind: DataType) -> Column:
     if isinstance(kind, BinaryType):
-        return F.unbase64(text)
+        return F.try_to_binary(text, F.lit("base64"))
     if isinstance(kind, ArrayType | MapType | StructType):
-        return F.from_json(text, kind, _READ)
-    return text.cast(kind)
+        return F.from_json(text, kind)
+    return text.try_cast(kind)
 
 
 def _decode_single(key: Column, kind: DataType) -> Column:
@@ -87,46 +108,30 @@ def _decode_single(key: Column, kind: DataType) -> Column:
     if isinstance(kind, StringType):
         return key.cast("string")
     if isinstance(kind, LongType | IntegerType):
-        width = 16 if isinstance(kind, LongType) else 8
+        width = 8 if isinstance(kind, LongType) else 4
         signed = F.conv(F.hex(key), 16, -10).cast("bigint")
         if isinstance(kind, LongType):
             number = signed
         else:
             number = F.when(signed >= 2**31, signed - 2**32).otherwise(signed).cast("int")
-        wrong = F.raise_error(
-            F.concat(
-                F.lit(f"anabranch.errors.LogError: a key of {width // 2} bytes is declared, found 0x"),
-                F.hex(key),
-            )
-        )
-        return F.when(key.isNull() | (F.length(key) == width // 2), number).otherwise(wrong.cast(kind))
-    return F.from_json(key.cast("string"), ArrayType(kind), _READ)[0]
+        return F.when(F.length(key) == width, number)
+    return F.from_json(key.cast("string"), ArrayType(kind))[0]
 
 
 def parse_json(value: Column, schema: StructType) -> Column:
-    """The columns of a JSON value. A generator, so that the optimiser doesn't parse once for each column."""
+    """The columns of a JSON value that we wrote. A generator, so that the optimiser doesn't parse once a column."""
     return F.inline(F.array(F.from_json(value.cast("string"), schema, _READ)))
 
 
-def decode_value(frame: DataFrame, format_: str, schema: StructType | None, where: str) -> list[Column]:
-    """Columns of the value. A value that doesn't fit the schema fails the lane.
+def try_json(value: Column, schema: StructType) -> Column:
+    """A JSON value as a struct with a last field ``CORRUPT``; see :func:`json_fault`."""
+    tolerant = StructType([*schema.fields, StructField(CORRUPT, StringType())])
+    return F.from_json(value.cast("string"), tolerant, {"columnNameOfCorruptRecord": CORRUPT})
 
-    Raises:
-        GraphError: a JSON stream is read without a schema, or another one with it.
-    """
-    if format_ == "json":
-        if schema is None:
-            raise GraphError(
-                f"{where} reads JSON without a schema",
-                'declare it: read(..., schema="carrier string, delay int"), or set the stream\'s format to "string"',
-            )
-        return [parse_json(frame["value"], schema)]
-    if schema is not None:
-        raise GraphError(
-            f'{where} declares a schema, but the stream\'s format is "{format_}"',
-            'leave schema= out, or set the stream\'s format to "json"',
-        )
-    return [frame["value"].cast("string").alias("value") if format_ == "string" else frame["value"]]
+
+def json_fault(struct: str) -> Column:
+    """Whether a column of :func:`try_json` was not JSON of the schema."""
+    return F.col(struct).isNull() | F.col(f"{struct}.{CORRUPT}").isNotNull()
 
 
 def encode_value(frame: DataFrame, format_: str, where: str) -> Column:

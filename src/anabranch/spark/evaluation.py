@@ -14,16 +14,21 @@ from anabranch.operators import rule
 from anabranch.operators.rules import is_boundary
 from anabranch.planning.groups import Group
 from anabranch.spark import codec, hidden
-from anabranch.spark.operators import Context, apply, label, stage_key
+from anabranch.spark.labels import label
+from anabranch.spark.operators import Context, apply, stage_key
 
 
 @dataclass(frozen=True)
 class Sink:
-    """A stream output of a group. ``number`` is its place in the group's list of sinks."""
+    """A stream output of a group. ``number`` is its place in the group's list of sinks.
+
+    ``traced``: its rows tell which record they come from, besides its offset.
+    """
 
     number: int
     node: Node
     format: str
+    traced: bool = False
 
 
 def trunk(group: Group, frames: Mapping[int, DataFrame], context: Context) -> tuple[Node, DataFrame] | None:
@@ -41,6 +46,17 @@ def trunk(group: Group, frames: Mapping[int, DataFrame], context: Context) -> tu
         done[node.id] = apply(node, [done[i] for i in node.inputs], context)
         last = node if _covers(group, node) else last
     return None if last is None else (last, done[last.id])
+
+
+def before_state(group: Group, frames: Mapping[int, DataFrame], context: Context) -> DataFrame:
+    """The rows that come to the group's stateful operator. ``frames``: of all its sources."""
+    stateful = group.stateful
+    assert stateful is not None
+    done = dict(frames)
+    for node in group.nodes:
+        if node.id < stateful.id and node.id not in done and all(i in done for i in node.inputs):
+            done[node.id] = apply(node, [done[i] for i in node.inputs], context)
+    return done[stateful.inputs[0]]
 
 
 def _ways(group: Group, node_id: int) -> list[Node]:
@@ -167,6 +183,11 @@ def _encoded_row(frame: DataFrame, names: list[str], sink: Sink) -> Column:
         hidden.field("headers").alias("headers"),
         hidden.field("timestamp").alias("timestamp"),
         hidden.field("offset").alias("origin"),
+        *(
+            [hidden.field("source").alias("source"), hidden.field("partition").alias("partition")]
+            if sink.traced
+            else []
+        ),
     )
 
 

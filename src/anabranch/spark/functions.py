@@ -10,19 +10,23 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.errors import OperatorError
 from anabranch.spark import hidden
+from anabranch.spark.dead_letters import DERIVED, Rejects
 
 Batches = Iterator[pa.RecordBatch]
+Rejecting = Callable[[str], Rejects]
+"""Opens, in a Spark task, what takes the rows that an operator (its label) rejects."""
 
 _CURE = "mend the function; the lane goes on from this batch at the next run"
 
 
 def wrap(
-    kind: str, function: Callable[..., Any], schema: pa.Schema, label: str, home: str
+    kind: str, function: Callable[..., Any], schema: pa.Schema, label: str, home: str, on_error: Rejecting | None
 ) -> Callable[[Batches], Batches]:
     """The function for ``mapInArrow`` that runs an operator of the given kind.
 
@@ -30,10 +34,12 @@ def wrap(
         schema: of the result, without the hidden column.
         label: names the operator in errors.
         home: the job's folder: traces are shortened to its files.
+        on_error: what takes the messages on which the function raises; None: it fails the lane.
     """
     call = {"map_arrow": _map_arrow, "map": _map, "flat_map": _flat_map, "filter": _filter}[kind]
 
     def run(batches: Batches) -> Batches:
+        rejects = on_error(label) if on_error is not None else None
         for batch in batches:
             for rows in _of_one_partition(batch):
                 origin = rows.column(hidden.NAME)
@@ -41,9 +47,68 @@ def wrap(
                 try:
                     result, indexes = call(function, visible, schema)
                 except Exception as error:
-                    raise _explained(error, label, origin, home) from None
+                    if rejects is None:
+                        raise _explained(error, label, origin, home) from None
+                    result, indexes = _one_by_one(call, function, visible, schema, origin, rejects, home)
+                if kind == "map_arrow" and result.num_rows != rows.num_rows:
+                    origin = _of_no_record(origin)
                 columns = [*result.columns, origin.take(indexes)]
                 yield pa.RecordBatch.from_arrays(columns, schema=schema.append(pa.field(hidden.NAME, origin.type)))
+        if rejects is not None:
+            rejects.close()
+
+    return run
+
+
+def _of_no_record(origin: pa.Array) -> pa.Array:
+    """The hidden column of rows of which nobody knows which record they come from."""
+    fields = [origin.field(i) for i in range(origin.type.num_fields)]
+    at = origin.type.get_field_index("source")
+    fields[at] = pa.array(np.full(len(origin), DERIVED), origin.type.field(at).type)
+    return pa.StructArray.from_arrays(fields, fields=list(origin.type))
+
+
+def _one_by_one(
+    call: Callable[..., tuple[pa.RecordBatch, pa.Array]],
+    function: Callable[..., Any],
+    rows: pa.RecordBatch,
+    schema: pa.Schema,
+    origin: pa.Array,
+    rejects: Rejects,
+    home: str,
+) -> tuple[pa.RecordBatch, pa.Array]:
+    """Once more, each row by itself: those on which the function raises are rejected."""
+    results: list[pa.RecordBatch] = []
+    indexes: list[int] = []
+    for index in range(rows.num_rows):
+        row = rows.slice(index, 1)
+        try:
+            result, _ = call(function, row, schema)
+        except Exception as error:
+            told = f"{type(error).__name__}: {error}{_at(error, home)}"
+            rejects.add(origin[index].as_py(), told, row.to_pylist()[0])
+        else:
+            results.append(result)
+            indexes += [index] * result.num_rows
+    whole = pa.Table.from_batches(results, schema).combine_chunks().to_batches()
+    batch = whole[0] if whole else pa.RecordBatch.from_pylist([], schema=schema)
+    return batch, pa.array(indexes, pa.int64())
+
+
+def rejecting(condition: str, error: str, label: str, on_error: Rejecting) -> Callable[[Batches], Batches]:
+    """The function for ``mapInArrow`` that rejects the rows whose column ``condition`` is true and drops the column."""
+
+    def run(batches: Batches) -> Batches:
+        rejects = on_error(label)
+        for batch in batches:
+            wrong = batch.column(condition)
+            rows = batch.drop_columns([condition])
+            for index in pc.indices_nonzero(wrong).to_pylist():
+                row = rows.slice(index, 1)
+                origin = row.column(hidden.NAME)[0].as_py()
+                rejects.add(origin, error, row.drop_columns([hidden.NAME]).to_pylist()[0])
+            yield rows.filter(pc.invert(wrong))
+        rejects.close()
 
     return run
 

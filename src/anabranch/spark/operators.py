@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,31 +12,40 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from anabranch.errors import GraphError
+from anabranch.event_time.windows import START_AND_END
 from anabranch.model.graph import Node
 from anabranch.operators.keys import KeyColumns
-from anabranch.spark import codec, hidden
+from anabranch.operators.times import EventTime
+from anabranch.spark import codec, hidden, raising
 from anabranch.spark import functions as user_functions
+from anabranch.spark.functions import Rejecting
+from anabranch.spark.labels import label
 
+_FLAG, _WINDOW = "_anabranch_wrong", "_anabranch_window"
 _FUNCTIONS = ("map_arrow", "map", "flat_map", "filter")
 _NOT_STATELESS = ("Aggregate", "Distinct", "Deduplicate", "Window", "Sort", "GlobalLimit", "FlatMapGroups")
 
 
 @dataclass(frozen=True)
 class Context:
-    """What operators need besides frames: functions by node, key columns after each node, and null-key policy.
+    """What operators need besides frames: functions by node, and key and event time columns after each node.
 
-    ``home`` is the job's folder. ``shuffle_partitions`` is for shuffles inside the query.
+    ``changed``: the nodes after which a function of the job may have changed the values of those.
+
+    ``on_error`` and ``on_null_key`` take what can't be processed (None: it fails the lane). ``watermarked`` gives a
+    frame, whose event time is in the column of that name, the lane's watermark. ``home`` is the job's folder.
+    ``shuffle_partitions`` is for shuffles inside the query.
     """
 
     functions: Mapping[int, Callable[..., Any]]
     keys: Mapping[int, KeyColumns]
-    on_null_key: str = "fail"
+    times: Mapping[int, EventTime]
+    changed: Collection[int] = ()
+    on_error: Rejecting | None = None
+    on_null_key: Rejecting | None = None
+    watermarked: Callable[[DataFrame, str], DataFrame] | None = None
     home: str = ""
     shuffle_partitions: int = 4
-
-
-def label(node: Node) -> str:
-    return f"{node.kind} {node.name!r} ({node.where})"
 
 
 def apply(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFrame:
@@ -112,6 +121,7 @@ def _function(node: Node, frame: DataFrame, context: Context) -> DataFrame:
         to_arrow_schema(result, timezone="UTC"),
         label(node),
         context.home,
+        context.on_error,
     )
     schema = StructType([*result.fields, frame.schema[hidden.NAME]])
     mapped = frame.mapInArrow(run, schema)
@@ -133,32 +143,61 @@ def stage_key(frame: DataFrame, columns: Sequence[str]) -> Column:
     return codec.encode_key([(frame[f"`{f.name}`"], f.dataType) for f in key.schema.fields])
 
 
-def without_null_keys(frame: DataFrame, policy: str, what: str) -> DataFrame:
-    """Drop rows with a null key, or fail the lane at the first."""
-    key = hidden.field("key")
-    if policy == "drop":
-        return frame.where(key.isNotNull())
-    message = (
-        f'anabranch.errors.OperatorError: a message with a null key reached {what}, and on_null_key is "fail"\n'
-        f'  filter such rows before, or set [job] on_null_key = "drop"\n\n'
-    )
-    return frame.where(F.when(key.isNotNull(), F.lit(True)).otherwise(F.raise_error(F.lit(message)).cast("boolean")))
+def keyless() -> Column:
+    """Whether a row that goes into state has no key."""
+    return hidden.field("key").isNull()
+
+
+def _without(frame: DataFrame, wrong: Column, error: str, what: str, setting: str, by: Rejecting | None) -> DataFrame:
+    """Reject the rows that are ``wrong``, or fail the lane at the first of them."""
+    if by is not None:
+        flagged = frame.withColumn(_FLAG, wrong)
+        return flagged.mapInArrow(user_functions.rejecting(_FLAG, error, what, by), frame.schema)
+    cure = f'filter such rows before, or set [job] {setting} = "dead-letter" or "drop"'
+    failing = raising.for_record(f"{error} in a row that reached {what}, of partition ", "", cure)
+    return frame.where(F.when(wrong, failing).otherwise(F.lit(True)))
 
 
 def _shuffle(node: Node, frame: DataFrame, context: Context) -> DataFrame:
     key = stage_key(frame, node.args["columns"])
     zero = F.lit(0)
     keyed = frame.withColumn(hidden.NAME, F.col(hidden.NAME).withField("key", key).withField("task", zero))
-    checked = without_null_keys(keyed, context.on_null_key, label(node))
+    null = hidden.field("key").isNull()
+    checked = _without(keyed, null, "the key is null", label(node), "on_null_key", context.on_null_key)
     return checked.repartition(context.shuffle_partitions, hidden.field("key"))
 
 
 def _agg(node: Node, frame: DataFrame, context: Context) -> DataFrame:
     columns = context.keys[node.inputs[0]].columns
-    by = [*columns, *node.args["by"]]
-    checked = without_null_keys(frame, context.on_null_key, label(node))
+    if node.inputs[0] in context.changed:
+        frame = _before_state(node, frame, context)
+    elif context.on_null_key is None:
+        frame = _without(frame, keyless(), "the key is null", label(node), "on_null_key", None)
+    else:
+        frame = frame.where(~keyless())
+    by = [F.col(f"`{name}`") for name in (*columns, *node.args["by"])]
     aggregates = [F.expr(expression).alias(name) for name, expression in node.args["aggregates"].items()]
-    task = hidden.field("task").alias("_task")
-    grouped = checked.groupBy(task, *[F.col(f"`{name}`") for name in by]).agg(*aggregates)
-    visible = [F.col(f"`{name}`") for name in grouped.columns if name != "_task"]
+    window = node.args.get("window")
+    if window is not None:
+        time = context.times[node.inputs[0]].column
+        if context.watermarked is not None:
+            frame = context.watermarked(frame, time)
+        by.append(F.window(F.col(f"`{time}`"), f"{window['size']} milliseconds").alias(_WINDOW))
+    grouped = frame.groupBy(hidden.field("task").alias("_task"), *by).agg(*aggregates)
+    names = [name for name in grouped.columns if name not in ("_task", _WINDOW, *node.args["aggregates"])]
+    visible = [F.col(f"`{name}`") for name in names]
+    if window is not None:
+        start, end = START_AND_END
+        visible += [F.col(f"{_WINDOW}.start").alias(start), F.col(f"{_WINDOW}.end").alias(end)]
+    visible += [F.col(f"`{name}`") for name in node.args["aggregates"]]
     return grouped.select(*visible, hidden.of_result(F.col("_task"), stage_key(grouped, columns)))
+
+
+def _before_state(node: Node, frame: DataFrame, context: Context) -> DataFrame:
+    """The rows that a stateful operator may take: those with a key and, if it has windows, an event time."""
+    key = stage_key(frame, context.keys[node.inputs[0]].columns)
+    checked = _without(frame, key.isNull(), "the key is null", label(node), "on_null_key", context.on_null_key)
+    if "window" not in node.args:
+        return checked
+    time = F.col(f"`{context.times[node.inputs[0]].column}`")
+    return _without(checked, time.isNull(), "the event time is null", label(node), "on_error", context.on_error)

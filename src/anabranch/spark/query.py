@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
 
 from anabranch import steps
 from anabranch.config import Settings
@@ -17,24 +20,37 @@ from anabranch.model.graph import Graph, Node
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP
-from anabranch.operators.rules import is_boundary
+from anabranch.operators.rules import is_boundary, is_shuffle, is_windowed
 from anabranch.planning import groups, plan, stages
 from anabranch.planning.groups import Group
 from anabranch.planning.stages import Stage
-from anabranch.spark import codec, evaluation, hidden, pruning, resolution, sink
+from anabranch.spark import clock, codec, dead_letters, evaluation, hidden, intake, operators, pruning, publishing
 from anabranch.spark import functions as user_functions
+from anabranch.spark.batches import Batch
+from anabranch.spark.dead_letters import Aside
 from anabranch.spark.evaluation import Sink
-from anabranch.spark.operators import Context, label, without_null_keys
+from anabranch.spark.functions import Rejecting
+from anabranch.spark.intake import FAULTS
+from anabranch.spark.labels import label
+from anabranch.spark.operators import Context
+from anabranch.spark.publishing import Publishing
+from anabranch.spark.sink import Keyless
+from anabranch.spark.source import Measured, Source, measured
+from anabranch.spark.targets import Target
 from anabranch.systems.embedded import LaneWriter, Log
-from anabranch.systems.embedded.spark import FORMAT
+from anabranch.systems.embedded.spark import SCHEMA
+
+_DROP, _FAIL = "drop", "fail"
 
 
 @dataclass(frozen=True)
 class LaneQuery:
     """Everything a lane's query is made of. ``starting`` are offsets by whole SSP, for a lane without a checkpoint.
 
-    ``folder``: the checkpoint folder as Spark takes it; ``gate``: a local file that stops intake while it exists.
+    ``folder``: the checkpoint folder as Spark takes it; ``planned`` gives what its offset log says of a batch.
+    ``gate``: a local file that stops intake while it exists; ``clock``: one for the lane's event time.
     ``until``: offsets by whole SSP that are never read beyond. ``schemas``: columns after each operator.
+    ``dropped`` is told how many records each batch has dropped.
     """
 
     spark: SparkSession
@@ -46,159 +62,293 @@ class LaneQuery:
     lane: Lane
     epoch: int
     folder: str
+    planned: Callable[[int], Batch]
     gate: str
+    clock: str
     home: str
     starting: Mapping[SSP, int]
     until: Mapping[SSP, int] = field(default_factory=dict)
+    dropped: Callable[[int], None] = lambda _: None
 
-    def start(self, once: bool = False) -> StreamingQuery:
+    def start(self, once: bool = False, last: Batch | None = None, pending: bool = False) -> StreamingQuery:
         """Start it: endlessly, or for ``once``: a pending (or planned) batch is run and the query ends.
 
-        Spark's errors in the plan come out here.
+        ``last``: the batch that was planned last, if there is one; ``pending``: it isn't committed. Spark's errors in
+        the plan come out here.
         """
-        stage = next(s for s in stages.cut(self.graph) if s.id == self.lane.stage)
-        group = self._group(stage)
-        frames = {source.id: self._source(stage, group, source) for source in group.sources}
         self.spark.conf.set("spark.sql.shuffle.partitions", str(self.lane.state_partitions))
-        body = self._body(stage, group, frames)
+        self._publishing.begin(last, pending)
+        body = self._body()
         writer = body.frame.writeStream.foreachBatch(body.each).queryName(self.lane.id)
         writer = writer.option("checkpointLocation", self.folder)
-        writer = writer.outputMode("update" if group.stateful is not None else "append")
+        stateful = self._group.stateful
+        closing = stateful is None or stateful.args["emit"] == "on_close"
+        writer = writer.outputMode("append" if closing else "update")
         interval = self.settings.job.interval
         return (writer.trigger(once=True) if once else writer.trigger(processingTime=interval)).start()
 
-    def _group(self, stage: Stage) -> Group:
-        systems = {stages.stream_of(self.graph, s): "embedded" for s in stage.sinks if s.kind != "foreach_batch"}
-        return next(g for g in groups.cut(self.graph, stage, systems) if g.name == self.lane.group)
+    @property
+    def has_event_time(self) -> bool:
+        """Whether the lane has a watermark of ours."""
+        return bool(self._delays)
 
-    def _context(self, stage: Stage) -> Context:
+    @cached_property
+    def _stage(self) -> Stage:
+        return next(s for s in stages.cut(self.graph) if s.id == self.lane.stage)
+
+    @cached_property
+    def _group(self) -> Group:
+        systems = {stages.stream_of(self.graph, s): "embedded" for s in self._stage.sinks if s.kind != "foreach_batch"}
+        return next(g for g in groups.cut(self.graph, self._stage, systems) if g.name == self.lane.group)
+
+    @cached_property
+    def _delays(self) -> dict[str, int | None]:
+        """Of each SSP that moves the lane's watermark, the delay in ms; None: its writers tell their own."""
+        if self.settings.job.watermark_scope != "ssp":
+            return {}
+        found: dict[str, int | None] = {}
+        for source in self._sources:
+            if source.timed or (is_boundary(source.node) and source.node in self._group.timed(self.graph)):
+                for ssp in source.ssps:
+                    delay = source.node.args.get("watermark")
+                    known = found.get(str(ssp))
+                    found[str(ssp)] = delay if known is None or delay is None else max(known, delay)
+        return found
+
+    @cached_property
+    def _context(self) -> Context:
+        job = self.settings.job
         return Context(
             functions=self.functions,
-            keys=stages.key_columns(self.graph, stage),
-            on_null_key=self.settings.job.on_null_key,
+            keys=stages.key_columns(self.graph, self._stage),
+            times=stages.event_times(self.graph),
+            changed=stages.changed(self.graph, self._stage),
+            on_error=self._rejecting(job.on_error),
+            on_null_key=self._rejecting(job.on_null_key),
+            watermarked=self._watermarked,
             home=self.home,
             shuffle_partitions=self.lane.state_partitions,
         )
 
-    def _raw(self, source: Node) -> tuple[DataFrame, list[SSP], bool]:
-        stream = stages.stream_of(self.graph, source)
-        broadcast = bool(source.args.get("broadcast"))
+    def _rejecting(self, policy: str) -> Rejecting | None:
+        return None if policy == _FAIL else partial(self._aside.rejects, keep=policy != _DROP)
+
+    @cached_property
+    def _aside(self) -> Aside:
+        read = {n.id: stages.stream_of(self.graph, n) for n in self._group.sources}
+        targets = {stream: Target(dead, self.lane.outputs[dead]) for stream, dead in self.lane.dead_letters.items()}
+        said = dead_letters.listening(self.spark.sparkContext)
+        return Aside(str(self.settings.systems.embedded.root), self.lane.job, read, targets, said)
+
+    @cached_property
+    def _sources(self) -> list[Source]:
+        return [self._source(node) for node in self._group.sources]
+
+    def _source(self, node: Node) -> Source:
+        stage, factor = self._stage, self.model.factor
+        stream, broadcast = stages.stream_of(self.graph, node), bool(node.args.get("broadcast"))
         held = self.lane.broadcast if broadcast else self.lane.ssps
-        mine = [ssp.whole for ssp in held if ssp.stream == stream]
-        starting = {ssp.partition: self.starting.get(ssp, 0) for ssp in mine}
-        until = {ssp.partition: self.until[ssp] for ssp in mine if ssp in self.until}
-        reader = self.spark.readStream.format(FORMAT)
-        options = {
-            "root": str(self.settings.systems.embedded.root),
-            "stream": stream,
-            "partitions": json.dumps(sorted(starting)),
-            "starting": json.dumps(starting),
-            "until": json.dumps(until),
-            "max_rows": str(self.settings.job.max_rows_per_batch),
-            "gate": self.gate,
-            "lane": self.lane.id,
-            "commits": f"{self.folder.removeprefix('file://')}/commits",
-        }
-        return reader.options(**options).load(), mine, broadcast
-
-    def _source(self, stage: Stage, group: Group, source: Node) -> DataFrame:
-        raw, mine, broadcast = self._raw(source)
-        whole = self._decoded(stage, source, raw, mine, broadcast)
-        needed = pruning.needed(group, source, whole.schema, self._context(stage))
-        return whole if needed is None else self._decoded(stage, source, raw, mine, broadcast, needed)
-
-    def _decoded(
-        self,
-        stage: Stage,
-        source: Node,
-        raw: DataFrame,
-        mine: list[SSP],
-        broadcast: bool,
-        only: set[str] | None = None,
-    ) -> DataFrame:
         model = next(s for s in self.model.stages if s.stage == stage.id)
-        numbers = plan.task_numbers(model, self.model.factor)
-        if broadcast:
-            mine_too = [task for task in model.tasks if task.name in self.lane.tasks]
-            everyone = sorted({task.index // self.model.factor for task in mine_too})
-            raw = raw.withColumn("task", F.explode(F.array(*[F.lit(n) for n in everyone])))
-            task = F.col("task")
-        else:
-            task = _number(numbers, mine)
-        if not is_boundary(source):
-            stream_format = self._format(source.args["stream"])
-            return resolution.read(raw, source, task, stream_format, only)
-        parsed = codec.parse_json(F.col("value"), codec.pruned(self.schemas[source.id], only))
-        frame = raw.select(parsed, hidden.of_record(task, source.id))
-        return without_null_keys(frame, self.settings.job.on_null_key, label(source))
+        mine = [task for task in model.tasks if task.name in self.lane.tasks]
+        job = self.settings.job
+        return Source(
+            spark=self.spark,
+            root=str(self.settings.systems.embedded.root),
+            node=node,
+            stream=stream,
+            ssps=tuple(sorted({s.whole for s in held if s.stream == stream}, key=lambda s: s.order)),
+            starting=self.starting,
+            tasks=plan.task_numbers(model, factor),
+            everyone=sorted({task.index // factor for task in mine}) if broadcast else (),
+            intake=None if is_boundary(node) else self._intake(node),
+            columns=self._columns(node) if is_boundary(node) else self.schemas[node.id],
+            fail=job.on_error == _FAIL,
+            timed=not is_boundary(node) and job.watermark_scope == "ssp" and node in self._group.timed(self.graph),
+        )
+
+    def _intake(self, node: Node) -> intake.Intake:
+        format_, keyed = self._format(node.args["stream"]), self._looks_for_null_keys
+        whole = intake.of_graph(node, format_, keyed)
+        if len(self._readers(node)) > 1:
+            return whole  # all lanes must find the same records faulty
+        rows = whole.rows(whole.opened(self._no_records, F.lit(0)), "", fail=False)
+        needed = pruning.needed(self._group, node, rows.schema, self._bare_context)
+        return whole if needed is None else intake.of_graph(node, format_, keyed, needed | {whole.time})
+
+    @property
+    def _looks_for_null_keys(self) -> bool:
+        """Whether rows with null keys may come to the lane's state and must be told of: they are those of records with
+        null keys, as long as neither a shuffle nor a function has given rows other keys."""
+        stateful = self._group.stateful
+        shuffled = any(is_shuffle(node) for node in self._group.nodes)
+        if stateful is None or shuffled or self.settings.job.on_null_key == _FAIL:
+            return False
+        return stateful.inputs[0] not in self._bare_context.changed
+
+    def _keyless(self, frames: dict[int, DataFrame]) -> DataFrame:
+        """Of some records' rows, those that come to the state with null keys, as :meth:`Source.faulty` tells it."""
+        rows = evaluation.before_state(self._group, frames, self._bare_context)
+        at = [hidden.field(name) for name in ("source", "partition", "offset")]
+        return rows.where(operators.keyless()).select(*at, F.lit("null_key").alias("fault"))
+
+    def _columns(self, node: Node) -> StructType:
+        """The columns of an intermediate stream that are needed."""
+        whole = self.schemas[node.id]
+        frame = self._no_records.select(codec.parse_json(F.col("value"), whole), hidden.of_record(F.lit(0), node.id))
+        return codec.pruned(whole, pruning.needed(self._group, node, frame.schema, self._bare_context))
+
+    @property
+    def _no_records(self) -> DataFrame:
+        return self.spark.createDataFrame([], SCHEMA)
+
+    @cached_property
+    def _bare_context(self) -> Context:
+        graph, stage = self.graph, self._stage
+        changed = stages.changed(graph, stage)
+        return Context(self.functions, stages.key_columns(graph, stage), stages.event_times(graph), changed)
+
+    def _readers(self, node: Node) -> list[Group]:
+        systems = {stages.stream_of(self.graph, s): "embedded" for s in self._stage.sinks if s.kind != "foreach_batch"}
+        return [g for g in groups.cut(self.graph, self._stage, systems) if node in g.sources]
 
     def _format(self, stream: str) -> str:
         bound = self.settings.streams.get(stream)
         return bound.format if bound is not None else "json"
 
-    def _body(self, stage: Stage, group: Group, frames: dict[int, DataFrame]) -> _Body:
-        context = self._context(stage)
-        sinks = {
-            node.id: Sink(number, node, "json" if is_boundary(node) else self._format(node.args["stream"]))
-            for number, node in enumerate(group.sinks)
-            if node.kind != "foreach_batch"
-        }
+    def _streamed(self, source: Source) -> DataFrame:
+        until = {ssp.partition: self.until[ssp] for ssp in source.ssps if ssp in self.until}
+        return source.streamed(
+            {
+                "until": json.dumps(until),
+                "max_rows": str(self.settings.job.max_rows_per_batch),
+                "gate": self.gate,
+                "lane": self.lane.id,
+                "commits": f"{self.folder.removeprefix('file://')}/commits",
+            }
+        )
+
+    def _clock_frame(self, rows: bool) -> DataFrame:
+        root = str(self.settings.systems.embedded.root)
+        options = {"file": self.clock, "root": root, "gate": self.gate, "rows": str(rows).lower()}
+        return self.spark.readStream.format(clock.FORMAT).options(**options).load()
+
+    def _watermarked(self, frame: DataFrame, column: str) -> DataFrame:
+        """The frame with the lane's watermark on a column: of a row of the clock's, which then goes no further.
+
+        Only the clock has ``withWatermark``, and it comes first: else a sparse stream would hold the watermark back.
+        """
+        if not self._delays:
+            delays = [source.args.get("watermark", 0) for source in self.graph.nodes if "event_time" in source.args]
+            return frame.withWatermark(column, f"{max(delays)} milliseconds")
+        told = self._clock_frame(rows=True).select(
+            *[
+                F.col("watermark").alias(f.name) if f.name == column else F.lit(None).cast(f.dataType).alias(f.name)
+                for f in frame.schema
+            ]
+        )
+        both = told.withWatermark(column, "0 seconds").union(frame)
+        return both.where(f"if(spark_partition_id() >= 0, {hidden.NAME} is not null, false)")
+
+    def _ticking(self, frame: DataFrame) -> DataFrame:
+        """A frame without state that still has batches when only the lane's event time has gone on."""
+        if not self._delays or (self._group.stateful is not None and is_windowed(self._group.stateful)):
+            return frame
+        nothing = [F.lit(None).cast(f.dataType).alias(f.name) for f in frame.schema]
+        return self._clock_frame(rows=False).select(*nothing).union(frame)
+
+    def _body(self) -> _Body:
+        group, context, sinks = self._group, self._context, self._sinks
+        frames = {s.node.id: s.rows(s.observed(s.opened(self._streamed(s)))) for s in self._sources}
         way = evaluation.trunk(group, frames, context)
         if way is None:
-            return self._apart(stage, group, sinks, context)
+            return self._apart()
         last, frame = way
         if sinks and evaluation.fans_out(group, last):
             rows = evaluation.fan_out(group, last, frame, sinks)
             if rows is not None:
-                return _Body(rows, self._writing(sinks))
-        return _Body(frame, self._evaluating(group, sinks, context, lambda batch: {last.id: batch}))
+                return _Body(self._ticking(rows), self._writing)
+        return _Body(self._ticking(frame), partial(self._evaluating, lambda batch: ({last.id: batch}, {})))
 
-    def _apart(self, stage: Stage, group: Group, sinks: dict[int, Sink], context: Context) -> _Body:
+    @cached_property
+    def _sinks(self) -> dict[int, Sink]:
+        traced = any(is_boundary(node) for node in self._group.sinks)
+        return {
+            node.id: Sink(number, node, "json" if is_boundary(node) else self._format(node.args["stream"]), traced)
+            for number, node in enumerate(self._group.sinks)
+            if node.kind != "foreach_batch"
+        }
+
+    @cached_property
+    def _publishing(self) -> Publishing:
+        root, job = self.settings.systems.embedded.root, self.settings.job
+        streams = {s.number: stages.stream_of(self.graph, s.node) for s in self._sinks.values()}
+        targets = {n: Target(stream, self.lane.outputs[stream]) for n, stream in streams.items()}
+        boundaries = {s.number: s.node for s in self._sinks.values() if is_boundary(s.node)}
+        keyless = {number: label(node) for number, node in boundaries.items()}
+        wanted = stages.timed(self.graph)
+        dropping = [*(["null_key"] if job.on_null_key == _DROP else []), *(FAULTS if job.on_error == _DROP else [])]
+        stateful = self._group.stateful
+        return Publishing(
+            spark=self.spark,
+            lane=self.lane,
+            writer=LaneWriter(Log(root), self.lane.job, self.lane.id, self.epoch),
+            root=str(root),
+            targets=targets,
+            timed=[targets[n] for n, node in boundaries.items() if node.id in wanted and self._delays],
+            without_key=Keyless(keyless, self._rejecting(job.on_null_key)) if keyless else None,
+            aside=self._aside,
+            sources=self._sources,
+            reports=self.lane.reports,
+            dropping=dropping,
+            keyless_rows=self._keyless,
+            into_state=label(stateful) if stateful is not None else "",
+            planned=self.planned,
+            clock=Path(self.clock) if self._delays else None,
+            delays=self._delays,
+            dropped=self.dropped,
+        )
+
+    def _apart(self) -> _Body:
         """Sources that part before they come together: their records go through the query as they are."""
-        raws = {source.id: self._raw(source) for source in group.sources}
-        tagged = [raw.withColumn("source", F.lit(source)) for source, (raw, _, _) in raws.items()]
+        tagged = [self._streamed(s).withColumn("source", F.lit(s.node.id)) for s in self._sources]
         union = tagged[0]
         for frame in tagged[1:]:
             union = union.union(frame)
 
-        def begin(batch: DataFrame) -> dict[int, DataFrame]:
+        def begin(batch: DataFrame) -> tuple[dict[int, DataFrame], dict[str, Measured]]:
             kept = batch.persist()
-            return {
-                source.id: self._decoded(stage, source, kept.where(f"source = {source.id}"), *raws[source.id][1:])
-                for source in group.sources
-            }
-
-        evaluate = self._evaluating(group, sinks, context, begin)
+            opened = {s.node.id: s.opened(kept.where(f"source = {s.node.id}")) for s in self._sources}
+            seen = {s.node.name: measured(opened[s.node.id], s.measures()) for s in self._sources}
+            return {s.node.id: s.rows(opened[s.node.id]) for s in self._sources}, seen
 
         def each(batch: DataFrame, number: int) -> None:
             try:
-                evaluate(batch, number)
+                self._evaluating(begin, batch, number)
             finally:
                 batch.unpersist()
 
-        return _Body(union, each)
+        return _Body(self._ticking(union), each)
 
-    def _evaluating(
-        self,
-        group: Group,
-        sinks: dict[int, Sink],
-        context: Context,
-        begin: Callable[[DataFrame], dict[int, DataFrame]],
-    ) -> Callable[[DataFrame, int], None]:
-        write = self._write(sinks) if sinks else None
+    def _evaluating(self, begin: _Begin, batch: DataFrame, number: int) -> None:
+        """Compute what could not be computed in the query itself, and publish."""
+        steps.reach(steps.PLANNED, self.lane.id, number)
+        frames, seen = begin(batch)
+        refs = {}
+        with evaluation.inside_batch(self._group, frames, self._context) as ended:
+            if self._sinks:
+                refs = self._publishing.written(evaluation.together(ended, self._sinks))
+            for node in self._group.sinks:
+                if node.id not in self._sinks:
+                    self._call(node, ended[node.id].drop(hidden.NAME), number)
+            self._publishing.finish(number, refs, seen or publishing.observed(self.spark, self.lane.id))
+        steps.reach(steps.PUBLISHED, self.lane.id, number)
 
-        def each(batch: DataFrame, number: int) -> None:
-            steps.reach(steps.PLANNED, self.lane.id, number)
-            with evaluation.inside_batch(group, begin(batch), context) as ended:
-                if write is not None:
-                    write(evaluation.together(ended, sinks), number)
-                for node in group.sinks:
-                    if node.id not in sinks:
-                        visible = ended[node.id].drop(hidden.NAME)
-                        self._call(node, visible, number)
-            steps.reach(steps.PUBLISHED, self.lane.id, number)
-
-        return each
+    def _writing(self, batch: DataFrame, number: int) -> None:
+        """Publish rows that the query has computed."""
+        steps.reach(steps.PLANNED, self.lane.id, number)
+        refs = self._publishing.written(batch)
+        self._publishing.finish(number, refs, publishing.observed(self.spark, self.lane.id))
+        steps.reach(steps.PUBLISHED, self.lane.id, number)
 
     def _call(self, node: Node, batch: DataFrame, number: int) -> None:
         try:
@@ -208,27 +358,8 @@ class LaneQuery:
                 raise  # of an operator before it: Spark computes only when the function asks
             raise user_functions.of_batch(error, label(node), number, self.home) from None
 
-    def _writing(self, sinks: dict[int, Sink]) -> Callable[[DataFrame, int], None]:
-        write = self._write(sinks)
 
-        def each(batch: DataFrame, number: int) -> None:
-            steps.reach(steps.PLANNED, self.lane.id, number)
-            write(batch, number)
-            steps.reach(steps.PUBLISHED, self.lane.id, number)
-
-        return each
-
-    def _write(self, sinks: dict[int, Sink]) -> Callable[[DataFrame, int], None]:
-        root = self.settings.systems.embedded.root
-        log = Log(root)
-        writer = LaneWriter(log, self.lane.job, self.lane.id, self.epoch)
-        streams = {s.number: stages.stream_of(self.graph, s.node) for s in sinks.values()}
-        targets = {n: sink.Target(stream, self.lane.outputs[stream]) for n, stream in streams.items()}
-
-        def write(rows: DataFrame, number: int) -> None:
-            sink.publish(writer, sink.write_segments(rows, str(root), targets), number)
-
-        return write
+_Begin = Callable[[DataFrame], tuple[dict[int, DataFrame], dict[str, Measured]]]
 
 
 @dataclass(frozen=True)
@@ -237,11 +368,3 @@ class _Body:
 
     frame: DataFrame
     each: Callable[[DataFrame, int], None]
-
-
-def _number(numbers: Mapping[SSP, int], mine: list[SSP]) -> Column:
-    """The task number of a record, from its partition."""
-    if all(numbers[ssp] == ssp.partition for ssp in mine):
-        return F.col("partition")
-    pairs = [F.lit(x) for ssp in mine for x in (ssp.partition, numbers[ssp])]
-    return F.create_map(*pairs)[F.col("partition")]

@@ -16,7 +16,9 @@ from anabranch.operators import rule
 from anabranch.operators.rules import is_boundary
 from anabranch.planning import stages
 from anabranch.spark import codec, evaluation, hidden
-from anabranch.spark.operators import Context, apply, check_stateless, label
+from anabranch.spark import intake as intakes
+from anabranch.spark.labels import label
+from anabranch.spark.operators import Context, apply, check_stateless
 from anabranch.systems.embedded.spark import SCHEMA
 
 
@@ -29,8 +31,9 @@ def columns(
         GraphError: an expression or a function doesn't fit; names the operator.
     """
     frames: dict[int, DataFrame] = {}
+    times = stages.event_times(graph)
     for stage in stages.cut(graph):
-        context = Context(functions=functions, keys=stages.key_columns(graph, stage))
+        context = Context(functions=functions, keys=stages.key_columns(graph, stage), times=times)
         for node in stage.nodes:
             frame = explained(node, lambda n=node, c=context: _after(graph, n, frames, c, formats))  # type: ignore[misc]
             if frame is not None:
@@ -47,7 +50,7 @@ def _after(
 ) -> DataFrame | None:
     if node.kind == "read":
         raw = SparkSession.active().createDataFrame([], SCHEMA)
-        return read(raw, node, F.lit(0), formats.get(node.args["stream"], "json"))
+        return _read(node, raw, formats.get(node.args["stream"], "json"))
     inputs = [frames[i] for i in node.inputs]
     if is_boundary(node) or node.kind == "write":
         stream = stages.stream_of(graph, node)
@@ -65,24 +68,11 @@ def _after(
     return frame
 
 
-def read(raw: DataFrame, node: Node, task: Any, format_: str, only: set[str] | None = None) -> DataFrame:
-    """A source's records as the operator ``read`` gives them: value and key columns, and the hidden one.
-
-    ``only``: the columns of the value to parse, when not all are needed.
-    """
-    declared = node.args.get("schema")
-    key = node.args.get("key")
-    schema = codec.pruned(codec.parse_schema(declared), only) if declared else None
-    keys = codec.decode_key(F.col("key"), codec.parse_schema(key)) if key else []
-    values = codec.decode_value(raw, format_, schema, label(node))
-    frame = raw.select(*values, *keys, hidden.of_record(task, node.id))
-    twice = next((name for name in frame.columns if frame.columns.count(name) > 1), None)
-    if twice is not None:
-        raise GraphError(
-            f"{label(node)} declares the column {twice!r} in key= and in schema=, or twice in one",
-            "leave it out of schema=: the message key already holds it",
-        )
-    return frame
+def _read(node: Node, raw: DataFrame, format_: str) -> DataFrame:
+    intake = intakes.of_graph(node, format_, keyed=False)
+    rows = intake.rows(intake.opened(raw, F.lit(0)), "", fail=False)
+    intake.check(rows)
+    return rows
 
 
 def explained(node: Node, build: Callable[[], DataFrame | None]) -> DataFrame | None:

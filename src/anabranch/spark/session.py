@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from anabranch.config import Settings
 from anabranch.errors import AnabranchError
+from anabranch.spark.clock import EventTimeSource
 from anabranch.systems.embedded.spark import EmbeddedSource
 
 _STATE = "spark.sql.streaming.stateStore"
@@ -91,6 +92,7 @@ def start(settings: Settings, home: str = "", output: Path | None = None) -> Spa
     with _printing_to(output):
         spark = builder.getOrCreate()
     spark.dataSource.register(EmbeddedSource)
+    spark.dataSource.register(EventTimeSource)
     return spark
 
 

@@ -1,6 +1,7 @@
 """The embedded system: a durable, partitioned, ordered log of Arrow files in a folder. No Spark in it."""
 
 from anabranch.systems.embedded.append import Appender, append
+from anabranch.systems.embedded.fetch import fetch
 from anabranch.systems.embedded.layout import StreamInfo
 from anabranch.systems.embedded.log import Log
 from anabranch.systems.embedded.manifest import Entry, Segment, Tail, WriterMark
@@ -24,6 +25,7 @@ __all__ = [
     "WriterMark",
     "append",
     "fence",
+    "fetch",
     "foreign_writers",
     "read_slice",
 ]

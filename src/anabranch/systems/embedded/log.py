@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from anabranch.errors import LogError, NotFoundError
 from anabranch.systems.embedded import layout, partition
@@ -84,6 +85,20 @@ class Log:
     def entry(self, stream: str, number: int, sequence: int) -> Entry | None:
         """An entry of a partition's manifest, or None if there is none with that number (yet)."""
         return partition.read(layout.manifest_folder(self._root, stream, number), sequence)
+
+    def controls(self, stream: str, number: int, cursor: int, position: int) -> tuple[list[dict[str, Any]], int]:
+        """The control records of a partition after entry ``cursor`` that a reader at ``position`` must heed.
+
+        They are those before whose place all records were read. Gives the entry up to which they were taken, too.
+        """
+        info = self.describe(stream)
+        folder = layout.manifest_folder(self._root, stream, self._checked(info, number))
+        found: list[dict[str, Any]] = []
+        while (entry := partition.read(folder, cursor + 1)) is not None and entry.base <= position:
+            if entry.control is not None:
+                found.append(entry.control)
+            cursor += 1
+        return found, cursor
 
     def slices(self, stream: str, number: int, start: int, end: int) -> list[Slice]:
         """The pieces of segments that hold the records ``start`` to ``end - 1`` of a partition, in order.

@@ -32,12 +32,14 @@ NOTHING = -1
 
 
 class WriterMark(msgspec.Struct, frozen=True, kw_only=True):
-    """What a partition knows of a lane: its highest batch and epoch, and whether it is done for good."""
+    """What a partition knows of a lane: its highest batch and epoch, whether it is done for good, and how many
+    records it has written there."""
 
     job: str
     batch: int
     epoch: int
     closed: bool = False
+    rows: int = 0
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,6 +155,7 @@ def merge(into: Tail, tails: Sequence[Tail], *, at: int) -> Entry:
                 batch=seen.batch if seen else NOTHING,
                 epoch=max(mark.epoch, seen.epoch) if seen else mark.epoch,
                 closed=mark.closed or (seen is not None and seen.closed),
+                rows=seen.rows if seen else 0,
             )
         for job, epoch in tail.floors.items():
             floors[job] = max(epoch, floors.get(job, 0))

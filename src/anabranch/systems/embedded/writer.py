@@ -57,7 +57,8 @@ class LaneWriter:
             known = self._checked(stream, partition, tail)
             if known is not None and known.batch >= batch:
                 return None
-            mark = WriterMark(job=self._job, batch=batch, epoch=self._epoch)
+            written = (0 if known is None else known.rows) + sum(ref.rows for ref in named)
+            mark = WriterMark(job=self._job, batch=batch, epoch=self._epoch, rows=written)
             return manifest.successor(
                 tail, "data", at=self._log.now(), lane=self._lane, mark=mark, segments=files, control=control
             )
@@ -83,8 +84,8 @@ class LaneWriter:
             if known is not None and known.closed and known.epoch <= self._epoch:
                 return None
             known = self._checked(stream, number, tail)
-            batch = NOTHING if known is None else known.batch
-            mark = WriterMark(job=self._job, batch=batch, epoch=self._epoch, closed=True)
+            batch, rows = (NOTHING, 0) if known is None else (known.batch, known.rows)
+            mark = WriterMark(job=self._job, batch=batch, epoch=self._epoch, closed=True, rows=rows)
             return manifest.successor(tail, "close", at=self._log.now(), lane=self._lane, mark=mark)
 
         for stream in streams:
@@ -161,8 +162,8 @@ def fence(log: Log, stream: str, job: str, lane: str, epoch: int) -> None:
             )
         if known is not None and known.epoch == epoch:
             return None
-        batch, closed = (NOTHING, False) if known is None else (known.batch, known.closed)
-        mark = WriterMark(job=job, batch=batch, epoch=epoch, closed=closed)
+        batch, closed, rows = (NOTHING, False, 0) if known is None else (known.batch, known.closed, known.rows)
+        mark = WriterMark(job=job, batch=batch, epoch=epoch, closed=closed, rows=rows)
         return manifest.successor(tail, "fence", at=log.now(), lane=lane, mark=mark)
 
     done: set[int] = set()

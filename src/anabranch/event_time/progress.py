@@ -1,0 +1,128 @@
+"""How far a lane is in event time, and what follows from each of its batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from anabranch.event_time.control import Control
+
+SOURCE = "event-time"
+"""How a control offset is told from those of streams."""
+
+
+@dataclass(frozen=True)
+class Upstream:
+    """What one SSP of an intermediate stream has told so far.
+
+    ``heard`` is the last watermark of each lane that writes it (None: named by another lane, or without one yet).
+    ``gone`` are lanes that others have gone on from. ``cursor`` is the place in the log up to which control
+    records were taken, as the system counts it (-1: none).
+    """
+
+    cursor: int = -1
+    heard: Mapping[str, int | None] = field(default_factory=dict)
+    gone: frozenset[str] = frozenset()
+
+    def after(self, controls: Iterable[Control], cursor: int) -> Upstream:
+        """With more control records, in the order of the log."""
+        heard, gone = dict(self.heard), set(self.gone)
+        for control in controls:
+            inherited = _lowest(heard[p] for p in control.predecessors if p in heard)
+            for lane in (*control.beside, control.lane):
+                if lane not in gone:
+                    heard.setdefault(lane, inherited)
+            for predecessor in control.predecessors:
+                heard.pop(predecessor, None)
+                gone.add(predecessor)
+            if control.lane not in gone:
+                heard[control.lane] = _later(heard.get(control.lane), control.watermark)
+        return Upstream(cursor, heard, frozenset(gone))
+
+    @property
+    def watermark(self) -> int | None:
+        """None while a lane that writes here hasn't told one."""
+        return _lowest(self.heard.values())
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A lane's event time after some batch. SSPs are written ``system/stream/partition``; times are Unix ms.
+
+    ``watermark``: no row that is older should come any more (None: not known yet). ``maxima``: the greatest event
+    time of each SSP that was read. ``upstream``: of each SSP of an intermediate stream.
+    """
+
+    watermark: int | None = None
+    maxima: Mapping[str, int] = field(default_factory=dict)
+    upstream: Mapping[str, Upstream] = field(default_factory=dict)
+
+    def to_builtins(self) -> dict[str, Any]:
+        """As it stands in a lane's offset log."""
+        return {
+            "source": SOURCE,
+            "version": 1,
+            "watermark": self.watermark,
+            "maxima": dict(sorted(self.maxima.items())),
+            "upstream": {
+                ssp: {"cursor": each.cursor, "heard": dict(sorted(each.heard.items())), "gone": sorted(each.gone)}
+                for ssp, each in sorted(self.upstream.items())
+            },
+        }
+
+
+def from_builtins(value: Mapping[str, Any]) -> Progress:
+    """The inverse of :meth:`Progress.to_builtins`."""
+    upstream = {
+        ssp: Upstream(each["cursor"], each["heard"], frozenset(each["gone"])) for ssp, each in value["upstream"].items()
+    }
+    return Progress(value["watermark"], value["maxima"], upstream)
+
+
+def after(
+    progress: Progress,
+    delays: Mapping[str, int | None],
+    maxima: Mapping[str, int],
+    upstream: Mapping[str, Upstream],
+) -> Progress:
+    """The progress after a batch.
+
+    Args:
+        delays: of every SSP that the lane reads, the declared watermark delay in ms; None: an intermediate stream's.
+        maxima: the greatest event time that the batch had of an SSP.
+        upstream: what the SSPs of intermediate streams have told up to the end of the batch.
+    """
+    seen = dict(progress.maxima)
+    for ssp, at in maxima.items():
+        seen[ssp] = max(at, seen.get(ssp, at))
+    now = replace(progress, maxima=seen, upstream={**progress.upstream, **upstream})
+    reached = _lowest(of_ssp(now, ssp, delay) for ssp, delay in delays.items())
+    return replace(now, watermark=_later(progress.watermark, reached))
+
+
+def of_ssp(progress: Progress, ssp: str, delay: int | None) -> int | None:
+    """The watermark of one SSP, None while nothing is known of it."""
+    if delay is None:
+        told = progress.upstream.get(ssp)
+        return None if told is None else told.watermark
+    return None if ssp not in progress.maxima else progress.maxima[ssp] - delay
+
+
+def held_by(progress: Progress, delays: Mapping[str, int | None]) -> str | None:
+    """The SSP that holds the watermark back; the first of those of which nothing is known, if there are."""
+    if not delays:
+        return None
+    known = {ssp: of_ssp(progress, ssp, delay) for ssp, delay in delays.items()}
+    silent = [ssp for ssp, at in known.items() if at is None]
+    return min(silent) if silent else min(known, key=lambda ssp: (known[ssp] or 0, ssp))
+
+
+def _lowest(times: Iterable[int | None]) -> int | None:
+    found = list(times)
+    return None if not found or any(at is None for at in found) else min(at for at in found if at is not None)
+
+
+def _later(first: int | None, second: int | None) -> int | None:
+    known = [at for at in (first, second) if at is not None]
+    return max(known, default=None)

@@ -1,0 +1,48 @@
+"""What operators do to the column of event time: windows need it, so none may change it unseen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from anabranch.model.graph import Node
+from anabranch.operators import keys
+
+
+@dataclass(frozen=True)
+class EventTime:
+    """The column that holds a row's event time, or why none does (``lost``)."""
+
+    column: str = ""
+    lost: str = ""
+
+
+Effect = Callable[[Node, EventTime], EventTime]
+
+
+def kept(_node: Node, time: EventTime) -> EventTime:
+    """The operator doesn't touch it."""
+    return time
+
+
+def lost(node: Node, _time: EventTime) -> EventTime:
+    """Rows of state are of many times."""
+    return EventTime("", f"{node.kind} ({node.where}) gives rows of its own, which have no event time")
+
+
+def declared(node: Node, _time: EventTime) -> EventTime:
+    """``read``: the column that ``event_time=`` names."""
+    column = str(node.args.get("event_time", ""))
+    return EventTime(column, "" if column else f"read {node.name!r} ({node.where}) declares no event_time=")
+
+
+def as_key(effect: keys.Effect) -> Effect:
+    """What an operator does to the columns of a key, it does to this one, too."""
+
+    def run(node: Node, time: EventTime) -> EventTime:
+        if not time.column:
+            return time
+        left = effect(node, keys.KeyColumns((time.column,)))
+        return time if left.columns else EventTime("", left.lost.replace("key column", "event time column"))
+
+    return run

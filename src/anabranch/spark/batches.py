@@ -1,0 +1,25 @@
+"""A planned batch as the offset log has it: what it reads, and the event time that it was planned with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from anabranch.event_time.progress import Progress
+
+Positions = Mapping[str, Mapping[int, int]]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """``begins`` and ``ends`` are stream → partition → next offset; a partition that isn't in ``begins`` is new."""
+
+    number: int
+    begins: Positions
+    ends: Positions
+    progress: Progress
+
+    def ranges(self, stream: str, starting: Mapping[int, int]) -> dict[int, tuple[int, int]]:
+        """What it reads of a stream: partition → first offset and the one after the last. ``starting``: of new ones."""
+        begins, ends = self.begins.get(stream, {}), self.ends.get(stream, {})
+        return {p: (begins.get(p, starting.get(p, 0)), end) for p, end in ends.items()}

@@ -1,0 +1,123 @@
+"""A lane's event time on its way to Spark: a file that the lane keeps, and the source that hands it on as data.
+
+The source's offset is the lane's :class:`Progress`, so it stands in the offset log, and planning, cloning and resetting
+edit one line of it. Its only row, when the watermark has risen, is the watermark.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from anabranch.event_time import control, progress
+from anabranch.event_time.progress import Progress, Upstream
+from anabranch.systems.embedded import Log
+
+FORMAT = "anabranch-event-time"
+SCHEMA = "watermark timestamp"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Clock:
+    """What a lane knows after a batch. ``delays`` and ``positions`` are by SSP, written ``system/stream/partition``.
+
+    ``delays`` are in ms, None for SSPs of intermediate streams; ``positions`` are those at the end of the batch.
+    """
+
+    progress: Progress
+    delays: Mapping[str, int | None]
+    positions: Mapping[str, int]
+
+    def write(self, path: Path) -> None:
+        """Replace the file. It holds no more than what can be found out again: it needn't outlive the process."""
+        part = path.with_suffix(".part")
+        held = {"progress": self.progress.to_builtins(), "delays": self.delays, "positions": self.positions}
+        part.write_text(json.dumps(held))
+        part.replace(path)
+
+    @property
+    def held_by(self) -> str | None:
+        """The SSP that holds the watermark back."""
+        return progress.held_by(self.progress, self.delays)
+
+    def heard(self, log: Log) -> Progress:
+        """The progress with what other lanes have told meanwhile, in the part of the log that this one has read."""
+        upstream = {
+            ssp: _heard(self.progress.upstream.get(ssp, Upstream()), log, ssp, self.positions[ssp])
+            for ssp, delay in self.delays.items()
+            if delay is None and ssp in self.positions
+        }
+        now = progress.after(self.progress, self.delays, {}, upstream)
+        return self.progress if _without_cursors(now) == _without_cursors(self.progress) else now
+
+
+def read(path: Path) -> Clock | None:
+    """What was written last; None before the first time."""
+    try:
+        held = json.loads(path.read_text())
+    except FileNotFoundError:
+        return None
+    return Clock(progress.from_builtins(held["progress"]), held["delays"], held["positions"])
+
+
+def _heard(before: Upstream, log: Log, ssp: str, position: int) -> Upstream:
+    _, stream, partition = ssp.split("/")
+    told, cursor = log.controls(stream, int(partition), before.cursor, position)
+    return before.after([control.from_builtins(each, f"stream {ssp}") for each in told], cursor)
+
+
+def _without_cursors(of: Progress) -> Progress:
+    return replace(of, upstream={ssp: replace(each, cursor=-1) for ssp, each in of.upstream.items()})
+
+
+class EventTimeSource(DataSource):
+    """Options: ``file`` (of the clock), ``root`` (of the embedded log), ``gate``, ``rows`` ("false": it has none)."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> str:
+        return SCHEMA
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return _Reader(dict(self.options))
+
+
+class _Watermark(InputPartition):
+    def __init__(self, unix_ms: int) -> None:
+        self.unix_ms = unix_ms
+
+
+class _Reader(DataSourceStreamReader):
+    def __init__(self, options: dict[str, str]) -> None:
+        self._file = Path(options["file"])
+        self._gate = options["gate"]
+        self._rows = options["rows"] == "true"
+        self._log = Log(options["root"])
+
+    def initialOffset(self) -> dict[str, Any]:
+        return Progress().to_builtins()
+
+    def latestOffset(self, start: dict[str, Any], limit: object) -> dict[str, Any]:
+        if os.path.exists(self._gate):
+            return start
+        clock = read(self._file)
+        return start if clock is None else clock.heard(self._log).to_builtins()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        risen = end["watermark"] is not None and end["watermark"] != start["watermark"]
+        return [_Watermark(end["watermark"])] if self._rows and risen else []
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[datetime]]:
+        assert isinstance(partition, _Watermark)
+        yield (_EPOCH + timedelta(milliseconds=partition.unix_ms),)

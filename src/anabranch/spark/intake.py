@@ -1,0 +1,163 @@
+"""One source of a lane: which of its records can be read, the rows they give, and what is observed on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType, TimestampType
+
+from anabranch.errors import GraphError
+from anabranch.model.graph import Node
+from anabranch.spark import codec, hidden, raising
+from anabranch.spark.labels import label
+
+BLOCK = 1000
+"""Faulty records are reported by blocks of so many offsets, and looked for there again."""
+
+FAULTS = ("value", "key", "null_time")
+"""What can be wrong with a record that can't be read. Of several, the first is told."""
+
+_VALUE, _KEY = "_anabranch_value", "_anabranch_key"
+
+
+@dataclass(frozen=True)
+class Intake:
+    """How the records of a source become rows.
+
+    ``value`` and ``key`` are what is declared of them (None: nothing); of the value, only the columns that are needed.
+    ``keyed``: its keys are those of a stateful operator, which takes no null ones.
+    """
+
+    node: Node
+    format: str
+    value: StructType | None
+    key: StructType | None
+    keyed: bool
+
+    @property
+    def time(self) -> str:
+        """The column of event time that is declared, or ''."""
+        return str(self.node.args.get("event_time", ""))
+
+    def opened(self, raw: DataFrame, task: Column) -> DataFrame:
+        """Value and key decoded, each in a column, and the hidden one; also of records that can't be read."""
+        value = raw["value"]
+        if self.format == "json" and self.value is not None:
+            value = codec.try_json(value, self.value)
+        elif self.format == "string":
+            value = value.cast("string")
+        keys = codec.decode_key(raw["key"], self.key) if self.key is not None else []
+        key = F.struct(*keys).alias(_KEY) if keys else F.lit(None).alias(_KEY)
+        return raw.select(value.alias(_VALUE), key, hidden.of_record(task, self.node.id))
+
+    def faults(self) -> dict[str, Column]:
+        """What can be wrong with a record, by name, as conditions on :meth:`opened`."""
+        key = hidden.field("key")
+        found = {
+            "value": codec.json_fault(_VALUE) if self.format == "json" else None,
+            "key": codec.key_fault(key, self.key) if self.key is not None else None,
+            "null_time": self._time().isNull() if self.time else None,
+        }
+        return {name: fault for name, fault in found.items() if fault is not None}
+
+    def measures(self, partitions: Iterable[int], timed: bool) -> list[Column]:
+        """What is observed of a batch: the blocks in which faulty records lie (``faulty``), those with null keys
+        (``keyless``) if the stage keeps rows by key, and, where the lane has a watermark, the greatest event time of
+        each partition."""
+        faults = self.faults().values()
+        found: list[Column] = []
+        at = F.struct(hidden.field("partition"), F.floor(hidden.field("offset") / BLOCK).alias("block"))
+        if faults:
+            found.append(F.collect_set(F.when(reduce(or_, faults), at)).alias("faulty"))
+        if self.keyed:
+            found.append(F.collect_set(F.when(hidden.field("key").isNull(), at)).alias("keyless"))
+        if timed:
+            times = {p: F.when(hidden.field("partition") == p, F.unix_millis(self._time())) for p in partitions}
+            found += [F.max(time).alias(f"max_{p}") for p, time in times.items()]
+        return found
+
+    def rows(self, opened: DataFrame, stream: str, fail: bool) -> DataFrame:
+        """The rows of the records that can be read. ``fail``: the others fail the lane."""
+        faults = self.faults()
+        if faults:
+            good: Column = ~reduce(or_, faults.values())
+            for name, fault in faults.items() if fail else ():
+                good = F.when(fault, _failing(self.node, stream, name)).otherwise(good)
+            opened = opened.where(good)
+        return opened.select(*self._columns(opened), hidden.NAME)
+
+    def faulty(self, opened: DataFrame) -> DataFrame:
+        """Of the records that can't be read: where they are, and the name of the fault."""
+        name = F.coalesce(*[F.when(fault, F.lit(name)) for name, fault in self.faults().items()])
+        at = [hidden.field(field) for field in ("source", "partition", "offset")]
+        return opened.select(*at, name.alias("fault")).where("fault is not null")
+
+    def check(self, rows: DataFrame) -> None:
+        """Raises GraphError if a column is declared twice, or the event time isn't a timestamp."""
+        names = rows.columns
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise GraphError(
+                f"{label(self.node)} declares the column {twice!r} in key= and in schema=, or twice in one",
+                "leave it out of schema=: the message key already holds it",
+            )
+        if not self.time:
+            return
+        field = next((f for f in rows.schema if f.name == self.time), None)
+        if field is None or not isinstance(field.dataType, TimestampType):
+            what = "is not among its columns" if field is None else f"is {field.dataType.simpleString()}"
+            raise GraphError(
+                f"{label(self.node)} has event_time={self.time!r}, which {what}",
+                f'declare it in schema= as a timestamp: "{self.time} timestamp"',
+            )
+
+    def _time(self) -> Column:
+        of_key = self.key is not None and self.time in self.key.names
+        return F.col(f"{_KEY if of_key else _VALUE}.`{self.time}`")
+
+    def _columns(self, opened: DataFrame) -> list[Column]:
+        keys = [F.col(f"{_KEY}.`{name}`") for name in self.key.names] if self.key is not None else []
+        if self.format == "json" and self.value is not None:
+            return [*[F.col(f"{_VALUE}.`{name}`") for name in self.value.names], *keys]
+        return [opened[_VALUE].alias("value"), *keys]
+
+
+def _failing(node: Node, stream: str, fault: str) -> Column:
+    what = {
+        "value": "has a value that isn't JSON of the declared schema",
+        "key": "has a key that isn't what key= declares",
+        "null_time": "has no event time",
+    }[fault]
+    cure = 'mend what writes it, or set [job] on_error = "dead-letter" or "drop"'
+    return raising.for_record(f"{label(node)}: the record of embedded/{stream}/", f" {what}", cure)
+
+
+def of_graph(node: Node, format_: str, keyed: bool, only: set[str] | None = None) -> Intake:
+    """The intake of a ``read``. ``only``: the columns of the value to parse, when not all are needed.
+
+    Raises:
+        GraphError: a JSON stream is read without a schema, or another one with it.
+    """
+    declared, key = node.args.get("schema"), node.args.get("key")
+    if format_ == "json" and not declared:
+        raise GraphError(
+            f"{label(node)} reads JSON without a schema",
+            'declare it: read(..., schema="carrier string, delay int"), or set the stream\'s format to "string"',
+        )
+    if format_ != "json" and declared:
+        raise GraphError(
+            f'{label(node)} declares a schema, but the stream\'s format is "{format_}"',
+            'leave schema= out, or set the stream\'s format to "json"',
+        )
+    return Intake(
+        node=node,
+        format=format_,
+        value=codec.pruned(codec.parse_schema(declared), only) if declared else None,
+        key=codec.parse_schema(key) if key else None,
+        keyed=keyed,
+    )

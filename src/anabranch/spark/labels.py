@@ -1,0 +1,10 @@
+"""How messages name an operator."""
+
+from __future__ import annotations
+
+from anabranch.model.graph import Node
+
+
+def label(node: Node) -> str:
+    """Kind, name and place in the job file: ``map 'map' (delays.py:12)``."""
+    return f"{node.kind} {node.name!r} ({node.where})"

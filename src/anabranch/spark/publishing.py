@@ -1,0 +1,148 @@
+"""The end of a batch: its rows, its dead letters and its control records are published together, then time goes on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from anabranch.event_time import progress
+from anabranch.event_time.control import Control
+from anabranch.model.lane import Lane
+from anabranch.spark import dead_letters, faults, sink
+from anabranch.spark.batches import Batch
+from anabranch.spark.clock import Clock
+from anabranch.spark.dead_letters import Aside
+from anabranch.spark.labels import label
+from anabranch.spark.sink import Keyless
+from anabranch.spark.source import Measured, Source
+from anabranch.spark.targets import Refs, Target, added
+from anabranch.systems.embedded import LaneWriter
+
+
+@dataclass(frozen=True)
+class Publishing:
+    """What one lane does with each batch.
+
+    ``targets`` are by the number of their output; ``timed`` those of them whose readers need the lane's watermark.
+    ``clock``: the file of the lane's event time, None if it has none; ``delays`` of its SSPs, by which it goes.
+    ``reports``: the sources whose unreadable records this lane puts aside, but for the faults in ``dropping``.
+    ``keyless_rows`` finds the rows with null keys that come to the operator ``into_state``, from some rows of each
+    source. ``dropped`` is told how many were dropped.
+    """
+
+    spark: SparkSession
+    lane: Lane
+    writer: LaneWriter
+    root: str
+    targets: Mapping[int, Target]
+    timed: Sequence[Target]
+    without_key: Keyless | None
+    aside: Aside
+    sources: Sequence[Source]
+    reports: Sequence[str]
+    dropping: Collection[str]
+    keyless_rows: Callable[[dict[int, DataFrame]], DataFrame]
+    into_state: str
+    planned: Callable[[int], Batch]
+    clock: Path | None
+    delays: Mapping[str, int | None]
+    dropped: Callable[[int], None]
+
+    def written(self, rows: DataFrame) -> Refs:
+        """Output rows as durable segments that nobody sees yet."""
+        return sink.write_segments(rows, self.root, dict(self.targets), self.without_key)
+
+    def finish(self, number: int, refs: Refs, measured: Mapping[str, Measured]) -> None:
+        """Publish a batch whose rows are written, with what it has rejected, and let the lane's time go on.
+
+        ``measured``: what was observed of each source, by the name of its node.
+        """
+        look = any(seen.get("faulty") or seen.get("keyless") for seen in measured.values())
+        batch = self.planned(number) if look or self.clock is not None else None
+        if look and batch is not None:
+            self._look_for_faulty(batch, measured)
+        letters, dropped = dead_letters.heard(self.aside)
+        added(refs, letters)
+        self.dropped(dropped)
+        controls: dict[Target, Control] = {}
+        if batch is not None and self.timed:
+            told = Control(
+                lane=self.lane.id,
+                watermark=batch.progress.watermark,
+                predecessors=self.lane.predecessors,
+                beside=self.lane.beside,
+            )
+            controls = dict.fromkeys(self.timed, told)
+        sink.publish(self.writer, refs, number, controls)
+        if batch is not None and self.clock is not None:
+            self._tick(batch, measured)
+
+    def begin(self, last: Batch | None, pending: bool) -> None:
+        """Set the clock before the query starts. ``last``: the last planned batch; unless it is ``pending``, and runs
+        again anyway, what it had is read once more."""
+        if self.clock is None:
+            return
+        self.clock.unlink(missing_ok=True)
+        if last is None or pending:
+            return
+        again = {
+            source.node.name: source.measured_again(last.ranges(source.stream, source.starts))
+            for source in self.sources
+            if source.timed and source.intake is not None
+        }
+        self._tick(last, again)
+
+    def _tick(self, batch: Batch, measured: Mapping[str, Measured]) -> None:
+        maxima: dict[str, int] = {}
+        for source in self.sources:
+            for ssp, at in source.maxima(measured.get(source.node.name, {})).items():
+                maxima[ssp] = max(at, maxima.get(ssp, at))
+        now = progress.after(batch.progress, self.delays, maxima, {})
+        positions = {str(ssp): batch.ends[ssp.stream][ssp.partition] for source in self.sources for ssp in source.ssps}
+        assert self.clock is not None
+        Clock(now, self.delays, positions).write(self.clock)
+
+    def _look_for_faulty(self, batch: Batch, measured: Mapping[str, Measured]) -> None:
+        for source in self.sources:
+            if source.node.name in self.reports:
+                found = source.faulty(measured.get(source.node.name, {}), batch.ranges(source.stream, source.starts))
+                if found is not None:
+                    self._put_aside(found, source, label(source.node))
+        if any(seen.get("keyless") for seen in measured.values()):
+            frames = {
+                s.node.id: s.keyless(measured.get(s.node.name, {}), batch.ranges(s.stream, s.starts))
+                for s in self.sources
+            }
+            self._put_aside(self.keyless_rows(frames), None, self.into_state)
+
+    def _put_aside(self, found: DataFrame, source: Source | None, operator: str) -> None:
+        fields: tuple[tuple[str, str], ...] = ()
+        key, time = "", ""
+        if source is not None and source.intake is not None:
+            key, time = str(source.node.args.get("key")), source.intake.time
+            if source.intake.value is not None:
+                fields = tuple((f.name, f.dataType.simpleString()) for f in source.intake.value)
+        explain = faults.explaining(fields, key, time)
+        look = dead_letters.looked_through(self.aside, operator, self.dropping, explain)
+        found.mapInArrow(look, "nothing int").collect()
+
+
+def observed(spark: SparkSession, query: str) -> dict[str, Measured]:
+    """What the running batch of a query has observed so far, by name. Complete once its rows were computed."""
+    sessions: Any = spark._jsparkSession
+    active = [each for each in sessions.streams().active() if each.name() == query]
+    if not active:
+        return {}
+    execution = active[0].streamingQuery().lastExecution()
+    metrics = execution.observedMetrics()
+    found: dict[str, Measured] = {}
+    names = metrics.keysIterator()
+    while names.hasNext():
+        name = names.next()
+        found[name] = json.loads(metrics.apply(name).json())
+    return found

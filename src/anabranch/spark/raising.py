@@ -1,0 +1,26 @@
+"""Errors that Spark raises for us in the midst of a query."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from anabranch.spark import hidden
+
+
+def for_record(before: str, after: str, cure: str) -> Column:
+    """A condition that fails the lane with an OperatorError. It names the row's partition and offset in between.
+
+    The name of the error is put together at run time, lest it be found in the plan that other errors print.
+    """
+    return F.raise_error(
+        F.concat(
+            F.lit("anabranch.errors"),
+            F.substring(F.concat(F.lit("."), hidden.field("offset").cast("string")), 1, 1),
+            F.lit(f"OperatorError: {before}"),
+            hidden.field("partition").cast("string"),
+            F.lit(" at offset "),
+            hidden.field("offset").cast("string"),
+            F.lit(f"{after}\n  {cure}\n\n"),
+        )
+    ).cast("boolean")

@@ -1,0 +1,138 @@
+"""One source in a lane's query: its records as Spark reads them, its rows, and what was observed on the way."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from anabranch.model.graph import Node
+from anabranch.model.ssp import SSP
+from anabranch.spark import codec, hidden
+from anabranch.spark.intake import BLOCK, Intake
+from anabranch.systems.embedded.spark import FORMAT
+
+Range = tuple[int, int]
+Measured = Mapping[str, Any]
+"""What was observed of a source in one batch, by the names that :meth:`Intake.measures` gives."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A source of one lane.
+
+    ``intake`` is of a ``read``; None for an intermediate stream, of which ``columns`` are the value's. ``tasks`` is
+    the task number by SSP; ``everyone`` the numbers of the tasks that each record of a broadcast goes to. ``fail``: a
+    record that can't be read fails the lane; ``timed``: its event time moves the lane's watermark.
+    """
+
+    spark: SparkSession
+    root: str
+    node: Node
+    stream: str
+    ssps: tuple[SSP, ...]
+    starting: Mapping[SSP, int]
+    tasks: Mapping[SSP, int]
+    everyone: Sequence[int]
+    intake: Intake | None
+    columns: StructType
+    fail: bool
+    timed: bool
+
+    @property
+    def starts(self) -> dict[int, int]:
+        """Where the lane begins to read each partition."""
+        return {ssp.partition: self.starting.get(ssp, 0) for ssp in self.ssps}
+
+    def streamed(self, options: Mapping[str, str]) -> DataFrame:
+        """All records of the lane's partitions, as a stream."""
+        own = {
+            "root": self.root,
+            "stream": self.stream,
+            "partitions": json.dumps(sorted(self.starts)),
+            "starting": json.dumps(self.starts),
+        }
+        return self.spark.readStream.format(FORMAT).options(**own, **options).load()
+
+    def again(self, ranges: Mapping[int, Sequence[Range]]) -> DataFrame:
+        """Some records once more, as a batch; ``ranges`` by partition."""
+        options = {"root": self.root, "stream": self.stream, "ranges": json.dumps(ranges)}
+        return self.spark.read.format(FORMAT).options(**options).load()
+
+    def measures(self) -> list[Column]:
+        """What to observe of :meth:`opened`."""
+        return [] if self.intake is None else self.intake.measures(sorted(self.starts), self.timed)
+
+    def opened(self, raw: DataFrame) -> DataFrame:
+        """Records decoded as far as they can be; see :meth:`Intake.opened`."""
+        if self.everyone:
+            raw = raw.withColumn("task", F.explode(F.array(*[F.lit(n) for n in self.everyone])))
+        task = F.col("task") if self.everyone else _number(self.tasks, self.ssps)
+        if self.intake is None:
+            return raw.select(codec.parse_json(F.col("value"), self.columns), hidden.of_record(task, self.node.id))
+        return self.intake.opened(raw, task)
+
+    def observed(self, opened: DataFrame) -> DataFrame:
+        """The same, with the measures taken as its rows go by. What is above them isn't computed twice."""
+        measures = self.measures()
+        return opened.observe(self.node.name, *measures) if measures else opened
+
+    def rows(self, opened: DataFrame) -> DataFrame:
+        """The rows of the records that can be read."""
+        return opened if self.intake is None else self.intake.rows(opened, self.stream, self.fail)
+
+    def faulty(self, measured: Measured, ranges: Mapping[int, Range]) -> DataFrame | None:
+        """Where the records are that can't be read, and why; None if there are none. ``ranges``: of the batch."""
+        blocks = measured.get("faulty")
+        if self.intake is None or not blocks:
+            return None
+        return self.intake.faulty(self.intake.opened(self.again(_within(blocks, ranges)), F.lit(0)))
+
+    def keyless(self, measured: Measured, ranges: Mapping[int, Range]) -> DataFrame:
+        """The rows of the records near those with null keys; none if there are none."""
+        wanted = _within(measured.get("keyless", ()), ranges)
+        return self.rows(self.opened(self.again(wanted)))
+
+    def maxima(self, measured: Measured) -> dict[str, int]:
+        """The greatest event time of each SSP, in ms, of those that the batch had one of."""
+        if not self.timed or self.intake is None:
+            return {}
+        found = {ssp: measured.get(f"max_{ssp.partition}") for ssp in self.ssps}
+        return {str(ssp): int(at) for ssp, at in found.items() if at is not None}
+
+    def measured_again(self, ranges: Mapping[int, Range]) -> Measured:
+        """The measures of some records, by reading them once more."""
+        wanted = {p: [(first, end)] for p, (first, end) in ranges.items() if end > first}
+        return measured(self.opened(self.again(wanted)), self.measures()) if wanted else {}
+
+
+def _within(blocks: Sequence[Mapping[str, int]], ranges: Mapping[int, Range]) -> dict[int, list[Range]]:
+    """The offsets of these blocks that belong to a batch."""
+    wanted: dict[int, list[Range]] = {}
+    for block in sorted(blocks, key=lambda each: (each["partition"], each["block"])):
+        first, end = ranges[block["partition"]]
+        low, high = max(first, block["block"] * BLOCK), min(end, (block["block"] + 1) * BLOCK)
+        wanted.setdefault(block["partition"], []).append((low, high))
+    return wanted
+
+
+def measured(opened: DataFrame, measures: Sequence[Column]) -> Measured:
+    """The measures of a batch frame, computed at once."""
+    if not measures:
+        return {}
+    taken = opened.agg(*measures)
+    found: Measured = json.loads(taken.select(F.to_json(F.struct("*"))).collect()[0][0])
+    return found
+
+
+def _number(numbers: Mapping[SSP, int], mine: Sequence[SSP]) -> Column:
+    """The task number of a record, from its partition."""
+    if all(numbers[ssp] == ssp.partition for ssp in mine):
+        return F.col("partition")
+    pairs = [F.lit(x) for ssp in mine for x in (ssp.partition, numbers[ssp])]
+    return F.create_map(*pairs)[F.col("partition")]

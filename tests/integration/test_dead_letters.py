@@ -1,0 +1,253 @@
+"""What can't be processed is put aside once, with its bytes, where it came from and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from anabranch import Job, tumbling
+from anabranch.spark import publishing
+from tests.integration.harness import Deployed, Record, Site
+
+DEAD = "in-dead-letters"
+SCHEMA = "n int, d string, at timestamp"
+FAULTY: list[tuple[bytes | None, str]] = [
+    (b"{bad", "the value is not JSON: "),
+    (b'{"n": "x"}', "the field 'n' is no int: \"x\""),
+    (b"[1]", "the value is JSON, but not an object: [1]"),
+    (b"3", "the value is JSON, but not an object: 3"),
+    (b"", "the value is empty"),
+    (None, "the value is null"),
+    (b"\xff\xfe", "the value is not JSON: "),
+]
+
+
+def letters(site: Site, stream: str = DEAD) -> list[tuple[int, Record, dict[str, str]]]:
+    """Partition, record and our headers of all dead letters."""
+    found = []
+    for partition in range(site.log.describe(stream).partitions):
+        for record in site.records(stream, partition):
+            ours = {
+                header["key"].removeprefix("anabranch."): header["value"].decode()
+                for header in record["headers"]
+                if header["key"].startswith("anabranch.")
+            }
+            found.append((partition, record, ours))
+    return found
+
+
+def counted(run: Deployed) -> tuple[int, int]:
+    return sum(r.dead_letters for r in run.reports.values()), sum(r.dropped for r in run.reports.values())
+
+
+def mixed(site: Site, partitions: int = 2) -> None:
+    """Good records around faulty ones, in each partition."""
+    site.log.create("in", partitions)
+    for partition in range(partitions):
+        values = [{"n": 1}, *[value for value, _ in FAULTY], {"n": 2}]
+        site.put("in", partition, values, [b"k%d" % n for n in range(len(values))])
+
+
+@pytest.mark.parametrize("shape", ["one output", "branches", "function", "agg", "apart"])
+def test_faulty_records_are_put_aside_with_their_bytes_origin_and_error(site: Site, shape: str) -> None:
+    mixed(site)
+    job = Job("j")
+    stream = job.read("in", key="k string", schema=SCHEMA)
+    if shape == "agg":
+        stream.agg(c="count(*)").write("out")
+    elif shape == "function":
+        stream.map(lambda message: message).write("out")
+    elif shape == "apart":
+        site.log.create("other", 1)
+        stream.write("copy")
+        stream.merge(job.read("other", key="k string", schema=SCHEMA)).write("out")
+    else:
+        stream.write("out")
+        if shape == "branches":
+            stream.where("n > 1").write("more")
+            stream.agg(c="count(*)").write("counts")
+    run = site.deployed(job, on_error="dead-letter")
+    run.ran()
+    assert len(site.all_records("out")) == 4
+    found = letters(site)
+    assert len(found) == 2 * len(FAULTY)
+    by_place = {(int(ours["partition"]), int(ours["offset"])): (at, record, ours) for at, record, ours in found}
+    for partition in range(2):
+        for offset, (value, error) in enumerate(FAULTY, 1):
+            at, record, ours = by_place[partition, offset]
+            assert (at, record["key"], record["value"]) == (partition, b"k%d" % offset, value)
+            assert ours["error"].startswith(error)
+            assert ours["stream"] == "in"
+            assert ours["operator"].startswith("read 'in' (test_dead_letters.py:")
+            assert ours["job"] == "j"
+    assert counted(run) == (len(found), 0)
+    run.ran()
+    assert len(letters(site)) == len(found)
+    assert counted(run) == (len(found), 0)
+
+
+def test_headers_and_order_are_kept_and_far_apart_records_found(site: Site) -> None:
+    site.log.create("in", 1)
+    values: list[Any] = [{"n": n} for n in range(4000)]
+    for at in (7, 8, 1500, 3999):
+        values[at] = b"bad %d" % at
+    site.put("in", 0, values)
+    job = Job("j")
+    job.read("in", schema="n int").write("out")
+    run = site.deployed(job, on_error="dead-letter", max_rows_per_batch=1600)
+    run.ran()
+    assert [record["value"] for _, record, _ in letters(site)] == [b"bad 7", b"bad 8", b"bad 1500", b"bad 3999"]
+    assert len(site.all_records("out")) == 3996
+
+
+def broken(message: dict[str, Any]) -> dict[str, Any]:
+    if message["n"] == 3:
+        raise ValueError("three is too many")
+    return message
+
+
+def broken_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
+    for message in batch.to_pylist():
+        broken(message)
+    return batch
+
+
+async def broken_later(message: dict[str, Any]) -> dict[str, Any]:
+    return broken(message)
+
+
+@pytest.mark.parametrize(
+    ("kind", "function"),
+    [
+        ("map", broken),
+        ("map", broken_later),
+        ("map", lambda m: {**m, "n": "text" if m["n"] == 3 else m["n"]}),
+        ("flat_map", lambda m: [broken(m)]),
+        ("filter", lambda m: bool(broken(m))),
+        ("map_arrow", broken_batch),
+    ],
+)
+def test_a_message_on_which_a_function_raises_is_put_aside_alone(site: Site, kind: str, function: Any) -> None:
+    site.log.create("in", 1)
+    site.put("in", 0, [{"n": n} for n in range(6)], [b"k%d" % n for n in range(6)])
+    job = Job("j")
+    stream = job.read("in", key="k string", schema="n int")
+    getattr(stream, kind)(function, name="f").agg(n="max(n)").write("out")
+    run = site.deployed(job, on_error="dead-letter")
+    run.ran()
+    assert sorted(v["n"] for v in site.values("out")) == [0, 1, 2, 4, 5]
+    ((_, record, ours),) = letters(site)
+    assert (record["key"], record["value"], ours["offset"]) == (b"k3", b'{"n": 3}', "3")
+    assert ours["operator"].startswith(f"{kind} 'f' (test_dead_letters.py:")
+    assert "three is too many" in ours["error"] or "ArrowInvalid" in ours["error"] or "ArrowType" in ours["error"]
+    assert counted(run) == (1, 0)
+
+
+def test_a_function_after_a_partition_by_has_its_own_dead_letters(site: Site) -> None:
+    site.log.create("in", 1)
+    site.put("in", 0, [{"n": n, "d": "a"} for n in range(5)])
+    job = Job("j")
+    job.read("in", schema=SCHEMA).partition_by("d", name="by-d").map(broken).write("out")
+    run = site.deployed(job, on_error="dead-letter")
+    run.ran()
+    ((_, record, ours),) = letters(site, "j-by-d-1-dead-letters")
+    assert (record["key"], ours["stream"], ours["offset"]) == (b"a", "j-by-d-1", "3")
+    assert letters(site) == []
+
+
+def test_null_keys_are_put_aside_where_rows_are_kept_by_key(site: Site) -> None:
+    site.log.create("in", 2)
+    site.put("in", 0, [{"n": 1, "d": "a"}, {"n": 2, "d": None}, {"n": 3, "d": "b"}], [b"k", b"k", None])
+    job = Job("j")
+    stream = job.read("in", key="k string", schema=SCHEMA)
+    stream.where("n > 0").agg(c="count(*)", name="counts").write("counts")
+    stream.partition_by("d", name="by-d").agg(c="count(*)", name="second").write("by-d")
+    stream.partition_by("d", via="spark", name="inside").agg(c="count(*)", name="third").write("inside")
+    run = site.deployed(job)
+    run = site.deployed(job, on_null_key="dead-letter")
+    run.ran()
+    found = sorted((ours["operator"].split(" (")[0], ours["offset"], ours["error"]) for _, _, ours in letters(site))
+    assert found == [
+        ("agg 'counts'", "2", "the key is null, and the operator keeps its rows by key"),
+        ("partition_by 'by-d'", "1", "the key is null"),
+        ("partition_by 'inside'", "1", "the key is null"),
+    ]
+    assert {v["d"] for v in site.values("by-d")} == {"a", "b"} == {v["d"] for v in site.values("inside")}
+    assert [v["c"] for v in site.values("counts")] == [2]
+    assert counted(run) == (3, 0)
+
+
+def test_rows_without_event_time_are_put_aside(site: Site) -> None:
+    site.log.create("in", 1)
+    site.put("in", 0, [{"n": 1, "at": "2013-01-01T00:00:00Z"}, {"n": 2}], [b"k", b"k"])
+    job = Job("j")
+    stream = job.read("in", key="k string", schema=SCHEMA, event_time="at", watermark="1 hour")
+    stream.window(tumbling("1 hour")).agg(c="count(*)", emit="on_update").write("out")
+    run = site.deployed(job, on_error="dead-letter")
+    run.ran()
+    ((_, record, ours),) = letters(site)
+    assert (record["value"], ours["error"]) == (b'{"n": 2}', "the event time 'at' is null")
+    assert [v["c"] for v in site.values("out")] == [1]
+
+
+def test_dropped_records_are_counted_and_nothing_is_written(site: Site) -> None:
+    mixed(site, 1)
+    job = Job("j")
+    job.read("in", key="k string", schema=SCHEMA).map(lambda m: {**m, "n": 1 // (m["n"] - 1)}).write("out")
+    run = site.deployed(job, on_error="drop")
+    run.ran()
+    assert letters(site) == []
+    assert counted(run) == (0, len(FAULTY) + 1)
+    assert len(site.all_records("out")) == 1
+
+
+@pytest.mark.parametrize("published", [False, True])
+def test_dead_letters_are_there_once_after_a_lane_has_died_in_the_batch(
+    site: Site, monkeypatch: pytest.MonkeyPatch, published: bool
+) -> None:
+    mixed(site)
+    job = Job("j")
+    stream = job.read("in", key="k string", schema=SCHEMA)
+    stream.map(lambda m: {**m, "n": 1 // (m["n"] - 1)}).write("out")
+    run = site.deployed(job, on_error="dead-letter", max_rows_per_batch=8)
+    finish, died = publishing.Publishing.finish, 0
+
+    def dying(self: publishing.Publishing, number: int, *rest: Any) -> None:
+        nonlocal died
+        if number == 1 and not died:
+            died += 1
+            if published:
+                finish(self, number, *rest)
+            raise RuntimeError("killed by the test")
+        finish(self, number, *rest)
+
+    monkeypatch.setattr(publishing.Publishing, "finish", dying)
+    assert "killed by the test" in run.failure()
+    run.ran()
+    found = letters(site)
+    places = {(ours["partition"], ours["offset"]) for _, _, ours in found}
+    assert len(found) == len(places) == 2 * (len(FAULTY) + 1)
+    assert counted(run) == (len(found), 0)
+    assert len(site.all_records("out")) == 2
+
+
+def test_a_row_that_comes_of_no_single_record_is_put_aside_as_it_is(site: Site) -> None:
+    site.log.create("in", 1)
+    site.put("in", 0, [{"n": n, "d": "a" if n else None} for n in range(3)], [b"k"] * 3)
+    job = Job("j")
+    stream = job.read("in", key="k string", schema="n int, d string")
+    stream.agg(c="count(*)").map(lambda m: {**m, "c": 1 // (m["c"] - 3)}, name="f").write("counts")
+    stream.map_arrow(lambda batch: batch.slice(0, 2), name="g").partition_by("d", name="by-d").write("out")
+    run = site.deployed(job, on_error="dead-letter", on_null_key="dead-letter")
+    run.ran()
+    found = {
+        ours["operator"].split(" (")[0]: (record["key"], record["value"], ours) for _, record, ours in letters(site)
+    }
+    assert {operator: each[:2] for operator, each in found.items()} == {
+        "map 'f'": (b"k", b'{"k": "k", "c": 3}'),
+        "partition_by 'by-d'": (None, b'{"n": 0, "k": "k"}'),
+    }
+    assert all("offset" not in ours for _, _, ours in found.values())
+    assert counted(run) == (2, 0)

@@ -1,0 +1,224 @@
+"""Windows of event time: the watermark follows the slowest SSP, through stages, restarts and clones."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from anabranch import Job, tumbling
+from anabranch.spark import publishing
+from tests.integration.harness import Deployed, Site
+
+HOUR = timedelta(hours=1)
+START = datetime(2013, 1, 1, tzinfo=UTC)
+PARTITIONS = 2
+ROWS = 120
+SCHEMA = "dest string, at timestamp"
+
+Flight = dict[str, str]
+Windows = dict[tuple[str, str], int]
+
+
+def flights(seed: int, hours: int, each: int = 4) -> list[Flight]:
+    """Flights in time order but for ten minutes of disorder."""
+    dice = random.Random(seed)
+    count = hours * each
+    made = [START + HOUR * (n / each) - timedelta(minutes=dice.uniform(0, 9)) for n in range(count)]
+    return [{"dest": dice.choice(["ATL", "BOS", "LAX"]), "at": at.isoformat()} for at in made]
+
+
+def by_destination(emit: Any = "on_close", **read: Any) -> Job:
+    job = Job("j")
+    flights = job.read("flights", key="tail string", schema=SCHEMA, event_time="at", watermark="10 minutes", **read)
+    flights.partition_by("dest").window(tumbling("1 hour")).agg(n="count(*)", emit=emit).write("hourly")
+    return job
+
+
+def put(site: Site, partition: int, several: list[Flight]) -> None:
+    site.put("flights", partition, several, [b"k"] * len(several))
+
+
+def computed(several: Iterable[Flight]) -> Windows:
+    starts = ((f["dest"], datetime.fromisoformat(f["at"]).replace(minute=0, second=0, microsecond=0)) for f in several)
+    return dict(Counter((dest, start.strftime("%Y-%m-%dT%H:%M")) for dest, start in starts))
+
+
+def written(site: Site) -> Windows:
+    rows = [((v["dest"], v["window_start"][:16]), v["n"]) for v in site.values("hourly")]
+    assert len(dict(rows)) == len(rows), "a window was written twice"
+    return dict(rows)
+
+
+def closed(expected: Windows, watermark: int) -> Windows:
+    """The windows that end before the watermark."""
+    until = datetime.fromtimestamp(watermark / 1000, UTC)
+    return {
+        (dest, start): n
+        for (dest, start), n in expected.items()
+        if datetime.fromisoformat(start).replace(tzinfo=UTC) + HOUR <= until
+    }
+
+
+def check(site: Site, run: Deployed, several: list[Flight]) -> Windows:
+    """Every window that ends before the last watermark is there and right; gives those that are still open."""
+    (last,) = [run.reports[lane.id] for lane in run.lanes if lane.stage == "1"]
+    assert last.watermark is not None
+    expected = computed(several)
+    found, due = written(site), closed(expected, last.watermark)
+    assert found == due
+    return {window: n for window, n in expected.items() if window not in due}
+
+
+def lagging(site: Site) -> tuple[list[Flight], list[Flight]]:
+    """One partition ahead; the other two days behind."""
+    site.log.create("flights", PARTITIONS)
+    ahead, behind = flights(1, hours=72), flights(2, hours=72)
+    put(site, 0, ahead)
+    put(site, 1, behind[: len(behind) // 3])
+    return ahead, behind
+
+
+def test_a_partition_two_days_behind_loses_nothing(site: Site) -> None:
+    ahead, behind = lagging(site)
+    held = behind[: len(behind) // 3]
+    run = site.deployed(by_destination(), max_rows_per_batch=ROWS)
+    run.ran()
+    still_open = check(site, run, [*ahead, *held])
+    assert sum(still_open.values()) > len(ahead) // 2
+    (first,) = [run.reports[lane.id] for lane in run.lanes if lane.stage == "0"]
+    assert first.held_by == "embedded/flights/1"
+    newest = max(datetime.fromisoformat(f["at"]) for f in held)
+    assert first.watermark == int((newest - timedelta(minutes=10)).timestamp() * 1000)
+
+    put(site, 1, behind[len(behind) // 3 :])
+    run.ran()
+    still_open = check(site, run, [*ahead, *behind])
+    assert 0 < sum(still_open.values()) < 30
+    assert sum(report.late_groups for report in run.reports.values()) == 0
+
+
+def test_spark_s_own_watermark_loses_what_lags(site: Site) -> None:
+    ahead, behind = lagging(site)
+    run = site.deployed(by_destination(), max_rows_per_batch=ROWS, watermark_scope="lane")
+    run.ran()
+    put(site, 1, behind[len(behind) // 3 :])
+    run.ran()
+    expected, found = computed([*ahead, *behind]), written(site)
+    assert sum(found.values()) < sum(n for window, n in expected.items() if window in found)
+
+
+def test_updates_are_emitted_for_open_windows(site: Site) -> None:
+    site.log.create("flights", PARTITIONS)
+    several = flights(3, hours=3)
+    put(site, 0, several[:6])
+    run = site.deployed(by_destination("on_update"))
+    run.ran()
+    put(site, 0, several[6:])
+    put(site, 1, several[:5])
+    run.ran()
+    last = {(v["dest"], v["window_start"][:16]): v["n"] for v in site.values("hourly")}
+    assert last == computed([*several, *several[:5]])
+
+
+def test_windows_without_a_stage_between_and_on_a_merge_of_streams(site: Site) -> None:
+    for stream in ("a", "b"):
+        site.log.create(stream, 1)
+    job = Job("j")
+    both = [
+        job.read(s, key="dest string", schema="at timestamp", event_time="at", watermark="10 minutes") for s in "ab"
+    ]
+    both[0].merge(both[1]).window(tumbling("1 hour")).agg(n="count(*)").write("hourly")
+    several = flights(4, hours=30)
+    for stream, mine in (("a", several), ("b", several[:60])):
+        site.put(stream, 0, [{"at": f["at"]} for f in mine], [f["dest"].encode() for f in mine])
+    run = site.deployed(job, max_rows_per_batch=50)
+    (report,) = run.ran().values()
+    assert report.watermark is not None
+    assert report.held_by == "embedded/b/0"
+    assert written(site) == closed(computed([*several, *several[:60]]), report.watermark)
+    assert len(written(site)) > 20
+
+
+def test_a_broadcast_moves_the_watermark_too_and_its_rows_are_in_each_task(site: Site) -> None:
+    site.log.create("flights", PARTITIONS)
+    site.log.create("all", 1)
+    job = Job("j")
+    declared = {"schema": "at timestamp", "event_time": "at", "watermark": "10 minutes"}
+    flights_, everywhere = (
+        job.read("flights", key="dest string", **declared),
+        job.read("all", key="dest string", broadcast=True, **declared),
+    )
+    flights_.merge(everywhere).window(tumbling("1 hour")).agg(n="count(*)").write("hourly")
+    several = flights(5, hours=10)
+    for partition in range(PARTITIONS):
+        site.put("flights", partition, [{"at": f["at"]} for f in several], [f["dest"].encode() for f in several])
+    site.put("all", 0, [{"at": f["at"]} for f in several[:20]], [f["dest"].encode() for f in several[:20]])
+    run = site.deployed(job)
+    (report,) = run.ran().values()
+    assert report.watermark is not None
+    assert report.held_by == "embedded/all/0"
+    rows = Counter((v["dest"], v["window_start"][:16], v["n"]) for v in site.values("hourly"))
+    due = closed(computed([*several, *several[:20]]), report.watermark)
+    assert rows == Counter({(dest, start, n): PARTITIONS for (dest, start), n in due.items()})
+
+
+class Killed(RuntimeError):
+    pass
+
+
+@pytest.mark.parametrize("stage", ["0", "1"])
+def test_a_lane_that_dies_before_and_after_it_publishes_goes_on_with_the_same_windows(
+    site: Site, monkeypatch: pytest.MonkeyPatch, stage: str
+) -> None:
+    ahead, behind = lagging(site)
+    put(site, 1, behind[len(behind) // 3 :])
+    run = site.deployed(by_destination(), max_rows_per_batch=ROWS)
+    finish, count = publishing.Publishing.finish, 0
+
+    def dying(self: publishing.Publishing, number: int, *rest: Any) -> None:
+        nonlocal count
+        count += self.lane.stage == stage
+        if self.lane.stage == stage and count in (2, 5):
+            if count == 5:
+                finish(self, number, *rest)
+            raise Killed("by the test")
+        finish(self, number, *rest)
+
+    monkeypatch.setattr(publishing.Publishing, "finish", dying)
+    ended = [{report.phase for report in run.run().values()} for _ in range(3)]
+    assert ended[:2] == [{"failed", "ended"}] * 2
+    assert ended[2] == {"ended"}
+    check(site, run, [*ahead, *behind])
+
+
+def test_a_clone_of_the_stateful_lane_goes_on_with_the_same_windows(site: Site) -> None:
+    ahead, behind = lagging(site)
+    run = site.deployed(by_destination(), max_rows_per_batch=ROWS)
+    run.ran()
+    (number,) = [n for n, lane in enumerate(run.lanes) if lane.stage == "1"]
+    parent = run.lanes[number]
+    child = msgspec.structs.replace(parent, id="1-0000cafe", predecessors=(parent.id,), folder_epoch=7)
+    run.folder(parent).clone(f"{site.place.root}/j/{child.id}/7", site.spark)
+    run.lanes[number] = child
+    run.epoch = 7
+    put(site, 1, behind[len(behind) // 3 :])
+    run.ran()
+    check(site, run, [*ahead, *behind])
+
+
+def test_the_watermark_is_known_again_at_once_after_a_restart(site: Site) -> None:
+    ahead, behind = lagging(site)
+    run = site.deployed(by_destination(), max_rows_per_batch=ROWS)
+    run.ran()
+    before = {lane: report.watermark for lane, report in run.reports.items()}
+    ends = site.log.ends("hourly")
+    run.ran()
+    assert {lane: report.watermark for lane, report in run.reports.items()} == before
+    assert site.log.ends("hourly") == ends
+    del ahead, behind
