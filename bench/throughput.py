@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch import Job, config
+from anabranch.container.folder import Folder
 from anabranch.grouping import groupers
 from anabranch.planning import plan as planning
 from anabranch.spark import resolution, session, sink
@@ -131,7 +132,7 @@ def by_hand(bench: Bench, build: Callable[[DataFrame], DataFrame], mode: str, ou
 
 
 def anabranch(bench: Bench, job: Job, output: str) -> StreamingQuery:
-    """The same through a job: plan, lane, query."""
+    """The same through a job: plan, lane, query. What it can't process goes where it would in earnest."""
     around = planning.Surroundings(
         factor=1,
         containers=1,
@@ -141,7 +142,10 @@ def anabranch(bench: Bench, job: Job, output: str) -> StreamingQuery:
         systems={},
     )
     plan = planning.make(job.graph, around)
+    for each in plan.outputs:
+        bench.log.create(str(each.stream), each.partitions)
     (lane,) = planning.lanes_of(plan, STATE_PARTITIONS, lambda: output[-8:])
+    folder = Folder(bench.spark, str(bench.folder / "lanes" / output))
     return LaneQuery(
         spark=bench.spark,
         settings=bench.settings,
@@ -151,8 +155,10 @@ def anabranch(bench: Bench, job: Job, output: str) -> StreamingQuery:
         model=plan.model,
         lane=lane,
         epoch=1,
-        folder=str(bench.folder / "lanes" / output),
+        folder=folder.uri,
+        planned=folder.batch,
         gate=str(bench.folder / f"{output}.gate"),
+        clock=str(bench.folder / f"{output}.clock"),
         home="",
         starting={},
     ).start()
@@ -165,8 +171,8 @@ def measured(bench: Bench, query: StreamingQuery) -> float:
         batches = [p for p in query.recentProgress if p["numInputRows"]]
     finally:
         query.stop()
-    assert sum(p["numInputRows"] for p in batches) == bench.rows
-    counted = batches[1:]
+    assert sum(p["numInputRows"] for p in batches) >= bench.rows
+    counted = [p for p in batches if p["numInputRows"] >= bench.batch][1:]
     seconds = sum(p["durationMs"]["triggerExecution"] for p in counted) / 1000
     return float(sum(p["numInputRows"] for p in counted) / seconds)
 

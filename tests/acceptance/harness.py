@@ -13,7 +13,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ INPUT, LATE, TABLE = "flights", "late-flights", "delay-by-destination"
 PARTITIONS = 4
 LATE_FROM = 15
 PATIENCE = 120.0
+MIDNIGHT = datetime(2013, 1, 1, tzinfo=UTC)
 # These JVMs live for seconds: the quick compiler alone and one thread for garbage make them a quarter shorter.
 SHORT_LIVED = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
@@ -49,7 +50,7 @@ def flights(seed: int, count: int) -> list[Flight]:
             "origin": f"EWR-{number}",
             "dest": dice.choice(dests),
             "dep_delay": None if dice.random() < 0.03 else int(dice.gauss(8, 30)),
-            "hour": f"2013-01-01T{number * 24 // count:02}",
+            "at": (MIDNIGHT + timedelta(days=1) * number / count).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
         }
         for number in range(count)
     ]
@@ -205,7 +206,8 @@ class Workspace:
         if committed >= 0:
             lines = (folder / "offsets" / str(committed)).read_text().split("\n")[2:]
             parsed = [json.loads(line) for line in lines if line != "-"]
-            positions = {one["stream"]: {int(p): int(o) for p, o in one["positions"].items()} for one in parsed}
+            streams = [one for one in parsed if "stream" in one]
+            positions = {one["stream"]: {int(p): int(o) for p, o in one["positions"].items()} for one in streams}
         return LaneProgress(committed, planned, positions)
 
     def committed(self, lane: str) -> int:
@@ -227,7 +229,16 @@ class Workspace:
     def check_outputs(self, several: Sequence[Flight]) -> None:
         """The outputs of a job that has read these flights, each exactly once."""
         check_late(list(self.contents(LATE)), several)
-        check_table(list(self.contents(TABLE)), several)
+        check_table(list(self.contents(TABLE)), several, self.watermark("1"))
+
+    def watermark(self, stage: str) -> datetime:
+        """The watermark of a stage's lane when it was stopped."""
+        (lane,) = (lane["lane"] for lane in self.status()["lanes"] if lane["lane"]["stage"] == stage)
+        return datetime.fromtimestamp(lane["watermark"] / 1000, UTC)
+
+    def status(self) -> Any:
+        """What ``status --json`` says."""
+        return json.loads(self.call("status", JOB, "--json").stdout)
 
     def close(self) -> None:
         for process in self._processes:
@@ -254,23 +265,27 @@ def check_late(found: Sequence[tuple[bytes | None, Any]], several: Iterable[Flig
     assert by_key == expected
 
 
-def check_table(found: Sequence[tuple[bytes | None, Any]], several: Iterable[Flight]) -> None:
-    """The last update of each (dest, hour) is the direct computation, and each update counts more than the last."""
+def check_table(found: Sequence[tuple[bytes | None, Any]], several: Iterable[Flight], watermark: datetime) -> None:
+    """Every hour of a destination that ends by the watermark is there once and is the direct computation; no other."""
     counts: Counter[tuple[str, str]] = Counter()
     delays: dict[tuple[str, str], list[int]] = defaultdict(list)
     for flight in several:
-        place = flight["dest"], flight["hour"]
+        place = flight["dest"], flight["at"][:13]
         counts[place] += 1
         delays[place] += [] if flight["dep_delay"] is None else [flight["dep_delay"]]
-    last: dict[tuple[str, str], tuple[int, float | None]] = {}
-    for key, value in found:
-        place = value["dest"], value["hour"]
-        assert key == value["dest"].encode()
-        before, _ = last.get(place, (0, None))
-        assert value["flights"] > before, f"{place} went from {before} flights to {value['flights']}"
-        last[place] = value["flights"], value.get("mean_delay")
+    rows = [((value["dest"], value["window_start"][:13]), value) for _, value in found]
+    assert len(rows) == len(dict(rows)), "a window came out twice"
+    assert all(key == value["dest"].encode() for key, value in found)
     means = {place: sum(each) / len(each) if each else None for place, each in delays.items()}
-    assert last == {place: (count, means[place]) for place, count in counts.items()}
+    due = {place for place in counts if _end_of_hour(place[1]) <= watermark}
+    assert {place: (value["flights"], value.get("mean_delay")) for place, value in rows} == {
+        place: (counts[place], means[place]) for place in due
+    }
+    assert sum(counts[place] for place in due) >= counts.total() // 2, f"few windows end by {watermark}"
+
+
+def _end_of_hour(hour: str) -> datetime:
+    return datetime.fromisoformat(f"{hour}:00:00+00:00") + timedelta(hours=1)
 
 
 def descendants(pid: int) -> dict[int, str]:

@@ -24,17 +24,13 @@ def at_a_boundary(workspace: Workspace) -> bool:
     return all((lane := workspace.lane(stage)).committed == lane.planned for stage in ("0-", "1-"))
 
 
-def status(workspace: Workspace) -> Any:
-    return json.loads(workspace.call("status", JOB, "--json").stdout)
-
-
 def test_seen_stopped_and_resumed(workspace: Workspace, tmp_path: Path) -> None:
     first, second, third = FLIGHTS[:10_000], FLIGHTS[10_000:13_000], FLIGHTS[13_000:]
     workspace.put(first)
     process = workspace.start("run", "delays.py", job__max_rows_per_batch=1000)
     process.until("a committed batch of each lane", lambda: min(workspace.committed(s) for s in ("0-", "1-")) >= 0)
 
-    its = status(workspace)
+    its = workspace.status()
     assert (its["job"], its["state"], its["served"]) == (JOB, "running", True)
     assert [container["alive"] for container in its["containers"]] == [True]
     assert {lane["report"]["phase"] for lane in its["lanes"]} == {"running"}
@@ -51,7 +47,7 @@ def test_seen_stopped_and_resumed(workspace: Workspace, tmp_path: Path) -> None:
     assert "Traceback" not in process.stderr
     assert at_a_boundary(workspace)
     assert workspace.lane("0-").read < len(first)
-    its = status(workspace)
+    its = workspace.status()
     assert (its["state"], its["served"]) == ("stopped", False)
 
     read = workspace.lane("0-").read
@@ -63,7 +59,7 @@ def test_seen_stopped_and_resumed(workspace: Workspace, tmp_path: Path) -> None:
     workspace.call("stop", JOB)
     assert process.wait() == 0, process.stderr
     assert at_a_boundary(workspace)
-    assert status(workspace)["state"] == "stopped"
+    assert workspace.status()["state"] == "stopped"
 
     workspace.finish(job__max_rows_per_batch=10_000)
     workspace.check_outputs(FLIGHTS)
@@ -96,7 +92,7 @@ def test_damaged_segments(workspace: Workspace) -> None:
     assert held[1] <= gone.offset
     assert held[2] > cut.offset
     assert_nothing_later(workspace)
-    its = status(workspace)
+    its = workspace.status()
     assert its["state"] == "failed"
     assert gone.path in its["error"]
 

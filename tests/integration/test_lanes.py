@@ -12,6 +12,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from anabranch import Job
 from anabranch.errors import GraphError
@@ -178,7 +179,18 @@ FAILING: list[tuple[Callable[[Stream], Any], list[str]]] = [
         lambda s: s.foreach_batch(broken_report),
         ["foreach_batch 'foreach-batch'", "no report of 5 rows at test_lanes.py:", "broken_report, on batch 0"],
     ),
-    (lambda s: s.select("1 / (n - n) as x").write("out"), ["DIVIDE_BY_ZERO"]),
+    (
+        lambda s: s.select("1 / (n - n) as x").write("out"),
+        ["select 'select' (test_lanes.py:", "[DIVIDE_BY_ZERO]", "on offsets 0 to 4 of embedded/in/0", "try_divide"],
+    ),
+    (
+        lambda s: s.where("cast(concat('x', n) as int) > 0").agg(c="count(*)").write("out"),
+        ["where 'where' (test_lanes.py:", "[CAST_INVALID_INPUT]", "on offsets 0 to 4 of embedded/in/0", "try_cast"],
+    ),
+    (
+        lambda s: s.transform(lambda df: df.withColumn("x", F.lit(1) / (df.n - df.n))).write("out"),
+        ["transform 'transform' (test_lanes.py:", "[DIVIDE_BY_ZERO]", "on offsets 0 to 4 of embedded/in/0"],
+    ),
 ]
 
 

@@ -6,13 +6,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Protocol
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 
-from anabranch.messages import JobStatus, LaneStatus
+from anabranch.messages import JobStatus, LaneReport, LaneStatus
 from anabranch.model.lane import LaneState
 
 _REFRESH = 0.5
@@ -40,12 +41,24 @@ def lag(lane: LaneStatus) -> int:
     return sum(max(0, end.offset - held.get(end.ssp, 0)) for end in lane.report.ends)
 
 
+def rejected(report: LaneReport) -> str:
+    """What could not be processed: dead letters, dropped records and groups of late rows, those that there are."""
+    counts = (("dead", report.dead_letters), ("dropped", report.dropped), ("late groups", report.late_groups))
+    return ", ".join(f"{count:,} {what}" for what, count in counts if count)
+
+
+def when(unix_ms: int | None) -> str:
+    """A time of a watermark; the empty text for none."""
+    return "" if unix_ms is None else datetime.fromtimestamp(unix_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
 def table(status: JobStatus) -> Table:
     """A job's lanes as a table."""
     title = f"{status.job}: {status.state}, deployment {status.deployment}, generation {status.generation}"
     found = Table(title=title, title_justify="left")
-    for column in ("lane", "runs", "state", "batch", "rows", "rows/s", "lag", "batch s"):
-        found.add_column(column, justify="left" if column in ("lane", "runs", "state") else "right")
+    left = ("lane", "runs", "state", "held by")
+    for column in (*left[:3], "batch", "rows", "rows/s", "lag", "batch s", "rejected", "watermark", left[3]):
+        found.add_column(column, justify="left" if column in left else "right")
     for lane in status.lanes:
         report = lane.report
         resting = "stopped" if lane.lane.final and lane.lane.state is LaneState.PLANNED else lane.lane.state.value
@@ -57,9 +70,17 @@ def table(status: JobStatus) -> Table:
                 f"{report.rows_per_second:,.0f}",
                 f"{lag(lane):,}",
                 f"{report.seconds:.1f}",
+                rejected(report),
+                when(report.watermark),
+                report.held_by or "",
             )
             if report is not None
-            else ("-",) * 5
+            else (
+                *("-",) * 5,
+                f"{lane.lane.put_aside:,} dead" if lane.lane.put_aside else "",
+                when(lane.lane.watermark),
+                "",
+            )
         )
         found.add_row(lane.lane.id, lane.lane.group, phase, *numbers)
     return found
@@ -99,5 +120,8 @@ def summary(status: JobStatus) -> None:
     """What a job did in this run, one line a lane."""
     for lane in status.lanes:
         if lane.report is not None:
-            say(f"{lane.lane.id} ({lane.lane.group}): {lane.report.phase}, {lane.report.rows:,} rows read in this run")
+            what = rejected(lane.report)
+            aside = f"; {what} in all" if what else ""
+            read = f"{lane.report.phase}, {lane.report.rows:,} rows read in this run{aside}"
+            say(f"{lane.lane.id} ({lane.lane.group}): {read}")
     say(f"job {status.job}: {status.state}")

@@ -10,6 +10,11 @@ _PYTHON = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(\
 _TRACE = re.compile(r"\n(?:\tat |JVM stacktrace|Caused by:).*", re.DOTALL)
 
 
+def is_ours(error: BaseException) -> bool:
+    """Whether it tells of an error of anabranch's."""
+    return _OURS.search(str(error)) is not None
+
+
 def explain(error: BaseException) -> str:
     """One message of what failed, without a stack trace of ours or of Spark's."""
     text = str(error)

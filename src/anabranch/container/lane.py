@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch import steps
-from anabranch.container import failures
+from anabranch.container import blame, failures
 from anabranch.container.folder import Folder
 from anabranch.errors import AnabranchError, ConflictError, StateError
 from anabranch.messages import LaneReport
@@ -74,6 +74,8 @@ class LaneRunner:
         self._newest_progress = ""
         self._gate = place.gates / f"{lane.id}.gate"
         self._clock = place.gates / f"{lane.id}.clock"
+        self._query: LaneQuery | None = None
+        self._held: Folder | None = None
         self._dropped = 0
         self._late_groups = 0
         self._tails: dict[str, dict[int, Tail]] = {}
@@ -114,8 +116,17 @@ class LaneRunner:
             query = self._start(folder)
             self._watch(folder, query)
         except Exception as error:
-            told = str(error) if isinstance(error, AnabranchError) else failures.explain(error)
-            self._report = self._changed(phase="failed", error=told)
+            self._report = self._changed(phase="failed", error=self._told(error))
+
+    def _told(self, error: Exception) -> str:
+        if isinstance(error, AnabranchError):
+            return str(error)
+        told = failures.explain(error)
+        blamed = None
+        if not failures.is_ours(error) and self._query is not None and self._held is not None:
+            ranges = self._query.ranges(self._held.batch(self._held.planned())) if self._held.pending else {}
+            blamed = blame.explained(str(error), told, self._query.operators, ranges)
+        return told if blamed is None else str(blamed)
 
     def _folder(self) -> Folder:
         """Take the lane's folder: a new one for a new lane, else the one it has, which must be there and agree."""
@@ -178,11 +189,12 @@ class LaneRunner:
 
     def _start(self, folder: Folder) -> StreamingQuery:
         self._gate.unlink(missing_ok=True)
+        self._held = folder
         query = self._build(folder, str(self._gate), str(self._clock), self._starting, self._count_dropped)
+        self._query = query
         last = folder.planned()
         with _start_one_at_a_time:
             started = query.start(last=folder.batch(last) if last >= 0 else None, pending=folder.pending)
-        self._query = query
         held = _listed(self._positions(folder))
         self._report = self._changed(phase="running", batch=folder.committed(), positions=held)
         return started
@@ -262,7 +274,7 @@ class LaneRunner:
     def _timely(self, folder: Folder) -> bool:
         """Whether the lane's last watermark has been taken in, and told to the lanes that read its output."""
         time = clock.read(self._clock)
-        if folder.planned() >= 0 and time is None and self._query.has_event_time:
+        if folder.planned() >= 0 and time is None and self._query is not None and self._query.has_event_time:
             return False
         if time is not None and folder.batch(folder.planned()).progress != time.heard(self._place.log):
             return False
@@ -285,7 +297,7 @@ class LaneRunner:
         query.stop()
         if failed is not None:
             raise failed
-        if folder.pending:
+        if folder.pending and self._query is not None:
             with _start_one_at_a_time:
                 last = self._query.start(once=True)
             last.awaitTermination()

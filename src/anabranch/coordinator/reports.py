@@ -36,7 +36,11 @@ def applied(lane: Lane, report: LaneReport) -> Lane:
     elif report.phase == "ended":
         state = LaneState.CLOSED if lane.state is LaneState.CLOSING else LaneState.PLANNED
         after = msgspec.structs.replace(
-            after, state=state, final=report.positions or lane.final, watermark=report.watermark
+            after,
+            state=state,
+            final=report.positions or lane.final,
+            watermark=report.watermark,
+            put_aside=report.dead_letters,
         )
     elif report.phase == "failed":
         error = report.error or "the container gave no reason"

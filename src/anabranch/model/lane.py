@@ -32,6 +32,7 @@ class Lane(Document, frozen=True, kw_only=True):
     ``outputs``: the streams it writes, with the partition counts that it writes them by for all its life.
     ``dead_letters``: for each stream that it reads, the stream that takes what could not be processed;
     ``reports`` names the reads whose unreadable records this lane puts there: of all lanes that read them, one does.
+    ``put_aside``: how many records were there of it when it last ended.
     ``beside``: the lanes that write the same streams together with it, itself included.
     ``group`` names the output group (``outputs``) or the stateful operator that the lane runs. ``slots`` is the
     sorted list that slot numbers index. ``folder_epoch`` is the epoch under which its present folder was made,
@@ -63,4 +64,5 @@ class Lane(Document, frozen=True, kw_only=True):
     folder_epoch: int = 0
     final: tuple[Position, ...] = ()
     watermark: int | None = None
+    put_aside: int = 0
     error: str | None = None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -22,7 +23,11 @@ BLOCK = 1000
 FAULTS = ("value", "key", "null_time")
 """What can be wrong with a record that can't be read. Of several, the first is told."""
 
-_VALUE, _KEY = "_anabranch_value", "_anabranch_key"
+Block = tuple[int, int]
+"""Partition, and offset divided by ``BLOCK``."""
+
+_VALUE = "_anabranch_value"
+_FAULTY, _KEYLESS = 0, 1
 
 
 @dataclass(frozen=True)
@@ -44,20 +49,18 @@ class Intake:
         """The column of event time that is declared, or ''."""
         return str(self.node.args.get("event_time", ""))
 
-    def opened(self, raw: DataFrame, task: Column) -> DataFrame:
-        """Value and key decoded, each in a column, and the hidden one; also of records that can't be read."""
+    def opened(self, raw: DataFrame) -> DataFrame:
+        """The records with their value decoded as far as it can be. No more than that: what is observed is copied."""
         value = raw["value"]
         if self.format == "json" and self.value is not None:
             value = codec.try_json(value, self.value)
         elif self.format == "string":
             value = value.cast("string")
-        keys = codec.decode_key(raw["key"], self.key) if self.key is not None else []
-        key = F.struct(*keys).alias(_KEY) if keys else F.lit(None).alias(_KEY)
-        return raw.select(value.alias(_VALUE), key, hidden.of_record(task, self.node.id))
+        return raw.select(value.alias(_VALUE), *[name for name in raw.columns if name != "value"])
 
     def faults(self) -> dict[str, Column]:
         """What can be wrong with a record, by name, as conditions on :meth:`opened`."""
-        key = hidden.field("key")
+        key = F.col("key")
         found = {
             "value": codec.json_fault(_VALUE) if self.format == "json" else None,
             "key": codec.key_fault(key, self.key) if self.key is not None else None,
@@ -66,36 +69,40 @@ class Intake:
         return {name: fault for name, fault in found.items() if fault is not None}
 
     def measures(self, partitions: Iterable[int], timed: bool) -> list[Column]:
-        """What is observed of a batch: the blocks in which faulty records lie (``faulty``), those with null keys
-        (``keyless``) if the stage keeps rows by key, and, where the lane has a watermark, the greatest event time of
-        each partition."""
+        """What is observed of a batch: the blocks in which faulty records lie, and those with null keys if the stage
+        keeps rows by key (see :func:`blocks`), and, where the lane has a watermark, the greatest event time of each
+        partition."""
         faults = self.faults().values()
         found: list[Column] = []
-        at = F.struct(hidden.field("partition"), F.floor(hidden.field("offset") / BLOCK).alias("block"))
+        kinds = []
         if faults:
-            found.append(F.collect_set(F.when(reduce(or_, faults), at)).alias("faulty"))
+            kinds.append((reduce(or_, faults), _FAULTY))
         if self.keyed:
-            found.append(F.collect_set(F.when(hidden.field("key").isNull(), at)).alias("keyless"))
+            kinds.append((F.col("key").isNull(), _KEYLESS))
+        if kinds:
+            at = [F.col("partition").alias("p"), F.floor(F.col("offset") / BLOCK).alias("b")]
+            told = F.coalesce(*[F.when(fault, F.struct(F.lit(kind).alias("k"), *at)) for fault, kind in kinds])
+            found.append(F.collect_set(told).alias("blocks"))
         if timed:
-            times = {p: F.when(hidden.field("partition") == p, F.unix_millis(self._time())) for p in partitions}
+            times = {p: F.when(F.col("partition") == p, F.unix_millis(self._time())) for p in partitions}
             found += [F.max(time).alias(f"max_{p}") for p, time in times.items()]
         return found
 
-    def rows(self, opened: DataFrame, stream: str, fail: bool) -> DataFrame:
-        """The rows of the records that can be read. ``fail``: the others fail the lane."""
+    def rows(self, opened: DataFrame, task: Column, stream: str, fail: bool) -> DataFrame:
+        """The rows of the records that can be read. ``fail``: the others fail the lane; ``task``: see hidden."""
         faults = self.faults()
         if faults:
             good: Column = ~reduce(or_, faults.values())
             for name, fault in faults.items() if fail else ():
                 good = F.when(fault, _failing(self.node, stream, name)).otherwise(good)
             opened = opened.where(good)
-        return opened.select(*self._columns(opened), hidden.NAME)
+        return opened.select(*self._columns(opened), hidden.of_record(task, self.node.id))
 
     def faulty(self, opened: DataFrame) -> DataFrame:
         """Of the records that can't be read: where they are, and the name of the fault."""
         name = F.coalesce(*[F.when(fault, F.lit(name)) for name, fault in self.faults().items()])
-        at = [hidden.field(field) for field in ("source", "partition", "offset")]
-        return opened.select(*at, name.alias("fault")).where("fault is not null")
+        source = F.lit(self.node.id).alias("source")
+        return opened.select(source, "partition", "offset", name.alias("fault")).where("fault is not null")
 
     def check(self, rows: DataFrame) -> None:
         """Raises GraphError if a column is declared twice, or the event time isn't a timestamp."""
@@ -118,13 +125,25 @@ class Intake:
 
     def _time(self) -> Column:
         of_key = self.key is not None and self.time in self.key.names
-        return F.col(f"{_KEY if of_key else _VALUE}.`{self.time}`")
+        return self._keys()[self.time] if of_key else F.col(f"{_VALUE}.`{self.time}`")
+
+    def _keys(self) -> dict[str, Column]:
+        if self.key is None:
+            return {}
+        return dict(zip(self.key.names, codec.decode_key(F.col("key"), self.key), strict=True))
 
     def _columns(self, opened: DataFrame) -> list[Column]:
-        keys = [F.col(f"{_KEY}.`{name}`") for name in self.key.names] if self.key is not None else []
+        keys = list(self._keys().values())
         if self.format == "json" and self.value is not None:
             return [*[F.col(f"{_VALUE}.`{name}`") for name in self.value.names], *keys]
         return [opened[_VALUE].alias("value"), *keys]
+
+
+def blocks(measured: Mapping[str, Any]) -> tuple[list[Block], list[Block]]:
+    """The blocks with faulty records and those with null keys, of what :meth:`Intake.measures` has observed."""
+    found = measured.get("blocks") or ()
+    faulty = [(each["p"], each["b"]) for each in found if each["k"] == _FAULTY]
+    return faulty, [(each["p"], each["b"]) for each in found if each["k"] == _KEYLESS]
 
 
 def _failing(node: Node, stream: str, fault: str) -> Column:
@@ -134,7 +153,8 @@ def _failing(node: Node, stream: str, fault: str) -> Column:
         "null_time": "has no event time",
     }[fault]
     cure = 'mend what writes it, or set [job] on_error = "dead-letter" or "drop"'
-    return raising.for_record(f"{label(node)}: the record of embedded/{stream}/", f" {what}", cure)
+    before, after = f"{label(node)}: the record of embedded/{stream}/", f" {what}"
+    return raising.for_record(before, after, cure, F.col("partition"), F.col("offset"))
 
 
 def of_graph(node: Node, format_: str, keyed: bool, only: set[str] | None = None) -> Intake:

@@ -88,6 +88,19 @@ class LaneQuery:
         return (writer.trigger(once=True) if once else writer.trigger(processingTime=interval)).start()
 
     @property
+    def operators(self) -> tuple[Node, ...]:
+        """The operators that it runs."""
+        return self._group.nodes
+
+    def ranges(self, batch: Batch) -> dict[str, tuple[int, int]]:
+        """What a batch reads: by SSP, the first offset and the one after the last."""
+        return {
+            f"embedded/{source.stream}/{partition}": each
+            for source in self._sources
+            for partition, each in batch.ranges(source.stream, source.starts).items()
+        }
+
+    @property
     def has_event_time(self) -> bool:
         """Whether the lane has a watermark of ours."""
         return bool(self._delays)
@@ -171,7 +184,7 @@ class LaneQuery:
         whole = intake.of_graph(node, format_, keyed)
         if len(self._readers(node)) > 1:
             return whole  # all lanes must find the same records faulty
-        rows = whole.rows(whole.opened(self._no_records, F.lit(0)), "", fail=False)
+        rows = whole.rows(whole.opened(self._no_records), F.lit(0), "", fail=False)
         needed = pruning.needed(self._group, node, rows.schema, self._bare_context)
         return whole if needed is None else intake.of_graph(node, format_, keyed, needed | {whole.time})
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from anabranch.spark import hidden
 
-
-def for_record(before: str, after: str, cure: str) -> Column:
+def for_record(before: str, after: str, cure: str, partition: Column, offset: Column) -> Column:
     """A condition that fails the lane with an OperatorError. It names the row's partition and offset in between.
 
     The name of the error is put together at run time, lest it be found in the plan that other errors print.
@@ -16,11 +14,11 @@ def for_record(before: str, after: str, cure: str) -> Column:
     return F.raise_error(
         F.concat(
             F.lit("anabranch.errors"),
-            F.substring(F.concat(F.lit("."), hidden.field("offset").cast("string")), 1, 1),
+            F.substring(F.concat(F.lit("."), offset.cast("string")), 1, 1),
             F.lit(f"OperatorError: {before}"),
-            hidden.field("partition").cast("string"),
+            partition.cast("string"),
             F.lit(" at offset "),
-            hidden.field("offset").cast("string"),
+            offset.cast("string"),
             F.lit(f"{after}\n  {cure}\n\n"),
         )
     ).cast("boolean")

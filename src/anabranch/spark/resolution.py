@@ -70,7 +70,7 @@ def _after(
 
 def _read(node: Node, raw: DataFrame, format_: str) -> DataFrame:
     intake = intakes.of_graph(node, format_, keyed=False)
-    rows = intake.rows(intake.opened(raw, F.lit(0)), "", fail=False)
+    rows = intake.rows(intake.opened(raw), F.lit(0), "", fail=False)
     intake.check(rows)
     return rows
 

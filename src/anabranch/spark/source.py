@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from anabranch.model.graph import Node
 from anabranch.model.ssp import SSP
 from anabranch.spark import codec, hidden
-from anabranch.spark.intake import BLOCK, Intake
+from anabranch.spark.intake import BLOCK, Block, Intake, blocks
 from anabranch.systems.embedded.spark import FORMAT
 
 Range = tuple[int, int]
@@ -72,10 +72,7 @@ class Source:
         """Records decoded as far as they can be; see :meth:`Intake.opened`."""
         if self.everyone:
             raw = raw.withColumn("task", F.explode(F.array(*[F.lit(n) for n in self.everyone])))
-        task = F.col("task") if self.everyone else _number(self.tasks, self.ssps)
-        if self.intake is None:
-            return raw.select(codec.parse_json(F.col("value"), self.columns), hidden.of_record(task, self.node.id))
-        return self.intake.opened(raw, task)
+        return raw if self.intake is None else self.intake.opened(raw)
 
     def observed(self, opened: DataFrame) -> DataFrame:
         """The same, with the measures taken as its rows go by. What is above them isn't computed twice."""
@@ -84,19 +81,22 @@ class Source:
 
     def rows(self, opened: DataFrame) -> DataFrame:
         """The rows of the records that can be read."""
-        return opened if self.intake is None else self.intake.rows(opened, self.stream, self.fail)
+        task = F.col("task") if self.everyone else _number(self.tasks, self.ssps)
+        if self.intake is None:
+            return opened.select(codec.parse_json(F.col("value"), self.columns), hidden.of_record(task, self.node.id))
+        return self.intake.rows(opened, task, self.stream, self.fail)
 
     def faulty(self, measured: Measured, ranges: Mapping[int, Range]) -> DataFrame | None:
         """Where the records are that can't be read, and why; None if there are none. ``ranges``: of the batch."""
-        blocks = measured.get("faulty")
-        if self.intake is None or not blocks:
+        found, _ = blocks(measured)
+        if self.intake is None or not found:
             return None
-        return self.intake.faulty(self.intake.opened(self.again(_within(blocks, ranges)), F.lit(0)))
+        return self.intake.faulty(self.intake.opened(self.again(_within(found, ranges))))
 
     def keyless(self, measured: Measured, ranges: Mapping[int, Range]) -> DataFrame:
         """The rows of the records near those with null keys; none if there are none."""
-        wanted = _within(measured.get("keyless", ()), ranges)
-        return self.rows(self.opened(self.again(wanted)))
+        _, found = blocks(measured)
+        return self.rows(self.opened(self.again(_within(found, ranges))))
 
     def maxima(self, measured: Measured) -> dict[str, int]:
         """The greatest event time of each SSP, in ms, of those that the batch had one of."""
@@ -111,13 +111,12 @@ class Source:
         return measured(self.opened(self.again(wanted)), self.measures()) if wanted else {}
 
 
-def _within(blocks: Sequence[Mapping[str, int]], ranges: Mapping[int, Range]) -> dict[int, list[Range]]:
+def _within(found: Sequence[Block], ranges: Mapping[int, Range]) -> dict[int, list[Range]]:
     """The offsets of these blocks that belong to a batch."""
     wanted: dict[int, list[Range]] = {}
-    for block in sorted(blocks, key=lambda each: (each["partition"], each["block"])):
-        first, end = ranges[block["partition"]]
-        low, high = max(first, block["block"] * BLOCK), min(end, (block["block"] + 1) * BLOCK)
-        wanted.setdefault(block["partition"], []).append((low, high))
+    for partition, block in sorted(found):
+        first, end = ranges[partition]
+        wanted.setdefault(partition, []).append((max(first, block * BLOCK), min(end, (block + 1) * BLOCK)))
     return wanted
 
 

@@ -18,16 +18,25 @@ _SHOWN = 8
 
 class _Row(msgspec.Struct):
     dest: str
-    hour: str
+    window_start: str
     flights: int
     mean_delay: float | None = None
 
+    @property
+    def hour(self) -> str:
+        """As the data writes it: no window begins within a second."""
+        return f"{self.window_start.partition('.')[0]}Z"
+
 
 class Board:
-    """The last update of each destination and hour, and the number of late flights."""
+    """The windows that were closed, by destination and hour, and the number of late flights.
+
+    ``twice`` counts the windows that came out more than once: none should.
+    """
 
     def __init__(self, log: Log) -> None:
         self.figures: Figures = {}
+        self.twice = 0
         self._log = log
         self._read: dict[int, int] = {}
         self._tails: dict[int, Tail] = {}
@@ -49,6 +58,7 @@ class Board:
                 for batch in read_slice(piece):
                     for value in batch.column("value").to_pylist():
                         row = self._decoder.decode(value)
+                        self.twice += (row.dest, row.hour) in self.figures
                         self.figures[row.dest, row.hour] = (row.flights, row.mean_delay)
             self._read[partition] = tail.end
 

@@ -57,13 +57,12 @@ def put(log: Log, table: pa.Table, partitions: int = 4) -> Iterator[int]:
 
 
 def _records(batch: pa.RecordBatch) -> pa.RecordBatch:
-    hour = batch.column("time_hour")
     delay = pc.fill_null(batch.column("dep_delay").cast(pa.string()), "null")
     parts = ['{"carrier":"', batch.column("carrier"), '","flight":', batch.column("flight").cast(pa.string())]
     parts += [',"origin":"', batch.column("origin"), '","dest":"', batch.column("dest")]
-    parts += ['","dep_delay":', delay, ',"hour":"', hour, '"}']
+    at = pc.add(_hour_of(batch), pc.multiply(batch.column("minute"), pa.scalar(60_000_000)).cast(pa.duration("us")))
+    parts += ['","dep_delay":', delay, ',"at":"', pc.strftime(at, format="%Y-%m-%dT%H:%M:%SZ"), '"}']
     value = pc.binary_join_element_wise(*parts, "")
-    at = pc.strptime(hour, format="%Y-%m-%dT%H:%M:%SZ", unit="us").cast(RECORD_SCHEMA.field("timestamp").type)
     columns = {
         "key": batch.column("tailnum").cast(pa.binary()),
         "value": value.cast(pa.binary()),
@@ -71,6 +70,11 @@ def _records(batch: pa.RecordBatch) -> pa.RecordBatch:
         "timestamp": at,
     }
     return pa.RecordBatch.from_arrays(list(columns.values()), schema=RECORD_SCHEMA)
+
+
+def _hour_of(rows: pa.RecordBatch) -> pa.Array:
+    hour = pc.strptime(rows.column("time_hour"), format="%Y-%m-%dT%H:%M:%SZ", unit="us")
+    return hour.cast(RECORD_SCHEMA.field("timestamp").type)
 
 
 def late(table: pa.Table) -> int:
