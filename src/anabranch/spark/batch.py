@@ -141,7 +141,8 @@ class _Batch:
         if self.settings.job.on_null_key != _FAIL:
             return moved.where(~null)
         cure = 'filter such rows before, or set [job] on_null_key = "dead-letter" or "drop"'
-        failing = raising.for_record(f"the key is null in a row that reached {label(node)}, of partition ", "", cure)
+        before = f"the key is null in a row that reached {label(node)}, of partition "
+        failing = raising.for_record(before, "", cure, hidden.field("partition"), hidden.field("offset"))
         return moved.where(F.when(null, failing).otherwise(F.lit(True)))
 
     def _rejecting(self, spark: SparkSession, policy: str) -> Rejecting | None:
@@ -164,8 +165,8 @@ class _Batch:
         raw = spark.read.format(FORMAT).options(**options).load()
         bound = self.settings.streams.get(stream)
         taken = intake.of_graph(node, bound.format if bound is not None else "json", keyed=False)
-        opened = taken.opened(raw.withColumn("task", task), F.col("task"))
-        rows = taken.rows(opened, stream, fail=self.settings.job.on_error == _FAIL)
+        opened = taken.opened(raw.withColumn("task", task))
+        rows = taken.rows(opened, F.col("task"), stream, fail=self.settings.job.on_error == _FAIL)
         taken.check(rows)
         return rows
 
