@@ -87,8 +87,8 @@ class Job:
     def to_dataframe(self, spark: Any, output: str | None = None, *, config: Path | str | None = None) -> Any:
         """A batch DataFrame of what the job would write to a stream, over all records that are in the inputs now.
 
-        A running ``agg`` gives one row for each key, the last. Rows go through a ``partition_by`` as they are, and
-        nothing is written.
+        A running ``agg`` gives one row for each key, the last; a window, its row as if nothing more came. Rows go
+        through a ``partition_by`` as they are. What can't be processed is left out, or fails with ``on_error="fail"``.
 
         Args:
             spark: the SparkSession to make it with.

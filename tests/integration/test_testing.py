@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from anabranch import Job
+from anabranch import Job, tumbling
 from anabranch.errors import GraphError, JobFailedError, OutOfTimeError
 from anabranch.model.hashing import partition_for
 from anabranch.spark import codec
@@ -172,6 +172,25 @@ def test_a_job_that_fails_raises_what_its_lane_says() -> None:
     with pytest.raises(JobFailedError, match=r"(?s)job j failed: lane .*: map 'map' .* raised ZeroDivisionError.*mend"):
         run(job, {"in": [{"n": 0}, KILL]})
     assert run(job, {"in": [{"n": 1}]})["out"] == [{"n": 1}]
+
+
+def test_what_is_put_aside_is_in_the_result() -> None:
+    job = Job("j")
+    job.read("in", schema="n int").map(lambda message: {"n": 1 // message["n"]}).write("out")
+    rows = [{"n": 1}, KILL, "no JSON", {"n": 0}, {"n": 1}]
+    result = run(job, {"in": rows}, on_error="dead-letter", partitions=1)
+    assert result["out"] == [{"n": 1}, {"n": 1}]
+    assert sorted(map(str, result["in-dead-letters"])) == sorted(["b'no JSON'", "{'n': 0}"])
+
+
+def test_a_window_is_closed_by_what_comes_after_the_kill() -> None:
+    job = Job("j")
+    rows = job.read("in", key="k string", schema="at timestamp", event_time="at", watermark="0 seconds")
+    rows.window(tumbling("1 hour")).agg(n="count(*)", emit="on_close").write("out")
+    minutes = [{"k": "a", "at": f"2013-01-01T05:{minute:02}:00Z"} for minute in (0, 30, 59)]
+    later = {"k": "a", "at": "2013-01-01T07:00:00Z"}
+    result = run(job, {"in": [*minutes[:2], KILL, minutes[2], BATCH, later]}, partitions=1)
+    assert [row["n"] for row in result["out"]] == [3]
 
 
 def test_a_job_that_does_not_become_idle_is_out_of_time() -> None:

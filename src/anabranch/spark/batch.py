@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,16 @@ from anabranch.planning import plan as planning
 from anabranch.planning import stages
 from anabranch.planning.plan import Plan
 from anabranch.planning.stages import Stage
-from anabranch.spark import hidden, resolution, session
-from anabranch.spark.operators import Context, apply, label, stage_key, without_null_keys
+from anabranch.spark import dead_letters, hidden, intake, operators, raising, resolution, session
+from anabranch.spark.dead_letters import Aside
+from anabranch.spark.functions import Rejecting
+from anabranch.spark.labels import label
+from anabranch.spark.operators import Context
 from anabranch.systems.embedded import Log
 from anabranch.systems.embedded.spark import FORMAT, EmbeddedSource
 
 Config = Path | str | None
+_FAIL = "fail"
 
 
 def preview(job: Job, stream: str, n: int, config: Config) -> list[dict[str, Any]]:
@@ -100,7 +105,10 @@ class _Batch:
             context = Context(
                 functions=self._file.functions,
                 keys=stages.key_columns(self._graph, stage),
-                on_null_key=self.settings.job.on_null_key,
+                times=stages.event_times(self._graph),
+                changed=stages.changed(self._graph, stage),
+                on_error=self._rejecting(spark, self.settings.job.on_error),
+                on_null_key=self._rejecting(spark, self.settings.job.on_null_key),
                 home=self._file.home,
                 shuffle_partitions=self.settings.job.state_partitions,
             )
@@ -125,11 +133,24 @@ class _Batch:
             return self._read(spark, node, _task(node, model, self._plan.model.factor))
         inputs = [frames[i] for i in node.inputs]
         if not is_boundary(node):
-            return apply(node, inputs, context)
-        key = F.col(hidden.NAME).withField("key", stage_key(inputs[0], node.args["columns"]))
+            return operators.apply(node, inputs, context)
+        key = F.col(hidden.NAME).withField("key", operators.stage_key(inputs[0], node.args["columns"]))
         # All rows of a key are in one partition of the stream, so one task for all gives the same aggregates.
         moved = inputs[0].withColumn(hidden.NAME, key.withField("task", F.lit(0)))
-        return without_null_keys(moved, context.on_null_key, label(node))
+        null = operators.keyless()
+        if self.settings.job.on_null_key != _FAIL:
+            return moved.where(~null)
+        cure = 'filter such rows before, or set [job] on_null_key = "dead-letter" or "drop"'
+        before = f"the key is null in a row that reached {label(node)}, of partition "
+        failing = raising.for_record(before, "", cure, hidden.field("partition"), hidden.field("offset"))
+        return moved.where(F.when(null, failing).otherwise(F.lit(True)))
+
+    def _rejecting(self, spark: SparkSession, policy: str) -> Rejecting | None:
+        """What can't be processed is left out, whether the job would drop it or put it aside; None: it fails."""
+        if policy == _FAIL:
+            return None
+        aside = Aside(str(self._log.root), self._graph.job, {}, {}, dead_letters.listening(spark.sparkContext))
+        return partial(aside.rejects, keep=False)
 
     def _read(self, spark: SparkSession, node: Node, task: Column, most: int | None = None) -> DataFrame:
         stream = node.args["stream"]
@@ -143,9 +164,11 @@ class _Batch:
         options = {"root": str(self._log.root), "stream": stream, "ranges": json.dumps(ranges)}
         raw = spark.read.format(FORMAT).options(**options).load()
         bound = self.settings.streams.get(stream)
-        return resolution.read(
-            raw.withColumn("task", task), node, F.col("task"), bound.format if bound is not None else "json"
-        )
+        taken = intake.of_graph(node, bound.format if bound is not None else "json", keyed=False)
+        opened = taken.opened(raw.withColumn("task", task))
+        rows = taken.rows(opened, F.col("task"), stream, fail=self.settings.job.on_error == _FAIL)
+        taken.check(rows)
+        return rows
 
     @staticmethod
     def _explained(node: Node, build: Any) -> DataFrame:

@@ -111,8 +111,8 @@ class Kill:
 
     def _takes_all(self, lane: Lane, batch: int) -> bool:
         entry = self._folder(lane.id).entry(batch)
-        planned = [(source["stream"], n) for n, source in enumerate(entry.sources) if source and "positions" in source]
-        return self._at_ends(lane, {(s, p): offset for s, n in planned for p, offset in entry.positions(n).items()})
+        planned = {stream: entry.positions(number) for stream, number in entry.streams().items()}
+        return self._at_ends(lane, {(s, p): offset for s, each in planned.items() for p, offset in each.items()})
 
     def _at_ends(self, lane: Lane, positions: Mapping[tuple[str, int], int]) -> bool:
         wanted = {(ssp.stream, ssp.partition) for ssp in (*lane.ssps, *lane.broadcast)}

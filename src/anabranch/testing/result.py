@@ -36,7 +36,8 @@ class Pending:
 
 
 class Result:
-    """All that is in the streams that a job writes, those between its stages too, partition after partition.
+    """All that is in the streams that a job writes, partition after partition: its outputs, the streams between its
+    stages, and dead letters.
 
     Rows of one key are in order. With ``partitions=1``, all are.
     ``kills``: for each KILL of the inputs, the batches that it left pending.
@@ -86,8 +87,16 @@ class Result:
         return f"Result({', '.join(f'{stream}: {len(rows)}' for stream, rows in self._streams.items())})"
 
 
-def decoded(value: bytes | None, format_: str) -> Any:
-    """A value by its stream's format. Fields that are null are not in JSON values."""
+def decoded(value: bytes | None, format_: str, stream: str = "") -> Any:
+    """A value by its stream's format. Fields that are null are not in JSON values.
+
+    Of dead letters, what isn't in that format stays as it is: it may be why they are there.
+    """
     if value is None or format_ == "raw":
         return value
-    return json.loads(value) if format_ == "json" else value.decode()
+    try:
+        return json.loads(value) if format_ == "json" else value.decode()
+    except ValueError:
+        if stream.endswith("-dead-letters"):
+            return value
+        raise

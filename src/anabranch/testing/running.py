@@ -33,6 +33,8 @@ from anabranch.testing.streams import EmbeddedStreams
 __all__ = ["run"]
 
 _PARTITIONS = 2
+_FAILING = ("on_error", "on_null_key")
+"""A record that can't be processed fails a test, unless the test or the configuration says otherwise."""
 
 
 def run(
@@ -69,7 +71,8 @@ def run(
             ``anabranch run``, for a Job in the working folder.
         folder: a new or empty folder to keep streams, store and lanes in. Left out: a temporary one.
         timeout: seconds for all of it, without the start of Spark.
-        settings: of the section ``[job]``, over the file's: ``max_rows_per_batch=100``. ``state_partitions`` is 1.
+        settings: of the section ``[job]``, over the file's: ``max_rows_per_batch=100``. Left out, ``state_partitions``
+            is 1; ``on_error`` and ``on_null_key`` are ``"fail"`` where the file doesn't set them.
 
     Raises:
         UsageError: an input that the job doesn't read or that is missing, or a row that can't be put.
@@ -102,18 +105,23 @@ def run(
                 kills.append(incarnation.run_and_kill())
             else:
                 incarnation.run()
-        return Result({stream: _records(streams, stream, placed) for stream in _writes(file.graph)}, kills)
+        written = _writes(file.graph)
+        aside = [stream for stream in streams.names() if stream not in (*reads, *written)]
+        return Result({stream: _records(streams, stream, placed) for stream in (*written, *aside)}, kills)
 
 
 def _settings(job: Job | Path | str, config: Path | str | None, given: Mapping[str, Any], place: Path) -> Settings:
-    over = {
+    over: dict[str, Any] = {
         "job": {"state_partitions": 1, **given},
         "storage": {"root": str(place / "lanes")},
         "coordinator": {"store": f"sqlite:///{place / 'coordinator.db'}"},
         "systems": {"embedded": {"root": place / "streams"}},
     }
     beside = None if isinstance(job, Job) else Path(job)
-    return configuration.load(Path(config) if config is not None else None, beside, over)
+    file = Path(config) if config is not None else None
+    found = configuration.load(file, beside, over)
+    unsaid = {name: "fail" for name in _FAILING if name not in found.job.model_fields_set}
+    return configuration.load(file, beside, {**over, "job": {**over["job"], **unsaid}})
 
 
 def _reads(graph: Graph) -> dict[str, Node]:
@@ -168,7 +176,7 @@ def _records(streams: EmbeddedStreams, stream: str, settings: Settings) -> Itera
             partition=number,
             offset=offset,
             key=record["key"],
-            value=decoded(record["value"], bound.format if bound is not None else "json"),
+            value=decoded(record["value"], bound.format if bound is not None else "json", stream),
             headers=tuple((header["key"], header["value"]) for header in record["headers"] or ()),
             timestamp=record["timestamp"],
         )

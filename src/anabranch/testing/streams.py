@@ -23,6 +23,9 @@ class EmbeddedStreams:
         self._writer = LaneWriter(self._log, PUT_JOB, "put-test", epoch=1)
         self._batch = 0
 
+    def names(self) -> list[str]:
+        return self._log.streams()
+
     def create(self, stream: str, partitions: int) -> None:
         self._log.create(stream, partitions)
 
