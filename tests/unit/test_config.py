@@ -28,7 +28,7 @@ def written(folder: Path, text: str) -> Path:
 def test_without_a_file_everything_has_a_default_under_the_working_folder(elsewhere: Path) -> None:
     found = config.load()
     assert (found.job.grouper, found.job.factor, found.job.containers) == ("partition", 1, 1)
-    assert (found.job.on_null_key, found.job.state_partitions) == ("fail", 4)
+    assert (found.job.on_null_key, found.job.state_partitions) == ("dead-letter", 4)
     assert found.storage.root == f"{elsewhere}/.anabranch/lanes"
     assert found.coordinator.store == f"sqlite:///{elsewhere}/.anabranch/coordinator.db"
     assert found.systems.embedded.root == elsewhere / ".anabranch/streams"

@@ -236,7 +236,7 @@ def test_open_lanes_are_never_forgotten_and_long_runners_stay(log: Log) -> None:
     put(runner, log, "s", 0, 0, b"a")
     for n in range(manifest.CLOSED_KEPT + 5):
         LaneWriter(log, "job", f"lane-{n}", 2 + n).close(["s"])
-    assert log.ends("s")[0].writers["runner"] == WriterMark(job="job", batch=0, epoch=1)
+    assert log.ends("s")[0].writers["runner"] == WriterMark(job="job", batch=0, epoch=1, rows=1)
     assert put(runner, log, "s", 0, 1, b"b")
     assert put(runner, log, "s", 1, 1, b"its first there")
 

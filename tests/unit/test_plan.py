@@ -85,9 +85,16 @@ def test_lanes_their_ssps_outputs_and_what_feeds_them() -> None:
             ("where", "late", "by-dest"),
             ["flights/0", "flights/1"],
             (),
-            {"late": 2, "delays-by-dest-1": 2},
+            {"late": 2, "delays-by-dest-1": 2, "flights-dead-letters": 2},
         ),
-        ("0", "per-tail", ("per-tail", "tails"), ["flights/0", "flights/1"], (), {"tails": 2}),
+        (
+            "0",
+            "per-tail",
+            ("per-tail", "tails"),
+            ["flights/0", "flights/1"],
+            (),
+            {"tails": 2, "flights-dead-letters": 2},
+        ),
         (
             "1",
             "per-dest",
@@ -130,6 +137,7 @@ def test_each_output_has_a_promise_and_the_partitions_it_would_be_made_with() ->
         "by-dest": (EXACT, "delays-by-dest-1", 6, True),
         "dests": (EXACT, "dests", 6, False),
         "report": (ROUGH, None, 0, False),
+        "flights": (EXACT, "flights-dead-letters", 6, False),
     }
 
 
@@ -142,7 +150,7 @@ def test_partitions_of_an_intermediate_stream(declared: int | None, existing: di
     job.read("a").merge(job.read("b")).partition_by("x", partitions=declared).write("out")
     plan = make(job, around(a=5, b=2, **existing))
     assert len(plan.model.stages[1].tasks) == expected
-    assert {o.operator: o.partitions for o in plan.outputs} == {"by-x": expected, "out": expected}
+    assert {o.operator: o.partitions for o in plan.outputs if not o.dead_letters} == {"by-x": expected, "out": expected}
 
 
 def test_lane_records_have_ids_slots_and_links() -> None:
@@ -153,7 +161,7 @@ def test_lane_records_have_ids_slots_and_links() -> None:
     assert [lane.upstream for lane in lanes] == [(), (), ("0-0000000a",)]
     assert lanes[2].slots == ("embedded/delays-by-dest-1/0", "embedded/delays-by-dest-1/1")
     assert {(lane.job, lane.state_partitions, lane.epoch, lane.folder_epoch) for lane in lanes} == {("delays", 8, 0, 0)}
-    assert lanes[0].outputs == {"late": 2, "delays-by-dest-1": 2}
+    assert lanes[0].outputs == {"late": 2, "delays-by-dest-1": 2, "flights-dead-letters": 2}
 
 
 @pytest.mark.parametrize(

@@ -26,13 +26,19 @@ class Upstream:
     gone: frozenset[str] = frozenset()
 
     def after(self, controls: Iterable[Control], cursor: int) -> Upstream:
-        """With more control records, in the order of the log."""
+        """With more control records, in the order of the log.
+
+        A lane that hasn't spoken yet goes on from one of those heard so far, nobody knows which: it has the lowest
+        watermark of them all.
+        """
         heard, gone = dict(self.heard), set(self.gone)
         for control in controls:
-            inherited = _lowest(heard[p] for p in control.predecessors if p in heard)
-            for lane in (*control.beside, control.lane):
+            lowest = _lowest(heard.values())
+            if control.lane not in gone:
+                heard.setdefault(control.lane, _lowest(heard[p] for p in control.predecessors if p in heard))
+            for lane in control.beside:
                 if lane not in gone:
-                    heard.setdefault(lane, inherited)
+                    heard.setdefault(lane, lowest)
             for predecessor in control.predecessors:
                 heard.pop(predecessor, None)
                 gone.add(predecessor)

@@ -375,7 +375,7 @@ def _reads(lanes: Iterable[PlannedLane]) -> dict[str, int]:
 
 def _check_all(outputs: Iterable[Output], around: Surroundings) -> None:
     """``all`` on several containers processes each record several times: not with outputs that promise once."""
-    exact = next((o for o in outputs if o.promise == EXACTLY_ONCE), None)
+    exact = next((o for o in outputs if o.promise == EXACTLY_ONCE and not o.dead_letters), None)
     if around.grouper_name == "all" and around.containers > 1 and exact is not None:
         raise ConfigError(
             f'grouper "all" on {around.containers} containers reads each record {around.containers} times, but output '
