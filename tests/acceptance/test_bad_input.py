@@ -146,8 +146,10 @@ def test_job_file(workspace: Workspace, source: str, said: list[str]) -> None:
 
 def test_expression_that_names_no_column(workspace: Workspace) -> None:
     job = workspace.folder / "delays.py"
-    job.write_text(job.read_text().replace("dep_delay >= 15", "dep_dealy >= 15"))
-    refused(workspace.call(*PLAN, code=2), "where", "delays.py:13", "`dep_dealy`", "`dep_delay`")
+    text = job.read_text().replace("dep_delay >= 15", "dep_dealy >= 15")
+    line = next(number for number, each in enumerate(text.splitlines(), 1) if "dep_dealy" in each)
+    job.write_text(text)
+    refused(workspace.call(*PLAN, code=2), "where", f"delays.py:{line}", "`dep_dealy`", "`dep_delay`")
 
 
 @pytest.mark.parametrize("words", [RUN, PLAN], ids=" ".join)

@@ -14,7 +14,7 @@ from anabranch import Job
 from anabranch.job import Stream
 from anabranch.planning import groups, stages
 from anabranch.planning.groups import Group
-from anabranch.spark import evaluation, resolution
+from anabranch.spark import evaluation, intake
 from anabranch.spark.evaluation import Sink
 from anabranch.spark.operators import Context
 from anabranch.systems.embedded.spark import SCHEMA
@@ -93,7 +93,8 @@ def test_one_pass_gives_what_each_branch_gives(spark: SparkSession, seed: int) -
     (group,) = groups.cut(graph, stage, {node.args["stream"]: "embedded" for node in stage.sinks})
     context = Context({}, stages.key_columns(graph, stage), stages.event_times(graph))
     (source,) = group.sources
-    start = resolution.read(records(spark), source, F.lit(0), "json")
+    taken = intake.of_graph(source, "json", keyed=False)
+    start = taken.rows(taken.opened(records(spark)), F.lit(0), "", fail=False)
     sinks = sinks_of(group)
 
     way = evaluation.trunk(group, {source.id: start}, context)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from anabranch import Job
+from anabranch import Job, tumbling
 from anabranch.errors import GraphError
 from anabranch.model.graph import Graph
 from anabranch.planning import groups, stages
@@ -178,3 +178,19 @@ def test_what_is_not(build: Callable[[Job], object]) -> None:
     job = Job("j")
     build(job)
     assert cut(job)
+
+
+def test_the_sources_that_move_a_group_s_watermark() -> None:
+    late = {"event_time": "at", "watermark": "1 minute"}
+    job = Job("j")
+    a = job.read("a", key="k string", schema="at timestamp", **late)
+    b = job.read("b", key="k string", schema="at timestamp", **late)
+    a.merge(b).window(tumbling("1 hour")).agg(n="count(*)", name="both").write("hours")
+    a.where("k > 'x'").write("some")
+    b.partition_by("k", name="by-k").window(tumbling("1 hour")).agg(n="count(*)", name="later").write("again")
+    timed = {(g.stage, g.name): [source.name for source in g.timed(job.graph)] for g in cut(job)}
+    assert timed == {
+        ("0", "outputs-embedded"): ["b"],
+        ("0", "both"): ["a", "b"],
+        ("1", "later"): ["by-k"],
+    }

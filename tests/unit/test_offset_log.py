@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from anabranch.container import offset_log
 from anabranch.container.offset_log import Entry
 from anabranch.errors import UnsupportedFormatError
+from anabranch.event_time.progress import Progress, Upstream
 
 # As Spark 4.3 wrote it for a lane of two sources, the second not yet read.
 WRITTEN = (
@@ -131,3 +132,13 @@ def test_a_file_cut_short_is_never_taken_for_another_batch(at: int) -> None:
     assert entry.metadata == whole.metadata
     assert entry.sources == whole.sources[: len(entry.sources)]
     assert json.loads(json.dumps(entry.metadata)) == entry.metadata
+
+
+def test_event_time_stands_beside_the_streams() -> None:
+    now = Progress(5, {"embedded/a/0": 9}, {"embedded/i/0": Upstream(3, {"l": 4, "m": None}, frozenset({"k"}))})
+    entry = Entry({}, (source("a", p0=1), now.to_builtins(), None))
+    read = offset_log.parse(offset_log.format(entry))
+    assert read.progress() == now
+    assert read.streams() == {"a": 0}
+    assert read.keeping({"a": []}).progress() == now
+    assert two().progress() is None

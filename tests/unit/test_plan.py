@@ -428,3 +428,43 @@ def test_the_hidden_grouping_column_never_depends_on_the_factor(grouper: str, fa
 def test_a_plan_is_json_and_back() -> None:
     plan = make(delays(), around(factor=2, flights=2))
     assert document.decode(document.encode(plan), Plan) == plan
+
+
+def test_lanes_that_write_an_intermediate_stream_know_each_other() -> None:
+    plan = make(delays(), around(containers=2, flights=4))
+    numbers = count()
+    lanes = planning.lanes_of(plan, 8, lambda: f"{next(numbers):08x}")
+    writers = [lane.id for lane in lanes if "delays-by-dest-1" in lane.outputs]
+    assert len(writers) == 2
+    assert {lane.beside for lane in lanes if lane.id in writers} == {tuple(writers)}
+
+
+def test_one_lane_of_a_container_reports_a_source_s_faults_to_its_dead_letters() -> None:
+    plan = make(delays(), around(containers=2, flights=4))
+    numbers = count()
+    lanes = planning.lanes_of(plan, 8, lambda: f"{next(numbers):08x}")
+    assert [(lane.group, lane.seat, lane.reports) for lane in lanes if lane.stage == "0"] == [
+        ("outputs-embedded", "0", ("flights",)),
+        ("outputs-embedded", "1", ("flights",)),
+        ("per-tail", "0", ()),
+        ("per-tail", "1", ()),
+    ]
+    assert {tuple(lane.dead_letters.items()) for lane in lanes if lane.stage == "0"} == {
+        (("flights", "flights-dead-letters"),)
+    }
+
+
+def test_intermediate_streams_have_dead_letters_where_a_function_reads_them() -> None:
+    job = Job("j")
+    rows = job.read("a", key="k string", schema="x int")
+    rows.partition_by("x", name="plain").write("one")
+    rows.partition_by("x", name="mapped").filter(bool).write("two")
+    plan = make(job, around(a=3, a_dead_letters=5))
+    assert {o.operator: (o.stream, o.partitions, o.promise) for o in plan.outputs if o.dead_letters} == {
+        "a": ("a-dead-letters", 5, EXACT),
+        "mapped": ("j-mapped-1-dead-letters", 3, EXACT),
+    }
+    assert [lane.dead_letters for lane in plan.lanes if lane.stage != "0"] == [
+        {},
+        {"j-mapped-1": "j-mapped-1-dead-letters"},
+    ]

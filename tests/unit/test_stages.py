@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from anabranch import Job
+from anabranch import Job, tumbling
 from anabranch.errors import GraphError
+from anabranch.job import Stream
 from anabranch.model.graph import Graph
 from anabranch.planning import stages
 from anabranch.planning.stages import Stage
@@ -188,3 +189,55 @@ def test_what_leads_to_an_operator_ends_at_the_stage_s_sources() -> None:
     stage: Stage = stages.cut(graph)[-1]
     (out,) = [n for n in graph.nodes if n.name == "out"]
     assert named(tuple(stages.upstream(graph, stage, out))) == ["by-k", "b", "select", "merge", "map", "out"]
+
+
+def hourly(job: Job, stream: str = "a", **time: str) -> Stream:
+    """The rows of a stream by key, with event time unless told otherwise."""
+    read = job.read(stream, key="k string", schema="at timestamp, x int", **(time or LATE))
+    return read.partition_by("k", name=f"{stream}-by-k")
+
+
+LATE = {"event_time": "at", "watermark": "1 minute"}
+
+
+def ids(graph: Graph, *names: str) -> set[int]:
+    return {node.id for node in graph.nodes if node.name in names}
+
+
+def test_readers_need_a_watermark_where_it_leads_to_windows() -> None:
+    job = Job("j")
+    by_k = hourly(job)
+    by_k.partition_by("x", name="on").window(tumbling("1 hour")).agg(n="count(*)").write("hours")
+    by_k.partition_by("x", name="off").agg(n="count(*)").write("counts")
+    assert stages.timed(job.graph) == ids(job.graph, "a-by-k", "on")
+
+
+def test_nothing_needs_a_watermark_without_windows() -> None:
+    job = Job("j")
+    hourly(job).agg(n="count(*)").write("counts")
+    assert stages.timed(job.graph) == set()
+
+
+def test_event_time_goes_through_stages_and_gets_lost_by_name() -> None:
+    job = Job("j")
+    by_k = hourly(job)
+    by_k.select("k", "x").write("one")
+    by_k.where("x > 1").write("two")
+    hourly(job, "b", event_time="at", watermark="1 minute").merge(by_k).write("three")
+    graph = job.graph
+    found = {node.name: stages.event_times(graph)[node.id] for node in graph.nodes}
+    assert [found[name].column for name in ("a", "a-by-k", "where", "merge")] == ["at"] * 4
+    assert found["select"].column == ""
+    assert found["select"].lost.startswith("select (")
+
+
+def test_functions_and_what_comes_after_them_may_change_keys_and_times() -> None:
+    job = Job("j")
+    rows = job.read("a", key="k string", schema="x int")
+    rows.select("x", "k").filter(bool, name="kept").write("one")
+    rows.map(str, schema="k string, x int", name="mapped").where("x > 3").write("two")
+    rows.transform(lambda frame: frame, name="transformed").write("three")
+    (stage,) = stages.cut(job.graph)
+    found = stages.changed(job.graph, stage)
+    assert ids(job.graph, "mapped", "where", "two", "transformed", "three") <= found
+    assert not found & ids(job.graph, "a", "select")

@@ -72,14 +72,15 @@ def decode_key(key: Column, schema: StructType) -> list[Column]:
         field = schema.fields[0]
         return [_decode_single(key, field.dataType).alias(field.name)]
     texts = _texts(key)
-    return [_of_text(texts[number], f.dataType).alias(f.name) for number, f in enumerate(schema.fields)]
+    return [_of_text(F.get(texts, F.lit(n)), f.dataType).alias(f.name) for n, f in enumerate(schema.fields)]
 
 
 def key_fault(key: Column, schema: StructType) -> Column | None:
     """Whether key bytes aren't what is declared; None when all bytes are."""
     if len(schema.fields) > 1:
         texts = _texts(key)
-        fields = [texts[n].isNotNull() & _of_text(texts[n], f.dataType).isNull() for n, f in enumerate(schema.fields)]
+        parts = [(F.get(texts, F.lit(n)), f.dataType) for n, f in enumerate(schema.fields)]
+        fields = [text.isNotNull() & _of_text(text, kind).isNull() for text, kind in parts]
         wrong = F.coalesce(F.size(texts), F.lit(-1)) != len(schema.fields)
         return key.isNotNull() & (wrong | F.array_contains(F.array(*fields), True))
     kind = schema.fields[0].dataType
