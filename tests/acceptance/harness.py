@@ -32,8 +32,6 @@ PARTITIONS = 4
 LATE_FROM = 15
 PATIENCE = 120.0
 MIDNIGHT = datetime(2013, 1, 1, tzinfo=UTC)
-# These JVMs live for seconds: the quick compiler alone and one thread for garbage make them a quarter shorter.
-SHORT_LIVED = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 Flight = dict[str, Any]
 
@@ -177,7 +175,7 @@ class Workspace:
             popen = subprocess.Popen(
                 [str(ANABRANCH), *words],
                 cwd=self.folder,
-                env={**outside, **SHORT_LIVED, **jvm.with_archive(), **given, **holding, **(env or {})},
+                env={**outside, **jvm.QUICK, **given, **holding, **(env or {})},
                 stdin=stdin,
                 stdout=stdout,
                 stderr=stderr,

@@ -20,14 +20,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.integration)
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     settings = Settings(spark=SparkSettings(master="local[2]", memory="1g"))
-    jvm.keep_classes()
-    started = session.start(settings, home=str(Path(__file__).parent))
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in jvm.QUICK.items():
+            patch.setenv(name, value)
+        started = session.start(settings, home=str(Path(__file__).parent))
     yield started
     started.stop()
-    jvm.end()
 
 
 @pytest.fixture

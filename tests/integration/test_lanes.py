@@ -97,15 +97,35 @@ def test_a_lane_whose_folder_is_older_than_its_outputs_fails(site: Site) -> None
     assert numbers(site) == [0, 1, 2, 3, 4, 5]
 
 
-def test_a_segment_that_is_missing_fails_the_lane_with_its_path_and_offsets(site: Site) -> None:
-    run = copying(site)
-    (segment,) = site.root.glob("log/in/0/segments/*.arrow")
+@pytest.mark.parametrize("stream", ["one", "between"])
+def test_a_damaged_segment_stops_the_lane_before_it_until_it_is_restored(site: Site, stream: str) -> None:
+    site.log.create("in", 1)
+    for n in range(0, 15, 5):
+        site.put("in", 0, [{"n": n + m} for m in range(5)], [b"k"] * 5)
+    job = Job("j")
+    rows = job.read("in", key="k string", schema="n int")
+    (rows if stream == "one" else rows.partition_by("k")).write("out")
+    run = site.deployed(job, max_rows_per_batch=5)
+    piece = site.log.slices("in", 0, 5, 10)[0]
+    segment = Path(piece.path)
+    whole = segment.read_bytes()
+
+    segment.write_bytes(whole[: len(whole) // 2])
+    cut = f"{segment}, which holds the offsets 5 to 9, was cut short"
+    assert cut in run.failure()
+    assert numbers(site) == [0, 1, 2, 3, 4]
+    first = run.lanes[0]
+    assert run.folder(first).positions() == {"in": {0: 5}}
+
     segment.unlink()
     error = run.failure()
-    assert f"{segment}, which holds the offsets 0 to 4, is missing" in error
+    assert f"{segment}, which holds the offsets 5 to 9, is missing" in error
     assert "restore the file from a backup" in error
-    assert site.all_records("out") == []
-    assert not run.folder(run.lanes[0]).positions()
+    assert numbers(site) == [0, 1, 2, 3, 4]
+
+    segment.write_bytes(whole)
+    run.ran()
+    assert numbers(site) == list(range(15))
 
 
 def test_a_stream_that_was_made_again_fails_the_lane(site: Site) -> None:

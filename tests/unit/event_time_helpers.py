@@ -422,9 +422,10 @@ class Site:
         for stage, numbers in enumerate(shape.lanes):
             shares = _shares(range(shape.counts[stage]), numbers)
             ids = [self._new_id(stage) for _ in shares]
+            beside = dict.fromkeys(ids, ())
             self.lanes.append(
                 [
-                    Running(self, stage, self._lane(i, stage, share, ids), [], {})
+                    Running(self, stage, self._lane(i, stage, share, beside), [], {})
                     for i, share in zip(ids, shares, strict=True)
                 ]
             )
@@ -489,9 +490,7 @@ class Site:
         self._count += 1
         return f"{stage}-{self._count:08x}"
 
-    def _lane(
-        self, lane_id: str, stage: int, tasks: Sequence[int], beside: Sequence[str], predecessors: Sequence[str] = ()
-    ) -> Lane:
+    def _lane(self, lane_id: str, stage: int, tasks: Sequence[int], beside: Mapping[str, tuple[str, ...]]) -> Lane:
         return Lane(
             id=lane_id,
             job="j",
@@ -501,19 +500,20 @@ class Site:
             seat="0",
             tasks=tuple(str(task) for task in tasks),
             ssps=tuple(self.shape.ssps(stage, tasks)),
-            beside=tuple(beside),
-            predecessors=tuple(predecessors),
+            beside=dict(beside),
+            predecessors=beside[lane_id],
         )
 
     def _succeed(self, stage: int, parents: Sequence[Running], shares: Sequence[Sequence[int]]) -> None:
         """Lanes that go on from others, each with the tasks of a share, on what is left of their offset logs."""
         others = [lane for lane in self.lanes[stage] if lane not in parents]
         ids = [self._new_id(stage) for _ in shares]
-        beside = [*(lane.lane.id for lane in others), *ids]
+        own = [[lane for lane in parents if set(lane.tasks) & set(share)] for share in shares]
+        beside = {lane.lane.id: lane.lane.predecessors for lane in others}
+        beside |= {i: tuple(lane.lane.id for lane in mine) for i, mine in zip(ids, own, strict=True)}
         children = []
-        for lane_id, share in zip(ids, shares, strict=True):
-            mine = [lane for lane in parents if set(lane.tasks) & set(share)]
-            lane = self._lane(lane_id, stage, share, beside, [parent.lane.id for parent in mine])
+        for lane_id, share, mine in zip(ids, shares, own, strict=True):
+            lane = self._lane(lane_id, stage, share, beside)
             state = {task: windows for parent in mine for task, windows in parent.state.items() if task in share}
             children.append(Running(self, stage, lane, [_inherited(mine, lane.ssps)], state))
         self.lanes[stage] = [*others, *children]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from anabranch.errors import UnsupportedFormatError
@@ -16,14 +16,15 @@ class Control:
     """What a lane says of itself to those who read its output.
 
     ``watermark`` (Unix ms; None: not known yet) is the lane's after the batch before the one it travels with, so
-    none of the rows after it is older, but for late ones. ``beside`` are all lanes that write the stream together
-    with it, itself included; ``predecessors`` those that it goes on from. ``open`` false: it writes no more.
+    none of the rows after it is older, but for late ones. ``predecessors`` are the lanes that it goes on from;
+    ``beside`` has all lanes that write the stream together with it, itself included, each with its own
+    predecessors: one of them may have nothing to write for long. ``open`` false: it writes no more.
     """
 
     lane: str
     watermark: int | None
     predecessors: tuple[str, ...] = ()
-    beside: tuple[str, ...] = ()
+    beside: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     open: bool = True
 
     def to_builtins(self) -> dict[str, Any]:
@@ -33,7 +34,7 @@ class Control:
             "lane": self.lane,
             "watermark": self.watermark,
             "predecessors": list(self.predecessors),
-            "beside": list(self.beside),
+            "beside": {lane: list(before) for lane, before in self.beside.items()},
             "open": self.open,
         }
 
@@ -54,10 +55,10 @@ def from_builtins(value: Mapping[str, Any], where: str) -> Control:
             lane=str(value["lane"]),
             watermark=None if value["watermark"] is None else int(value["watermark"]),
             predecessors=tuple(value["predecessors"]),
-            beside=tuple(value["beside"]),
+            beside={lane: tuple(before) for lane, before in value["beside"].items()},
             open=bool(value["open"]),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UnsupportedFormatError(
             f"a control record in {where} is damaged: {error!r}", "restore the stream's manifest from a backup"
         ) from error

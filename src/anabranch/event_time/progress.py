@@ -28,17 +28,13 @@ class Upstream:
     def after(self, controls: Iterable[Control], cursor: int) -> Upstream:
         """With more control records, in the order of the log.
 
-        A lane that hasn't spoken yet goes on from one of those heard so far, nobody knows which: it has the lowest
-        watermark of them all.
+        A lane that was named by another, and hasn't spoken yet, is where those were that it goes on from.
         """
         heard, gone = dict(self.heard), set(self.gone)
         for control in controls:
-            lowest = _lowest(heard.values())
-            if control.lane not in gone:
-                heard.setdefault(control.lane, _lowest(heard[p] for p in control.predecessors if p in heard))
-            for lane in control.beside:
+            for lane, before in {**control.beside, control.lane: control.predecessors}.items():
                 if lane not in gone:
-                    heard.setdefault(lane, lowest)
+                    heard.setdefault(lane, _lowest(heard[p] for p in before if p in heard))
             for predecessor in control.predecessors:
                 heard.pop(predecessor, None)
                 gone.add(predecessor)

@@ -33,7 +33,7 @@ class Lane(Document, frozen=True, kw_only=True):
     ``dead_letters``: for each stream that it reads, the stream that takes what could not be processed;
     ``reports`` names the reads whose unreadable records this lane puts there: of all lanes that read them, one does.
     ``put_aside``: how many records were there of it when it last ended.
-    ``beside``: the lanes that write the same streams together with it, itself included.
+    ``beside``: the lanes that write the same streams together with it, itself included, with the predecessors of each.
     ``group`` names the output group (``outputs``) or the stateful operator that the lane runs. ``slots`` is the
     sorted list that slot numbers index. ``folder_epoch`` is the epoch under which its present folder was made,
     0 while it has none.
@@ -52,7 +52,7 @@ class Lane(Document, frozen=True, kw_only=True):
     slots: tuple[str, ...] = ()
     predecessors: tuple[str, ...] = ()
     upstream: tuple[str, ...] = ()
-    beside: tuple[str, ...] = ()
+    beside: dict[str, tuple[str, ...]] = {}
     outputs: dict[str, int] = {}
     dead_letters: dict[str, str] = {}
     reports: tuple[str, ...] = ()

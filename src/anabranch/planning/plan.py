@@ -167,7 +167,7 @@ def lanes_of(plan: Plan, state_partitions: int, new_id: Callable[[], str]) -> tu
             base=lane.base,
             slots=tuple(str(ssp) for ssp in (*lane.ssps, *lane.broadcast)),
             upstream=tuple(ids[u] for u in lane.upstream),
-            beside=tuple(ids[n] for n, other in enumerate(plan.lanes) if _together(other, lane)),
+            beside={ids[n]: () for n, other in enumerate(plan.lanes) if _together(other, lane)},
             outputs=lane.outputs,
             dead_letters=lane.dead_letters,
             reports=lane.reports,
