@@ -20,6 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from anabranch.model.hashing import partition_for
 from anabranch.systems.embedded import RECORD_SCHEMA, Log, append, read_slice
 from tests import jvm
 
@@ -36,7 +37,7 @@ MIDNIGHT = datetime(2013, 1, 1, tzinfo=UTC)
 Flight = dict[str, Any]
 
 
-def flights(seed: int, count: int) -> list[Flight]:
+def flights(seed: int, count: int, days: int = 1) -> list[Flight]:
     """Flights in time order. Each has an origin of its own, so that no two late ones are alike."""
     dice = random.Random(seed)
     carriers, dests = ["AA", "B6", "DL", "EV", "UA"], [f"D{number:02}" for number in range(30)]
@@ -48,17 +49,38 @@ def flights(seed: int, count: int) -> list[Flight]:
             "origin": f"EWR-{number}",
             "dest": dice.choice(dests),
             "dep_delay": None if dice.random() < 0.03 else int(dice.gauss(8, 30)),
-            "at": (MIDNIGHT + timedelta(days=1) * number / count).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "at": (MIDNIGHT + timedelta(days=days) * number / count).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
         }
         for number in range(count)
     ]
+
+
+def held_back(several: Sequence[Flight], days: int, partition: int = 2) -> tuple[list[Flight], list[Flight]]:
+    """Those that are there at once, and those that come later: of one partition, all but these many first days."""
+    until = (MIDNIGHT + timedelta(days=days)).isoformat()
+
+    def later(flight: Flight) -> bool:
+        tail = flight["tailnum"]
+        return tail is not None and flight["at"] >= until and partition_for(tail.encode(), PARTITIONS) == partition
+
+    return [flight for flight in several if not later(flight)], [flight for flight in several if later(flight)]
+
+
+def broken(count: int) -> list[bytes]:
+    """Values that are no flights, no two alike."""
+    kinds = ("{{{}", '{{"dep_delay": "{} minutes"}}', '[{}, "2013-01-01T00:00:00Z"]', '{{"at": null, "origin": "{}"}}')
+    return [kinds[n % len(kinds)].format(n).encode() for n in range(count)]
 
 
 def records(several: Sequence[Flight]) -> pa.RecordBatch:
     """Flights as records: the tail number is the key and not in the value."""
     keys = [None if flight["tailnum"] is None else flight["tailnum"].encode() for flight in several]
     values = [json.dumps({k: v for k, v in flight.items() if k != "tailnum"}).encode() for flight in several]
-    at = [datetime(2013, 1, 1, tzinfo=UTC)] * len(several)
+    return record_batch(keys, values)
+
+
+def record_batch(keys: Sequence[bytes | None], values: Sequence[bytes]) -> pa.RecordBatch:
+    at = [MIDNIGHT] * len(values)
     return pa.record_batch(
         [pa.array(keys, pa.binary()), pa.array(values, pa.binary()), pa.nulls(len(at), RECORD_SCHEMA[2].type), at],
         schema=RECORD_SCHEMA,
@@ -157,6 +179,10 @@ class Workspace:
         size = -(-len(several) // pieces)
         append(self.log, INPUT, [records(several[at : at + size]) for at in range(0, len(several), size)])
 
+    def put_broken(self, values: Sequence[bytes]) -> None:
+        """Add records that are no flights to the input."""
+        append(self.log, INPUT, [record_batch([f"B{n}".encode() for n in range(len(values))], values)])
+
     def start(
         self,
         *words: str,
@@ -228,6 +254,25 @@ class Workspace:
         """The outputs of a job that has read these flights, each exactly once."""
         check_late(list(self.contents(LATE)), several)
         check_table(list(self.contents(TABLE)), several, self.watermark("1"))
+
+    def check_dead_letters(self, values: Sequence[bytes]) -> None:
+        """Each of these is there once, in the partition and from the offset where it was put; status counts them."""
+        put = {value: (p, o) for p, o, value, _ in self.raw(INPUT) if value in set(values)}
+        found = list(self.raw(f"{INPUT}-dead-letters"))
+        assert Counter(value for _, _, value, _ in found) == Counter(values)
+        for partition, _, value, headers in found:
+            assert (partition, int(headers["anabranch.partition"])) == (put[value][0], put[value][0])
+            assert int(headers["anabranch.offset"]) == put[value][1]
+            assert headers["anabranch.error"]
+        assert sum(lane["lane"]["putAside"] for lane in self.status()["lanes"]) == len(values)
+
+    def raw(self, stream: str) -> Iterator[tuple[int, int, bytes, dict[str, bytes]]]:
+        """All records: partition, offset, value and headers."""
+        for number, tail in self.log.ends(stream).items():
+            pieces = self.log.slices(stream, number, 0, tail.end)
+            rows = (row for piece in pieces for batch in read_slice(piece) for row in batch.to_pylist())
+            for offset, row in enumerate(rows):
+                yield number, offset, row["value"], {each["key"]: each["value"] for each in row["headers"] or ()}
 
     def watermark(self, stage: str) -> datetime:
         """The watermark of a stage's lane when it was stopped."""

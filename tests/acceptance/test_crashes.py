@@ -1,15 +1,17 @@
-"""A job killed at any of its steps goes on as if nothing had been."""
+"""A job killed at any of its steps goes on as if nothing had been, with what lags and what can't be read."""
 
 from __future__ import annotations
 
 import pytest
 
 from anabranch import steps
-from tests.acceptance.harness import Workspace, flights
+from tests.acceptance.harness import Workspace, broken, flights, held_back
 
 pytestmark = pytest.mark.acceptance
 
-FLIGHTS = flights(seed=3, count=9000)
+FLIGHTS = flights(seed=3, count=9000, days=4)
+AHEAD, BEHIND = held_back(FLIGHTS, days=2)
+BROKEN = broken(40)
 SMALL, LARGER = 1500, 3000
 BATCH = 1
 
@@ -19,7 +21,9 @@ BATCH = 1
     [(0, steps.PLANNING), (1, steps.PLANNED), (0, steps.PUBLISHED), (1, steps.COMMITTED)],
 )
 def test_killed_at_a_step(workspace: Workspace, stage: int, step: str) -> None:
-    workspace.put(FLIGHTS)
+    workspace.put(AHEAD[:1000])
+    workspace.put_broken(BROKEN)
+    workspace.put(AHEAD[1000:])
     hold = f"{stage}-:{step}:{BATCH}"
     process = workspace.start("run", "delays.py", "--available-now", hold=hold, job__max_rows_per_batch=SMALL)
     lane = process.held()
@@ -29,8 +33,10 @@ def test_killed_at_a_step(workspace: Workspace, stage: int, step: str) -> None:
     assert left.planned >= (BATCH - 1 if step == steps.PLANNING else BATCH)
     assert left.read <= 0.8 * len(FLIGHTS)
 
+    workspace.put(BEHIND)
     workspace.finish(job__max_rows_per_batch=LARGER)
     workspace.check_outputs(FLIGHTS)
+    workspace.check_dead_letters(BROKEN)
     assert workspace.lane(lane).committed >= 3
 
     if step == steps.PUBLISHED:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.harness import EXAMPLE, INPUT, JOB, TABLE, Workspace, flights
+from tests.acceptance.harness import EXAMPLE, INPUT, JOB, Workspace, flights
 
 pytestmark = pytest.mark.acceptance
 
@@ -23,7 +23,7 @@ def at_a_boundary(workspace: Workspace) -> bool:
 
 
 def test_seen_stopped_and_resumed(workspace: Workspace, tmp_path: Path) -> None:
-    first, second, third = FLIGHTS[:6000], FLIGHTS[6000:7000], FLIGHTS[7000:]
+    first, second = FLIGHTS[:7000], FLIGHTS[7000:]
     workspace.put(first)
     process = workspace.start("run", "delays.py", job__max_rows_per_batch=200)
     process.until("a committed batch of each lane", lambda: min(workspace.committed(s) for s in ("0-", "1-")) >= 0)
@@ -53,13 +53,10 @@ def test_seen_stopped_and_resumed(workspace: Workspace, tmp_path: Path) -> None:
     process.until("more to be read", lambda: workspace.lane("0-").read > read)
     put(workspace, second, tmp_path / "second.jsonl")
     process.until("all to be read", lambda: workspace.lane("1-").read == len(first) + len(second))
-    put(workspace, third, tmp_path / "third.jsonl")
     workspace.call("stop", JOB)
     assert process.wait() == 0, process.stderr
     assert at_a_boundary(workspace)
     assert workspace.status()["state"] == "stopped"
-
-    workspace.finish(job__max_rows_per_batch=10_000)
     workspace.check_outputs(FLIGHTS)
 
 
@@ -71,7 +68,7 @@ def put(workspace: Workspace, several: list[dict[str, Any]], file: Path) -> None
 
 
 def test_storage_store_log_and_job_must_agree(workspace: Workspace) -> None:
-    """Where one of them is gone or another one, the job is refused, and nothing is written."""
+    """Where one of them is gone or another one, the job is refused, and nothing is written. Soak tries more of them."""
     few = FLIGHTS[:2000]
     workspace.put(few)
     workspace.finish()
@@ -100,21 +97,6 @@ def test_storage_store_log_and_job_must_agree(workspace: Workspace) -> None:
     refused(1, "the folder of lane", "is gone", "restore the storage root")
     assert workspace.ends() == ends
 
-    for path in (path for path in home.iterdir() if path.name != "streams"):
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-    refused(1, "holds records that lane", "the store", "doesn't know")
-    assert workspace.ends() == ends
-
     again()
     shutil.rmtree(home / "streams")
     refused(3, f"stream '{INPUT}'")
-
-    again()
-    shutil.rmtree(home / "streams" / TABLE)
-    refused(1, f"the output stream '{TABLE}'", "is gone")
-    assert not (home / "streams" / TABLE).exists()
-
-    again()
-    shutil.rmtree(home / "streams" / INPUT)
-    workspace.put(few)
-    refused(1, f"stream embedded/{INPUT} is another one")
