@@ -13,7 +13,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 from anabranch import steps
-from tests.acceptance.harness import ROOT, Workspace, flights
+from tests.acceptance.harness import (
+    EXAMPLE,
+    INPUT,
+    LATE,
+    ROOT,
+    TABLE,
+    Workspace,
+    broken,
+    flights,
+    held_back,
+)
 
 FOLDER = ROOT / ".soak"
 STATE = FOLDER / "state.json"
@@ -29,6 +39,37 @@ def spine(seed: int, workspace: Workspace) -> str:
     dice = random.Random(seed)
     several = flights(seed, COUNT)
     workspace.put(several, pieces=dice.choice([1, 3]))
+    how = _killed(seed, dice, workspace)
+    workspace.finish(job__max_rows_per_batch=LARGER)
+    workspace.check_outputs(several)
+    ends = workspace.ends()
+    again = workspace.finish()
+    assert again.stderr.count(" 0 rows read in this run") == 2
+    assert workspace.ends() == ends
+    return how
+
+
+def lagging(seed: int, workspace: Workspace) -> str:
+    """As ``spine``, with a partition that is some days behind, and with records that are no flights."""
+    dice = random.Random(seed)
+    several = flights(seed, COUNT, days=6)
+    ahead, behind = held_back(several, days=dice.randint(1, 4), partition=dice.randrange(4))
+    wrong = broken(dice.randint(1, 400))
+    at = dice.randint(0, len(ahead))
+    workspace.put(ahead[:at] or ahead[:1])
+    workspace.put_broken(wrong)
+    workspace.put(ahead[at or 1 :])
+    how = _killed(seed, dice, workspace)
+
+    workspace.put(behind)
+    workspace.finish(job__max_rows_per_batch=LARGER)
+    workspace.check_outputs(several)
+    workspace.check_dead_letters(wrong)
+    return f"{len(behind)} held back, {len(wrong)} broken; {how}"
+
+
+def _killed(seed: int, dice: random.Random, workspace: Workspace) -> str:
+    """Start the job and kill it, for even seeds at a step, for odd ones at a random time; says how."""
     stage, step = STEPS[seed // 2 % len(STEPS)]
     batch = dice.randint(1, 6)
     hold = "" if seed % 2 else f"{stage}-:{step}:{batch}"
@@ -46,18 +87,112 @@ def spine(seed: int, workspace: Workspace) -> str:
     left = workspace.lane(f"{stage}-")
     assert left.committed >= 0, "no batch was committed before the kill"
     assert left.read <= 0.8 * COUNT, f"only {COUNT - left.read} rows were left at the kill"
-
-    workspace.finish(job__max_rows_per_batch=LARGER)
-    workspace.check_outputs(several)
-    ends = workspace.ends()
-    again = workspace.finish()
-    assert again.stderr.count(" 0 rows read in this run") == 2
-    assert workspace.ends() == ends
     return f"killed {how}, {left.read} rows read"
 
 
+def damage(seed: int, workspace: Workspace) -> str:
+    """Files of a job that has run are damaged or gone: it is refused or fails, nothing is written, and all is told."""
+    several = flights(seed, 4000)
+    workspace.put(several[:2000])
+    workspace.finish()
+    home = workspace.folder / ".anabranch"
+    ends = workspace.ends()
+    kept = shutil.copytree(home, workspace.folder / "kept")
+    name = list(DAMAGES)[seed % len(DAMAGES)]
+    code, *said = DAMAGES[name](workspace, home)
+    before = workspace.ends()
+    failed = workspace.call("run", "delays.py", "--available-now", code=code)
+    assert failed.stderr.count("error: ") == 1, failed.stderr
+    missing = [words for words in said if words not in failed.stderr]
+    assert not missing, f"{missing} not in:\n{failed.stderr}"
+    assert workspace.ends() == before, "something was written"
+
+    shutil.rmtree(home)
+    kept.rename(home)
+    shutil.copy(EXAMPLE, workspace.folder / "delays.py")
+    assert workspace.ends() == ends
+    workspace.put(several[2000:])
+    workspace.finish()
+    workspace.check_outputs(several)
+    return name
+
+
+Damage = Callable[[Workspace, Path], tuple[object, ...]]
+
+
+def _other_job(workspace: Workspace, home: Path) -> tuple[object, ...]:
+    job = workspace.folder / "delays.py"
+    job.write_text(job.read_text().replace("dep_delay >= 15", "dep_delay >= 20"))
+    return 4, "not the one that was started", "operator where"
+
+
+def _no_lanes(workspace: Workspace, home: Path) -> tuple[object, ...]:
+    shutil.rmtree(home / "lanes")
+    return 1, "the folder of lane", "is gone", "restore the storage root"
+
+
+def _no_store(workspace: Workspace, home: Path) -> tuple[object, ...]:
+    for path in [path for path in home.iterdir() if path.name != "streams"]:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    return 1, "holds records that lane", "the store", "doesn't know"
+
+
+def _no_log(workspace: Workspace, home: Path) -> tuple[object, ...]:
+    shutil.rmtree(home / "streams")
+    return 3, f"stream '{INPUT}'"
+
+
+def _no_outputs(workspace: Workspace, home: Path) -> tuple[object, ...]:
+    for stream in (LATE, TABLE):
+        shutil.rmtree(home / "streams" / stream)
+    return 1, "the output stream '", "is gone"
+
+
+def _no_table(workspace: Workspace, home: Path) -> tuple[object, ...]:
+    shutil.rmtree(home / "streams" / TABLE)
+    return 1, f"the output stream '{TABLE}'", "is gone"
+
+
+def _another_input(workspace: Workspace, home: Path) -> tuple[object, ...]:
+    shutil.rmtree(home / "streams" / INPUT)
+    workspace.put(flights(0, 2000))
+    return 1, f"stream embedded/{INPUT} is another one"
+
+
+def _cut_short(workspace: Workspace, home: Path) -> tuple[object, ...]:
+    path = _newest_segment(workspace)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    return 1, f"{path}, which holds the offsets ", "was cut short"
+
+
+def _missing(workspace: Workspace, home: Path) -> tuple[object, ...]:
+    path = _newest_segment(workspace)
+    path.unlink()
+    return 1, f"{path}, which holds the offsets ", "is missing"
+
+
+def _newest_segment(workspace: Workspace) -> Path:
+    """That of records which were not read yet."""
+    end = workspace.ends()[INPUT][0]
+    workspace.put(flights(1, 400))
+    return Path(workspace.log.slices(INPUT, 0, end, end + 1)[0].path)
+
+
+DAMAGES: dict[str, Damage] = {
+    "another job": _other_job,
+    "no lanes": _no_lanes,
+    "no store": _no_store,
+    "no log": _no_log,
+    "no outputs": _no_outputs,
+    "no table": _no_table,
+    "another input": _another_input,
+    "a segment cut short": _cut_short,
+    "a segment missing": _missing,
+}
+
+
 # Each is run once a seed, in a workspace of its own. Every later issue adds its long runs here.
-SCENARIOS: dict[str, Scenario] = {"spine": spine}
+SCENARIOS: dict[str, Scenario] = {"spine": spine, "lagging": lagging, "damage": damage}
 
 
 def main() -> int:

@@ -9,10 +9,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
-import pytest
 
 from anabranch import Job, tumbling
-from anabranch.spark import publishing
 from tests.integration.harness import Deployed, Site
 
 HOUR = timedelta(hours=1)
@@ -171,35 +169,6 @@ def test_a_broadcast_moves_the_watermark_too_and_its_rows_are_in_each_task(site:
     rows = Counter((v["dest"], v["window_start"][:16], v["n"]) for v in site.values("hourly"))
     due = closed(computed([*several, *several[:20]]), report.watermark)
     assert rows == Counter({(dest, start, n): PARTITIONS for (dest, start), n in due.items()})
-
-
-class Killed(RuntimeError):
-    pass
-
-
-@pytest.mark.parametrize("stage", ["0", "1"])
-def test_a_lane_that_dies_before_and_after_it_publishes_goes_on_with_the_same_windows(
-    site: Site, monkeypatch: pytest.MonkeyPatch, stage: str
-) -> None:
-    ahead, behind = lagging(site)
-    put(site, 1, behind[len(behind) // 3 :])
-    run = site.deployed(by_destination(), max_rows_per_batch=ROWS)
-    finish, count = publishing.Publishing.finish, 0
-
-    def dying(self: publishing.Publishing, number: int, *rest: Any) -> None:
-        nonlocal count
-        count += self.lane.stage == stage
-        if self.lane.stage == stage and count in (2, 4):
-            if count == 4:
-                finish(self, number, *rest)
-            raise Killed("by the test")
-        finish(self, number, *rest)
-
-    monkeypatch.setattr(publishing.Publishing, "finish", dying)
-    ended = [{report.phase for report in run.run().values()} for _ in range(3)]
-    assert ended[:2] == [{"failed", "ended"}] * 2
-    assert ended[2] == {"ended"}
-    check(site, run, [*ahead, *behind])
 
 
 def test_a_clone_of_the_stateful_lane_goes_on_with_the_same_windows(site: Site) -> None:
