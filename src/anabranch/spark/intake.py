@@ -17,17 +17,19 @@ from anabranch.model.graph import Node
 from anabranch.spark import codec, hidden, raising
 from anabranch.spark.labels import label
 
-BLOCK = 1000
-"""Faulty records are reported by blocks of so many offsets, and looked for there again."""
+_BLOCK = 1000
+_MARKS = 60
+"""Faulty records are looked for once more, in blocks of so many offsets. Which blocks, is a bit mask that costs a row
+next to nothing: each block has one of so many bits."""
 
 FAULTS = ("value", "key", "null_time")
 """What can be wrong with a record that can't be read. Of several, the first is told."""
 
-Block = tuple[int, int]
-"""Partition, and offset divided by ``BLOCK``."""
+Range = tuple[int, int]
+"""The first offset, and the one after the last."""
 
 _VALUE = "_anabranch_value"
-_FAULTY, _KEYLESS = 0, 1
+_FAULTY, _KEYLESS = "faulty", "keyless"
 
 
 @dataclass(frozen=True)
@@ -69,20 +71,14 @@ class Intake:
         return {name: fault for name, fault in found.items() if fault is not None}
 
     def measures(self, partitions: Iterable[int], timed: bool) -> list[Column]:
-        """What is observed of a batch: the blocks in which faulty records lie, and those with null keys if the stage
-        keeps rows by key (see :func:`blocks`), and, where the lane has a watermark, the greatest event time of each
-        partition."""
+        """What is observed of a batch: where faulty records lie, and those with null keys if the stage keeps rows by
+        key (see :class:`Marks`), and, where the lane has a watermark, the greatest event time of each partition."""
         faults = self.faults().values()
-        found: list[Column] = []
-        kinds = []
-        if faults:
-            kinds.append((reduce(or_, faults), _FAULTY))
+        kinds = {_FAULTY: reduce(or_, faults)} if faults else {}
         if self.keyed:
-            kinds.append((F.col("key").isNull(), _KEYLESS))
-        if kinds:
-            at = [F.col("partition").alias("p"), F.floor(F.col("offset") / BLOCK).alias("b")]
-            told = F.coalesce(*[F.when(fault, F.struct(F.lit(kind).alias("k"), *at)) for fault, kind in kinds])
-            found.append(F.collect_set(told).alias("blocks"))
+            kinds[_KEYLESS] = F.col("key").isNull()
+        mark = F.expr(f"shiftleft(1L, cast((offset div {_BLOCK} + partition) % {_MARKS} as int))")
+        found = [F.bit_or(F.when(condition, mark)).alias(kind) for kind, condition in kinds.items()]
         if timed:
             times = {p: F.when(F.col("partition") == p, F.unix_millis(self._time())) for p in partitions}
             found += [F.max(time).alias(f"max_{p}") for p, time in times.items()]
@@ -139,11 +135,31 @@ class Intake:
         return [opened[_VALUE].alias("value"), *keys]
 
 
-def blocks(measured: Mapping[str, Any]) -> tuple[list[Block], list[Block]]:
-    """The blocks with faulty records and those with null keys, of what :meth:`Intake.measures` has observed."""
-    found = measured.get("blocks") or ()
-    faulty = [(each["p"], each["b"]) for each in found if each["k"] == _FAULTY]
-    return faulty, [(each["p"], each["b"]) for each in found if each["k"] == _KEYLESS]
+@dataclass(frozen=True)
+class Marks:
+    """In which blocks of a batch there are records that can't be read, and records with null keys, as bit masks."""
+
+    faulty: int
+    keyless: int
+
+    @classmethod
+    def of(cls, measured: Mapping[str, Any]) -> Marks:
+        """What :meth:`Intake.measures` has observed."""
+        return cls(int(measured.get(_FAULTY) or 0), int(measured.get(_KEYLESS) or 0))
+
+
+def marked(mask: int, ranges: Mapping[int, Range]) -> dict[int, list[Range]]:
+    """The offsets of a batch, by partition, that lie in marked blocks. ``ranges``: of the batch."""
+    found: dict[int, list[Range]] = {}
+    for partition, (first, end) in sorted(ranges.items()):
+        for block in range(first // _BLOCK, -(-end // _BLOCK) if end > first else 0):
+            if mask >> (block + partition) % _MARKS & 1:
+                begin, stop = max(first, block * _BLOCK), min(end, (block + 1) * _BLOCK)
+                several = found.setdefault(partition, [])
+                if several and several[-1][1] == begin:
+                    begin = several.pop()[0]
+                several.append((begin, stop))
+    return found
 
 
 def _failing(node: Node, stream: str, fault: str) -> Column:

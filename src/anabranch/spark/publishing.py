@@ -17,7 +17,7 @@ from anabranch.spark import dead_letters, faults, sink
 from anabranch.spark.batches import Batch
 from anabranch.spark.clock import Clock
 from anabranch.spark.dead_letters import Aside
-from anabranch.spark.intake import blocks
+from anabranch.spark.intake import Marks
 from anabranch.spark.labels import label
 from anabranch.spark.sink import Keyless
 from anabranch.spark.source import Measured, Source
@@ -63,7 +63,8 @@ class Publishing:
 
         ``measured``: what was observed of each source, by the name of its node.
         """
-        look = any(seen.get("blocks") for seen in measured.values())
+        marks = [Marks.of(seen) for seen in measured.values()]
+        look = any(each.faulty or each.keyless for each in marks)
         batch = self.planned(number) if look or self.clock is not None else None
         if look and batch is not None:
             self._look_for_faulty(batch, measured)
@@ -114,7 +115,7 @@ class Publishing:
                 found = source.faulty(measured.get(source.node.name, {}), batch.ranges(source.stream, source.starts))
                 if found is not None:
                     self._put_aside(found, source, label(source.node))
-        if any(blocks(seen)[1] for seen in measured.values()):
+        if any(Marks.of(seen).keyless for seen in measured.values()):
             frames = {
                 s.node.id: s.keyless(measured.get(s.node.name, {}), batch.ranges(s.stream, s.starts))
                 for s in self.sources

@@ -177,6 +177,7 @@ class LaneQuery:
             columns=self._columns(node) if is_boundary(node) else self.schemas[node.id],
             fail=job.on_error == _FAIL,
             timed=not is_boundary(node) and job.watermark_scope == "ssp" and node in self._group.timed(self.graph),
+            bare=self._group.stateful is not None,
         )
 
     def _intake(self, node: Node) -> intake.Intake:

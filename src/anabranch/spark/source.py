@@ -14,10 +14,9 @@ from pyspark.sql.types import StructType
 from anabranch.model.graph import Node
 from anabranch.model.ssp import SSP
 from anabranch.spark import codec, hidden
-from anabranch.spark.intake import BLOCK, Block, Intake, blocks
+from anabranch.spark.intake import Intake, Marks, Range, marked
 from anabranch.systems.embedded.spark import FORMAT
 
-Range = tuple[int, int]
 Measured = Mapping[str, Any]
 """What was observed of a source in one batch, by the names that :meth:`Intake.measures` gives."""
 
@@ -28,7 +27,8 @@ class Source:
 
     ``intake`` is of a ``read``; None for an intermediate stream, of which ``columns`` are the value's. ``tasks`` is
     the task number by SSP; ``everyone`` the numbers of the tasks that each record of a broadcast goes to. ``fail``: a
-    record that can't be read fails the lane; ``timed``: its event time moves the lane's watermark.
+    record that can't be read fails the lane; ``timed``: its event time moves the lane's watermark; ``bare``: no headers
+    and timestamps of records are needed.
     """
 
     spark: SparkSession
@@ -43,6 +43,7 @@ class Source:
     columns: StructType
     fail: bool
     timed: bool
+    bare: bool
 
     @property
     def starts(self) -> dict[int, int]:
@@ -57,12 +58,22 @@ class Source:
             "partitions": json.dumps(sorted(self.starts)),
             "starting": json.dumps(self.starts),
         }
-        return self.spark.readStream.format(FORMAT).options(**own, **options).load()
+        return self._whole(self.spark.readStream.format(FORMAT).options(**own, **options, **self._columns).load())
 
     def again(self, ranges: Mapping[int, Sequence[Range]]) -> DataFrame:
         """Some records once more, as a batch; ``ranges`` by partition."""
         options = {"root": self.root, "stream": self.stream, "ranges": json.dumps(ranges)}
-        return self.spark.read.format(FORMAT).options(**options).load()
+        return self._whole(self.spark.read.format(FORMAT).options(**options, **self._columns).load())
+
+    @property
+    def _columns(self) -> dict[str, str]:
+        return {"bare": str(self.bare).lower()}
+
+    def _whole(self, raw: DataFrame) -> DataFrame:
+        """With all columns of a record, null where they are not needed."""
+        if not self.bare:
+            return raw
+        return raw.withColumns({"headers": F.lit(None).cast("string"), "timestamp": F.lit(None).cast("timestamp")})
 
     def measures(self) -> list[Column]:
         """What to observe of :meth:`opened`."""
@@ -88,15 +99,14 @@ class Source:
 
     def faulty(self, measured: Measured, ranges: Mapping[int, Range]) -> DataFrame | None:
         """Where the records are that can't be read, and why; None if there are none. ``ranges``: of the batch."""
-        found, _ = blocks(measured)
-        if self.intake is None or not found:
+        mask = Marks.of(measured).faulty
+        if self.intake is None or not mask:
             return None
-        return self.intake.faulty(self.intake.opened(self.again(_within(found, ranges))))
+        return self.intake.faulty(self.intake.opened(self.again(marked(mask, ranges))))
 
     def keyless(self, measured: Measured, ranges: Mapping[int, Range]) -> DataFrame:
         """The rows of the records near those with null keys; none if there are none."""
-        _, found = blocks(measured)
-        return self.rows(self.opened(self.again(_within(found, ranges))))
+        return self.rows(self.opened(self.again(marked(Marks.of(measured).keyless, ranges))))
 
     def maxima(self, measured: Measured) -> dict[str, int]:
         """The greatest event time of each SSP, in ms, of those that the batch had one of."""
@@ -109,15 +119,6 @@ class Source:
         """The measures of some records, by reading them once more."""
         wanted = {p: [(first, end)] for p, (first, end) in ranges.items() if end > first}
         return measured(self.opened(self.again(wanted)), self.measures()) if wanted else {}
-
-
-def _within(found: Sequence[Block], ranges: Mapping[int, Range]) -> dict[int, list[Range]]:
-    """The offsets of these blocks that belong to a batch."""
-    wanted: dict[int, list[Range]] = {}
-    for partition, block in sorted(found):
-        first, end = ranges[partition]
-        wanted.setdefault(partition, []).append((max(first, block * BLOCK), min(end, (block + 1) * BLOCK)))
-    return wanted
 
 
 def measured(opened: DataFrame, measures: Sequence[Column]) -> Measured:

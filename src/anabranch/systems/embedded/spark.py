@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
@@ -21,6 +22,7 @@ from anabranch.systems.embedded.segments import RECORD_SCHEMA, Slice, read_slice
 FORMAT = "anabranch-embedded"
 _HEADERS = RECORD_SCHEMA.get_field_index("headers")
 SCHEMA = "key binary, value binary, headers string, timestamp timestamp, partition int, offset bigint"
+_BARE = "key binary, value binary, partition int, offset bigint"
 
 
 class EmbeddedSource(DataSource):
@@ -28,7 +30,8 @@ class EmbeddedSource(DataSource):
     ``gate`` (a file: while it is there nothing more is taken in), ``until`` (JSON partition → offset: never beyond),
     ``lane`` and ``commits`` (a lane's id and commit folder, for the steps that tests stop at).
 
-    As a batch source, ``root``, ``stream`` and ``ranges``: see :class:`RangeReader`.
+    As a batch source, ``root``, ``stream`` and ``ranges``: see :class:`RangeReader`. For both, ``bare`` ("true":
+    without headers and timestamps, which cost a reader some percent that doesn't need them).
     """
 
     @classmethod
@@ -36,13 +39,17 @@ class EmbeddedSource(DataSource):
         return FORMAT
 
     def schema(self) -> str:
-        return SCHEMA
+        return _BARE if self._bare else SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return RangeReader(dict(self.options))
+        return RangeReader(dict(self.options), self._bare)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        return EmbeddedReader(dict(self.options))
+        return EmbeddedReader(dict(self.options), self._bare)
+
+    @property
+    def _bare(self) -> bool:
+        return bool(self.options.get("bare") == "true")
 
 
 class Pieces(InputPartition):
@@ -56,7 +63,8 @@ class Pieces(InputPartition):
 class EmbeddedReader(DataSourceStreamReader):
     """An offset is ``{"stream", "id", "positions": {partition: next offset}}``; it stands in the offset log."""
 
-    def __init__(self, options: dict[str, str]) -> None:
+    def __init__(self, options: dict[str, str], bare: bool) -> None:
+        self._bare = bare
         self._log = Log(options["root"])
         self._stream = options["stream"]
         self._partitions: list[int] = json.loads(options["partitions"])
@@ -97,7 +105,7 @@ class EmbeddedReader(DataSourceStreamReader):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return _rows(partition)
+        return _rows(partition, self._bare)
 
     def _offset(self, positions: dict[int, int]) -> dict[str, Any]:
         info = self._log.describe(self._stream)
@@ -124,7 +132,8 @@ class RangeReader(DataSourceReader):
     Each stream partition is one Spark partition, its rows in the order of the ranges.
     """
 
-    def __init__(self, options: dict[str, str]) -> None:
+    def __init__(self, options: dict[str, str], bare: bool) -> None:
+        self._bare = bare
         self._log = Log(options["root"])
         self._stream = options["stream"]
         self._ranges = {int(p): ranges for p, ranges in json.loads(options["ranges"]).items()}
@@ -137,22 +146,25 @@ class RangeReader(DataSourceReader):
         return found or [Pieces(0, [])]  # without any, Spark would make one that is none of ours
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return _rows(partition)
+        return _rows(partition, self._bare)
 
 
-def _rows(partition: InputPartition) -> Iterator[pa.RecordBatch]:
+def _rows(partition: InputPartition, bare: bool) -> Iterator[pa.RecordBatch]:
     """The records of the pieces, with their partition and offsets."""
     assert isinstance(partition, Pieces)
     for piece in partition.slices:
         offset = piece.offset
         for batch in read_slice(piece):
             rows = batch.num_rows
-            packed = batch.set_column(_HEADERS, "headers", headers.pack(batch.column(_HEADERS)))
+            if bare:
+                taken = batch.select(["key", "value"])
+            else:
+                taken = batch.set_column(_HEADERS, "headers", headers.pack(batch.column(_HEADERS)))
             number = pa.repeat(pa.scalar(partition.partition, pa.int32()), rows)
-            offsets = pa.array(range(offset, offset + rows), pa.int64())
+            offsets = pa.array(np.arange(offset, offset + rows))
             offset += rows
             yield pa.RecordBatch.from_arrays(
-                [*packed.columns, number, offsets], names=[*packed.schema.names, "partition", "offset"]
+                [*taken.columns, number, offsets], names=[*taken.schema.names, "partition", "offset"]
             )
 
 
