@@ -9,6 +9,7 @@ import random
 import shutil
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -52,7 +53,7 @@ def spine(seed: int, workspace: Workspace) -> str:
 def lagging(seed: int, workspace: Workspace) -> str:
     """As ``spine``, with a partition that is some days behind, and with records that are no flights."""
     dice = random.Random(seed)
-    several = flights(seed, COUNT, days=6)
+    several = flights(seed, COUNT, days=6, keyless=0)
     ahead, behind = held_back(several, days=dice.randint(1, 4), partition=dice.randrange(4))
     wrong = broken(dice.randint(1, 400))
     at = dice.randint(0, len(ahead))
@@ -223,7 +224,8 @@ def _ran(name: str, seed: int) -> bool:
     try:
         found = SCENARIOS[name](seed, workspace)
     except AssertionError as error:
-        print(f"{name} {seed}: FAILED: {error}\n  its files are in {folder}; again with\n  {command}", flush=True)
+        what = str(error) or traceback.extract_tb(error.__traceback__)[-1].line
+        print(f"{name} {seed}: FAILED: {what}\n  its files are in {folder}; again with\n  {command}", flush=True)
         return False
     finally:
         workspace.close()

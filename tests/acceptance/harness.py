@@ -37,14 +37,14 @@ MIDNIGHT = datetime(2013, 1, 1, tzinfo=UTC)
 Flight = dict[str, Any]
 
 
-def flights(seed: int, count: int, days: int = 1) -> list[Flight]:
-    """Flights in time order. Each has an origin of its own, so that no two late ones are alike."""
+def flights(seed: int, count: int, days: int = 1, keyless: float = 0.03) -> list[Flight]:
+    """Flights in time order; some have no key. Each has an origin of its own, so that no two late ones are alike."""
     dice = random.Random(seed)
     carriers, dests = ["AA", "B6", "DL", "EV", "UA"], [f"D{number:02}" for number in range(30)]
     tails = [f"N{number:05}" for number in range(700)]
     return [
         {
-            "tailnum": None if dice.random() < 0.03 else dice.choice(tails),
+            "tailnum": None if dice.random() < keyless else dice.choice(tails),
             "carrier": dice.choice(carriers),
             "origin": f"EWR-{number}",
             "dest": dice.choice(dests),
@@ -56,12 +56,14 @@ def flights(seed: int, count: int, days: int = 1) -> list[Flight]:
 
 
 def held_back(several: Sequence[Flight], days: int, partition: int = 2) -> tuple[list[Flight], list[Flight]]:
-    """Those that are there at once, and those that come later: of one partition, all but these many first days."""
+    """Those that are there at once, and those that come later: of one partition, all but these many first days.
+
+    All must have keys: others go anywhere, and would be there before earlier ones of their partition.
+    """
     until = (MIDNIGHT + timedelta(days=days)).isoformat()
 
     def later(flight: Flight) -> bool:
-        tail = flight["tailnum"]
-        return tail is not None and flight["at"] >= until and partition_for(tail.encode(), PARTITIONS) == partition
+        return flight["at"] >= until and partition_for(flight["tailnum"].encode(), PARTITIONS) == partition
 
     return [flight for flight in several if not later(flight)], [flight for flight in several if later(flight)]
 

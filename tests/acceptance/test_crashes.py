@@ -9,7 +9,7 @@ from tests.acceptance.harness import Workspace, broken, flights, held_back
 
 pytestmark = pytest.mark.acceptance
 
-FLIGHTS = flights(seed=3, count=9000, days=4)
+FLIGHTS = flights(seed=3, count=9000, days=4, keyless=0)
 AHEAD, BEHIND = held_back(FLIGHTS, days=2)
 BROKEN = broken(40)
 SMALL, LARGER = 1500, 3000
