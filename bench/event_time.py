@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch import Job, config, tumbling
-from anabranch.spark import session
-from anabranch.systems.embedded import RECORD_SCHEMA, Log, append
-from bench.throughput import KEYS, PARTITIONS, Bench, anabranch
+from anabranch import Job, tumbling
+from anabranch.systems.embedded import RECORD_SCHEMA
+from bench.throughput import KEYS, PARTITIONS, Bench, anabranch, filled
 
 FIRST = 1_356_998_400
 SPEED = 20_000
@@ -68,17 +65,9 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--batch", type=int, default=200_000)
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="anabranch-bench-") as name:
-        folder = Path(name)
-        (folder / "anabranch.toml").write_text(f"[job]\nmax_rows_per_batch = {arguments.batch}\n")
-        settings = config.load(folder / "anabranch.toml")
-        log = Log(settings.systems.embedded.root)
-        settings.systems.embedded.root.mkdir(parents=True)
-        log.create("flights", PARTITIONS)
-        append(log, "flights", records(arguments.rows))
-        spark = session.start(settings)
-        spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "1000")
-        bench = Bench(spark, settings, log, folder, arguments.rows, arguments.batch)
+    with filled(records(arguments.rows), arguments.rows, arguments.batch) as bench:
+        settings = bench.settings
+        bench.spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "1000")
         scopes = {
             scope: replace(
                 bench,
@@ -106,7 +95,6 @@ def main() -> None:
             f"event time: median of {arguments.pairs} pairs: {statistics.median(ratios):.2f} times a batch of "
             f"{arguments.batch:,} rows; {more * 1000:+.0f} ms a batch, {more / arguments.batch * 1e6:+.3f} µs a row"
         )
-        spark.stop()
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@ import json
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -249,6 +250,24 @@ def _drained(bench: Bench, frame: DataFrame) -> float:
     return float(bench.rows / (sum(p["durationMs"]["triggerExecution"] for p in batches) / 1000))
 
 
+@contextmanager
+def filled(several: Iterable[pa.RecordBatch], rows: int, batch: int) -> Iterator[Bench]:
+    """A folder, a log with these records in the stream ``flights``, and a session, all for this run."""
+    with tempfile.TemporaryDirectory(prefix="anabranch-bench-") as name:
+        folder = Path(name)
+        (folder / "anabranch.toml").write_text(f"[job]\nmax_rows_per_batch = {batch}\n")
+        settings = config.load(folder / "anabranch.toml")
+        log = Log(settings.systems.embedded.root)
+        settings.systems.embedded.root.mkdir(parents=True)
+        log.create("flights", PARTITIONS)
+        begun = time.monotonic()
+        append(log, "flights", several)
+        print(f"{rows:,} rows in the log after {time.monotonic() - begun:.0f} s", flush=True)
+        spark = session.start(settings)
+        yield Bench(spark, settings, log, folder, rows, batch)
+        spark.stop()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", type=int, default=7)
@@ -257,22 +276,10 @@ def main() -> None:
     arguments = parser.parse_args()
     import pyarrow.parquet  # noqa: F401
 
-    with tempfile.TemporaryDirectory(prefix="anabranch-bench-") as name:
-        folder = Path(name)
-        (folder / "anabranch.toml").write_text(f"[job]\nmax_rows_per_batch = {arguments.batch}\n")
-        settings = config.load(folder / "anabranch.toml")
-        log = Log(settings.systems.embedded.root)
-        settings.systems.embedded.root.mkdir(parents=True)
-        log.create("flights", PARTITIONS)
-        begun = time.monotonic()
-        append(log, "flights", records(arguments.rows))
-        print(f"{arguments.rows:,} rows in the log after {time.monotonic() - begun:.0f} s", flush=True)
-        spark = session.start(settings)
-        bench = Bench(spark, settings, log, folder, arguments.rows, arguments.batch)
+    with filled(records(arguments.rows), arguments.rows, arguments.batch) as bench:
         reading(bench, arguments.pairs)
         pairs(bench, "filter", filter_job, filter_by_hand, arguments.pairs)
         pairs(bench, "count", count_job, count_by_hand, arguments.pairs)
-        spark.stop()
 
 
 if __name__ == "__main__":

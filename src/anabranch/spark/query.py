@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -110,9 +110,14 @@ class LaneQuery:
         return next(s for s in stages.cut(self.graph) if s.id == self.lane.stage)
 
     @cached_property
-    def _group(self) -> Group:
+    def _groups(self) -> tuple[Group, ...]:
+        """All groups of the stage, of which the lane runs one."""
         systems = {stages.stream_of(self.graph, s): "embedded" for s in self._stage.sinks if s.kind != "foreach_batch"}
-        return next(g for g in groups.cut(self.graph, self._stage, systems) if g.name == self.lane.group)
+        return groups.cut(self.graph, self._stage, systems)
+
+    @cached_property
+    def _group(self) -> Group:
+        return next(group for group in self._groups if group.name == self.lane.group)
 
     @cached_property
     def _delays(self) -> dict[str, int | None]:
@@ -131,11 +136,8 @@ class LaneQuery:
     @cached_property
     def _context(self) -> Context:
         job = self.settings.job
-        return Context(
-            functions=self.functions,
-            keys=stages.key_columns(self.graph, self._stage),
-            times=stages.event_times(self.graph),
-            changed=stages.changed(self.graph, self._stage),
+        return replace(
+            self._bare_context,
             on_error=self._rejecting(job.on_error),
             on_null_key=self._rejecting(job.on_null_key),
             watermarked=self._watermarked,
@@ -183,7 +185,7 @@ class LaneQuery:
     def _intake(self, node: Node) -> intake.Intake:
         format_, keyed = self._format(node.args["stream"]), self._looks_for_null_keys
         whole = intake.of_graph(node, format_, keyed)
-        if len(self._readers(node)) > 1:
+        if sum(node in group.sources for group in self._groups) > 1:
             return whole  # all lanes must find the same records faulty
         rows = whole.rows(whole.opened(self._no_records), F.lit(0), "", fail=False)
         needed = pruning.needed(self._group, node, rows.schema, self._bare_context)
@@ -220,10 +222,6 @@ class LaneQuery:
         graph, stage = self.graph, self._stage
         changed = stages.changed(graph, stage)
         return Context(self.functions, stages.key_columns(graph, stage), stages.event_times(graph), changed)
-
-    def _readers(self, node: Node) -> list[Group]:
-        systems = {stages.stream_of(self.graph, s): "embedded" for s in self._stage.sinks if s.kind != "foreach_batch"}
-        return [g for g in groups.cut(self.graph, self._stage, systems) if node in g.sources]
 
     def _format(self, stream: str) -> str:
         bound = self.settings.streams.get(stream)
