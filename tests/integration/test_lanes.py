@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from anabranch import Job
+from anabranch.container.folder import Folder
 from anabranch.errors import GraphError
 from anabranch.job import Stream
 from anabranch.systems.embedded import fence
@@ -72,6 +73,17 @@ def test_a_lane_whose_folder_is_gone_fails(site: Site) -> None:
     shutil.rmtree(f"{site.place.root}/j/{lane.id}")
     assert f"the folder of lane {lane.id} is gone" in run.failure()
     assert numbers(site) == [0, 1, 2, 3, 4]
+
+
+def test_a_lane_that_fails_by_no_fault_of_its_query_stops_it(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = copying(site)
+
+    def unreadable(folder: Folder) -> int:
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr(Folder, "committed", unreadable)
+    assert run.failure() == "the disk is gone"
+    assert not site.spark.streams.active
 
 
 def test_a_new_lane_whose_outputs_know_it_fails(site: Site) -> None:

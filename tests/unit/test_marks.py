@@ -23,21 +23,22 @@ def test_a_marked_record_is_found_again(ranges: dict[int, tuple[int, int]], data
     partition = data.draw(st.sampled_from(filled))
     first, end = ranges[partition]
     offset = data.draw(st.integers(first, end - 1))
-    found = marked(1 << (offset // 1000 + partition) % 60, ranges)
+    found = marked(1 << (offset // 1000 + partition) % 30, ranges)
     assert any(begin <= offset < stop for begin, stop in found[partition])
     for p, several in found.items():
         assert all(ranges[p][0] <= begin < stop <= ranges[p][1] for begin, stop in several)
         assert all(before[1] < after[0] for before, after in pairwise(several))
     looked = sum(stop - begin for several in found.values() for begin, stop in several)
-    assert looked <= sum(-(-(end - first) // 60_000) * 1000 + 1000 for first, end in ranges.values())
+    assert looked <= sum(-(-(end - first) // 30_000) * 1000 + 1000 for first, end in ranges.values())
 
 
 def test_everything_marked_is_everything() -> None:
     ranges = {0: (5, 5), 1: (1, 250_001), 2: (999, 1001)}
-    assert marked(2**60 - 1, ranges) == {1: [(1, 250_001)], 2: [(999, 1001)]}
+    assert marked(2**30 - 1, ranges) == {1: [(1, 250_001)], 2: [(999, 1001)]}
     assert marked(0, ranges) == {}
 
 
 def test_nothing_observed_is_nothing_marked() -> None:
-    assert Marks.of({}) == Marks.of({"faulty": None, "keyless": 0}) == Marks(0, 0)
-    assert Marks.of({"faulty": 2**59}) == Marks(2**59, 0)
+    assert Marks.of({}) == Marks.of({"marked": None}) == Marks(0, 0)
+    assert Marks.of({"marked": 2**29}) == Marks(2**29, 0)
+    assert Marks.of({"marked": 2**59 + 1}) == Marks(1, 2**29)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -27,10 +28,13 @@ class Folder:
 
     def __init__(self, spark: SparkSession, uri: str) -> None:
         self.uri = uri
-        jvm: Any = spark._jvm
-        self._jvm = jvm
+        self._jvm: Any = spark._jvm
         self._conf = spark._jsc.hadoopConfiguration()
-        self._path = jvm.org.apache.hadoop.fs.Path(uri)
+        self._path_of = self._java("org.apache.hadoop.fs.Path")
+        self._files = self._java("org.apache.hadoop.fs.FileUtil")
+        self._arrays = self._java("org.apache.commons.lang3.ArrayUtils")
+        self._io = self._java("org.apache.commons.io.IOUtils")
+        self._path = self._path_of(uri)
         self._fs = self._path.getFileSystem(self._conf)
 
     def make(self) -> None:
@@ -117,10 +121,9 @@ class Folder:
         if copy.exists():
             raise ConflictError(f"{target} exists already", "a lane's folder is made once; choose a higher epoch")
         copy.make()
-        util = self._jvm.org.apache.hadoop.fs.FileUtil
         for name in _COPY_ORDER:
             if self.exists(name):
-                util.copy(self._fs, self._at(name), copy._fs, copy._at(name), False, True, self._conf)
+                self._files.copy(self._fs, self._at(name), copy._fs, copy._at(name), False, True, self._conf)
         copy._replace("metadata", json.dumps({"id": str(uuid.uuid4())}))
         return copy
 
@@ -143,26 +146,32 @@ class Folder:
         path = str(self._path.toUri().getPath())
         if path in _locked:
             return
-        holder = self._jvm.java.io.RandomAccessFile(f"{path}.lock", "rw")
+        holder = self._java("java.io.RandomAccessFile")(f"{path}.lock", "rw")
         if holder.getChannel().tryLock() is None:
             holder.close()
             raise ConflictError(f"another process runs on {path}", "stop it, or wait until it has ended")
         _locked[path] = holder
 
+    def _java(self, name: str) -> Any:
+        # Written as jvm.org.apache.x, Java would look through all of Spark's jars for a class at each dot.
+        return getattr(self._jvm, name)
+
     def _at(self, name: str) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(self._path, name) if name else self._path
+        return self._path_of(self._path, name) if name else self._path
 
     def _numbers(self, name: str) -> list[int]:
         folder = self._at(name)
         if not self._fs.exists(folder):
             return []
-        names = [status.getPath().getName() for status in self._fs.listStatus(folder)]
-        return sorted(int(n) for n in names if n.isdigit())
+        # One call for all the names: there may be hundreds, and a call for each costs as much as all the rest.
+        listed = self._arrays.toString(self._files.stat2Paths(self._fs.listStatus(folder)))
+        begin = re.escape(str(self._fs.makeQualified(folder).toString()))
+        return sorted(int(number) for number in re.findall(begin + r"/(\d+)(?=[,}])", listed))
 
     def _read(self, name: str) -> str:
         stream = self._fs.open(self._at(name))
         try:
-            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+            return str(self._io.toString(stream, "UTF-8"))
         finally:
             stream.close()
 

@@ -76,6 +76,7 @@ class LaneRunner:
         self._clock = place.gates / f"{lane.id}.clock"
         self._query: LaneQuery | None = None
         self._held: Folder | None = None
+        self._started: StreamingQuery | None = None
         self._dropped = 0
         self._late_groups = 0
         self._tails: dict[str, dict[int, Tail]] = {}
@@ -117,16 +118,24 @@ class LaneRunner:
             self._watch(folder, query)
         except Exception as error:
             self._report = self._changed(phase="failed", error=self._told(error))
+            if self._started is not None:
+                self._started.stop()  # what failed may be ours, and not the query
 
     def _told(self, error: Exception) -> str:
         if isinstance(error, AnabranchError):
             return str(error)
         told = failures.explain(error)
         blamed = None
-        if not failures.is_ours(error) and self._query is not None and self._held is not None:
-            ranges = self._query.ranges(self._held.batch(self._held.planned())) if self._held.pending else {}
-            blamed = blame.explained(str(error), told, self._query.operators, ranges)
+        if not failures.is_ours(error) and self._query is not None:
+            blamed = blame.explained(str(error), told, self._query.operators, self._pending_ranges(self._query))
         return told if blamed is None else str(blamed)
+
+    def _pending_ranges(self, query: LaneQuery) -> dict[str, tuple[int, int]]:
+        try:
+            held = self._held
+            return query.ranges(held.batch(held.planned())) if held is not None and held.pending else {}
+        except Exception:  # the folder may be what failed
+            return {}
 
     def _folder(self) -> Folder:
         """Take the lane's folder: a new one for a new lane, else the one it has, which must be there and agree."""
@@ -195,6 +204,7 @@ class LaneRunner:
         last = folder.planned()
         with _start_one_at_a_time:
             started = query.start(last=folder.batch(last) if last >= 0 else None, pending=folder.pending)
+        self._started = started
         held = _listed(self._positions(folder))
         self._report = self._changed(phase="running", batch=folder.committed(), positions=held)
         return started

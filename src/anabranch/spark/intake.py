@@ -18,9 +18,9 @@ from anabranch.spark import codec, hidden, raising
 from anabranch.spark.labels import label
 
 _BLOCK = 1000
-_MARKS = 60
+_MARKS = 30
 """Faulty records are looked for once more, in blocks of so many offsets. Which blocks, is a bit mask that costs a row
-next to nothing: each block has one of so many bits."""
+next to nothing: each block has one of so many bits. The bits above those are for records with null keys."""
 
 FAULTS = ("value", "key", "null_time")
 """What can be wrong with a record that can't be read. Of several, the first is told."""
@@ -29,7 +29,7 @@ Range = tuple[int, int]
 """The first offset, and the one after the last."""
 
 _VALUE = "_anabranch_value"
-_FAULTY, _KEYLESS = "faulty", "keyless"
+_MARKED = "marked"
 
 
 @dataclass(frozen=True)
@@ -74,11 +74,12 @@ class Intake:
         """What is observed of a batch: where faulty records lie, and those with null keys if the stage keeps rows by
         key (see :class:`Marks`), and, where the lane has a watermark, the greatest event time of each partition."""
         faults = self.faults().values()
-        kinds = {_FAULTY: reduce(or_, faults)} if faults else {}
+        bit = F.expr(f"shiftleft(1L, cast((offset div {_BLOCK} + partition) % {_MARKS} as int))")
+        marks = [(reduce(or_, faults), bit)] if faults else []
         if self.keyed:
-            kinds[_KEYLESS] = F.col("key").isNull()
-        mark = F.expr(f"shiftleft(1L, cast((offset div {_BLOCK} + partition) % {_MARKS} as int))")
-        found = [F.bit_or(F.when(condition, mark)).alias(kind) for kind, condition in kinds.items()]
+            marks.append((F.col("key").isNull(), bit * 2**_MARKS))
+        # One mask for both: each aggregate more would be computed for every row.
+        found = [F.bit_or(F.coalesce(*[F.when(*mark) for mark in marks])).alias(_MARKED)] if marks else []
         if timed:
             times = {p: F.when(F.col("partition") == p, F.unix_millis(self._time())) for p in partitions}
             found += [F.max(time).alias(f"max_{p}") for p, time in times.items()]
@@ -145,7 +146,8 @@ class Marks:
     @classmethod
     def of(cls, measured: Mapping[str, Any]) -> Marks:
         """What :meth:`Intake.measures` has observed."""
-        return cls(int(measured.get(_FAULTY) or 0), int(measured.get(_KEYLESS) or 0))
+        keyless, faulty = divmod(int(measured.get(_MARKED) or 0), 2**_MARKS)
+        return cls(faulty, keyless)
 
 
 def marked(mask: int, ranges: Mapping[int, Range]) -> dict[int, list[Range]]:

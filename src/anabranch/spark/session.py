@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from pyspark import cloudpickle
 from pyspark.logger import PySparkLogger
@@ -35,9 +39,19 @@ SETTINGS = {
     "spark.sql.streaming.noDataMicroBatches.enabled": "true",
     f"{_STATE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
     f"{_STATE}.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.python.daemon.module": "anabranch.spark.daemon",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
+
+_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+_CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
+LOCAL_SETTINGS = {_MANAGER: f"{_CHECKPOINTING}.FileSystemBasedCheckpointFileManager"}
+"""For a storage root on a local disk. Spark's default starts a process for each look at a local file, about 60 a batch
+with state. What it gives for that, that of two writers of one checkpoint only one wins, the folder's lock gives us."""
+
+SPARKS_OWN = {_MANAGER: f"{_CHECKPOINTING}.FileContextBasedCheckpointFileManager"}
+"""What Spark would do instead of ``LOCAL_SETTINGS``."""
 
 # PySpark prints every error of analysis as a page of JSON, also those that we explain or expect.
 _SAID_BY_US = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
@@ -68,6 +82,12 @@ def master_of(master: str | None) -> str:
     return master or f"local[{max(2, os.cpu_count() or 2)},4]"
 
 
+def conf(settings: Settings) -> dict[str, str]:
+    """Spark's settings: ours, and over them those that were set."""
+    local = LOCAL_SETTINGS if urlsplit(settings.storage.root).scheme in ("", "file") else {}
+    return {**SETTINGS, **local, **settings.spark.conf}
+
+
 def start(settings: Settings, home: str = "", output: Path | None = None) -> SparkSession:
     """Start the session.
 
@@ -76,7 +96,8 @@ def start(settings: Settings, home: str = "", output: Path | None = None) -> Spa
         output: a file for what the JVM and the Python workers print (default: this process's stderr).
     """
     java_version()
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = _workers_python(master_of(settings.spark.master))
     if home:
         _pickle_by_value(Path(home))
         known = os.environ.get("PYTHONPATH", "")
@@ -85,7 +106,7 @@ def start(settings: Settings, home: str = "", output: Path | None = None) -> Spa
     builder = builder.config("spark.driver.memory", settings.spark.memory)
     quiet = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
     builder = builder.config("spark.driver.extraJavaOptions", quiet)
-    for name, value in {**SETTINGS, **settings.spark.conf}.items():
+    for name, value in conf(settings).items():
         builder = builder.config(name, value)
     for name in _SAID_BY_US:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
@@ -101,6 +122,23 @@ def carry(functions: Iterable[Callable[..., Any]]) -> None:
     modules = [sys.modules.get(getattr(function, "__module__", "")) for function in functions]
     for folder in {Path(file).parent for module in modules if (file := getattr(module, "__file__", None))}:
         _pickle_by_value(folder)
+
+
+def _workers_python(master: str) -> str:
+    """The interpreter of Python workers: this one. On this machine, without Spark's zips on its path.
+
+    Spark puts a zip with PySpark's sources there, before the PySpark that is installed: each of the processes that it
+    starts for a source or a function would compile them anew, for most of a second.
+    """
+    if not master.startswith("local"):
+        return sys.executable
+    folder = tempfile.mkdtemp(prefix="anabranch-python-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    file = Path(folder) / "python"
+    strip = "PYTHONPATH=${PYTHONPATH#*/pyspark.zip:}\nPYTHONPATH=${PYTHONPATH#*-src.zip:}\nexport PYTHONPATH\n"
+    file.write_text(f'#!/bin/sh\n{strip}exec {shlex.quote(sys.executable)} "$@"\n')
+    file.chmod(0o700)
+    return str(file)
 
 
 @contextmanager
