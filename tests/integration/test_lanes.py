@@ -77,9 +77,12 @@ def test_a_lane_whose_folder_is_gone_fails(site: Site) -> None:
 
 def test_a_lane_that_fails_by_no_fault_of_its_query_stops_it(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     run = copying(site)
+    readable = Folder.committed
 
     def unreadable(folder: Folder) -> int:
-        raise OSError("the disk is gone")
+        if site.spark.streams.active:
+            raise OSError("the disk is gone")
+        return readable(folder)
 
     monkeypatch.setattr(Folder, "committed", unreadable)
     assert run.failure() == "the disk is gone"

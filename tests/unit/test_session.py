@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from anabranch.config import Settings, SparkSettings, StorageSettings
@@ -29,3 +33,23 @@ def test_the_users_settings_win() -> None:
     given = {"spark.speculation": "true", **session.SPARKS_OWN}
     found = session.conf(Settings(spark=SparkSettings(conf=given)))
     assert {name: found[name] for name in given} == given
+
+
+def test_workers_on_this_machine_take_the_pyspark_that_is_installed() -> None:
+    python = session.workers_python("local[2,4]")
+    lib = "/opt/spark/python/lib"
+    path = [f"{lib}/pyspark.zip", f"{lib}/py4j-0.10.9.9-src.zip", "/opt/spark/jars/core.jar", "/home/job"]
+    for given in (path, path[2:]):
+        words = [
+            python,
+            "-c",
+            "import os, sys; print(os.environ['PYTHONPATH'], sys.prefix, sys.argv[1])",
+            "an argument",
+        ]
+        env = {**os.environ, "PYTHONPATH": ":".join(given)}
+        printed = subprocess.run(words, env=env, capture_output=True, text=True, check=True).stdout
+        assert printed == f"{':'.join(path[2:])} {sys.prefix} an argument\n"
+
+
+def test_workers_elsewhere_take_the_interpreter_that_is_there() -> None:
+    assert session.workers_python("spark://127.0.0.1:7077") == sys.executable

@@ -97,7 +97,7 @@ def start(settings: Settings, home: str = "", output: Path | None = None) -> Spa
     """
     java_version()
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ["PYSPARK_PYTHON"] = _workers_python(master_of(settings.spark.master))
+    os.environ["PYSPARK_PYTHON"] = workers_python(master_of(settings.spark.master))
     if home:
         _pickle_by_value(Path(home))
         known = os.environ.get("PYTHONPATH", "")
@@ -124,7 +124,7 @@ def carry(functions: Iterable[Callable[..., Any]]) -> None:
         _pickle_by_value(folder)
 
 
-def _workers_python(master: str) -> str:
+def workers_python(master: str) -> str:
     """The interpreter of Python workers: this one. On this machine, without Spark's zips on its path.
 
     Spark puts a zip with PySpark's sources there, before the PySpark that is installed: each of the processes that it
@@ -138,7 +138,7 @@ def _workers_python(master: str) -> str:
     strip = "PYTHONPATH=${PYTHONPATH#*/pyspark.zip:}\nPYTHONPATH=${PYTHONPATH#*-src.zip:}\nexport PYTHONPATH\n"
     file.write_text(f'#!/bin/sh\n{strip}exec {shlex.quote(sys.executable)} "$@"\n')
     file.chmod(0o700)
-    return str(file)
+    return str(file) if os.access(file, os.X_OK) else sys.executable  # some have a /tmp that nothing can run from
 
 
 @contextmanager
