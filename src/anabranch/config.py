@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict, SettingsError
 
 from anabranch.errors import ConfigError, NotFoundError
+from anabranch.event_time import durations
 
 __all__ = ["Settings", "load"]
 
@@ -25,7 +26,7 @@ class _Section(BaseModel):
 
 
 class JobSettings(_Section):
-    """How the job is cut into tasks and containers. ``interval`` is Spark's trigger interval ("0 seconds": at once).
+    """How the job is cut into tasks and containers. ``interval`` is at least the time between the starts of batches.
 
     ``on_error`` and ``on_null_key`` say what becomes of a record that can't be processed, ``watermark_scope`` whether a
     lane's watermark follows the slowest of its SSPs, or is Spark's own, which follows the fastest.
@@ -41,6 +42,12 @@ class JobSettings(_Section):
     on_error: Literal["dead-letter", "drop", "fail"] = "dead-letter"
     on_null_key: Literal["dead-letter", "drop", "fail"] = "dead-letter"
     watermark_scope: Literal["ssp", "lane"] = "ssp"
+
+    @field_validator("interval")
+    @classmethod
+    def _duration(cls, text: str) -> str:
+        durations.parse(text)
+        return text
 
 
 class StorageSettings(_Section):
@@ -187,10 +194,8 @@ def _explain(error: ValidationError, path: Path | None) -> tuple[str, str]:
     setting = ".".join(location)
     if first["type"] == "extra_forbidden":
         return f"{where}unknown setting {setting!r}", _nearest(location[-1], _known_names(location[:-1]))
-    return (
-        f"{where}setting {setting!r} has the value {first.get('input')!r}: {first['msg']}",
-        "set an allowed value",
-    )
+    why = first["msg"].removeprefix("Value error, ")
+    return f"{where}setting {setting!r} has the value {first.get('input')!r}: {why}", "set an allowed value"
 
 
 def _known_names(location: list[str]) -> Iterator[str]:

@@ -117,6 +117,11 @@ def test_the_environment_goes_over_the_file_setting_by_setting(tmp_path: Path, m
         ("[job]\nmax_rows_per_batch = 0", "'job.max_rows_per_batch' has the value 0", "allowed"),
         ("[job]\nstate_partitions = 4000", "'job.state_partitions' has the value 4000", "allowed"),
         ('[job]\non_null_key = "drp"', "'job.on_null_key' has the value 'drp'", "allowed"),
+        (
+            '[job]\ninterval = "soon"',
+            "'job.interval' has the value 'soon': 'soon' is no duration: write a n",
+            "allowed",
+        ),
         ("job = 3", "'job' has the value 3", "allowed"),
         ("[job\n", "is not TOML", "line"),
     ],

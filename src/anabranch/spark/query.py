@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType
 
 from anabranch import steps
 from anabranch.config import Settings
+from anabranch.event_time import durations
 from anabranch.model.graph import Graph, Node
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane
@@ -84,7 +85,7 @@ class LaneQuery:
         stateful = self._group.stateful
         closing = stateful is None or stateful.args["emit"] == "on_close"
         writer = writer.outputMode("append" if closing else "update")
-        interval = self.settings.job.interval
+        interval = f"{durations.parse(self.settings.job.interval)} milliseconds"
         return (writer.trigger(once=True) if once else writer.trigger(processingTime=interval)).start()
 
     @property
