@@ -91,6 +91,7 @@ def test_a_partition_two_days_behind_loses_nothing(site: Site) -> None:
     assert sum(still_open.values()) > len(ahead) // 2
     (first,) = [run.reports[lane.id] for lane in run.lanes if lane.stage == "0"]
     assert first.held_by == "embedded/flights/1"
+    assert [report.rows for report in run.reports.values()] == [len(ahead) + len(held)] * 2
     newest = max(datetime.fromisoformat(f["at"]) for f in held)
     assert first.watermark == int((newest - timedelta(minutes=10)).timestamp() * 1000)
 

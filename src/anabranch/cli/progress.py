@@ -52,6 +52,15 @@ def when(unix_ms: int | None) -> str:
     return "" if unix_ms is None else datetime.fromtimestamp(unix_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
+def event_time(report: LaneReport) -> str:
+    """Up to when a lane's event time has come, and what holds it back; the empty text if it has none."""
+    if report.held_by is None:
+        return ""
+    if report.watermark is None:
+        return f"; no watermark: {report.held_by} has had no event time, and holds every window open"
+    return f"; watermark {when(report.watermark)}, held by {report.held_by}"
+
+
 def table(status: JobStatus) -> Table:
     """A job's lanes as a table."""
     title = f"{status.job}: {status.state}, deployment {status.deployment}, generation {status.generation}"
@@ -122,6 +131,6 @@ def summary(status: JobStatus) -> None:
         if lane.report is not None:
             what = rejected(lane.report)
             aside = f"; {what} in all" if what else ""
-            read = f"{lane.report.phase}, {lane.report.rows:,} rows read in this run{aside}"
+            read = f"{lane.report.phase}, {lane.report.rows:,} rows read in this run{aside}{event_time(lane.report)}"
             say(f"{lane.lane.id} ({lane.lane.group}): {read}")
     say(f"job {status.job}: {status.state}")

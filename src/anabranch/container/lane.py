@@ -239,7 +239,8 @@ class LaneRunner:
         for each in query.recentProgress:
             ran = "addBatch" in each["durationMs"]
             if each["batchId"] > self._seen_batch and ran:
-                rows = sum(s["numInputRows"] for s in each["sources"] if clock.FORMAT not in s["description"])
+                # A clock's offset has none: what it gives are no rows of a stream.
+                rows = sum(s["numInputRows"] for s in each["sources"] if "positions" in s["endOffset"])
                 self._rows += rows
                 self._late_groups += sum(state["numRowsDroppedByWatermark"] for state in each["stateOperators"])
                 self._seen_batch = each["batchId"]
