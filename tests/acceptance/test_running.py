@@ -1,9 +1,8 @@
-"""A job that runs: it is seen, stopped and resumed; and what happens when its files are damaged or gone."""
+"""A job that runs: it is seen, stopped and resumed. What happens when its files are damaged or gone is in soak."""
 
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 import time
 from pathlib import Path
@@ -65,32 +64,3 @@ def put(workspace: Workspace, several: list[dict[str, Any]], file: Path) -> None
     file.write_text("".join(json.dumps(flight) + "\n" for flight in several))
     done = workspace.call("stream", "put", INPUT, "--key", "tailnum", input=file)
     assert f"{len(several):,} records written" in done.stderr
-
-
-def test_storage_store_log_and_job_must_agree(workspace: Workspace) -> None:
-    """Where one of them is gone or another one, the job is refused, and nothing is written. Soak tries more of them."""
-    few = FLIGHTS[:2000]
-    workspace.put(few)
-    workspace.finish()
-    workspace.check_outputs(few)
-    home = workspace.folder / ".anabranch"
-    saved = shutil.copytree(home, workspace.folder / "saved")
-    ends = workspace.ends()
-
-    def again() -> None:
-        shutil.rmtree(home)
-        shutil.copytree(saved, home)
-
-    def refused(code: int, *said: str) -> None:
-        process = workspace.call("run", "delays.py", "--available-now", code=code)
-        assert process.stderr.count("error: ") == 1, process.stderr
-        missing = [words for words in said if words not in process.stderr]
-        assert not missing, f"{missing} not in:\n{process.stderr}"
-
-    shutil.rmtree(home / "lanes")
-    refused(1, "the folder of lane", "is gone", "restore the storage root")
-    assert workspace.ends() == ends
-
-    again()
-    shutil.rmtree(home / "streams")
-    refused(3, f"stream '{INPUT}'")
