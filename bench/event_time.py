@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch import Job, tumbling
-from anabranch.systems.embedded import RECORD_SCHEMA
+from anabranch.systems.records import RECORD_SCHEMA
 from bench.throughput import KEYS, PARTITIONS, Bench, anabranch, filled
 
 FIRST = 1_356_998_400

@@ -23,11 +23,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 from anabranch import Job, config
 from anabranch.container.folder import Folder
 from anabranch.grouping import groupers
+from anabranch.model.lane import Lane
 from anabranch.planning import plan as planning
 from anabranch.spark import resolution, session, sink
 from anabranch.spark.query import LaneQuery
-from anabranch.systems.embedded import RECORD_SCHEMA, LaneWriter, Log, append, read_slice
+from anabranch.systems.embedded import EmbeddedSystem, Log, append, read_slice
+from anabranch.systems.embedded.output import EmbeddedPublisher
 from anabranch.systems.embedded.spark import FORMAT
+from anabranch.systems.output import Target
+from anabranch.systems.records import RECORD_SCHEMA
 
 PARTITIONS = 4
 KEYS = 4_000
@@ -125,11 +129,12 @@ def by_hand(bench: Bench, build: Callable[[DataFrame], DataFrame], mode: str, ou
         "root": str(bench.log.root), "stream": "flights", "partitions": json.dumps(partitions), "starting": "{}",
         "max_rows": str(bench.batch),
     }  # fmt: skip
-    writer = LaneWriter(bench.log, "by-hand", output, 1)
-    targets = {0: sink.Target(output, PARTITIONS)}
+    lane = Lane(id=output, job="by-hand", deployment=0, stage="0", group="outputs", seat="0", tasks=(), ssps=())
+    publisher = EmbeddedPublisher(EmbeddedSystem(bench.log.root), lane, 1)
+    targets = {0: Target(output, PARTITIONS)}
 
     def each(batch: DataFrame, number: int) -> None:
-        sink.publish(writer, sink.write_segments(batch, str(bench.log.root), targets), number)
+        publisher.publish(number, sink.write(batch, publisher.output, targets, number), {})
 
     frame = build(bench.spark.readStream.format(FORMAT).options(**options).load())
     stream = frame.writeStream.foreachBatch(each).outputMode(mode)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict, SettingsError
 
 from anabranch.errors import ConfigError, NotFoundError
@@ -68,17 +68,63 @@ class EmbeddedSettings(_Section):
     root: Path = Path("./.anabranch/streams")
 
 
-class SystemsSettings(_Section):
-    """The systems that streams can live in."""
+class KafkaSettings(_Section):
+    """How to reach a Kafka cluster, and what the job keeps there; for admin, sources and outputs alike.
 
+    Passwords may be references: ``${env:NAME}``, ``${file:PATH}``. ``ssl_*`` name PEM files. ``rack``: fetch from
+    replicas in this rack. ``prefix`` begins the names of transactional ids and marker groups. ``packages`` are Maven
+    coordinates of Spark's connector, ``jars`` a folder with its jars, which wins. ``client`` and ``spark`` are further
+    settings of librdkafka's and of Java's clients.
+    """
+
+    bootstrap_servers: str = "localhost:9092"
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "PLAIN"
+    sasl_username: str | None = None
+    sasl_password: str | None = None
+    ssl_ca: Path | None = None
+    ssl_certificate: Path | None = None
+    ssl_key: Path | None = None
+    ssl_key_password: str | None = None
+    rack: str | None = None
+    prefix: str = "anabranch"
+    replication_factor: int = Field(default=-1, ge=-1)
+    transaction_timeout: str = "2 minutes"
+    packages: str = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
+    jars: Path | None = None
+    client: dict[str, str] = {}
+    spark: dict[str, str] = {}
+
+    @field_validator("transaction_timeout")
+    @classmethod
+    def _duration(cls, text: str) -> str:
+        durations.parse(text)
+        return text
+
+
+SystemName = Literal["embedded", "kafka"]
+
+
+class SystemsSettings(_Section):
+    """The systems that streams can live in; ``default`` is that of streams which aren't bound to one."""
+
+    default: SystemName = "embedded"
     embedded: EmbeddedSettings = EmbeddedSettings()
+    kafka: KafkaSettings = KafkaSettings()
 
 
 class StreamSettings(_Section):
-    """Binds a stream of the job to a system and says how its values are written."""
+    """Binds a stream of the job to a system and says how its values are written.
 
-    system: Literal["embedded"] = "embedded"
+    ``system``: default: ``[systems] default``. ``topic``: its name in Kafka (default: the stream's own).
+    ``delivery`` is that of the output; ``on_data_loss`` what a lane does when records that it hasn't read are gone.
+    """
+
+    system: SystemName | None = None
+    topic: str | None = None
     format: Literal["json", "string", "raw"] = "json"
+    delivery: Literal["exactly-once", "at-least-once"] = "exactly-once"
+    on_data_loss: Literal["fail", "earliest"] = "fail"
 
 
 class SparkSettings(_Section):
@@ -102,6 +148,20 @@ class Settings(BaseSettings):
     systems: SystemsSettings = SystemsSettings()
     streams: dict[str, StreamSettings] = {}
     spark: SparkSettings = SparkSettings()
+
+    @model_validator(mode="after")
+    def _deliveries(self) -> Settings:
+        for stream, each in self.streams.items():
+            system = each.system or self.systems.default
+            odd = [name for name in ("delivery", "on_data_loss", "topic") if name in each.model_fields_set]
+            if system != "kafka" and odd:
+                raise ValueError(f"streams.{stream}.{odd[0]} is for streams in Kafka, and {stream} lives in {system}")
+        return self
+
+    @property
+    def at_least_once(self) -> frozenset[str]:
+        """The streams that jobs write with that delivery."""
+        return frozenset(stream for stream, each in self.streams.items() if each.delivery == "at-least-once")
 
     @classmethod
     def settings_customise_sources(cls, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
@@ -182,9 +242,20 @@ def _absolute(settings: Settings, folder: Path) -> Settings:
         update={
             "storage": settings.storage.model_copy(update={"root": root}),
             "coordinator": settings.coordinator.model_copy(update={"store": store}),
-            "systems": settings.systems.model_copy(update={"embedded": EmbeddedSettings(root=embedded)}),
+            "systems": settings.systems.model_copy(
+                update={
+                    "embedded": EmbeddedSettings(root=embedded),
+                    "kafka": _with_paths(settings.systems.kafka, folder),
+                }
+            ),
         }
     )
+
+
+def _with_paths(kafka: KafkaSettings, folder: Path) -> KafkaSettings:
+    paths = {name: getattr(kafka, name) for name in ("ssl_ca", "ssl_certificate", "ssl_key", "jars")}
+    given = {name: path for name, path in paths.items() if path is not None and "${" not in str(path)}
+    return kafka.model_copy(update={name: (folder / path.expanduser()).resolve() for name, path in given.items()})
 
 
 def _explain(error: ValidationError, path: Path | None) -> tuple[str, str]:
@@ -195,6 +266,8 @@ def _explain(error: ValidationError, path: Path | None) -> tuple[str, str]:
     if first["type"] == "extra_forbidden":
         return f"{where}unknown setting {setting!r}", _nearest(location[-1], _known_names(location[:-1]))
     why = first["msg"].removeprefix("Value error, ")
+    if not location:
+        return f"{where}{why}", "take one of the two out"
     return f"{where}setting {setting!r} has the value {first.get('input')!r}: {why}", "set an allowed value"
 
 

@@ -12,7 +12,13 @@ PLANNING = "planning"
 PLANNED = "planned"
 PUBLISHED = "published"
 COMMITTED = "committed"
+OPENING = "opening"
+PRODUCED = "produced"
+TRANSACTED = "transacted"
 NAMES = (PLANNING, PLANNED, PUBLISHED, COMMITTED)
+OF_SLOTS = (OPENING, PRODUCED, TRANSACTED)
+"""Of a slot's output to Kafka: its producer is being opened; its records are produced, and nothing is committed; its
+transaction is committed."""
 
 # "<lane prefix>:<step>:<batch>", as in "1-:published:3": the lane of stage 1, after batch 3 was published.
 _HOLD = os.environ.get("ANABRANCH_HOLD_AT", "")

@@ -21,7 +21,8 @@ from typing import Any
 import pyarrow as pa
 
 from anabranch.model.hashing import partition_for
-from anabranch.systems.embedded import RECORD_SCHEMA, Log, append, read_slice
+from anabranch.systems.embedded import Log, append, read_slice
+from anabranch.systems.records import RECORD_SCHEMA
 from tests import jvm
 
 ROOT = Path(__file__).parents[2]

@@ -29,7 +29,9 @@ from anabranch.planning import stages
 from anabranch.planning.plan import Plan, Surroundings
 from anabranch.spark import resolution
 from anabranch.spark.query import LaneQuery
-from anabranch.systems.embedded import RECORD_SCHEMA, LaneWriter, Log, SegmentWriter, read_slice
+from anabranch.systems.embedded import LaneWriter, Log, SegmentWriter, read_slice
+from anabranch.systems.records import RECORD_SCHEMA
+from anabranch.systems.systems import Systems
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 PATIENCE = 60.0
@@ -45,12 +47,13 @@ class Site:
         self.root = root
         self.log = Log(root / "log")
         (root / "gates").mkdir()
-        self.place = Place(spark, str(root / "lanes"), root / "gates", self.log)
+        self.lanes = str(root / "lanes")
+        self.place = Place(spark, str(root / "lanes"), root / "gates", Systems(self.settings()))
 
     def settings(self, formats: Mapping[str, Any] | None = None, **job: Any) -> Settings:
         return Settings(
             job=JobSettings(**{"state_partitions": 2, "on_error": "fail", "on_null_key": "fail", **job}),
-            storage=StorageSettings(root=self.place.root),
+            storage=StorageSettings(root=self.lanes),
             systems=SystemsSettings(embedded=EmbeddedSettings(root=self.root / "log")),
             streams={stream: StreamSettings(format=format_) for stream, format_ in (formats or {}).items()},
         )
@@ -126,9 +129,7 @@ class Deployed:
         for number, lane in enumerate(self.lanes):
             ends = self.ends(lane)
             until = {ssp: end for ssp, end in ends.items() if ssp.stream not in own}
-            runner = LaneRunner(
-                self.site.place, lane, self.epoch, self._building(lane, until), tuple(lane.outputs), {}, until
-            )
+            runner = LaneRunner(self.site.place, lane, self.epoch, self._building(lane, until), {}, until)
             runner.start()
             runner.acknowledge(upstream_ended=True)
             assert runner.join(PATIENCE), f"lane {lane.id} didn't end: {runner.report}"

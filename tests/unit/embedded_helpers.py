@@ -10,7 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from anabranch.systems.embedded import RECORD_SCHEMA, LaneWriter, Log, SegmentRef, SegmentWriter, read_slice
+from anabranch.systems.embedded import LaneWriter, Log, SegmentRef, SegmentWriter, read_slice
+from anabranch.systems.records import RECORD_SCHEMA
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 DURABLE_STEPS = ("fsync", "link", "rename", "unlink", "makedirs")

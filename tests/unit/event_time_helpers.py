@@ -21,8 +21,8 @@ from anabranch.model.ssp import SSP
 from anabranch.spark import clock
 from anabranch.spark.batches import Batch
 from anabranch.spark.publishing import Publishing
-from anabranch.spark.targets import Target
-from anabranch.systems.embedded import Log
+from anabranch.systems.output import Target
+from anabranch.systems.systems import Systems
 
 DELAY = 10
 WINDOW = Tumbling(16)
@@ -183,6 +183,10 @@ class MemoryLog:
     def add(self, ssp: SSP, rows: Sequence[Row], control: Mapping[str, Any] | None = None) -> None:
         self.entries.setdefault(ssp, []).append(_Entry(len(self.rows(ssp)), tuple(rows), control))
 
+    def named(self, name: str) -> MemoryLog:
+        """Itself, as the only system there is."""
+        return self
+
     def controls(self, stream: str, number: int, cursor: int, position: int) -> tuple[list[Any], int]:
         entries = self.entries.get(ssp_of(stream, number), [])
         heard = [entry for entry in entries[cursor + 1 :] if entry.base <= position]
@@ -216,13 +220,19 @@ class _File:
 
 @dataclass
 class _Writer:
-    """As ``LaneWriter``: a batch is published to a partition once. ``left``: how many more before it is killed."""
+    """As a publisher: a batch comes to a partition once. ``left``: how many more before it is killed."""
 
     log: MemoryLog
     batches: dict[SSP, int] = field(default_factory=dict)
     left: int | None = None
 
-    def publish(self, stream: str, partition: int, batch: int, rows: Sequence[Row], control: Any) -> None:
+    def publish(self, batch: int, written: Sequence[Any], controls: Mapping[Target, Any]) -> None:
+        rows = {(each.stream, each.partition): each.rows for each in written}
+        told = {(t.stream, p): c.to_builtins() for t, c in controls.items() for p in range(t.partitions)}
+        for place in sorted({*rows, *told}):
+            self._publish(*place, batch, rows.get(place, []), told.get(place))
+
+    def _publish(self, stream: str, partition: int, batch: int, rows: Sequence[Row], control: Any) -> None:
         if self.left == 0:
             raise Killed
         self.left = None if self.left is None else self.left - 1
@@ -308,7 +318,7 @@ class Running:
         writes = [Target(f"s{next_stage}", counts[next_stage])] if next_stage < len(counts) else []
         given = {
             "lane": self.lane,
-            "writer": self._writer,
+            "publishers": {"embedded": self._writer},
             "targets": dict(enumerate(writes)),
             "timed": writes,
             "aside": SimpleNamespace(said=SimpleNamespace(value=[])),
@@ -355,7 +365,7 @@ class Running:
         ends = {ssp: min(begins[ssp] + most, len(log.rows(ssp))) for ssp, most in zip(self.ssps, rows, strict=True)}
         start = Progress() if last is None else last.progress
         ticked = clock.read(self._clock)
-        now = start if ticked is None else ticked.heard(cast(Log, log))
+        now = start if ticked is None else ticked.heard(cast(Systems, log))
         if last is not None and ends == begins and now == start:
             return False  # the first one runs also without anything new
         kept = progress.from_builtins(json.loads(json.dumps(now.to_builtins())))
@@ -388,7 +398,8 @@ class Running:
                 refs.setdefault(place, []).append(row)
         partitions = 0 if self.stage == self.site.shape.last else self.site.shape.counts[self.stage + 1]
         self._writer.left = {PUBLISHING: partitions - 1, PUBLISHED: partitions}.get(death or "")
-        self._publishing.finish(batch.number, refs, measured)
+        written = [SimpleNamespace(stream=s, partition=p, rows=rows) for (s, p), rows in refs.items()]
+        self._publishing.finish(batch.number, cast(Any, written), measured)
         if death in (PUBLISHED, FINISHED):
             raise Killed
         if self.stage == self.site.shape.last:

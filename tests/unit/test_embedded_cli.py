@@ -59,7 +59,7 @@ def test_create_list_describe(run: Run) -> None:
     assert run("create", "flights", "--partitions", "2") == ""
     run("create", "airports", "--partitions", "1")
     assert run("list") == "airports\t1\nflights\t2\n"
-    assert json.loads(run("list", "--json"))[1] == {"name": "flights", "partitions": 2}
+    assert json.loads(run("list", "--json"))[1] == {"name": "flights", "partitions": 2, "system": "embedded"}
     assert run("describe", "flights") == "flights: 2 partitions, 0 records\n0\t0\n1\t0\n"
     assert json.loads(run("describe", "flights", "--json"))["partitions"][1] == {
         "partition": 1,

@@ -24,7 +24,6 @@ from anabranch.errors import (
 )
 from anabranch.systems.contract import System
 from anabranch.systems.embedded import (
-    RECORD_SCHEMA,
     Appender,
     EmbeddedSystem,
     LaneWriter,
@@ -34,6 +33,7 @@ from anabranch.systems.embedded import (
     fence,
     read_slice,
 )
+from anabranch.systems.records import RECORD_SCHEMA
 from tests.unit.embedded_helpers import Killed, contents, killed_at, put, records, segment
 
 

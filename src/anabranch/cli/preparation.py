@@ -22,8 +22,9 @@ from anabranch.grouping.request import Grouper
 from anabranch.messages import Start
 from anabranch.model.factor import check_factor
 from anabranch.planning import plan as planning
+from anabranch.planning import stages
 from anabranch.planning.plan import Plan
-from anabranch.systems.embedded import EmbeddedSystem, Log, foreign_writers
+from anabranch.systems.systems import Systems
 
 
 @dataclass(frozen=True)
@@ -47,15 +48,18 @@ def settings_of(job: Path, file: Path | None) -> Settings:
 
 def plan(file: JobFile, settings: Settings) -> Plan:
     """Plan the job on the streams as they are now."""
-    system = EmbeddedSystem(settings.systems.embedded.root)
-    streams = system.streams() if settings.systems.embedded.root.exists() else []
+    systems = Systems(settings, file.graph.job)
+    lives = stages.systems(file.graph, systems.bound(), systems.default)
+    counts = {name: systems.named(name).counts() for name in sorted(set(lives.values()))}
     around = planning.Surroundings(
         factor=settings.job.factor,
         containers=settings.job.containers,
         grouper_name=settings.job.grouper,
         grouper=_grouper(settings.job.grouper),
-        partitions={stream: system.partitions(stream) for stream in streams},
-        systems={stream: bound.system for stream, bound in settings.streams.items()},
+        partitions={stream: counts[name][stream] for stream, name in lives.items() if stream in counts[name]},
+        systems=systems.bound(),
+        default_system=systems.default,
+        at_least_once=settings.at_least_once,
     )
     return planning.make(file.graph, around)
 
@@ -83,10 +87,10 @@ def start_message(prepared: Prepared, until_caught_up: bool) -> Start:
 
 def create_outputs(plan: Plan, settings: Settings) -> None:
     """Make the streams that a new job writes and that don't exist."""
-    log = Log(settings.systems.embedded.root)
+    systems = Systems(settings, plan.model.job)
     for output in plan.outputs:
         if output.stream is not None:
-            log.create(output.stream, output.partitions)
+            systems.named(str(output.system)).create(output.stream, output.partitions, output.intermediate)
 
 
 def check_outputs(plan: Plan, settings: Settings) -> None:
@@ -95,12 +99,14 @@ def check_outputs(plan: Plan, settings: Settings) -> None:
     Raises:
         StateError: names the stream.
     """
-    there = Log(settings.systems.embedded.root).streams()
-    gone = next((o.stream for o in plan.outputs if o.stream is not None and o.stream not in there), None)
+    systems = Systems(settings, plan.model.job)
+    there = {name: systems.named(name).streams() for name in sorted({str(o.system) for o in plan.outputs if o.system})}
+    gone = next((o for o in plan.outputs if o.stream is not None and o.stream not in there[str(o.system)]), None)
     if gone is not None:
         raise StateError(
-            f"the output stream {gone!r} of job {plan.model.job!r} is gone from {settings.systems.embedded.root}",
-            "restore its folder; or, to begin afresh, give the job another name",
+            f"the output stream {gone.stream!r} of job {plan.model.job!r} is gone from "
+            f"{systems.named(str(gone.system))}",
+            "restore it; or, to begin afresh, give the job another name",
         )
 
 
@@ -110,15 +116,18 @@ def check_writers(plan: Plan, settings: Settings, known: set[str]) -> None:
     Raises:
         StateError: an output holds records of a lane that the store has never heard of.
     """
-    log = Log(settings.systems.embedded.root)
+    systems = Systems(settings, plan.model.job)
+    written: dict[str, list[str]] = {}
     for output in plan.outputs:
-        if output.stream is None or output.stream not in log.streams():
-            continue
-        strange = foreign_writers(log, output.stream, plan.model.job) - known
-        if strange:
+        if output.stream is not None:
+            written.setdefault(str(output.system), []).append(output.stream)
+    for name, streams in written.items():
+        for lane, where in systems.writers(name, plan.model.job, streams).items():
+            if lane in known:
+                continue
             raise StateError(
-                f"stream {output.stream!r} holds records that lane {min(strange)} of job {plan.model.job!r} wrote, but "
-                f"the store {settings.coordinator.store} doesn't know that lane",
+                f"{where} holds records that lane {lane} of job {plan.model.job!r} wrote, but the store "
+                f"{settings.coordinator.store} doesn't know that lane",
                 "restore the store; or, to begin afresh, remove the job's output streams or give the job another name",
             )
 
@@ -131,9 +140,9 @@ def _fingerprint(prepared: Prepared) -> dict[str, str]:
     ssps = {ssp.whole for stage in prepared.plan.model.stages for t in stage.tasks for ssp in (*t.ssps, *t.broadcast)}
     streams = Counter(f"{ssp.system}/{ssp.stream}" for ssp in ssps)
     counts = {f"partitions of {stream}": str(count) for stream, count in streams.items()}
-    log = Log(prepared.settings.systems.embedded.root)
-    written = [output.stream for output in prepared.plan.outputs if output.stream is not None]
-    outputs = {f"output stream {stream}": log.describe(stream).id for stream in written}
+    systems = Systems(prepared.settings, graph.job)
+    written = [(str(o.system), o.stream) for o in prepared.plan.outputs if o.stream is not None]
+    outputs = {f"output stream {stream}": systems.named(name).id(stream) for name, stream in written}
     return {
         **operators,
         **counts,

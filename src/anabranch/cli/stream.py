@@ -1,11 +1,12 @@
-"""``anabranch stream``: make, list, fill and read streams of the embedded log."""
+"""``anabranch stream``: make, list, fill and read streams of any system."""
 
 from __future__ import annotations
 
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,8 +15,8 @@ import pyarrow as pa
 import typer
 
 from anabranch.cli import json_lines
-from anabranch.errors import AnabranchError, UsageError
-from anabranch.systems.embedded import Appender, Log, read_slice
+from anabranch.errors import AnabranchError, NotFoundError, UsageError
+from anabranch.systems.contract import Offsets, System
 
 __all__ = ["app"]
 
@@ -35,35 +36,40 @@ def create(
     config: Config = None,
 ) -> None:
     """Make a stream."""
-    _log(config).create(name, partitions)
+    _system(name, config).create(name, partitions)
     typer.echo(f"{name}: {_count(partitions, 'partition')}", err=True)
 
 
 @app.command("list")
 def list_(config: Config = None, json: Json = False) -> None:
     """List the streams with their partition counts."""
-    log = _log(config)
-    infos = [log.describe(name) for name in log.streams()]
+    from anabranch import config as configuration
+    from anabranch.systems.systems import Systems
+
+    systems = Systems(configuration.load(config)).used
+    found = [(system.name, name, count) for system in systems for name, count in system.counts().items()]
     if json:
-        _print_json([{"name": info.name, "partitions": info.partitions} for info in infos])
+        _print_json([{"name": name, "partitions": count, "system": system} for system, name, count in found])
         return
-    for info in infos:
-        typer.echo(f"{info.name}\t{info.partitions}")
+    for system, name, count in found:
+        typer.echo(f"{name}\t{count}\t{system}" if len(systems) > 1 else f"{name}\t{count}")
 
 
 @app.command()
 def describe(name: Name, config: Config = None, json: Json = False) -> None:
-    """Show a stream's partitions and how many records each holds."""
-    log = _log(config)
-    info = log.describe(name)
-    ends = {number: tail.end for number, tail in log.ends(name).items()}
+    """Show a stream's partitions and the offsets that each holds."""
+    system = _system(name, config)
+    starts, ends = system.starts(name), system.ends(name)
     if json:
-        partitions = [{"partition": number, "start": 0, "end": end} for number, end in ends.items()]
-        _print_json({"name": info.name, "id": info.id, "partitions": partitions})
+        partitions = [{"partition": number, "start": starts[number], "end": end} for number, end in ends.items()]
+        _print_json({"name": name, "system": system.name, "id": system.id(name), "partitions": partitions})
         return
-    typer.echo(f"{name}: {_count(len(ends), 'partition')}, {_count(sum(ends.values()), 'record')}")
+    offsets = sum(end - starts[number] for number, end in ends.items())
+    # Transactions take offsets, too: then there are fewer records.
+    held = _count(offsets, "record") if system.name == "embedded" else f"{_count(offsets, 'offset')} in {system.name}"
+    typer.echo(f"{name}: {_count(len(ends), 'partition')}, {held}")
     for number, end in ends.items():
-        typer.echo(f"{number}\t{end}")
+        typer.echo(f"{number}\t{end}" if not starts[number] else f"{number}\t{starts[number]} to {end}")
 
 
 @app.command()
@@ -74,10 +80,10 @@ def put(
     config: Config = None,
 ) -> None:
     """Add JSON lines from the standard input, or a file, to a stream."""
-    log = _log(config)
-    log.describe(name)
+    system = _system(name, config)
+    system.partitions(name)
     written, line = 0, 1
-    with _opened(file) as source, Appender(log, name) as appender:
+    with _opened(file) as source, closing(system.appender(name)) as appender:
         for lines in json_lines.batches(source.fileno()):
             batch, fault = json_lines.records(lines, line, key, json_lines.now())
             written += appender.append(batch)
@@ -101,11 +107,10 @@ def cat(
     """Print the records of a stream: their values, a line each."""
     if keys and json:
         raise UsageError("--keys and --json exclude each other", "--json prints the key, too")
-    log = _log(config)
-    found = _records(log, name, partition, start, follow)
+    found = _records(_system(name, config), name, partition, start, follow)
     try:
-        for number, offset, batch in _first(found, most):
-            lines = json_lines.text(batch, number, offset) if json else json_lines.values(batch, keys=keys)
+        for number, offsets, batch in _first(found, most):
+            lines = json_lines.text(batch, number, offsets) if json else json_lines.values(batch, keys=keys)
             sys.stdout.buffer.write(b"".join(line + b"\n" for line in lines))
             if follow:
                 sys.stdout.buffer.flush()
@@ -114,27 +119,29 @@ def cat(
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _records(
-    log: Log, name: str, partition: int | None, start: str, follow: bool
-) -> Iterator[tuple[int, int, pa.RecordBatch]]:
-    """(partition, offset of the first record, records), up to what was there at the start, or for ever."""
+_Found = Iterator[tuple[int, Offsets, pa.RecordBatch]]
+"""(partition, offsets, records)"""
+
+
+def _records(system: System, name: str, partition: int | None, start: str, follow: bool) -> _Found:
+    """Up to what was there at the start, or for ever."""
+    known = system.partitions(name)
+    if partition is not None and not 0 <= partition < known:
+        raise NotFoundError(f"{name} has no partition {partition}", f"its partitions are 0 to {known - 1}")
     wanted = None if partition is None else [partition]
-    tails = log.ends(name, wanted)
-    positions = {number: _position(start, tail.end) for number, tail in tails.items()}
+    starts, ends = system.starts(name), system.ends(name, wanted)
+    positions = {number: max(starts[number], _position(start, end)) for number, end in ends.items()}
     while True:
-        for number, tail in tails.items():
-            offset = positions.setdefault(number, 0)
-            if tail.end <= offset:
-                continue
-            for piece in log.slices(name, number, offset, tail.end):
-                for batch in read_slice(piece):
-                    yield number, offset, batch
-                    offset += batch.num_rows
-            positions[number] = offset
+        for number, end in ends.items():
+            begin = positions.setdefault(number, 0)
+            if end > begin:
+                for offsets, batch in system.read(name, number, [(begin, end)]):
+                    yield number, offsets, batch
+                positions[number] = end
         if not follow:
             return
         time.sleep(_POLL_SECONDS)
-        tails = log.ends(name, wanted, tails)
+        ends = system.ends(name, wanted)
 
 
 def _position(start: str, end: int) -> int:
@@ -147,16 +154,14 @@ def _position(start: str, end: int) -> int:
     raise UsageError(f"--from {start} is not a place in a stream", "write earliest, latest or an offset, as in 0")
 
 
-def _first(
-    found: Iterable[tuple[int, int, pa.RecordBatch]], most: int | None
-) -> Iterator[tuple[int, int, pa.RecordBatch]]:
+def _first(found: _Found, most: int | None) -> _Found:
     if most is None:
         yield from found
         return
     if most == 0:
         return
-    for number, offset, batch in found:
-        yield number, offset, batch.slice(0, most)
+    for number, offsets, batch in found:
+        yield number, offsets[:most], batch.slice(0, most)
         most -= min(most, batch.num_rows)
         if not most:
             return
@@ -171,10 +176,11 @@ def _opened(file: Path | None) -> Any:
         raise UsageError(f"{file} can't be read: {error.strerror}", "name a file of JSON lines") from error
 
 
-def _log(path: Path | None) -> Log:
+def _system(stream: str, path: Path | None) -> System:
     from anabranch import config
+    from anabranch.systems.systems import Systems
 
-    return Log(config.load(path).systems.embedded.root)
+    return Systems(config.load(path)).of(stream)
 
 
 def _count(number: int, word: str) -> str:

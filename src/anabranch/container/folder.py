@@ -17,7 +17,8 @@ from anabranch.event_time.progress import Progress
 from anabranch.spark.batches import Batch
 
 # Commits before offsets: a copy made while the source is still written to never has a commit without its offset.
-_COPY_ORDER = ("commits", "offsets", "metadata", "sources", "state")
+_COPY_ORDER = ("commits", "offsets", "metadata", "sources", "state", "streams.json")
+_STREAMS = "streams.json"
 
 # Lock files by path. The JVM closes a file, and so gives up its lock, once nobody in Python holds it any more.
 _locked: dict[str, Any] = {}
@@ -26,8 +27,10 @@ _locked: dict[str, Any] = {}
 class Folder:
     """A checkpoint folder of a lane that is stopped (or whose files are only read)."""
 
-    def __init__(self, spark: SparkSession, uri: str) -> None:
+    def __init__(self, spark: SparkSession, uri: str, streams: Mapping[str, str] | None = None) -> None:
+        """``streams``: by topic, where a stream of Kafka's has another name."""
         self.uri = uri
+        self._streams = streams or {}
         self._jvm: Any = spark._jvm
         self._conf = spark._jsc.hadoopConfiguration()
         self._path_of = self._java("org.apache.hadoop.fs.Path")
@@ -70,7 +73,7 @@ class Folder:
         if last < 0:
             return {}
         entry = self.entry(last)
-        return {stream: entry.positions(number) for stream, number in entry.streams().items()}
+        return self._positions(entry)
 
     def batch(self, number: int) -> Batch:
         """What was planned for a batch, with the positions that it begins from ({}: the lane's first)."""
@@ -78,8 +81,8 @@ class Folder:
         before = self.entry(number - 1) if self.exists(f"offsets/{number - 1}") else None
         return Batch(
             number=number,
-            begins={} if before is None else {s: before.positions(n) for s, n in before.streams().items()},
-            ends={s: entry.positions(n) for s, n in entry.streams().items()},
+            begins={} if before is None else self._positions(before),
+            ends=self._positions(entry),
             progress=entry.progress() or Progress(),
         )
 
@@ -93,12 +96,21 @@ class Folder:
         told = json.loads(self._read(f"commits/{last}").split("\n")[1])
         return int(told.get("nextBatchWatermarkMs", 0)) <= self.entry(last).watermark
 
+    def _positions(self, entry: Entry) -> dict[str, dict[int, int]]:
+        return {self._streams.get(name, name): entry.positions(number) for name, number in entry.streams().items()}
+
+    def planned_positions(self, batch: int) -> dict[str, dict[int, int]]:
+        """Stream → partition → where a batch ends."""
+        return self._positions(self.entry(batch))
+
     def stream_ids(self) -> dict[str, str]:
-        """The ids of the streams that the last planned batch reads: a stream that was made again has another."""
-        last = self.planned()
-        if last < 0:
-            return {}
-        return {o["stream"]: o["id"] for o in self.entry(last).sources if o is not None and "stream" in o}
+        """The ids that the streams had when the folder was made: a stream that was made again has another."""
+        return dict(json.loads(self._read(_STREAMS))) if self.exists(_STREAMS) else {}
+
+    def note_streams(self, ids: Mapping[str, str]) -> None:
+        """Keep the ids of the streams that the lane reads, once."""
+        if not self.exists(_STREAMS):
+            self._write(_STREAMS, json.dumps(dict(sorted(ids.items()))))
 
     def plan(self, entry: Entry) -> int:
         """Write the next batch's entry; running the query ``once`` then runs exactly that batch.
@@ -117,7 +129,7 @@ class Folder:
 
     def clone(self, target: str, spark: SparkSession) -> Folder:
         """A copy under another query id. Raises ConflictError if the target is there already."""
-        copy = Folder(spark, target)
+        copy = Folder(spark, target, self._streams)
         if copy.exists():
             raise ConflictError(f"{target} exists already", "a lane's folder is made once; choose a higher epoch")
         copy.make()

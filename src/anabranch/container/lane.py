@@ -21,9 +21,12 @@ from anabranch.model.lane import Lane, Position
 from anabranch.model.ssp import SSP
 from anabranch.spark import clock
 from anabranch.spark.query import LaneQuery
-from anabranch.systems.embedded import Log, Tail
+from anabranch.systems.embedded import output as embedded
+from anabranch.systems.kafka import output as kafka
+from anabranch.systems.systems import Systems
 
 _POLL = 0.1
+_ENDS_EVERY = 0.5
 _LOCK_PATIENCE = 60.0
 _start_one_at_a_time = threading.Lock()
 
@@ -34,12 +37,12 @@ Build = Callable[[Folder, str, str, Offsets, Callable[[int], None]], LaneQuery]
 
 @dataclass(frozen=True)
 class Place:
-    """Where lanes run: the session, the storage root, a local folder for gates, and the log."""
+    """Where lanes run: the session, the storage root, a local folder for gates, and the systems."""
 
     spark: SparkSession
     root: str
     gates: Path
-    log: Log
+    systems: Systems
 
 
 class LaneRunner:
@@ -54,7 +57,6 @@ class LaneRunner:
         lane: Lane,
         epoch: int,
         build: Build,
-        outputs: tuple[str, ...],
         starting: Offsets,
         until: Offsets | None,
     ) -> None:
@@ -62,7 +64,6 @@ class LaneRunner:
         self._place = place
         self._epoch = epoch
         self._build = build
-        self._outputs = outputs
         self._starting = starting
         self._until = until
         self._stop = threading.Event()
@@ -79,7 +80,8 @@ class LaneRunner:
         self._started: StreamingQuery | None = None
         self._dropped = 0
         self._late_groups = 0
-        self._tails: dict[str, dict[int, Tail]] = {}
+        self._ends_known: tuple[Position, ...] = ()
+        self._ends_at = 0.0
         self._thread = threading.Thread(target=self._run, name=f"lane {lane.id}", daemon=True)
 
     @property
@@ -140,8 +142,9 @@ class LaneRunner:
     def _folder(self) -> Folder:
         """Take the lane's folder: a new one for a new lane, else the one it has, which must be there and agree."""
         folder_epoch = self.lane.folder_epoch or self._epoch
-        folder = Folder(self._place.spark, f"{self._place.root}/{self.lane.job}/{self.lane.id}/{folder_epoch}")
-        published = max((self._published(stream) for stream in self._outputs), default=-1)
+        uri = f"{self._place.root}/{self.lane.job}/{self.lane.id}/{folder_epoch}"
+        folder = Folder(self._place.spark, uri, self._place.systems.streams_by_topic)
+        published = self._published()
         if self.lane.folder_epoch and not folder.exists():
             raise StateError(
                 f"the folder of lane {self.lane.id} is gone: {folder.uri}",
@@ -161,25 +164,32 @@ class LaneRunner:
                 "restore the storage root; going on would write records twice",
             )
         self._lock(folder)
+        folder.note_streams({stream: self._place.systems.named(s).id(stream) for s, stream in self._inputs})
         self._check_inputs(folder)
         return folder
 
+    @property
+    def _inputs(self) -> list[tuple[str, str]]:
+        """The systems and streams that the lane reads."""
+        return sorted({(ssp.system, ssp.stream) for ssp in (*self.lane.ssps, *self.lane.broadcast)})
+
     def _check_inputs(self, folder: Folder) -> None:
         """A lane at its noted ends may end before its query has looked at the streams, so look here too."""
-        for stream, held in folder.stream_ids().items():
-            if self._place.log.describe(stream).id != held:
+        known, read = folder.stream_ids(), folder.positions()
+        for name, stream in self._inputs:
+            system, positions = self._place.systems.named(name), read.get(stream, {})
+            if system.id(stream) != known.get(stream, system.id(stream)):
                 raise StateError(
-                    f"stream embedded/{stream} is another one than lane {self.lane.id} has read so far (it was removed "
+                    f"stream {name}/{stream} is another one than lane {self.lane.id} has read so far (it was removed "
                     "and made again)",
-                    "restore the former stream's folder, or run the job under another name",
+                    "restore the former stream, or run the job under another name",
                 )
-        for stream, positions in folder.positions().items():
-            for partition, tail in self._place.log.ends(stream, positions).items():
-                if positions[partition] > tail.end:
+            for partition, end in system.high_watermarks(stream).items() if positions else ():
+                if positions.get(partition, 0) > end:
                     raise StateError(
-                        f"embedded/{stream}/{partition} ends at offset {tail.end}, before the position "
+                        f"{name}/{stream}/{partition} ends at offset {end}, before the position "
                         f"{positions[partition]} that lane {self.lane.id} has read to",
-                        "restore the stream's folder: records that were processed are gone from it",
+                        "restore the stream: records that were processed are gone from it",
                     )
 
     def _lock(self, folder: Folder) -> None:
@@ -192,9 +202,12 @@ class LaneRunner:
                     raise
                 time.sleep(_POLL)
 
-    def _published(self, stream: str) -> int:
-        marks = [tail.writers.get(self.lane.id) for tail in self._place.log.ends(stream).values()]
-        return max((mark.batch for mark in marks if mark is not None), default=-1)
+    def _published(self) -> int:
+        """The last batch of which an output holds anything, -1 if none."""
+        systems, lane = self._place.systems, self.lane
+        local = [stream for stream in lane.outputs if lane.system(stream) == "embedded"]
+        found = embedded.published(systems.embedded, lane.id, local)
+        return max(found, kafka.published(systems.kafka, lane)) if len(local) < len(lane.outputs) else found
 
     def _start(self, folder: Folder) -> StreamingQuery:
         self._gate.unlink(missing_ok=True)
@@ -239,8 +252,7 @@ class LaneRunner:
         for each in query.recentProgress:
             ran = "addBatch" in each["durationMs"]
             if each["batchId"] > self._seen_batch and ran:
-                # A clock's offset has none: what it gives are no rows of a stream.
-                rows = sum(s["numInputRows"] for s in each["sources"] if "positions" in s["endOffset"])
+                rows = sum(s["numInputRows"] for s in each["sources"] if not clock.is_of_clock(s["endOffset"]))
                 self._rows += rows
                 self._late_groups += sum(state["numRowsDroppedByWatermark"] for state in each["stateOperators"])
                 self._seen_batch = each["batchId"]
@@ -260,12 +272,7 @@ class LaneRunner:
 
     def _dead_letters(self) -> int:
         """How many records this lane has ever put aside: the streams that hold them know it."""
-        found = 0
-        for stream in self.lane.dead_letters.values():
-            self._tails[stream] = self._place.log.ends(stream, known=self._tails.get(stream))
-            marks = (tail.writers.get(self.lane.id) for tail in self._tails[stream].values())
-            found += sum(mark.rows for mark in marks if mark is not None)
-        return found
+        return self._query.put_aside if self._query is not None else self.lane.put_aside
 
     def _caught_up(self) -> bool:
         """Whether all inputs are at their noted ends, and intermediate ones read out with nobody left to write them."""
@@ -287,13 +294,13 @@ class LaneRunner:
         time = clock.read(self._clock)
         if folder.planned() >= 0 and time is None and self._query is not None and self._query.has_event_time:
             return False
-        if time is not None and folder.batch(folder.planned()).progress != time.heard(self._place.log):
+        if time is not None and folder.batch(folder.planned()).progress != time.heard(self._place.systems):
             return False
         return folder.settled()
 
     def _end_of(self, ssp: SSP, ends: Mapping[SSP, int]) -> int:
         # The report's ends may be older than the news that the lanes before have ended.
-        fresh = self._place.log.ends(ssp.stream, [ssp.partition])[ssp.partition].end
+        fresh = self._place.systems.named(ssp.system).high_watermarks(ssp.stream)[ssp.partition]
         return max(fresh, ends.get(ssp, 0))
 
     def _stop_at_boundary(self, folder: Folder, query: StreamingQuery) -> None:
@@ -304,9 +311,10 @@ class LaneRunner:
             calm = 0 if folder.pending else calm + 1
             time.sleep(_POLL)
         self._take_progress(folder, query)
+        held_back = self._query is not None and self._query.held_back.is_set()
         failed = query.exception()
         query.stop()
-        if failed is not None:
+        if failed is not None and not held_back:
             raise failed
         if folder.pending and self._query is not None:
             with _start_one_at_a_time:
@@ -314,6 +322,8 @@ class LaneRunner:
             last.awaitTermination()
 
     def _end(self, folder: Folder) -> None:
+        if self._query is not None:
+            self._query.settle()
         self._gate.unlink(missing_ok=True)
         self._clock.unlink(missing_ok=True)
         positions = _listed(self._positions(folder))
@@ -321,7 +331,7 @@ class LaneRunner:
             phase="ended",
             positions=positions,
             batch=folder.committed(),
-            ends=self._ends(),
+            ends=self._ends(fresh=True),
             dead_letters=self._dead_letters(),
             dropped=self._dropped,
         )
@@ -333,16 +343,17 @@ class LaneRunner:
             for ssp in (*self.lane.ssps, *self.lane.broadcast)
         }
 
-    def _ends(self) -> tuple[Position, ...]:
-        found: Offsets = {}
-        for ssp in (*self.lane.ssps, *self.lane.broadcast):
-            found[ssp.whole] = -1
-        for stream in {ssp.stream for ssp in found}:
-            for partition, tail in self._place.log.ends(stream).items():
-                ssp = SSP(system="embedded", stream=stream, partition=partition)
-                if ssp in found:
-                    found[ssp] = min(tail.end, (self._until or {}).get(ssp, tail.end))
-        return _listed(found)
+    def _ends(self, fresh: bool = False) -> tuple[Position, ...]:
+        """The ends of the inputs as they were looked up last: some systems take long to tell."""
+        if fresh or time.monotonic() > self._ends_at + _ENDS_EVERY:
+            found: Offsets = {ssp.whole: -1 for ssp in (*self.lane.ssps, *self.lane.broadcast)}
+            for name, stream in self._inputs:
+                for partition, end in self._place.systems.named(name).ends(stream).items():
+                    ssp = SSP(system=name, stream=stream, partition=partition)
+                    if ssp in found:
+                        found[ssp] = min(end, (self._until or {}).get(ssp, end))
+            self._ends_known, self._ends_at = _listed(found), time.monotonic()
+        return self._ends_known
 
     def _changed(self, **changes: Any) -> LaneReport:
         held = {name: getattr(self._report, name) for name in self._report.__struct_fields__}

@@ -21,7 +21,8 @@ Positions = Mapping[int, int]
 class Entry:
     """``offsets/N``: metadata, and one offset a source in the order of the query's plan (None: not yet read).
 
-    The offset of a stream has its name in ``stream``; that of event time has none, and no positions.
+    An offset of the embedded log has the stream's name in ``stream``; that of event time has none, and no positions.
+    One of Spark's Kafka source is ``{topic: {partition: offset}}``: here a topic stands for its stream.
     """
 
     metadata: dict[str, Any]
@@ -30,11 +31,15 @@ class Entry:
     def positions(self, source: int) -> dict[int, int]:
         """Partition → next offset of one source; {} if it wasn't read yet."""
         offset = self.sources[source]
-        return {} if offset is None else {int(p): int(o) for p, o in offset["positions"].items()}
+        if offset is None:
+            return {}
+        held = offset["positions"] if "stream" in offset else next(iter(offset.values()))
+        return {int(p): int(o) for p, o in held.items()}
 
     def streams(self) -> dict[str, int]:
         """The number of each stream's source, for those that were read."""
-        return {each["stream"]: n for n, each in enumerate(self.sources) if each is not None and "stream" in each}
+        names = ((n, _name(each)) for n, each in enumerate(self.sources) if each is not None)
+        return {name: number for number, name in names if name is not None}
 
     def progress(self) -> Progress | None:
         """The event time that the batch was planned with; None if the lane has none."""
@@ -51,7 +56,8 @@ class Entry:
         offset = self.sources[source]
         if offset is None:
             raise ValueError(f"source {source} has no offset to change")
-        changed = {**offset, "positions": {str(p): o for p, o in sorted(positions.items())}}
+        told = {str(p): o for p, o in sorted(positions.items())}
+        changed = {**offset, "positions": told} if "stream" in offset else {next(iter(offset)): told}
         return replace(self, sources=(*self.sources[:source], changed, *self.sources[source + 1 :]))
 
     def keeping(self, partitions: Mapping[str, Iterable[int]]) -> Entry:
@@ -66,6 +72,13 @@ class Entry:
     def with_watermark(self, unix_ms: int) -> Entry:
         """The same batch with another watermark."""
         return replace(self, metadata={**self.metadata, "batchWatermarkMs": unix_ms})
+
+
+def _name(offset: Mapping[str, Any]) -> str | None:
+    """The stream, or topic, that an offset is of; None: it is of none."""
+    if "stream" in offset:
+        return str(offset["stream"])
+    return None if "source" in offset and not isinstance(offset["source"], dict) else next(iter(offset), None)
 
 
 def parse(text: str, path: str = "") -> Entry:

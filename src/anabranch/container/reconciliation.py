@@ -22,7 +22,7 @@ from anabranch.model.lane import Lane
 from anabranch.operators.rules import is_boundary
 from anabranch.planning import stages
 from anabranch.spark.query import LaneQuery
-from anabranch.systems.embedded import Log
+from anabranch.systems.systems import Systems
 
 _PERIOD = 0.3
 
@@ -64,7 +64,8 @@ class Container:
         self._schemas = schemas
         self._home = home
         self._gates = tempfile.TemporaryDirectory(prefix="anabranch-gates-")
-        self._place = Place(spark, settings.storage.root, Path(self._gates.name), Log(settings.systems.embedded.root))
+        systems = Systems(settings, graph.job)
+        self._place = Place(spark, settings.storage.root, Path(self._gates.name), systems)
         self._runners: dict[str, LaneRunner] = {}
         self._noted: dict[str, Offsets] = {}
 
@@ -133,7 +134,7 @@ class Container:
                 dropped=dropped,
             )
 
-        runner = LaneRunner(self._place, lane, epoch, build, tuple(lane.outputs), starting, until)
+        runner = LaneRunner(self._place, lane, epoch, build, starting, until)
         runner.start()
         log.debug("lane started", action="start_lane", lane=lane.id, epoch=epoch)
         return runner
@@ -142,8 +143,10 @@ class Container:
         given: Offsets = {position.ssp.whole: position.offset for position in lane.starting}
         latest = {n.args["stream"] for n in self._graph.nodes if n.kind == "read" and n.args["start"] == "latest"}
         for ssp in (*lane.ssps, *lane.broadcast):
-            if ssp.whole not in given and ssp.stream in latest:
-                given[ssp.whole] = self._place.log.ends(ssp.stream, [ssp.partition])[ssp.partition].end
+            if ssp.whole not in given:
+                system = self._place.systems.named(ssp.system)
+                places = system.ends(ssp.stream) if ssp.stream in latest else system.starts(ssp.stream)
+                given[ssp.whole] = places[ssp.partition]
         return given
 
     def _until(self, lane: Lane) -> Offsets:
@@ -156,7 +159,8 @@ class Container:
                     self._noted[ssp.stream] = {}
                 ends = self._noted[ssp.stream]
                 if ssp.whole not in ends:
-                    ends[ssp.whole] = self._place.log.ends(ssp.stream, [ssp.partition])[ssp.partition].end
+                    system = self._place.systems.named(ssp.system)
+                    ends[ssp.whole] = system.high_watermarks(ssp.stream)[ssp.partition]
                 found[ssp.whole] = ends[ssp.whole]
         return found
 

@@ -29,7 +29,8 @@ class Position(Document, frozen=True, kw_only=True):
 class Lane(Document, frozen=True, kw_only=True):
     """One streaming query for a part of one stage and a fixed set of tasks (DESIGN.md section 2).
 
-    ``outputs``: the streams it writes, with the partition counts that it writes them by for all its life.
+    ``outputs``: the streams it writes, with the partition counts that it writes them by for all its life;
+    ``systems``: the system of each of them that isn't in the embedded one.
     ``dead_letters``: for each stream that it reads, the stream that takes what could not be processed;
     ``reports`` names the reads whose unreadable records this lane puts there: of all lanes that read them, one does.
     ``put_aside``: how many records were there of it when it last ended.
@@ -54,6 +55,7 @@ class Lane(Document, frozen=True, kw_only=True):
     upstream: tuple[str, ...] = ()
     beside: dict[str, tuple[str, ...]] = {}
     outputs: dict[str, int] = {}
+    systems: dict[str, str] = {}
     dead_letters: dict[str, str] = {}
     reports: tuple[str, ...] = ()
     starting: tuple[Position, ...] = ()
@@ -66,3 +68,7 @@ class Lane(Document, frozen=True, kw_only=True):
     watermark: int | None = None
     put_aside: int = 0
     error: str | None = None
+
+    def system(self, stream: str) -> str:
+        """The system of a stream that it writes."""
+        return self.systems.get(stream, "embedded")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from anabranch.errors import GraphError
@@ -48,8 +49,8 @@ class Group:
         return tuple(n for n in self.nodes if node.id in n.inputs and n not in self.sources)
 
 
-def cut(graph: Graph, stage: Stage, systems: dict[str, str]) -> tuple[Group, ...]:
-    """The stage's groups. ``systems``: system by stream, for the outputs.
+def cut(graph: Graph, stage: Stage, kinds: Mapping[str, str]) -> tuple[Group, ...]:
+    """The stage's groups. ``kinds``: of each stream that it writes, what those of one group have in common.
 
     Raises:
         GraphError: a stateful operator without its key, after another one, or merged with other rows.
@@ -66,7 +67,7 @@ def cut(graph: Graph, stage: Stage, systems: dict[str, str]) -> tuple[Group, ...
         elif sink.kind == "foreach_batch":
             name = sink.name
         else:
-            name = f"{OUTPUTS}-{systems[stages.stream_of(graph, sink)]}"
+            name = f"{OUTPUTS}-{kinds[stages.stream_of(graph, sink)]}"
         by_name.setdefault(name, []).append(sink)
     return tuple(_group(graph, stage, name, sinks) for name, sinks in by_name.items())
 

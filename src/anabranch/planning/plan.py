@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -27,13 +27,15 @@ from anabranch.planning.stages import Stage
 
 EXACTLY_ONCE = "exactly once"
 AT_LEAST_ONCE = "at least once; can be written twice"
+STATE = "state"
 
 
 @dataclass(frozen=True)
 class Surroundings:
     """What a plan needs to know besides the graph: settings and what the systems say.
 
-    ``partitions``: counts of the streams that exist; ``systems``: system by stream, ``default_system`` for others.
+    ``partitions``: counts of the streams that exist; ``systems``: of the streams that are bound to one, others live in
+    ``default_system`` (see :func:`stages.systems`); ``at_least_once``: the outputs with that delivery.
     """
 
     factor: int
@@ -43,13 +45,14 @@ class Surroundings:
     partitions: dict[str, int]
     systems: dict[str, str]
     default_system: str = "embedded"
-
-    def system(self, stream: str) -> str:
-        return self.systems.get(stream, self.default_system)
+    at_least_once: Collection[str] = ()
 
 
 class PlannedLane(Document, frozen=True, kw_only=True):
-    """A lane before it has an id. ``upstream`` are indexes of the lanes that write its inputs."""
+    """A lane before it has an id. ``upstream`` are indexes of the lanes that write its inputs.
+
+    ``rejecting``: the operators that may put records aside.
+    """
 
     stage: str
     group: str
@@ -63,6 +66,8 @@ class PlannedLane(Document, frozen=True, kw_only=True):
     base: dict[str, SSP] = {}
     upstream: tuple[int, ...] = ()
     outputs: dict[str, int] = {}
+    systems: dict[str, str] = {}
+    rejecting: tuple[str, ...] = ()
     dead_letters: dict[str, str] = {}
     reports: tuple[str, ...] = ()
 
@@ -103,7 +108,8 @@ def make(graph: Graph, around: Surroundings) -> Plan:
     """
     cut = stages.cut(graph)
     _check_outputs(graph, cut)
-    counts = _counts(graph, cut, around)
+    systems = stages.systems(graph, around.systems, around.default_system)
+    counts = _counts(graph, cut, systems, around)
     models: list[StageModel] = []
     lanes: list[PlannedLane] = []
     outputs: list[Output] = []
@@ -111,19 +117,20 @@ def make(graph: Graph, around: Surroundings) -> Plan:
     seats = [str(number) for number in range(around.containers)]
     placed: dict[str, dict[str, tuple[str, ...]]] = {seat: {} for seat in seats}
     for stage in cut:
-        inputs = _inputs(graph, stage, around, counts)
+        inputs = _inputs(graph, stage, systems, counts)
         tasks = _tasks(stage, inputs, around, warnings)
         models.append(_stage_model(stage, inputs, tasks, around))
         by_task = placement.place(tasks, seats, {})
         for seat in seats:
             placed[seat][stage.id] = tuple(t.name for t in tasks if by_task[t.name] == seat)
-        stage_outputs = [_output(graph, stage, sink, around, counts) for sink in stage.sinks]
-        aside = _dead_letters(graph, stage, around, counts)
+        stage_outputs = [_output(graph, stage, sink, systems, around, counts) for sink in stage.sinks]
+        aside = _dead_letters(graph, stage, systems, around, counts)
         outputs += [*stage_outputs, *aside.values()]
         written = {o.operator: o for o in stage_outputs if o.stream is not None}
-        systems = {stages.stream_of(graph, s): _system(graph, s, around) for s in stage.sinks if _is_stream(s)}
+        written_to = [stages.stream_of(graph, s) for s in stage.sinks if _is_stream(s)]
+        kinds = {stream: kind(systems[stream], stream in around.at_least_once) for stream in written_to}
         reported: set[str] = set()
-        for group in groups.cut(graph, stage, systems):
+        for group in groups.cut(graph, stage, kinds):
             reports = tuple(n.name for n in group.sources if n.name in aside and n.name not in reported)
             reported.update(reports)
             for seat in seats:
@@ -165,16 +172,26 @@ def lanes_of(plan: Plan, state_partitions: int, new_id: Callable[[], str]) -> tu
             ssps=lane.ssps,
             broadcast=lane.broadcast,
             base=lane.base,
-            slots=tuple(str(ssp) for ssp in (*lane.ssps, *lane.broadcast)),
+            slots=slots_of(lane, state_partitions),
             upstream=tuple(ids[u] for u in lane.upstream),
             beside={ids[n]: () for n, other in enumerate(plan.lanes) if _together(other, lane)},
             outputs=lane.outputs,
+            systems=lane.systems,
             dead_letters=lane.dead_letters,
             reports=lane.reports,
             state_partitions=state_partitions,
         )
         for number, lane in enumerate(plan.lanes)
     )
+
+
+def slots_of(lane: PlannedLane, state_partitions: int) -> tuple[str, ...]:
+    """The parts of a lane's output, by the names that they have whatever runs where: those of its rows, then those of
+    what each operator puts aside. The place in the list is the slot's number: never change the order."""
+    ssps = tuple(str(ssp) for ssp in (*lane.ssps, *lane.broadcast))
+    state = tuple(f"{STATE}-{number}" for number in range(state_partitions)) if lane.stateful else ()
+    aside = [name for operator in lane.rejecting for name in (f"{operator}:{part}" for part in (*ssps, *state))]
+    return (*(state or ssps), *aside)
 
 
 def task_numbers(stage: StageModel, factor: int) -> dict[SSP, int]:
@@ -190,11 +207,12 @@ def _is_stream(node: Node) -> bool:
     return node.kind == "write" or is_boundary(node)
 
 
-def _system(graph: Graph, node: Node, around: Surroundings) -> str:
-    return around.system(stages.stream_of(graph, node))
+def kind(system: str, at_least_once: bool) -> str:
+    """What the outputs of one group have in common."""
+    return f"{system}-at-least-once" if at_least_once else system
 
 
-def _counts(graph: Graph, cut: Iterable[Stage], around: Surroundings) -> dict[str, int]:
+def _counts(graph: Graph, cut: Iterable[Stage], systems: Mapping[str, str], around: Surroundings) -> dict[str, int]:
     """Partition counts of all inputs; an intermediate stream has the most that an input of its stage has."""
     counts: dict[str, int] = {}
     for stage in cut:
@@ -204,7 +222,7 @@ def _counts(graph: Graph, cut: Iterable[Stage], around: Surroundings) -> dict[st
                 counts[stream] = around.partitions[stream]
             elif source.kind == "read":
                 raise NotFoundError(
-                    f"read {source.name!r} ({source.where}): there is no stream {stream!r} in {around.system(stream)}",
+                    f"read {source.name!r} ({source.where}): there is no stream {stream!r} in {systems[stream]}",
                     f"create it: anabranch stream create {stream} --partitions 4; or see: anabranch stream list",
                 )
         most = max(counts[stages.stream_of(graph, s)] for s in stage.sources)
@@ -215,10 +233,10 @@ def _counts(graph: Graph, cut: Iterable[Stage], around: Surroundings) -> dict[st
     return counts
 
 
-def _inputs(graph: Graph, stage: Stage, around: Surroundings, counts: dict[str, int]) -> tuple[Input, ...]:
+def _inputs(graph: Graph, stage: Stage, systems: Mapping[str, str], counts: Mapping[str, int]) -> tuple[Input, ...]:
     return tuple(
         Input(
-            system=_system(graph, source, around),
+            system=systems[stages.stream_of(graph, source)],
             stream=stages.stream_of(graph, source),
             partitions=counts[stages.stream_of(graph, source)],
             broadcast=bool(source.args.get("broadcast")),
@@ -289,6 +307,7 @@ def _lane(
         )
         and lane.stage != group.stage
     )
+    mine = [written[s.name] for s in group.sinks if s.name in written]
     return PlannedLane(
         stage=group.stage,
         group=group.name,
@@ -301,11 +320,19 @@ def _lane(
         broadcast=tuple(sorted(broadcast, key=lambda s: s.order)),
         base={str(s): s.whole for s in sorted(ssps, key=lambda s: s.order)},
         upstream=written_by,
-        outputs={str(o.stream): o.partitions for o in (written.get(s.name) for s in group.sinks) if o is not None},
+        outputs={str(o.stream): o.partitions for o in mine},
+        systems=_elsewhere(mine),
     )
 
 
-def _output(graph: Graph, stage: Stage, sink: Node, around: Surroundings, counts: dict[str, int]) -> Output:
+def _output(
+    graph: Graph,
+    stage: Stage,
+    sink: Node,
+    systems: Mapping[str, str],
+    around: Surroundings,
+    counts: Mapping[str, int],
+) -> Output:
     if not _is_stream(sink):
         return Output(operator=sink.name, stage=stage.id, promise=AT_LEAST_ONCE)
     stream = stages.stream_of(graph, sink)
@@ -313,27 +340,29 @@ def _output(graph: Graph, stage: Stage, sink: Node, around: Surroundings, counts
     return Output(
         operator=sink.name,
         stage=stage.id,
-        promise=EXACTLY_ONCE,
-        system=around.system(stream),
+        promise=AT_LEAST_ONCE if stream in around.at_least_once else EXACTLY_ONCE,
+        system=systems[stream],
         stream=stream,
         partitions=counts.get(stream, around.partitions.get(stream, most)),
         intermediate=is_boundary(sink),
     )
 
 
-def _dead_letters(graph: Graph, stage: Stage, around: Surroundings, counts: dict[str, int]) -> dict[str, Output]:
+def _dead_letters(
+    graph: Graph, stage: Stage, systems: Mapping[str, str], around: Surroundings, counts: Mapping[str, int]
+) -> dict[str, Output]:
     """By source, where its records go that can't be processed. What the job wrote itself is read well, so the
     intermediate streams have one only where a function may raise."""
     found: dict[str, Output] = {}
     for source in stage.sources:
         if source.kind == "read" or any(rule(node).function for node in stage.nodes):
             read = stages.stream_of(graph, source)
-            stream = f"{read}-dead-letters"
+            stream = stages.dead_letters_of(read)
             found[source.name] = Output(
                 operator=source.name,
                 stage=stage.id,
                 promise=EXACTLY_ONCE,
-                system=around.system(stream),
+                system=systems[stream],
                 stream=stream,
                 partitions=around.partitions.get(stream, counts[read]),
                 dead_letters=True,
@@ -344,15 +373,27 @@ def _dead_letters(graph: Graph, stage: Stage, around: Surroundings, counts: dict
 def _with_dead_letters(
     graph: Graph, group: Group, lane: PlannedLane, aside: dict[str, Output], reports: tuple[str, ...]
 ) -> PlannedLane:
-    rejects = group.stateful is not None or any(rule(n).function or is_boundary(n) for n in group.nodes)
-    sources = [n for n in group.sources if n.name in aside and (rejects or n.name in reports)]
+    rejecting = [n.name for n in group.nodes if _rejects(group, n)]
+    sources = [n for n in group.sources if n.name in aside and (rejecting or n.name in reports)]
     taken = {stages.stream_of(graph, n): aside[n.name] for n in sources}
     return msgspec.structs.replace(
         lane,
         outputs={**lane.outputs, **{str(o.stream): o.partitions for o in taken.values()}},
+        systems={**lane.systems, **_elsewhere(taken.values())},
+        rejecting=(*reports, *rejecting) if taken else (),
         dead_letters={read: str(o.stream) for read, o in taken.items()},
         reports=reports,
     )
+
+
+def _rejects(group: Group, node: Node) -> bool:
+    """Whether an operator may find that a row can't be processed. (A source finds it of a record.)"""
+    return node not in group.sources and (rule(node).stateful or rule(node).function or node.kind == "partition_by")
+
+
+def _elsewhere(outputs: Iterable[Output]) -> dict[str, str]:
+    """The system of each output that isn't in the embedded one."""
+    return {str(o.stream): str(o.system) for o in outputs if o.stream is not None and o.system != "embedded"}
 
 
 def _check_outputs(graph: Graph, cut: Iterable[Stage]) -> None:

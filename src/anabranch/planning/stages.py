@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from anabranch.errors import GraphError
@@ -50,6 +50,31 @@ def stream_of(graph: Graph, node: Node) -> str:
     if is_boundary(node):
         return f"{graph.job}-{node.name}-{LAYOUT_VERSION}"
     return str(node.args["stream"])
+
+
+def dead_letters_of(stream: str) -> str:
+    """The stream for what could not be processed of a stream."""
+    return f"{stream}-dead-letters"
+
+
+def systems(graph: Graph, bound: Mapping[str, str], default: str) -> dict[str, str]:
+    """The system of every stream of the job. ``bound``: of those that settings name; ``default``: of the user's others.
+
+    What the job makes for itself lives where its records come from, unless they come from several systems.
+    """
+    found: dict[str, str] = {}
+    origins: dict[int, set[str]] = {}
+    for node in graph.nodes:
+        came = {system for i in node.inputs for system in origins[i]}
+        if "stream" in node.args:
+            came = {found.setdefault(node.args["stream"], bound.get(node.args["stream"], default))}
+        elif is_boundary(node):
+            stream = stream_of(graph, node)
+            came = {found.setdefault(stream, bound.get(stream, next(iter(came)) if len(came) == 1 else default))}
+        origins[node.id] = came
+    for stream, system in tuple(found.items()):
+        found.setdefault(dead_letters_of(stream), bound.get(dead_letters_of(stream), system))
+    return found
 
 
 def cut(graph: Graph) -> tuple[Stage, ...]:

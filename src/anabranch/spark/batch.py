@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -26,13 +25,13 @@ from anabranch.planning import plan as planning
 from anabranch.planning import stages
 from anabranch.planning.plan import Plan
 from anabranch.planning.stages import Stage
-from anabranch.spark import dead_letters, hidden, intake, operators, raising, resolution, session
+from anabranch.spark import dead_letters, hidden, intake, operators, raising, records, resolution, session
 from anabranch.spark.dead_letters import Aside
 from anabranch.spark.functions import Rejecting
 from anabranch.spark.labels import label
 from anabranch.spark.operators import Context
-from anabranch.systems.embedded import Log
-from anabranch.systems.embedded.spark import FORMAT, EmbeddedSource
+from anabranch.systems.contract import Range
+from anabranch.systems.systems import Systems
 
 Config = Path | str | None
 _FAIL = "fail"
@@ -75,7 +74,7 @@ class _Batch:
         self._file: JobFile = loading.of(job)
         self._graph = job.graph
         self._plan: Plan = preparation.plan(self._file, self.settings)
-        self._log = Log(self.settings.systems.embedded.root)
+        self._systems = Systems(self.settings, job.graph.job)
         self.reads = {n.args["stream"]: n for n in reversed(self._graph.nodes) if n.kind == "read"}
         self.written: dict[str, list[Node]] = {}
         for node in self._graph.nodes:
@@ -149,24 +148,24 @@ class _Batch:
         """What can't be processed is left out, whether the job would drop it or put it aside; None: it fails."""
         if policy == _FAIL:
             return None
-        aside = Aside(str(self._log.root), self._graph.job, {}, {}, dead_letters.listening(spark.sparkContext))
+        said = dead_letters.listening(spark.sparkContext)
+        aside = Aside(self._graph.job, {}, {}, {}, {}, (), said)
         return partial(aside.rejects, keep=False)
 
     def _read(self, spark: SparkSession, node: Node, task: Column, most: int | None = None) -> DataFrame:
         stream = node.args["stream"]
-        ranges: dict[int, list[list[int]]] = {}
-        left = most
-        for partition, tail in self._log.ends(stream).items():
-            end = tail.end if left is None else min(tail.end, left)
-            left = None if left is None else left - end
-            ranges[partition] = [[0, end]]
-        spark.dataSource.register(EmbeddedSource)
-        options = {"root": str(self._log.root), "stream": stream, "ranges": json.dumps(ranges)}
-        raw = spark.read.format(FORMAT).options(**options).load()
+        system = self._systems.of(stream)
+        starts, ranges, left = system.starts(stream), dict[int, list[Range]](), most
+        for partition, end in system.ends(stream).items():
+            start = starts[partition]
+            stop = end if left is None else min(end, start + left)
+            left = None if left is None else left - (stop - start)
+            ranges[partition] = [(start, stop)] if stop > start else []
+        raw = records.again(spark, system, stream, ranges)
         bound = self.settings.streams.get(stream)
         taken = intake.of_graph(node, bound.format if bound is not None else "json", keyed=False)
         opened = taken.opened(raw.withColumn("task", task))
-        rows = taken.rows(opened, F.col("task"), stream, fail=self.settings.job.on_error == _FAIL)
+        rows = taken.rows(opened, F.col("task"), f"{system.name}/{stream}", fail=self.settings.job.on_error == _FAIL)
         taken.check(rows)
         return rows
 

@@ -6,8 +6,10 @@ edit one line of it. Its only row, when the watermark has risen, is the watermar
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -19,7 +21,7 @@ from pyspark.sql.types import StructType
 
 from anabranch.event_time import control, progress
 from anabranch.event_time.progress import Progress, Upstream
-from anabranch.systems.embedded import Log
+from anabranch.systems.systems import Systems
 
 FORMAT = "anabranch-event-time"
 SCHEMA = "watermark timestamp"
@@ -49,10 +51,10 @@ class Clock:
         """The SSP that holds the watermark back."""
         return progress.held_by(self.progress, self.delays)
 
-    def heard(self, log: Log) -> Progress:
-        """The progress with what other lanes have told meanwhile, in the part of the log that this one has read."""
+    def heard(self, systems: Systems) -> Progress:
+        """The progress with what other lanes have told meanwhile, in the part of the streams that this one has read."""
         upstream = {
-            ssp: _heard(self.progress.upstream.get(ssp, Upstream()), log, ssp, self.positions[ssp])
+            ssp: _heard(self.progress.upstream.get(ssp, Upstream()), systems, ssp, self.positions[ssp])
             for ssp, delay in self.delays.items()
             if delay is None and ssp in self.positions
         }
@@ -69,9 +71,9 @@ def read(path: Path) -> Clock | None:
     return Clock(progress.from_builtins(held["progress"]), held["delays"], held["positions"])
 
 
-def _heard(before: Upstream, log: Log, ssp: str, position: int) -> Upstream:
-    _, stream, partition = ssp.split("/")
-    told, cursor = log.controls(stream, int(partition), before.cursor, position)
+def _heard(before: Upstream, systems: Systems, ssp: str, position: int) -> Upstream:
+    system, stream, partition = ssp.split("/")
+    told, cursor = systems.named(system).controls(stream, int(partition), before.cursor, position)
     return before.after([control.from_builtins(each, f"stream {ssp}") for each in told], cursor)
 
 
@@ -79,8 +81,19 @@ def _without_cursors(of: Progress) -> Progress:
     return replace(of, upstream={ssp: replace(each, cursor=-1) for ssp, each in of.upstream.items()})
 
 
+def is_of_clock(offset: object) -> bool:
+    """Whether an offset in a query's progress is that of a clock, whose rows are of no stream."""
+    told = json.loads(offset) if isinstance(offset, str) else offset
+    return isinstance(told, dict) and told.get("source") == progress.SOURCE
+
+
+def carried(systems: Systems) -> str:
+    """Systems as an option. Secrets stay references."""
+    return base64.b64encode(pickle.dumps(systems)).decode()
+
+
 class EventTimeSource(DataSource):
-    """Options: ``file`` (of the clock), ``root`` (of the embedded log), ``gate``, ``rows`` ("false": it has none)."""
+    """Options: ``file`` (of the clock), ``systems`` (see :func:`carried`), ``gate``; ``rows`` "false": it has none."""
 
     @classmethod
     def name(cls) -> str:
@@ -103,7 +116,7 @@ class _Reader(DataSourceStreamReader):
         self._file = Path(options["file"])
         self._gate = options["gate"]
         self._rows = options["rows"] == "true"
-        self._log = Log(options["root"])
+        self._systems: Systems = pickle.loads(base64.b64decode(options["systems"]))
 
     def initialOffset(self) -> dict[str, Any]:
         return Progress().to_builtins()
@@ -112,7 +125,7 @@ class _Reader(DataSourceStreamReader):
         if os.path.exists(self._gate):
             return start
         clock = read(self._file)
-        return start if clock is None else clock.heard(self._log).to_builtins()
+        return start if clock is None else clock.heard(self._systems).to_builtins()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         risen = end["watermark"] is not None and end["watermark"] != start["watermark"]

@@ -22,13 +22,15 @@ from anabranch.spark.operators import Context, apply, stage_key
 class Sink:
     """A stream output of a group. ``number`` is its place in the group's list of sinks.
 
-    ``traced``: its rows tell which record they come from, besides its offset.
+    ``traced``: its rows tell which record they come from, besides its offset. ``slots``: the numbers of the slots, by
+    source and partition, if rows tell theirs; {} if they come of state, whose partition is their slot's number.
     """
 
     number: int
     node: Node
     format: str
     traced: bool = False
+    slots: Mapping[tuple[int, int], int] | None = None
 
 
 def trunk(group: Group, frames: Mapping[int, DataFrame], context: Context) -> tuple[Node, DataFrame] | None:
@@ -188,7 +190,21 @@ def _encoded_row(frame: DataFrame, names: list[str], sink: Sink) -> Column:
             if sink.traced
             else []
         ),
+        *([_slot(sink.slots).alias("slot")] if sink.slots is not None else []),
     )
+
+
+def _slot(slots: Mapping[tuple[int, int], int]) -> Column:
+    if not slots:
+        return hidden.field("partition")
+    if all(number == partition for (_, partition), number in slots.items()):
+        return hidden.field("partition")
+    known: Column | None = None
+    for (source, partition), number in slots.items():
+        mine = (hidden.field("source") == source) & (hidden.field("partition") == partition)
+        known = F.when(mine, F.lit(number)) if known is None else known.when(mine, F.lit(number))
+    assert known is not None
+    return known
 
 
 def _key(frame: DataFrame, sink: Sink) -> Column:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from anabranch.errors import OperatorError
 from anabranch.spark import hidden
-from anabranch.spark.dead_letters import DERIVED, Rejects
+from anabranch.spark.dead_letters import Rejects
 
 Batches = Iterator[pa.RecordBatch]
 Rejecting = Callable[[str], Rejects]
@@ -61,10 +61,11 @@ def wrap(
 
 
 def _of_no_record(origin: pa.Array) -> pa.Array:
-    """The hidden column of rows of which nobody knows which record they come from."""
+    """The hidden column of rows of which nobody knows which record of their partition they come from."""
     fields = [origin.field(i) for i in range(origin.type.num_fields)]
-    at = origin.type.get_field_index("source")
-    fields[at] = pa.array(np.full(len(origin), DERIVED), origin.type.field(at).type)
+    at = origin.type.get_field_index("offset")
+    offsets = fields[at].to_numpy(zero_copy_only=False)
+    fields[at] = pa.array(np.where(offsets < 0, offsets, -1 - offsets), origin.type.field(at).type)
     return pa.StructArray.from_arrays(fields, fields=list(origin.type))
 
 

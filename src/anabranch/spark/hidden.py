@@ -9,7 +9,8 @@ NAME = "_anabranch"
 
 
 def of_record(task: Column, source: int) -> Column:
-    """For a record as a system's source gives it."""
+    """For a record as a system's source gives it. (Of a row that comes from no single record, the offset is negative,
+    if it comes from the records of one partition.)"""
     return F.struct(
         task.cast("int").alias("task"),
         F.lit(source).alias("source"),
@@ -22,11 +23,11 @@ def of_record(task: Column, source: int) -> Column:
 
 
 def of_result(task: Column, key: Column) -> Column:
-    """For a row that a stateful operator made: it comes from no single record."""
+    """For a row that a stateful operator made: it comes from no single record, but from a state partition."""
     return F.struct(
         task.cast("int").alias("task"),
         F.lit(-1).alias("source"),
-        F.lit(0).alias("partition"),
+        F.spark_partition_id().alias("partition"),
         F.lit(0).cast("bigint").alias("offset"),
         key.alias("key"),
         F.lit(None).cast("string").alias("headers"),

@@ -171,7 +171,7 @@ def _failing(node: Node, stream: str, fault: str) -> Column:
         "null_time": "has no event time",
     }[fault]
     cure = 'mend what writes it, or set [job] on_error = "dead-letter" or "drop"'
-    before, after = f"{label(node)}: the record of embedded/{stream}/", f" {what}"
+    before, after = f"{label(node)}: the record of {stream}/", f" {what}"
     return raising.for_record(before, after, cure, F.col("partition"), F.col("offset"))
 
 

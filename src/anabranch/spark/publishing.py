@@ -6,9 +6,10 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from anabranch.event_time import progress
 from anabranch.event_time.control import Control
@@ -21,8 +22,13 @@ from anabranch.spark.intake import Marks
 from anabranch.spark.labels import label
 from anabranch.spark.sink import Keyless
 from anabranch.spark.source import Measured, Source
-from anabranch.spark.targets import Refs, Target, added
-from anabranch.systems.embedded import LaneWriter
+from anabranch.systems.output import Publisher, Target, Written
+
+
+class Plain(Protocol):
+    """Writes rows at least once, with what Spark itself has for it."""
+
+    def write(self, rows: DataFrame) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -30,16 +36,17 @@ class Publishing:
     """What one lane does with each batch.
 
     ``targets`` are by the number of their output; ``timed`` those of them whose readers need the lane's watermark.
+    ``publishers`` are by the system; ``plain`` writes the outputs, by number, that are written at least once.
     ``clock``: the file of the lane's event time, None if it has none; ``delays`` of its SSPs, by which it goes.
     ``reports``: the sources whose unreadable records this lane puts aside, but for the faults in ``dropping``.
     ``keyless_rows`` finds the rows with null keys that come to the operator ``into_state``, from some rows of each
-    source. ``dropped`` is told how many were dropped.
+    source. ``dropped`` is told how many were dropped. ``unruly``: rows of one slot may be in several Spark tasks.
     """
 
     spark: SparkSession
     lane: Lane
-    writer: LaneWriter
-    root: str
+    publishers: Mapping[str, Publisher]
+    plain: Mapping[int, Plain]
     targets: Mapping[int, Target]
     timed: Sequence[Target]
     without_key: Keyless | None
@@ -53,12 +60,53 @@ class Publishing:
     clock: Path | None
     delays: Mapping[str, int | None]
     dropped: Callable[[int], None]
+    unruly: bool = False
 
-    def written(self, rows: DataFrame) -> Refs:
-        """Output rows as durable segments that nobody sees yet."""
-        return sink.write_segments(rows, self.root, dict(self.targets), self.without_key)
+    def written(self, rows: DataFrame, batch: int) -> list[Written]:
+        """Write a batch's output rows, so that they are durable."""
+        systems = {number: self.lane.system(target.stream) for number, target in self.targets.items()}
+        ways = {number: "plain" if number in self.plain else systems[number] for number in systems}
+        if len(set(ways.values())) == 1:
+            return self._written(rows, next(iter(ways)), batch)
+        kept = rows.persist()
+        try:
+            found: list[Written] = []
+            for way in sorted(set(ways.values())):
+                mine = [number for number, each in ways.items() if each == way]
+                found += self._written(kept.where(F.col("output").isin(mine)), mine[0], batch)
+            return found
+        finally:
+            kept.unpersist()
 
-    def finish(self, number: int, refs: Refs, measured: Mapping[str, Measured]) -> None:
+    def _written(self, rows: DataFrame, number: int, batch: int) -> list[Written]:
+        """Write rows that go the same way as those of an output."""
+        if number in self.plain:
+            self.plain[number].write(rows)
+            return []
+        publisher = self.publishers[self.lane.system(self.targets[number].stream)]
+        if publisher.slotted and self.unruly:
+            rows = rows.repartitionById(len(self.lane.slots), F.col(sink.SLOT))
+        return sink.write(rows, publisher.output, self.targets, batch, self.without_key)
+
+    def take(self, new: bool) -> None:
+        """Make the lane's outputs ours; see :meth:`Publisher.take`."""
+        for publisher in self.publishers.values():
+            publisher.take(new)
+
+    def settle(self) -> None:
+        """Let readers see what was published; see :meth:`Publisher.settle`."""
+        for publisher in self.publishers.values():
+            publisher.settle()
+
+    def put_aside(self) -> int:
+        """How many records this lane has ever put aside: the streams that hold them know it."""
+        streams = sorted(self.lane.dead_letters.values())
+        return sum(
+            publisher.put_aside([stream for stream in streams if self.lane.system(stream) == system])
+            for system, publisher in self.publishers.items()
+        )
+
+    def finish(self, number: int, written: list[Written], measured: Mapping[str, Measured]) -> None:
         """Publish a batch whose rows are written, with what it has rejected, and let the lane's time go on.
 
         ``measured``: what was observed of each source, by the name of its node.
@@ -69,18 +117,20 @@ class Publishing:
         if look and batch is not None:
             self._look_for_faulty(batch, measured)
         letters, dropped = dead_letters.heard(self.aside)
-        added(refs, letters)
+        told = [*written, *letters]
         self.dropped(dropped)
         controls: dict[Target, Control] = {}
         if batch is not None and self.timed:
-            told = Control(
+            said = Control(
                 lane=self.lane.id,
                 watermark=batch.progress.watermark,
                 predecessors=self.lane.predecessors,
                 beside=self.lane.beside,
             )
-            controls = dict.fromkeys(self.timed, told)
-        sink.publish(self.writer, refs, number, controls)
+            controls = dict.fromkeys(self.timed, said)
+        for system, publisher in self.publishers.items():
+            mine = [each for each in told if self.lane.system(each.stream) == system]
+            publisher.publish(number, mine, {t: c for t, c in controls.items() if self.lane.system(t.stream) == system})
         if batch is not None and self.clock is not None:
             self._tick(batch, measured)
 

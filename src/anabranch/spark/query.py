@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import json
+import os
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -28,20 +29,27 @@ from anabranch.planning.stages import Stage
 from anabranch.spark import clock, codec, dead_letters, evaluation, hidden, intake, operators, pruning, publishing
 from anabranch.spark import functions as user_functions
 from anabranch.spark.batches import Batch
-from anabranch.spark.dead_letters import Aside
+from anabranch.spark.dead_letters import Aside, Letters
 from anabranch.spark.evaluation import Sink
 from anabranch.spark.functions import Rejecting
 from anabranch.spark.intake import FAULTS
 from anabranch.spark.labels import label
 from anabranch.spark.operators import Context
 from anabranch.spark.publishing import Publishing
+from anabranch.spark.records import SCHEMA, Limits
 from anabranch.spark.sink import Keyless
 from anabranch.spark.source import Measured, Source, measured
-from anabranch.spark.targets import Target
-from anabranch.systems.embedded import LaneWriter, Log
-from anabranch.systems.embedded.spark import SCHEMA
+from anabranch.systems.embedded.output import EmbeddedPublisher
+from anabranch.systems.kafka.output import KafkaPublisher
+from anabranch.systems.kafka.spark import Plain
+from anabranch.systems.output import Publisher, Target, Written
+from anabranch.systems.systems import Systems
 
 _DROP, _FAIL = "drop", "fail"
+
+
+class HeldBackError(Exception):
+    """Ends a query before it begins a batch."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +59,8 @@ class LaneQuery:
     ``folder``: the checkpoint folder as Spark takes it; ``planned`` gives what its offset log says of a batch.
     ``gate``: a local file that stops intake while it exists; ``clock``: one for the lane's event time.
     ``until``: offsets by whole SSP that are never read beyond. ``schemas``: columns after each operator.
-    ``dropped`` is told how many records each batch has dropped.
+    ``dropped`` is told how many records each batch has dropped. ``held_back`` is set when the query has ended because
+    of the gate, with a batch that is planned and not begun.
     """
 
     spark: SparkSession
@@ -70,6 +79,7 @@ class LaneQuery:
     starting: Mapping[SSP, int]
     until: Mapping[SSP, int] = field(default_factory=dict)
     dropped: Callable[[int], None] = lambda _: None
+    held_back: threading.Event = field(default_factory=threading.Event)
 
     def start(self, once: bool = False, last: Batch | None = None, pending: bool = False) -> StreamingQuery:
         """Start it: endlessly, or for ``once``: a pending (or planned) batch is run and the query ends.
@@ -78,9 +88,12 @@ class LaneQuery:
         the plan come out here.
         """
         self.spark.conf.set("spark.sql.shuffle.partitions", str(self.lane.state_partitions))
+        if not once:
+            self._publishing.take(new=last is None)
         self._publishing.begin(last, pending)
         body = self._body()
-        writer = body.frame.writeStream.foreachBatch(body.each).queryName(self.lane.id)
+        each = body.each if once else partial(self._unless_gated, body.each)
+        writer = body.frame.writeStream.foreachBatch(each).queryName(self.lane.id)
         writer = writer.option("checkpointLocation", self.folder)
         stateful = self._group.stateful
         closing = stateful is None or stateful.args["emit"] == "on_close"
@@ -96,7 +109,7 @@ class LaneQuery:
     def ranges(self, batch: Batch) -> dict[str, tuple[int, int]]:
         """What a batch reads: by SSP, the first offset and the one after the last."""
         return {
-            f"embedded/{source.stream}/{partition}": each
+            f"{source.system.name}/{source.stream}/{partition}": each
             for source in self._sources
             for partition, each in batch.ranges(source.stream, source.starts).items()
         }
@@ -113,8 +126,20 @@ class LaneQuery:
     @cached_property
     def _groups(self) -> tuple[Group, ...]:
         """All groups of the stage, of which the lane runs one."""
-        systems = {stages.stream_of(self.graph, s): "embedded" for s in self._stage.sinks if s.kind != "foreach_batch"}
-        return groups.cut(self.graph, self._stage, systems)
+        written = [stages.stream_of(self.graph, s) for s in self._stage.sinks if s.kind != "foreach_batch"]
+        return groups.cut(self.graph, self._stage, {stream: self._kind(stream) for stream in written})
+
+    def _kind(self, stream: str) -> str:
+        return plan.kind(self._where[stream], self._is_plain(stream))
+
+    @cached_property
+    def systems(self) -> Systems:
+        """The systems that its streams live in."""
+        return Systems(self.settings, self.lane.job)
+
+    @cached_property
+    def _where(self) -> Mapping[str, str]:
+        return stages.systems(self.graph, self.systems.bound(), self.systems.default)
 
     @cached_property
     def _group(self) -> Group:
@@ -152,9 +177,29 @@ class LaneQuery:
     @cached_property
     def _aside(self) -> Aside:
         read = {n.id: stages.stream_of(self.graph, n) for n in self._group.sources}
-        targets = {stream: Target(dead, self.lane.outputs[dead]) for stream, dead in self.lane.dead_letters.items()}
-        said = dead_letters.listening(self.spark.sparkContext)
-        return Aside(str(self.settings.systems.embedded.root), self.lane.job, read, targets, said)
+        letters = {
+            stream: Letters(Target(dead, self.lane.outputs[dead]), self._publishers[self.lane.system(dead)].output)
+            for stream, dead in self.lane.dead_letters.items()
+        }
+        return Aside(
+            job=self.lane.job,
+            streams=read,
+            systems={stream: self.systems.named(self._where[stream]) for stream in read.values()},
+            letters=letters,
+            operators={label(node): node.name for node in self._group.nodes},
+            slots=self.lane.slots,
+            said=dead_letters.listening(self.spark.sparkContext),
+        )
+
+    @cached_property
+    def _publishers(self) -> dict[str, Publisher]:
+        """How the lane writes exactly once, by the system."""
+        return {name: self._publisher(name) for name in sorted({self.lane.system(s) for s in self.lane.outputs})}
+
+    def _publisher(self, system: str) -> Publisher:
+        if system == "kafka":
+            return KafkaPublisher(self.systems.kafka, self.lane, self.epoch)
+        return EmbeddedPublisher(self.systems.embedded, self.lane, self.epoch)
 
     @cached_property
     def _sources(self) -> list[Source]:
@@ -169,7 +214,7 @@ class LaneQuery:
         job = self.settings.job
         return Source(
             spark=self.spark,
-            root=str(self.settings.systems.embedded.root),
+            system=self.systems.named(self._where[stream]),
             node=node,
             stream=stream,
             ssps=tuple(sorted({s.whole for s in held if s.stream == stream}, key=lambda s: s.order)),
@@ -230,19 +275,17 @@ class LaneQuery:
 
     def _streamed(self, source: Source) -> DataFrame:
         until = {ssp.partition: self.until[ssp] for ssp in source.ssps if ssp in self.until}
-        return source.streamed(
-            {
-                "until": json.dumps(until),
-                "max_rows": str(self.settings.job.max_rows_per_batch),
-                "gate": self.gate,
-                "lane": self.lane.id,
-                "commits": f"{self.folder.removeprefix('file://')}/commits",
-            }
+        limits = Limits(
+            max_rows=self.settings.job.max_rows_per_batch,
+            gate=self.gate,
+            lane=self.lane.id,
+            commits=f"{self.folder.removeprefix('file://')}/commits",
         )
+        return source.streamed(until, limits)
 
     def _clock_frame(self, rows: bool) -> DataFrame:
-        root = str(self.settings.systems.embedded.root)
-        options = {"file": self.clock, "root": root, "gate": self.gate, "rows": str(rows).lower()}
+        carried = clock.carried(self.systems)
+        options = {"file": self.clock, "systems": carried, "gate": self.gate, "rows": str(rows).lower()}
         return self.spark.readStream.format(clock.FORMAT).options(**options).load()
 
     def _watermarked(self, frame: DataFrame, column: str) -> DataFrame:
@@ -286,14 +329,35 @@ class LaneQuery:
     def _sinks(self) -> dict[int, Sink]:
         traced = any(is_boundary(node) for node in self._group.sinks)
         return {
-            node.id: Sink(number, node, "json" if is_boundary(node) else self._format(node.args["stream"]), traced)
+            node.id: Sink(number, node, self._written_as(node), traced, self._slots(node))
             for number, node in enumerate(self._group.sinks)
             if node.kind != "foreach_batch"
         }
 
+    def _written_as(self, node: Node) -> str:
+        return "json" if is_boundary(node) else self._format(node.args["stream"])
+
+    def _slots(self, node: Node) -> dict[tuple[int, int], int] | None:
+        """See :class:`Sink`."""
+        stream = stages.stream_of(self.graph, node)
+        if self._is_plain(stream) or not self._publishers[self.lane.system(stream)].slotted:
+            return None
+        if self._group.stateful is not None:
+            return {}
+        return {(s.node.id, ssp.partition): self.lane.slots.index(str(ssp)) for s in self._sources for ssp in s.ssps}
+
+    def _plain(self, streams: Mapping[int, str]) -> dict[int, Plain]:
+        """What writes the outputs that are written at least once, by their numbers."""
+        kafka = self.systems.kafka
+        topics = {number: kafka.topic(stream) for number, stream in streams.items() if self._is_plain(stream)}
+        return dict.fromkeys(topics, Plain(kafka, topics))
+
+    def _is_plain(self, stream: str) -> bool:
+        return stream in self.settings.at_least_once
+
     @cached_property
     def _publishing(self) -> Publishing:
-        root, job = self.settings.systems.embedded.root, self.settings.job
+        job = self.settings.job
         streams = {s.number: stages.stream_of(self.graph, s.node) for s in self._sinks.values()}
         targets = {n: Target(stream, self.lane.outputs[stream]) for n, stream in streams.items()}
         boundaries = {s.number: s.node for s in self._sinks.values() if is_boundary(s.node)}
@@ -304,8 +368,8 @@ class LaneQuery:
         return Publishing(
             spark=self.spark,
             lane=self.lane,
-            writer=LaneWriter(Log(root), self.lane.job, self.lane.id, self.epoch),
-            root=str(root),
+            publishers=self._publishers,
+            plain=self._plain(streams),
             targets=targets,
             timed=[targets[n] for n, node in boundaries.items() if node.id in wanted and self._delays],
             without_key=Keyless(keyless, self._rejecting(job.on_null_key)) if keyless else None,
@@ -319,6 +383,7 @@ class LaneQuery:
             clock=Path(self.clock) if self._delays else None,
             delays=self._delays,
             dropped=self.dropped,
+            unruly=any(node.kind == "transform" or is_shuffle(node) for node in self._group.nodes),
         )
 
     def _apart(self) -> _Body:
@@ -346,22 +411,42 @@ class LaneQuery:
         """Compute what could not be computed in the query itself, and publish."""
         steps.reach(steps.PLANNED, self.lane.id, number)
         frames, seen = begin(batch)
-        refs = {}
+        written: list[Written] = []
         with evaluation.inside_batch(self._group, frames, self._context) as ended:
             if self._sinks:
-                refs = self._publishing.written(evaluation.together(ended, self._sinks))
+                written = self._publishing.written(evaluation.together(ended, self._sinks), number)
             for node in self._group.sinks:
                 if node.id not in self._sinks:
                     self._call(node, ended[node.id].drop(hidden.NAME), number)
-            self._publishing.finish(number, refs, seen or publishing.observed(self.spark, self.lane.id))
+            self._publishing.finish(number, written, seen or publishing.observed(self.spark, self.lane.id))
         steps.reach(steps.PUBLISHED, self.lane.id, number)
 
     def _writing(self, batch: DataFrame, number: int) -> None:
         """Publish rows that the query has computed."""
         steps.reach(steps.PLANNED, self.lane.id, number)
-        refs = self._publishing.written(batch)
-        self._publishing.finish(number, refs, publishing.observed(self.spark, self.lane.id))
+        written = self._publishing.written(batch, number)
+        self._publishing.finish(number, written, publishing.observed(self.spark, self.lane.id))
         steps.reach(steps.PUBLISHED, self.lane.id, number)
+
+    def _unless_gated(self, each: Callable[[DataFrame, int], None], batch: DataFrame, number: int) -> None:
+        """Where a source has no gate, a batch may begin when none should: it is left as it was planned."""
+        if self._ungated and os.path.exists(self.gate):
+            self.held_back.set()
+            raise HeldBackError(f"batch {number} of lane {self.lane.id} waits for the next start")
+        each(batch, number)
+
+    @cached_property
+    def _ungated(self) -> bool:
+        return any(source.system.name != "embedded" for source in self._sources)
+
+    def settle(self) -> None:
+        """Let readers see what the lane has published, once it has ended."""
+        self._publishing.settle()
+
+    @property
+    def put_aside(self) -> int:
+        """How many records this lane has ever put aside."""
+        return self._publishing.put_aside()
 
     def _call(self, node: Node, batch: DataFrame, number: int) -> None:
         try:

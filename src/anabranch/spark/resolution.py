@@ -19,7 +19,7 @@ from anabranch.spark import codec, evaluation, hidden
 from anabranch.spark import intake as intakes
 from anabranch.spark.labels import label
 from anabranch.spark.operators import Context, apply, check_stateless
-from anabranch.systems.embedded.spark import SCHEMA
+from anabranch.spark.records import SCHEMA
 
 
 def columns(

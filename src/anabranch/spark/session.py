@@ -25,6 +25,7 @@ from anabranch.config import Settings
 from anabranch.errors import AnabranchError
 from anabranch.spark.clock import EventTimeSource
 from anabranch.systems.embedded.spark import EmbeddedSource
+from anabranch.systems.kafka import jars
 
 _STATE = "spark.sql.streaming.stateStore"
 SETTINGS = {
@@ -106,7 +107,7 @@ def start(settings: Settings, home: str = "", output: Path | None = None) -> Spa
     builder = builder.config("spark.driver.memory", settings.spark.memory)
     quiet = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
     builder = builder.config("spark.driver.extraJavaOptions", quiet)
-    for name, value in conf(settings).items():
+    for name, value in {**_jars(settings), **conf(settings)}.items():
         builder = builder.config(name, value)
     for name in _SAID_BY_US:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
@@ -115,6 +116,12 @@ def start(settings: Settings, home: str = "", output: Path | None = None) -> Spa
     spark.dataSource.register(EmbeddedSource)
     spark.dataSource.register(EventTimeSource)
     return spark
+
+
+def _jars(settings: Settings) -> dict[str, str]:
+    """Spark's Kafka connector, where a stream lives there or may come to."""
+    wanted = "kafka" in {settings.systems.default, *(each.system for each in settings.streams.values())}
+    return jars.found(settings.systems.kafka).conf() if wanted else {}
 
 
 def carry(functions: Iterable[Callable[..., Any]]) -> None:

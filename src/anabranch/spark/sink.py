@@ -1,4 +1,4 @@
-"""Writes a batch's output rows into the embedded log: segments in Python workers, then entries by the driver."""
+"""A batch's output rows on their way into a system, in Python workers: by output, slot and partition."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
 from anabranch.errors import OperatorError
-from anabranch.event_time.control import Control
 from anabranch.model.hashing import partitions_for
 from anabranch.spark.dead_letters import Rejects
 from anabranch.spark.functions import Rejecting
-from anabranch.spark.targets import Refs, Target
-from anabranch.systems.embedded import RECORD_SCHEMA, LaneWriter, SegmentRef, SegmentWriter, headers
+from anabranch.spark.records import task_number
+from anabranch.systems import headers
+from anabranch.systems.output import Numbers, Output, Target, Written
+from anabranch.systems.records import RECORD_SCHEMA
 
-_REFS = pa.schema([("output", pa.int32()), ("ref", pa.binary())])
-_REFS_DDL = "output int, ref binary"
+SLOT = "slot"
+_WRITTEN = pa.schema([("written", pa.binary())])
+_WRITTEN_DDL = "written binary"
 
 
 @dataclass(frozen=True)
@@ -53,83 +54,66 @@ class Keyless:
         return rows.filter(pc.is_valid(keys))
 
 
-def write_segments(frame: DataFrame, root: str, targets: dict[int, Target], keyless: Keyless | None = None) -> Refs:
-    """Write all output rows into durable segments that no entry names yet; returns them by stream and partition."""
-    rows = frame.mapInArrow(_segments(root, targets, keyless), _REFS_DDL).collect()
-    refs: Refs = {}
-    for row in rows:
-        ref = msgspec.msgpack.decode(bytes(row["ref"]), type=SegmentRef)
-        refs.setdefault((targets[row["output"]].stream, ref.partition), []).append(ref)
-    return refs
+def write(
+    rows: DataFrame, output: Output, targets: Mapping[int, Target], batch: int, keyless: Keyless | None = None
+) -> list[Written]:
+    """Write all output rows of a batch durably. ``targets`` are by the number of the output."""
+    told = rows.mapInArrow(_writing(output, dict(targets), batch, keyless), _WRITTEN_DDL).collect()
+    return [msgspec.msgpack.decode(bytes(row["written"]), type=Written) for row in told]
 
 
-def publish(writer: LaneWriter, refs: Refs, batch: int, controls: Mapping[Target, Control] | None = None) -> None:
-    """Name the segments in their partitions' manifests: each partition once, a replay changes nothing.
-
-    ``controls``: what to tell the readers of intermediate streams, in all of their partitions.
-    """
-    told = {(t.stream, p): c.to_builtins() for t, c in (controls or {}).items() for p in range(t.partitions)}
-    for stream, partition in sorted({*refs, *told}):
-        place = (stream, partition)
-        writer.publish(stream, partition, batch, refs.get(place, []), told.get(place))
-
-
-def _segments(
-    root: str, targets: dict[int, Target], keyless: Keyless | None
+def _writing(
+    output: Output, targets: dict[int, Target], number: int, keyless: Keyless | None
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = TaskContext.get()
-        slot = context.partitionId() if context is not None else 0
-        writers: dict[tuple[int, int], SegmentWriter] = {}
+        writer = output.writer(task_number(), number)
         rejects: dict[int, Rejects] = {}
         try:
             for batch in batches:
-                for number, all_rows in _by_output(batch):
-                    rows = all_rows if keyless is None else keyless.taken_out(number, all_rows, rejects)
-                    for partition, part in _by_partition(rows, targets[number].partitions):
-                        if (number, partition) not in writers:
-                            stream = targets[number].stream
-                            writers[number, partition] = SegmentWriter(root, stream, partition, slot)
-                        writers[number, partition].write(part)
+                for slot, of_slot in _parted(batch, SLOT):
+                    for sink, all_rows in _parted(of_slot, "output"):
+                        rows = all_rows if keyless is None else keyless.taken_out(sink, all_rows, rejects)
+                        target = targets[sink]
+                        writer.write(target, slot, partitions(rows, target.partitions), _records(rows))
             for rejected in rejects.values():
                 rejected.close()
-            closed = [(number, writer.close()) for (number, _), writer in writers.items()]
+            written = writer.close()
         except BaseException:
-            for writer in writers.values():
-                writer.abort()
+            writer.abort()
             raise
-        outputs = pa.array([number for number, _ in closed], pa.int32())
-        encoded = pa.array([msgspec.msgpack.encode(ref) for _, ref in closed], pa.binary())
-        yield pa.RecordBatch.from_arrays([outputs, encoded], schema=_REFS)
+        encoded = pa.array([msgspec.msgpack.encode(each) for each in written], pa.binary())
+        yield pa.RecordBatch.from_arrays([encoded], schema=_WRITTEN)
 
     return run
 
 
-def _by_output(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
-    numbers = batch.column("output").to_numpy(zero_copy_only=False)
+def _parted(batch: pa.RecordBatch, column: str) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The rows of each value of a column, in order; all of them for 0 where there is no such column."""
+    at = batch.schema.get_field_index(column)
+    if at < 0:
+        yield 0, batch
+        return
+    numbers = batch.column(at).to_numpy(zero_copy_only=False)
     for number in np.unique(numbers):
         mine = np.flatnonzero(numbers == number)
         yield int(number), batch if len(mine) == batch.num_rows else batch.take(pa.array(mine))
 
 
-def _by_partition(rows: pa.RecordBatch, count: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Rows by murmur2 of their key; those without a key by the offset they come from, so that a replay agrees."""
+def _records(rows: pa.RecordBatch) -> pa.RecordBatch:
     at = rows.schema.get_field_index("headers")
     unpacked = rows.set_column(at, "headers", headers.unpack(rows.column(at)))
     columns = [unpacked.column(field.name).cast(field.type) for field in RECORD_SCHEMA]
-    records = pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
+    return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
+
+
+def partitions(rows: pa.RecordBatch, count: int) -> Numbers:
+    """The partition of each row: by murmur2 of its key; without a key by the offset it comes from, so that a replay
+    agrees."""
     if count == 1:
-        yield 0, records
-        return
+        return np.zeros(rows.num_rows, np.int32)
     keys = rows.column("key")
-    partitions = np.asarray(partitions_for(keys, count))
+    found = np.asarray(partitions_for(keys, count))
     if keys.null_count:
         origin = rows.column("origin").to_numpy(zero_copy_only=False)
-        partitions = np.where(partitions < 0, origin % count, partitions)
-    order = np.argsort(partitions, kind="stable")
-    ordered = records.take(pa.array(order))
-    edges = np.searchsorted(partitions[order], np.arange(count + 1))
-    for partition in range(count):
-        start, end = int(edges[partition]), int(edges[partition + 1])
-        if end > start:
-            yield partition, ordered.slice(start, end - start)
+        found = np.where(found < 0, origin % count, found).astype(np.int32)
+    return found

@@ -13,9 +13,14 @@ from pyspark.sql.types import StructType
 
 from anabranch.model.graph import Node
 from anabranch.model.ssp import SSP
-from anabranch.spark import codec, hidden
+from anabranch.spark import codec, hidden, records
 from anabranch.spark.intake import Intake, Marks, Range, marked
-from anabranch.systems.embedded.spark import FORMAT
+from anabranch.spark.records import Limits
+from anabranch.systems.contract import System
+from anabranch.systems.embedded import EmbeddedSystem
+from anabranch.systems.embedded import spark as embedded
+from anabranch.systems.kafka import spark as kafka
+from anabranch.systems.kafka.system import KafkaSystem
 
 Measured = Mapping[str, Any]
 """What was observed of a source in one batch, by the names that :meth:`Intake.measures` gives."""
@@ -32,7 +37,7 @@ class Source:
     """
 
     spark: SparkSession
-    root: str
+    system: System
     node: Node
     stream: str
     ssps: tuple[SSP, ...]
@@ -50,24 +55,18 @@ class Source:
         """Where the lane begins to read each partition."""
         return {ssp.partition: self.starting.get(ssp, 0) for ssp in self.ssps}
 
-    def streamed(self, options: Mapping[str, str]) -> DataFrame:
-        """All records of the lane's partitions, as a stream."""
-        own = {
-            "root": self.root,
-            "stream": self.stream,
-            "partitions": json.dumps(sorted(self.starts)),
-            "starting": json.dumps(self.starts),
-        }
-        return self._whole(self.spark.readStream.format(FORMAT).options(**own, **options, **self._columns).load())
+    def streamed(self, until: Mapping[int, int], limits: Limits) -> DataFrame:
+        """All records of the lane's partitions, as a stream. ``until``: not beyond, where the system can stop there."""
+        if isinstance(self.system, KafkaSystem):
+            raw = kafka.streamed(self.spark, self.system, self.stream, self.starts, limits, self.bare)
+        else:
+            assert isinstance(self.system, EmbeddedSystem)
+            raw = embedded.streamed(self.spark, self.system, self.stream, self.starts, until, limits, self.bare)
+        return self._whole(raw)
 
     def again(self, ranges: Mapping[int, Sequence[Range]]) -> DataFrame:
         """Some records once more, as a batch; ``ranges`` by partition."""
-        options = {"root": self.root, "stream": self.stream, "ranges": json.dumps(ranges)}
-        return self._whole(self.spark.read.format(FORMAT).options(**options, **self._columns).load())
-
-    @property
-    def _columns(self) -> dict[str, str]:
-        return {"bare": str(self.bare).lower()}
+        return self._whole(records.again(self.spark, self.system, self.stream, ranges, self.bare))
 
     def _whole(self, raw: DataFrame) -> DataFrame:
         """With all columns of a record, null where they are not needed."""
@@ -95,7 +94,7 @@ class Source:
         task = F.col("task") if self.everyone else _number(self.tasks, self.ssps)
         if self.intake is None:
             return opened.select(codec.parse_json(F.col("value"), self.columns), hidden.of_record(task, self.node.id))
-        return self.intake.rows(opened, task, self.stream, self.fail)
+        return self.intake.rows(opened, task, f"{self.system.name}/{self.stream}", self.fail)
 
     def faulty(self, measured: Measured, ranges: Mapping[int, Range]) -> DataFrame | None:
         """Where the records are that can't be read, and why; None if there are none. ``ranges``: of the batch."""

@@ -20,7 +20,7 @@ from anabranch.coordinator.store.store import Store
 from anabranch.errors import JobFailedError, OutOfTimeError
 from anabranch.messages import Answer, Heartbeat, Registered, Registration
 from anabranch.model.job_model import JobModel
-from anabranch.systems.embedded import Log
+from anabranch.systems.systems import Systems
 from anabranch.testing.killing import Kill, KilledError
 from anabranch.testing.result import Pending
 
@@ -66,8 +66,7 @@ class Incarnation:
         with closing(self._store):
             container = self._container(until_caught_up=False)
             lanes = self._coordinator.known_lanes(self._job)
-            root = self._settings.storage.root
-            kill = Kill(self._spark, Log(self._settings.systems.embedded.root), root, lanes)
+            kill = Kill(self._spark, Systems(self._settings, self._job), self._settings.storage.root, lanes)
             self._coordination.kill = kill
             try:
                 with steps.watched(kill.reached):

@@ -14,7 +14,8 @@ from anabranch import steps
 from anabranch.container.folder import Folder
 from anabranch.messages import LaneReport
 from anabranch.model.lane import Lane
-from anabranch.systems.embedded import Log
+from anabranch.model.ssp import SSP
+from anabranch.systems.systems import Systems
 from anabranch.testing.result import Pending
 
 __all__ = ["Kill", "KilledError"]
@@ -39,9 +40,9 @@ class Kill:
     When each lane is held, or has nothing to do and no lane before it that could give it anything, the job can die.
     """
 
-    def __init__(self, spark: SparkSession, log: Log, root: str, lanes: Mapping[str, Lane]) -> None:
+    def __init__(self, spark: SparkSession, systems: Systems, root: str, lanes: Mapping[str, Lane]) -> None:
         self._spark = spark
-        self._log = log
+        self._systems = systems
         self._root = root
         self._lanes = lanes
         self._reports: Mapping[str, LaneReport] = {}
@@ -107,22 +108,24 @@ class Kill:
         report = self._reports.get(lane.id)
         if report is None or report.phase not in ("running", "ended"):
             return False
-        return self._at_ends(lane, {(p.ssp.stream, p.ssp.partition): p.offset for p in report.positions})
+        return self._at_ends(lane, {p.ssp: p.offset for p in report.positions})
 
     def _takes_all(self, lane: Lane, batch: int) -> bool:
-        entry = self._folder(lane.id).entry(batch)
-        planned = {stream: entry.positions(number) for stream, number in entry.streams().items()}
-        return self._at_ends(lane, {(s, p): offset for s, each in planned.items() for p, offset in each.items()})
+        planned = self._folder(lane.id).planned_positions(batch)
+        wanted = {ssp.whole for ssp in (*lane.ssps, *lane.broadcast)}
+        return self._at_ends(lane, {ssp: planned.get(ssp.stream, {}).get(ssp.partition, 0) for ssp in wanted})
 
-    def _at_ends(self, lane: Lane, positions: Mapping[tuple[str, int], int]) -> bool:
-        wanted = {(ssp.stream, ssp.partition) for ssp in (*lane.ssps, *lane.broadcast)}
-        ends = {stream: self._log.ends(stream) for stream, _ in wanted}
-        return all(positions.get((stream, p), 0) >= ends[stream][p].end for stream, p in wanted)
+    def _at_ends(self, lane: Lane, positions: Mapping[SSP, int]) -> bool:
+        wanted = {ssp.whole for ssp in (*lane.ssps, *lane.broadcast)}
+        streams = {(ssp.system, ssp.stream) for ssp in wanted}
+        ends = {(system, stream): self._systems.named(system).ends(stream) for system, stream in streams}
+        return all(positions.get(ssp, 0) >= ends[ssp.system, ssp.stream][ssp.partition] for ssp in wanted)
 
     def _folder(self, lane_id: str) -> Folder:
         lane, report = self._lanes[lane_id], self._reports.get(lane_id)
         epoch = lane.folder_epoch or (report.folder_epoch if report is not None else 0)
-        return Folder(self._spark, f"{self._root}/{lane.job}/{lane.id}/{epoch}")
+        uri = f"{self._root}/{lane.job}/{lane.id}/{epoch}"
+        return Folder(self._spark, uri, self._systems.streams_by_topic)
 
 
 def _wait_for_end(query: StreamingQuery) -> None:

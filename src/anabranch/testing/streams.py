@@ -8,8 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from anabranch.systems.embedded import RECORD_SCHEMA, LaneWriter, Log, SegmentWriter, read_slice
+from anabranch.systems.embedded import LaneWriter, Log, SegmentWriter, read_slice
 from anabranch.systems.embedded.append import PUT_JOB
+from anabranch.systems.records import RECORD_SCHEMA
 from anabranch.testing.messages import Encoded
 
 __all__ = ["EmbeddedStreams"]

@@ -8,7 +8,7 @@ import msgspec
 from rich.table import Table
 
 from anabranch.errors import NotFoundError
-from anabranch.systems.embedded import Log, Tail, read_slice
+from anabranch.systems.contract import System
 from anabranch.tour.flights import Figures
 
 LATE = "late-flights"
@@ -34,33 +34,36 @@ class Board:
     ``twice`` counts the windows that came out more than once: none should.
     """
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, system: System) -> None:
         self.figures: Figures = {}
         self.twice = 0
-        self._log = log
+        self._system = system
         self._read: dict[int, int] = {}
-        self._tails: dict[int, Tail] = {}
         self._decoder = msgspec.json.Decoder(_Row)
 
     @property
     def late(self) -> int:
         """How many late flights there are in the output."""
-        return sum(tail.end for tail in self._log.ends(LATE).values())
+        ends = self._system.ends(LATE)
+        return sum(
+            len(offsets) for number, end in ends.items() for offsets, _ in self._system.read(LATE, number, [(0, end)])
+        )
 
     def refresh(self) -> None:
         """Take in what was written since the last time; nothing while there is no output stream yet."""
         try:
-            self._tails = self._log.ends(BY_DESTINATION, known=self._tails)
+            ends = self._system.ends(BY_DESTINATION)
         except NotFoundError:
             return
-        for partition, tail in self._tails.items():
-            for piece in self._log.slices(BY_DESTINATION, partition, self._read.get(partition, 0), tail.end):
-                for batch in read_slice(piece):
+        for partition, end in ends.items():
+            begin = self._read.get(partition, 0)
+            if end > begin:
+                for _, batch in self._system.read(BY_DESTINATION, partition, [(begin, end)]):
                     for value in batch.column("value").to_pylist():
                         row = self._decoder.decode(value)
                         self.twice += (row.dest, row.hour) in self.figures
                         self.figures[row.dest, row.hour] = (row.flights, row.mean_delay)
-            self._read[partition] = tail.end
+            self._read[partition] = end
 
     def table(self) -> Table:
         """The destinations with the most flights, as they stand."""

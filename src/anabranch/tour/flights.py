@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import zipfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,7 +13,8 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from anabranch.errors import NotFoundError, UsageError
-from anabranch.systems.embedded import RECORD_SCHEMA, Appender, Log
+from anabranch.systems.contract import System
+from anabranch.systems.records import RECORD_SCHEMA
 
 STREAM = "flights"
 LATE_FROM = 15
@@ -45,11 +47,11 @@ def read(path: Path) -> pa.Table:
     return table.sort_by([("time_hour", "ascending"), ("minute", "ascending"), ("flight", "ascending")])
 
 
-def put(log: Log, table: pa.Table, partitions: int = 4) -> Iterator[int]:
+def put(system: System, table: pa.Table, partitions: int = 4) -> Iterator[int]:
     """Create the stream and write the flights into it, keyed by tail number; yields how many are written so far."""
-    log.create(STREAM, partitions)
+    system.create(STREAM, partitions)
     written = 0
-    with Appender(log, STREAM) as appender:
+    with closing(system.appender(STREAM)) as appender:
         for batch in table.to_batches(max_chunksize=_BATCH):
             appender.append(_records(batch))
             written += batch.num_rows

@@ -1,16 +1,14 @@
 """The embedded system: a durable, partitioned, ordered log of Arrow files in a folder. No Spark in it."""
 
 from anabranch.systems.embedded.append import Appender, append
-from anabranch.systems.embedded.fetch import fetch
 from anabranch.systems.embedded.layout import StreamInfo
 from anabranch.systems.embedded.log import Log
 from anabranch.systems.embedded.manifest import Entry, Segment, Tail, WriterMark
-from anabranch.systems.embedded.segments import RECORD_SCHEMA, SegmentRef, SegmentWriter, Slice, read_slice
+from anabranch.systems.embedded.segments import SegmentRef, SegmentWriter, Slice, read_slice
 from anabranch.systems.embedded.system import EmbeddedSystem
 from anabranch.systems.embedded.writer import LaneWriter, fence, foreign_writers
 
 __all__ = [
-    "RECORD_SCHEMA",
     "Appender",
     "EmbeddedSystem",
     "Entry",
@@ -25,7 +23,6 @@ __all__ = [
     "WriterMark",
     "append",
     "fence",
-    "fetch",
     "foreign_writers",
     "read_slice",
 ]

@@ -4,25 +4,49 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from anabranch import steps
 from anabranch.errors import StateError
-from anabranch.systems.embedded import headers
+from anabranch.spark.records import BARE, SCHEMA, Limits, columns
 from anabranch.systems.embedded.log import Log
 from anabranch.systems.embedded.manifest import Tail
-from anabranch.systems.embedded.segments import RECORD_SCHEMA, Slice, read_slice
+from anabranch.systems.embedded.segments import Slice, read_slice
+from anabranch.systems.embedded.system import EmbeddedSystem
 
 FORMAT = "anabranch-embedded"
-_HEADERS = RECORD_SCHEMA.get_field_index("headers")
-SCHEMA = "key binary, value binary, headers string, timestamp timestamp, partition int, offset bigint"
-_BARE = "key binary, value binary, partition int, offset bigint"
+
+
+def streamed(
+    spark: SparkSession,
+    system: EmbeddedSystem,
+    stream: str,
+    starting: Mapping[int, int],
+    until: Mapping[int, int],
+    limits: Limits,
+    bare: bool,
+) -> DataFrame:
+    """All records of the partitions that ``starting`` names, from there on."""
+    options = {
+        "root": str(system.log.root),
+        "stream": stream,
+        "partitions": json.dumps(sorted(starting)),
+        "starting": json.dumps(starting),
+        "until": json.dumps(until),
+        "max_rows": str(limits.max_rows),
+        "gate": limits.gate,
+        "lane": limits.lane,
+        "commits": limits.commits,
+        "bare": str(bare).lower(),
+    }
+    return spark.readStream.format(FORMAT).options(**options).load()
 
 
 class EmbeddedSource(DataSource):
@@ -30,8 +54,7 @@ class EmbeddedSource(DataSource):
     ``gate`` (a file: while it is there nothing more is taken in), ``until`` (JSON partition → offset: never beyond),
     ``lane`` and ``commits`` (a lane's id and commit folder, for the steps that tests stop at).
 
-    As a batch source, ``root``, ``stream`` and ``ranges``: see :class:`RangeReader`. For both, ``bare`` ("true":
-    without headers and timestamps, which cost a reader some percent that doesn't need them).
+    ``bare``: "true": without headers and timestamps.
     """
 
     @classmethod
@@ -39,10 +62,7 @@ class EmbeddedSource(DataSource):
         return FORMAT
 
     def schema(self) -> str:
-        return _BARE if self._bare else SCHEMA
-
-    def reader(self, schema: StructType) -> DataSourceReader:
-        return RangeReader(dict(self.options), self._bare)
+        return BARE if self._bare else SCHEMA
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         return EmbeddedReader(dict(self.options), self._bare)
@@ -105,7 +125,13 @@ class EmbeddedReader(DataSourceStreamReader):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return _rows(partition, self._bare)
+        assert isinstance(partition, Pieces)
+        for piece in partition.slices:
+            offset = piece.offset
+            for batch in read_slice(piece):
+                offsets = np.arange(offset, offset + batch.num_rows)
+                yield columns((offsets, batch), partition.partition, self._bare)
+                offset += batch.num_rows
 
     def _offset(self, positions: dict[int, int]) -> dict[str, Any]:
         info = self._log.describe(self._stream)
@@ -124,48 +150,6 @@ class EmbeddedReader(DataSourceStreamReader):
                 "restore the former stream's folder, or run the job under another name",
             )
         return {int(p): o for p, o in offset["positions"].items()}
-
-
-class RangeReader(DataSourceReader):
-    """A batch of chosen records. ``ranges`` is JSON: partition → list of ``[start, end)``, in order of offsets.
-
-    Each stream partition is one Spark partition, its rows in the order of the ranges.
-    """
-
-    def __init__(self, options: dict[str, str], bare: bool) -> None:
-        self._bare = bare
-        self._log = Log(options["root"])
-        self._stream = options["stream"]
-        self._ranges = {int(p): ranges for p, ranges in json.loads(options["ranges"]).items()}
-
-    def partitions(self) -> Sequence[InputPartition]:
-        found = [
-            Pieces(p, [piece for start, end in ranges for piece in self._log.slices(self._stream, p, start, end)])
-            for p, ranges in sorted(self._ranges.items())
-        ]
-        return found or [Pieces(0, [])]  # without any, Spark would make one that is none of ours
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return _rows(partition, self._bare)
-
-
-def _rows(partition: InputPartition, bare: bool) -> Iterator[pa.RecordBatch]:
-    """The records of the pieces, with their partition and offsets."""
-    assert isinstance(partition, Pieces)
-    for piece in partition.slices:
-        offset = piece.offset
-        for batch in read_slice(piece):
-            rows = batch.num_rows
-            if bare:
-                taken = batch.select(["key", "value"])
-            else:
-                taken = batch.set_column(_HEADERS, "headers", headers.pack(batch.column(_HEADERS)))
-            number = pa.repeat(pa.scalar(partition.partition, pa.int32()), rows)
-            offsets = pa.array(np.arange(offset, offset + rows))
-            offset += rows
-            yield pa.RecordBatch.from_arrays(
-                [*taken.columns, number, offsets], names=[*taken.schema.names, "partition", "offset"]
-            )
 
 
 def share(start: dict[int, int], ends: dict[int, int], most: int) -> dict[int, int]:

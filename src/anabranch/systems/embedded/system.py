@@ -1,10 +1,18 @@
-"""The embedded log as a system: what the planner and the command line ask of any."""
+"""The embedded log as a system: what the planner, lanes and the command line ask of any."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from anabranch.systems.contract import Range, Records
+from anabranch.systems.embedded.append import Appender
 from anabranch.systems.embedded.log import Log
+from anabranch.systems.embedded.manifest import Tail
+from anabranch.systems.embedded.segments import read_slice
 
 __all__ = ["EmbeddedSystem"]
 
@@ -12,16 +20,31 @@ __all__ = ["EmbeddedSystem"]
 class EmbeddedSystem:
     """The streams under ``root``. It keeps everything, so each partition starts at 0."""
 
+    name = "embedded"
+
     def __init__(self, root: Path | str) -> None:
         self.log = Log(root)
+        self._tails: dict[str, dict[int, Tail]] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return EmbeddedSystem, (self.log.root,)
+
+    def __str__(self) -> str:
+        return str(self.log.root)
 
     def streams(self) -> list[str]:
         return self.log.streams()
 
+    def counts(self) -> dict[str, int]:
+        return {stream: self.partitions(stream) for stream in self.streams()}
+
     def partitions(self, stream: str) -> int:
         return self.log.describe(stream).partitions
 
-    def create(self, stream: str, partitions: int) -> None:
+    def id(self, stream: str) -> str:
+        return self.log.describe(stream).id
+
+    def create(self, stream: str, partitions: int, internal: bool = False) -> None:
         self.log.create(stream, partitions)
 
     def expand(self, stream: str, partitions: int) -> None:
@@ -30,5 +53,28 @@ class EmbeddedSystem:
     def starts(self, stream: str) -> dict[int, int]:
         return dict.fromkeys(range(self.partitions(stream)), 0)
 
-    def ends(self, stream: str) -> dict[int, int]:
-        return {number: tail.end for number, tail in self.log.ends(stream).items()}
+    def ends(self, stream: str, partitions: Iterable[int] | None = None) -> dict[int, int]:
+        return {number: tail.end for number, tail in self.log.ends(stream, partitions).items()}
+
+    def high_watermarks(self, stream: str) -> dict[int, int]:
+        return self.ends(stream)
+
+    def tails(self, stream: str) -> Mapping[int, Tail]:
+        """All partitions' tails: from those that were seen last, it looks forward only."""
+        found = self.log.ends(stream, known=self._tails.get(stream))
+        self._tails[stream] = found
+        return found
+
+    def read(self, stream: str, partition: int, ranges: Sequence[Range]) -> Iterator[Records]:
+        for start, end in ranges:
+            for piece in self.log.slices(stream, partition, start, end):
+                offset = piece.offset
+                for batch in read_slice(piece):
+                    yield np.arange(offset, offset + batch.num_rows), batch
+                    offset += batch.num_rows
+
+    def appender(self, stream: str) -> Appender:
+        return Appender(self.log, stream)
+
+    def controls(self, stream: str, partition: int, cursor: int, position: int) -> tuple[list[dict[str, Any]], int]:
+        return self.log.controls(stream, partition, cursor, position)

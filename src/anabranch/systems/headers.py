@@ -11,7 +11,7 @@ import base64
 import msgspec
 import pyarrow as pa
 
-from anabranch.systems.embedded.segments import RECORD_SCHEMA
+from anabranch.systems.records import RECORD_SCHEMA
 
 _TYPE = RECORD_SCHEMA.field("headers").type
 

@@ -1,0 +1,113 @@
+"""A lane's output into the embedded log: segments by workers, then entries by the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from anabranch.event_time.control import Control
+from anabranch.model.lane import Lane
+from anabranch.systems.embedded.segments import SegmentRef, SegmentWriter
+from anabranch.systems.embedded.system import EmbeddedSystem
+from anabranch.systems.embedded.writer import LaneWriter
+from anabranch.systems.output import Numbers, Target, Written
+
+__all__ = ["EmbeddedOutput", "EmbeddedPublisher"]
+
+
+@dataclass(frozen=True)
+class EmbeddedOutput:
+    """Writes durable segments under ``root`` that no entry names yet."""
+
+    root: str
+
+    def writer(self, task: int, batch: int) -> _Segments:
+        return _Segments(self.root, task)
+
+
+@dataclass
+class _Segments:
+    """One segment for each stream and partition. A task's number orders what a batch adds to a partition."""
+
+    root: str
+    task: int
+    _open: dict[tuple[str, int], SegmentWriter] = field(default_factory=dict)
+
+    def write(self, target: Target, slot: int, partitions: Numbers, records: pa.RecordBatch) -> None:
+        if not records.num_rows:
+            return
+        if target.partitions == 1 or partitions.min() == partitions.max():
+            self._writer(target, int(partitions[0])).write(records)
+            return
+        order = np.argsort(partitions, kind="stable")
+        ordered = records.take(pa.array(order))
+        edges = np.searchsorted(partitions[order], np.arange(target.partitions + 1))
+        for partition in range(target.partitions):
+            start, end = int(edges[partition]), int(edges[partition + 1])
+            if end > start:
+                self._writer(target, partition).write(ordered.slice(start, end - start))
+
+    def close(self) -> list[Written]:
+        written = []
+        for (stream, partition), writer in self._open.items():
+            ref = writer.close()
+            encoded = msgspec.msgpack.encode(ref)
+            written.append(Written(stream=stream, partition=partition, slot=self.task, rows=ref.rows, ref=encoded))
+        return written
+
+    def abort(self) -> None:
+        for writer in self._open.values():
+            writer.abort()
+
+    def _writer(self, target: Target, partition: int) -> SegmentWriter:
+        place = (target.stream, partition)
+        if place not in self._open:
+            self._open[place] = SegmentWriter(self.root, target.stream, partition, self.task)
+        return self._open[place]
+
+
+class EmbeddedPublisher:
+    """Names segments in their partitions' manifests: each partition once a batch."""
+
+    slotted = False
+
+    def __init__(self, system: EmbeddedSystem, lane: Lane, epoch: int) -> None:
+        self.output = EmbeddedOutput(str(system.log.root))
+        self._system = system
+        self._lane = lane.id
+        self._writer = LaneWriter(system.log, lane.job, lane.id, epoch)
+
+    def take(self, new: bool) -> None:
+        """Nothing to do: who publishes meets every fence there is."""
+
+    def publish(self, batch: int, written: Sequence[Written], controls: Mapping[Target, Control]) -> None:
+        refs: dict[tuple[str, int], list[SegmentRef]] = {}
+        for each in written:
+            ref = msgspec.msgpack.decode(each.ref, type=SegmentRef)
+            refs.setdefault((each.stream, each.partition), []).append(ref)
+        told: dict[tuple[str, int], dict[str, Any]] = {
+            (target.stream, p): control.to_builtins()
+            for target, control in controls.items()
+            for p in range(target.partitions)
+        }
+        for place in sorted({*refs, *told}):
+            stream, partition = place
+            self._writer.publish(stream, partition, batch, refs.get(place, []), told.get(place))
+
+    def settle(self) -> None:
+        """Nothing to wait for."""
+
+    def put_aside(self, streams: Sequence[str]) -> int:
+        marks = [tail.writers.get(self._lane) for stream in streams for tail in self._system.tails(stream).values()]
+        return sum(mark.rows for mark in marks if mark is not None)
+
+
+def published(system: EmbeddedSystem, lane: str, streams: Sequence[str]) -> int:
+    """The last batch that a lane has published to any of these streams, -1 if none."""
+    marks = [tail.writers.get(lane) for stream in streams for tail in system.log.ends(stream).values()]
+    return max((mark.batch for mark in marks if mark is not None), default=-1)

@@ -1,0 +1,193 @@
+"""Adding records to a topic from outside of any job, as ``anabranch stream put`` does."""
+
+from __future__ import annotations
+
+import functools
+import time
+import uuid
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
+
+from anabranch.errors import AnabranchError
+from anabranch.model.hashing import partitions_for
+from anabranch.systems.kafka.topics import Topics
+from anabranch.systems.records import RECORD_SCHEMA
+
+__all__ = ["KafkaAppender"]
+
+_BATCH_BYTES = 1_000_000
+_SERVED_EVERY = 256
+_STEP_SECONDS = 0.1
+_LIMIT = "max.message.bytes"
+_FIRST_MS = 1
+_TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE}
+
+_Headers = list[tuple[str, str | bytes | None]] | None
+
+
+class KafkaAppender:
+    """Partitions records by key as Kafka's default partitioner does; null keys go round. For one thread.
+
+    A batch is not a transaction: an error says how many of its records were written. Kafka keeps milliseconds from
+    1970 on: an earlier timestamp becomes the first one.
+    """
+
+    def __init__(self, topics: Topics, stream: str) -> None:
+        self._topics = topics
+        self._cluster = topics.cluster
+        self._stream = stream
+        self._topic = topics.topic(stream)
+        self._count = len(topics.describe(stream).partitions)
+        self._next = uuid.uuid4().int % self._count
+        self._limit = self._largest()
+        self._producer, self._health = self._cluster.open(Producer, self._properties())
+        self._written = 0
+        self._failed: list[tuple[int, KafkaError]] = []
+
+    def append(self, batch: pa.RecordBatch) -> int:
+        """Write a batch in the columns of ``RECORD_SCHEMA``; returns, when all are written, their number.
+
+        Raises:
+            AnabranchError: a record is too large or refused, or the cluster doesn't answer; names the record and
+                says how many were written.
+        """
+        if not batch.schema.equals(RECORD_SCHEMA):
+            batch = batch.select(RECORD_SCHEMA.names).cast(RECORD_SCHEMA)
+        self._written, self._failed = 0, []
+        where = self._partitions(batch.column("key"))
+        keys, values = batch.column("key").to_pylist(), batch.column("value").to_pylist()
+        times = np.maximum(batch.column("timestamp").cast(pa.int64()).to_numpy() // 1000, _FIRST_MS).tolist()
+        headers = _headers(batch.column("headers"))
+        rows = zip(where.tolist(), keys, values, times, headers, strict=True)
+        for row, (partition, key, value, at, pairs) in enumerate(rows):
+            self._send(row, value, key, partition, at, pairs)
+            if row % _SERVED_EVERY == 0:
+                self._producer.poll(0)
+            if self._failed:
+                break
+        self._finish()
+        if self._failed:
+            raise self._refused(batch)
+        return int(batch.num_rows)
+
+    def close(self) -> None:
+        """Everything is written already."""
+        self._producer.purge()
+        self._producer.flush(self._cluster.patience)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _send(
+        self, row: int, value: bytes | None, key: bytes | None, partition: int, at: int, headers: _Headers
+    ) -> None:
+        done = functools.partial(self._done, row)
+        deadline, written = time.monotonic() + self._cluster.patience, self._written
+        while True:
+            try:
+                self._producer.produce(self._topic, value, key, partition, done, timestamp=at, headers=headers)
+            except BufferError:
+                self._producer.poll(_STEP_SECONDS)
+                deadline, written = self._progress(deadline, written)
+            except KafkaException as error:
+                self._failed.append((row, error.args[0]))
+                return
+            else:
+                return
+
+    def _finish(self) -> None:
+        deadline, written = time.monotonic() + self._cluster.patience, self._written
+        while self._producer.flush(_STEP_SECONDS):
+            deadline, written = self._progress(deadline, written)
+
+    def _progress(self, deadline: float, before: int) -> tuple[float, int]:
+        """A later deadline if something was written since. Raises AnabranchError when nothing was for too long."""
+        if self._written > before:
+            return time.monotonic() + self._cluster.patience, self._written
+        try:
+            self._cluster.check(self._health, deadline)
+        except AnabranchError as error:
+            self._producer.purge()
+            raise AnabranchError(f"{error.what}; {self._told()}", error.cure) from None
+        return deadline, before
+
+    def _done(self, row: int, error: KafkaError | None, _: Any) -> None:
+        if error is None:
+            self._written += 1
+        else:
+            self._failed.append((row, error))
+
+    def _refused(self, batch: pa.RecordBatch) -> AnabranchError:
+        sizes = {row: _size(batch, row) for row, _ in self._failed}
+        row, error = max(
+            self._failed, key=lambda failed: (failed[1].code() in _TOO_LARGE, sizes[failed[0]], -failed[0])
+        )
+        if error.code() in _TOO_LARGE:
+            return AnabranchError(
+                f"record {row} of the batch for {self._stream} is too large with {sizes[row]:,} bytes: at most "
+                f"{self._limit:,} fit, its own overhead included; {self._told()}",
+                f"raise {_LIMIT} of the topic {self._topic} (message.max.bytes of the broker), or shorten the record",
+            )
+        explained = self._cluster.explained(error, f"writing record {row} of the batch to {self._stream}")
+        return AnabranchError(f"{explained.what}; {self._told()}", explained.cure)
+
+    def _told(self) -> str:
+        return "1 record written" if self._written == 1 else f"{self._written:,} records written"
+
+    def _partitions(self, keys: pa.Array) -> npt.NDArray[np.int32]:
+        count = len(self._topics.describe(self._stream).partitions)
+        if count != self._count:
+            self._producer.list_topics(self._topic, timeout=self._cluster.patience)
+            self._count = count
+        where = partitions_for(keys, count)
+        keyless = np.flatnonzero(where < 0)
+        where[keyless] = (np.arange(len(keyless)) + self._next) % count
+        self._next = (self._next + len(keyless)) % count
+        return where
+
+    def _largest(self) -> int:
+        """The topic's limit for a batch of records; the client's own default where we may not look."""
+        resource = ConfigResource(ResourceType.TOPIC, self._topic)
+        wait = self._cluster.patience
+        answer = self._cluster.ask(lambda admin: admin.describe_configs([resource], request_timeout=wait))[resource]
+        return _BATCH_BYTES if isinstance(answer, KafkaError) else int(answer[_LIMIT].value)
+
+    def _properties(self) -> dict[str, Any]:
+        limit = max(1000, self._limit)
+        return {
+            "acks": "all",
+            "enable.idempotence": True,
+            "compression.type": "lz4",
+            "linger.ms": 20,
+            "message.max.bytes": limit,
+            "batch.size": min(_BATCH_BYTES, limit),
+        }
+
+
+def _headers(column: pa.Array) -> list[_Headers]:
+    if column.null_count == len(column):
+        return [None] * len(column)
+    return [None if row is None else [(pair["key"], pair["value"]) for pair in row] for row in column.to_pylist()]
+
+
+def _size(batch: pa.RecordBatch, row: int) -> int:
+    cells = batch.slice(row, 1).to_pylist()[0]
+    pairs = cells["headers"] or []
+    parts = [
+        cells["key"],
+        cells["value"],
+        *(pair["key"].encode() for pair in pairs),
+        *(pair["value"] for pair in pairs),
+    ]
+    return sum(len(part) for part in parts if part is not None)

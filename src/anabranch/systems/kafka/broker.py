@@ -1,0 +1,401 @@
+"""A small Kafka cluster of its own on this machine, for the tour and for tests: KRaft, loopback, data in a folder."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from anabranch.errors import AnabranchError, NotFoundError
+
+__all__ = ["Cluster", "start"]
+
+ADDRESS = "127.0.0.1"
+PORTS = range(20_000, 32_000)
+"""Below what Linux and macOS take for outgoing connections: a broker that is down finds its port free again."""
+
+READY_SECONDS = 120.0
+STOP_SECONDS = 60.0
+POLL_SECONDS = 0.5
+ATTEMPTS = 5
+IN_USE = "Address already in use"
+
+FLAGS = (
+    "-Xmx512m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UnlockDiagnosticVMOptions",
+    "-XX:-BytecodeVerificationRemote",
+)
+"""A quick start: with the quick compiler, and without verifying classes of jars that are pinned, it is 3 s, not 4."""
+
+LOGGING = """\
+rootLogger.level = warn
+rootLogger.appenderRef.out.ref = out
+appender.out.type = Console
+appender.out.name = out
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = %d %p %c{1}: %m%n
+"""
+
+# Runs "$@", says its process id, and kills it when the other end of standard input closes: that is held by our own
+# process only, and closes however it ends.
+WATCH = """\
+exec 3<&0 </dev/null
+"$@" >&2 3<&- &
+broker=$!
+echo "$broker"
+{ read -r _ <&3; kill -9 "$broker"; } >/dev/null &
+watcher=$!
+wait "$broker"
+code=$?
+kill "$watcher"
+exit "$code"
+"""
+
+
+class _AddressInUseError(AnabranchError):
+    """Another process took a port between our choice and the broker's start."""
+
+
+@dataclass(frozen=True)
+class _Ports:
+    client: int
+    controller: int
+
+
+class Cluster:
+    """Brokers that live until ``close``, and no longer than the process that started them. For one thread.
+
+    A broker's index is its node id in Kafka. Each is also a controller: a cluster works while most of them run.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        jars: Path,
+        count: int,
+        racks: Sequence[str],
+        properties: Mapping[str, str],
+        sasl: Mapping[str, str] | None,
+    ) -> None:
+        ports = _free_ports(count)
+        self.bootstrap_servers = ",".join(f"{ADDRESS}:{port.client}" for port in ports)
+        self._brokers: list[_Broker] = []
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "log4j2.properties").write_text(LOGGING)
+        for index in range(count):
+            client = {"bootstrap.servers": f"{ADDRESS}:{ports[index].client}", **_login(sasl)}
+            broker = _Broker(folder.resolve() / f"broker-{index}", jars.resolve(), index, client)
+            broker.configure({**_properties(index, ports, racks, sasl), **properties})
+            self._brokers.append(broker)
+        _format(self._brokers)
+        try:
+            for broker in self._brokers:
+                broker.launch()
+            for broker in self._brokers:
+                _wait(broker, self._brokers)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def pid(self, index: int = 0) -> int:
+        """The process id of a broker's JVM, to freeze it or to see that it is gone."""
+        return self._brokers[index].pid
+
+    def log(self, index: int = 0) -> Path:
+        """The file with what a broker's JVM says."""
+        return self._brokers[index].log
+
+    def stop(self, index: int = 0) -> None:
+        """End a broker in good order: SIGTERM. Its data are kept.
+
+        Raises:
+            AnabranchError: it didn't end in a minute, as when too few controllers are left to let it go.
+        """
+        self._brokers[index].end(signal.SIGTERM)
+
+    def kill(self, index: int = 0) -> None:
+        """End a broker by SIGKILL. Its data are kept as they are."""
+        self._brokers[index].end(signal.SIGKILL)
+
+    def start_again(self, index: int = 0) -> None:
+        """Start a broker that was stopped or killed, on the same ports and data; returns when it serves."""
+        broker = self._brokers[index]
+        if broker.runs:
+            raise AnabranchError(f"broker {index} runs already", "stop or kill it first")
+        broker.launch()
+        _wait(broker, [broker])
+
+    def close(self) -> None:
+        """End all brokers at once, by SIGKILL. What they acknowledged is in the folder, for another ``start``."""
+        with ExitStack() as stack:
+            for broker in self._brokers:
+                stack.callback(broker.end, signal.SIGKILL)
+
+
+def start(
+    folder: Path,
+    jars: Path,
+    count: int = 1,
+    racks: Sequence[str] = (),
+    properties: Mapping[str, str] = {},
+    sasl: Mapping[str, str] | None = None,
+) -> Cluster:
+    """Start brokers on free ports of the loopback address; returns when they serve. Use it as a context manager.
+
+    Args:
+        folder: holds their data and logs; one that an ended cluster of that count left goes on with its data.
+        jars: a folder with the broker's jars, as ``jars.broker_folder()`` gives it.
+        count: how many; an odd number, if one of them is to be lost.
+        racks: ``broker.rack`` of each, in turn.
+        properties: further settings of each broker; they win.
+        sasl: user → password. With it clients must log in, by SASL_PLAINTEXT and PLAIN.
+
+    Raises:
+        NotFoundError: there is no Java.
+        AnabranchError: a broker ended while it started, or they took too long; with the end of a log.
+    """
+    for _ in range(ATTEMPTS - 1):
+        with suppress(_AddressInUseError):
+            return Cluster(folder, jars, count, racks, properties, sasl)
+    return Cluster(folder, jars, count, racks, properties, sasl)
+
+
+class _Broker:
+    """One broker: its folder, and its process while it runs."""
+
+    def __init__(self, folder: Path, jars: Path, index: int, client: Mapping[str, str]) -> None:
+        self.folder = folder
+        self.index = index
+        self.client = client
+        self.log = folder / "broker.log"
+        self.pid = 0
+        logging_file = folder.parent / "log4j2.properties"
+        self._java = (_java(), *FLAGS, f"-Dlog4j2.configurationFile={logging_file}", "-cp", f"{jars}/*")
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log_start = 0
+
+    @property
+    def config(self) -> Path:
+        return self.folder / "server.properties"
+
+    @property
+    def _meta(self) -> Path:
+        return self.folder / "data" / "meta.properties"
+
+    @property
+    def runs(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def configure(self, properties: Mapping[str, str]) -> None:
+        self.folder.mkdir(exist_ok=True)
+        lines = {**properties, "log.dirs": str(self.folder / "data")}
+        self.config.write_text("".join(f"{name}={json.dumps(value)[1:-1]}\n" for name, value in lines.items()))
+
+    def is_of(self, cluster_id: str) -> bool:
+        """Whether its data are of that cluster: another one may have taken the port that we chose."""
+        return f"cluster.id={cluster_id}\n" in self._meta.read_text()
+
+    def format(self, cluster_id: str) -> subprocess.Popen[bytes] | None:
+        """Begin to make the data folder; None: it was made by an earlier start."""
+        if self._meta.exists():
+            return None
+        # One word with "=": an id may begin with a dash.
+        command = [*self._java, "kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}"]
+        with self.log.open("ab") as log:
+            return subprocess.Popen(
+                [*command, "-c", str(self.config)], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+
+    def launch(self) -> None:
+        command = ["sh", "-c", WATCH, "sh", *self._java, "kafka.Kafka", str(self.config)]
+        with self.log.open("ab") as log:
+            self._log_start = log.seek(0, os.SEEK_END)
+            # A session of its own: Ctrl-C is for us, and we end the brokers.
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True
+            )
+        assert self._process.stdout is not None
+        with self._process.stdout as said:
+            line = said.readline()
+        if not line:
+            self._process = None
+            raise AnabranchError(f"broker {self.index} could not be started:\n{self.tail()}", "mend what it names")
+        self.pid = int(line)
+
+    def end(self, by: signal.Signals) -> None:
+        process = self._process
+        if process is None:
+            return
+        if process.poll() is None:
+            try:
+                with suppress(ProcessLookupError):
+                    os.kill(self.pid, by)
+                process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired as error:
+                raise AnabranchError(
+                    f"broker {self.index} did not end within {STOP_SECONDS:.0f} s of {by.name}\n{self.tail()}",
+                    "kill it; a broker can end in good order only while most of the brokers run",
+                ) from error
+        assert process.stdin is not None
+        process.stdin.close()
+        self._process = None
+
+    def tail(self) -> str:
+        """The end of what it said since it was started, without the frames of Java's stacks."""
+        lines = [line for line in self._said().splitlines() if not line.startswith("\tat ")]
+        return "\n".join(lines[-15:])
+
+    def said(self, text: str) -> bool:
+        return text in self._said()
+
+    def _said(self) -> str:
+        with self.log.open("rb") as log:
+            log.seek(self._log_start)
+            return log.read().decode(errors="replace")
+
+
+def _format(brokers: Iterable[_Broker]) -> None:
+    cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    formatting = [(broker, broker.format(cluster_id)) for broker in brokers]
+    codes = [(broker, process.wait()) for broker, process in formatting if process is not None]
+    for broker, code in codes:
+        if code != 0:
+            raise AnabranchError(
+                f"the data folder of broker {broker.index} could not be made:\n{broker.tail()}",
+                f"mend what it names; all of it is in {broker.log}",
+            )
+
+
+def _wait(witness: _Broker, wanted: Sequence[_Broker]) -> None:
+    """Return when the cluster, as one broker sees it, has the wanted ones."""
+    admin = AdminClient(
+        {**witness.client, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100},
+        logger=logging.Logger("quiet", logging.CRITICAL),
+    )
+    deadline = time.monotonic() + READY_SECONDS
+    missing = {broker.index for broker in wanted}
+    while missing:
+        for broker in wanted:
+            if not broker.runs:
+                raise (_AddressInUseError if broker.said(IN_USE) else AnabranchError)(
+                    f"broker {broker.index} ended while it started:\n{broker.tail()}",
+                    f"mend what it names; all of it is in {broker.log}",
+                )
+        if time.monotonic() > deadline:
+            raise AnabranchError(
+                f"brokers {sorted(missing)} did not serve within {READY_SECONDS:.0f} s:\n{witness.tail()}",
+                f"see {', '.join(str(broker.log) for broker in wanted)}",
+            )
+        with suppress(KafkaException):
+            answer = admin.describe_cluster(request_timeout=POLL_SECONDS).result()
+            if witness.is_of(answer.cluster_id):
+                missing -= {node.id for node in answer.nodes}
+        if missing:
+            time.sleep(POLL_SECONDS / 10)
+
+
+def _properties(
+    index: int, ports: Sequence[_Ports], racks: Sequence[str], sasl: Mapping[str, str] | None
+) -> dict[str, str]:
+    client = f"CLIENT://{ADDRESS}:{ports[index].client}"
+    protocol = "SASL_PLAINTEXT" if sasl else "PLAINTEXT"
+    replicas = min(3, len(ports))
+    properties = {
+        "process.roles": "broker,controller",
+        "node.id": str(index),
+        "controller.quorum.voters": ",".join(f"{node}@{ADDRESS}:{port.controller}" for node, port in enumerate(ports)),
+        "listeners": f"{client},CONTROLLER://{ADDRESS}:{ports[index].controller}",
+        "advertised.listeners": client,
+        "listener.security.protocol.map": f"CLIENT:{protocol},CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": "CLIENT",
+        "controller.listener.names": "CONTROLLER",
+        "auto.create.topics.enable": "false",
+        "default.replication.factor": str(replicas),
+        "offsets.topic.replication.factor": str(replicas),
+        "offsets.topic.num.partitions": "5",
+        "transaction.state.log.replication.factor": str(replicas),
+        "transaction.state.log.min.isr": str(max(1, replicas - 1)),
+        "transaction.state.log.num.partitions": "5",
+        "group.initial.rebalance.delay.ms": "0",
+        "broker.heartbeat.interval.ms": "500",
+        "broker.session.timeout.ms": "3000",
+        "log.cleaner.dedupe.buffer.size": str(4 << 20),
+        "log.retention.ms": "-1",  # a broker counts age from timestamps of records, and those of a tour are old
+    }
+    if racks:
+        properties["broker.rack"] = racks[index % len(racks)]
+        properties["replica.selector.class"] = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+    if sasl:
+        user, password = next(iter(sasl.items()))
+        options = {"username": user, "password": password, **{f"user_{name}": word for name, word in sasl.items()}}
+        said = " ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in options.items())
+        properties["sasl.enabled.mechanisms"] = "PLAIN"
+        properties["sasl.mechanism.inter.broker.protocol"] = "PLAIN"
+        properties["listener.name.client.plain.sasl.jaas.config"] = (
+            f"org.apache.kafka.common.security.plain.PlainLoginModule required {said};"
+        )
+    return properties
+
+
+def _login(sasl: Mapping[str, str] | None) -> dict[str, str]:
+    if not sasl:
+        return {}
+    user, password = next(iter(sasl.items()))
+    return {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": user,
+        "sasl.password": password,
+    }
+
+
+def _free_ports(count: int) -> list[_Ports]:
+    with ExitStack() as held:
+        free: list[int] = []
+        for port in random.SystemRandom().sample(PORTS, len(PORTS)):
+            listener = held.enter_context(socket.socket())
+            try:
+                listener.bind((ADDRESS, port))
+            except OSError:
+                continue
+            free.append(port)
+            if len(free) == 2 * count:
+                return [_Ports(*free[at : at + 2]) for at in range(0, len(free), 2)]
+    raise AnabranchError(
+        f"{2 * count} free ports between {PORTS.start} and {PORTS.stop} are needed, found {len(free)}",
+        "end what holds them",
+    )
+
+
+def _java() -> str:
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which(f"{home}/bin/java" if home else "java")
+    if java is None:
+        raise NotFoundError(
+            f"a broker needs Java 17 or newer, found none{f' in JAVA_HOME={home}' if home else ''}",
+            "install it, or let JAVA_HOME name its folder",
+        )
+    return java

@@ -1,0 +1,258 @@
+"""The connection to a cluster: one admin client a process, answers within bounded time, and what failures mean."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Any, Generic, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from anabranch.config import KafkaSettings
+from anabranch.errors import AnabranchError, ConfigError, UsageError
+from anabranch.systems.kafka import clients
+
+__all__ = ["Cluster", "Health", "Own"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+Client = TypeVar("Client")
+
+_STEP_SECONDS = 0.05
+
+_inherited: list[Any] = []
+
+_AUTHENTICATION = {
+    KafkaError._AUTHENTICATION,
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError.UNSUPPORTED_SASL_MECHANISM,
+    KafkaError.ILLEGAL_SASL_STATE,
+}
+_DENIED = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+_NO_ANSWER = {
+    KafkaError._TIMED_OUT,
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._MSG_TIMED_OUT,
+    KafkaError._RESOLVE,
+    KafkaError.REQUEST_TIMED_OUT,
+}
+_PASSING = {
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.NOT_CONTROLLER,
+    KafkaError.BROKER_NOT_AVAILABLE,
+    KafkaError.REPLICA_NOT_AVAILABLE,
+}
+
+
+class Health:
+    """What a client says of its connections while it is waited for."""
+
+    def __init__(self) -> None:
+        self.refused: KafkaError | None = None
+        self.last = ""
+
+    def __call__(self, error: KafkaError) -> None:
+        if error.code() in _AUTHENTICATION or error.code() == KafkaError._SSL:
+            self.refused = error
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:
+            self.last = error.str()
+
+
+class Own(Generic[V]):
+    """What a process makes when it first needs it. A forked process makes its own: librdkafka's threads stay behind.
+
+    What it inherited isn't destroyed there either: that would wait for those threads for ever.
+    """
+
+    def __init__(self, make: Callable[[], V]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._made: tuple[int, V] | None = None
+
+    def get(self) -> V:
+        with self._lock:
+            if self._made is None or self._made[0] != os.getpid():
+                if self._made is not None:
+                    _inherited.append(self._made)
+                self._made = (os.getpid(), self._make())
+            return self._made[1]
+
+    def drop(self, value: V) -> None:
+        """Make another one next time."""
+        with self._lock:
+            if self._made is not None and self._made[1] is value:
+                self._made = None
+
+
+class Cluster:
+    """A cluster as the settings reach it. May be shared by threads, pickled and inherited by a forked process.
+
+    Args:
+        patience: seconds to wait for an answer, and for any progress.
+    """
+
+    def __init__(self, settings: KafkaSettings, patience: float = 15.0) -> None:
+        self.settings = settings
+        self.patience = patience
+        self._admin = Own(lambda: self.open(AdminClient))
+
+    def __reduce__(self) -> tuple[type[Cluster], tuple[KafkaSettings, float]]:
+        return Cluster, (self.settings, self.patience)
+
+    @property
+    def shown(self) -> str:
+        return clients.shown(self.settings)
+
+    @property
+    def admin(self) -> AdminClient:
+        """This process's admin client, for what :meth:`ask` can't ask."""
+        return self._admin.get()[0]
+
+    def open(
+        self, make: Callable[[dict[str, Any]], Client], own: Mapping[str, Any] | None = None
+    ) -> tuple[Client, Health]:
+        """A new client of a kind; ``own`` are properties that no setting changes.
+
+        Raises:
+            ConfigError: librdkafka refuses the settings.
+        """
+        health = Health()
+        properties = {**clients.librdkafka(self.settings), **(own or {}), "error_cb": health}
+        try:
+            return make(properties), health
+        except KafkaException as error:
+            raise ConfigError(
+                f"Kafka's client refuses [systems.kafka]: {self._told(error.args[0].str())}",
+                "mend the setting that it names",
+            ) from None
+
+    def ask(self, request: Callable[[AdminClient], Mapping[K, Future[V]]]) -> dict[K, V | KafkaError]:
+        """The answers to an admin request; an error of one thing is its answer.
+
+        Errors that pass, such as a partition without a leader, are waited out.
+
+        Raises:
+            AnabranchError: no answer in time, authentication failed, or the cluster can't be reached.
+        """
+        deadline = time.monotonic() + self.patience
+        while True:
+            client = self._admin.get()
+            admin, health = client
+            try:
+                answers = self._answers(admin, health, request(admin), deadline)
+            except AnabranchError:
+                self._admin.drop(client)
+                raise
+            passing = [e for e in answers.values() if isinstance(e, KafkaError) and e.code() in _PASSING]
+            if not passing or time.monotonic() > deadline:
+                return answers
+            admin.poll(_STEP_SECONDS)
+
+    def other(self, address: str) -> Cluster:
+        """The same cluster, entered by another broker's address."""
+        return Cluster(
+            self.settings.model_copy(
+                update={"bootstrap_servers": address, "client": {**self.settings.client, "bootstrap.servers": address}}
+            ),
+            self.patience,
+        )
+
+    def check(self, health: Health, deadline: float) -> None:
+        """Raise what stands against going on waiting: refused by the broker, or past the deadline."""
+        if health.refused is not None:
+            raise self.explained(health.refused, "connecting")
+        if time.monotonic() > deadline:
+            raise self.silent(health)
+
+    def silent(self, health: Health) -> AnabranchError:
+        last = f": {self._told(health.last)}" if health.last else ""
+        return AnabranchError(
+            f"the Kafka cluster {self.shown} didn't answer for {self.patience:g} s{last}",
+            "check that it runs, that this machine reaches it, and [systems.kafka] bootstrap_servers and "
+            "security_protocol",
+        )
+
+    def explained(self, error: KafkaError, doing: str) -> AnabranchError:
+        """What an error means to a user; ``doing``: what was tried, such as ``reading flights``."""
+        code, said = error.code(), self._told(error.str())
+        if code in _AUTHENTICATION:
+            return AnabranchError(
+                f"the Kafka cluster {self.shown} refuses the login: {said}",
+                "check sasl_username, sasl_password and sasl_mechanism in [systems.kafka]",
+            )
+        if code == KafkaError._SSL:
+            return AnabranchError(
+                f"no secure connection to the Kafka cluster {self.shown}: {said}",
+                "check ssl_ca, ssl_certificate and ssl_key in [systems.kafka], and the broker's certificate",
+            )
+        if code in _DENIED:
+            user = self.settings.sasl_username
+            who = f"the user {user}" if user is not None else "the user"
+            return AnabranchError(
+                f"{doing} on the Kafka cluster {self.shown} isn't allowed: {said}",
+                f"give {who} the rights on the cluster (ACLs), or connect as another one",
+            )
+        if code in _NO_ANSWER:
+            health = Health()
+            health(error)
+            return self.silent(health)
+        if code in {KafkaError.INVALID_REPLICATION_FACTOR, KafkaError.INVALID_REPLICA_ASSIGNMENT}:
+            return ConfigError(
+                f"{doing} on the Kafka cluster {self.shown} failed: {said}",
+                "set [systems.kafka] replication_factor to at most the number of its brokers, or -1 for its default",
+            )
+        if code in {KafkaError.TOPIC_EXCEPTION, KafkaError.INVALID_PARTITIONS, KafkaError.INVALID_CONFIG}:
+            return UsageError(f"{doing} on the Kafka cluster {self.shown} failed: {said}", "change what it names")
+        return AnabranchError(
+            f"{doing} on the Kafka cluster {self.shown} failed: {said} ({error.name()})",
+            "see the log of the broker; what passes may work when tried again",
+        )
+
+    def _answers(
+        self, admin: AdminClient, health: Health, futures: Mapping[K, Future[V]], deadline: float
+    ) -> dict[K, V | KafkaError]:
+        answers: dict[K, V | KafkaError] = {}
+        for key, future in futures.items():
+            while not future.done():
+                admin.poll(0)
+                self.check(health, deadline)
+                _wait(future)
+            error = future.exception()
+            if error is None:
+                answers[key] = future.result()
+            elif isinstance(error, KafkaException):
+                admin.poll(0)
+                self.check(health, float("inf"))
+                found: KafkaError = error.args[0]
+                if found.code() in _NO_ANSWER:
+                    raise self.silent(health)
+                answers[key] = found
+            else:
+                raise error
+        return answers
+
+    def _told(self, text: str) -> str:
+        for secret in clients.secrets(self.settings):
+            text = text.replace(secret, "…")
+        return text
+
+
+def _wait(future: Future[Any]) -> None:
+    try:
+        future.exception(timeout=_STEP_SECONDS)
+    except TimeoutError:
+        return

@@ -1,0 +1,189 @@
+"""Control records of a job's intermediate streams: one compacted topic beside them, as Kafka has no place in band.
+
+A record says up to where each partition of its stream was written when it was: who has read up to there heeds it.
+"""
+
+from __future__ import annotations
+
+import bisect
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from confluent_kafka import KafkaError, Message, Producer
+
+from anabranch.errors import AnabranchError, UnsupportedFormatError
+from anabranch.systems.kafka.records import Reader
+from anabranch.systems.kafka.topics import UNCOMMITTED, Topics
+
+__all__ = ["COMPACTED", "ControlLog"]
+
+COMPACTED = {
+    "cleanup.policy": "compact",
+    "segment.ms": "600000",
+    "segment.bytes": "16777216",
+    "min.cleanable.dirty.ratio": "0.2",
+}
+"""Small segments, so that what a lane said earlier goes soon: a process reads the whole topic when it starts."""
+
+_VERSION = 1
+_EXPECTED = 10_000
+_KEPT = 20_000
+
+
+class _Value(msgspec.Struct, frozen=True, kw_only=True):
+    """``id``: the stream's, so that a stream that is made anew doesn't hear what was said of the old one.
+
+    ``ends``: partition → high watermark. A partition that isn't in it came later.
+    """
+
+    version: int = _VERSION
+    stream: str
+    id: str
+    ends: dict[str, int]
+    control: dict[str, Any]
+
+
+class ControlLog:
+    """The control records of one job, kept in memory as far as they were read. May be shared by threads.
+
+    Args:
+        topics: where the job's streams are.
+        topic: that of the records; made when the first one is written.
+        pause: seconds for which what was read counts as all that there is.
+    """
+
+    def __init__(self, topics: Topics, topic: str, pause: float = 0.05) -> None:
+        self._topics = topics
+        self._own = Topics(topics.cluster)
+        self._topic = topic
+        self._pause = pause
+        self._lock = threading.Lock()
+        self._looked = float("-inf")
+        self._reader: Reader | None = None
+        self._producer: tuple[Producer, Any] | None = None
+        self._ids: dict[str, str] = {}
+        self._next = 0
+        self._offsets: list[int] = []
+        self._values: list[_Value] = []
+
+    def tell(self, stream: str, control: Mapping[str, Any]) -> None:
+        """Write a control record of a stream, after all that was written to it before. Of a lane (``lane`` in it) the
+        last one may be all that is kept. Durable when this returns.
+        """
+        found = self._topics.describe(stream)
+        ends = self._topics.ends(stream, range(len(found.partitions)), UNCOMMITTED)
+        value = _Value(
+            stream=stream,
+            id=str(found.topic_id),
+            ends={str(number): end for number, end in ends.items()},
+            control=dict(control),
+        )
+        with self._lock:
+            self._write(f"{stream}/{control.get('lane', '')}", msgspec.json.encode(value))
+            self._looked = float("-inf")
+
+    def heard(self, stream: str, partition: int, cursor: int, position: int) -> tuple[list[dict[str, Any]], int]:
+        """The control records after ``cursor`` that a reader at ``position`` must heed, and the new cursor.
+
+        The cursor is the offset of the last record that was taken or is none of this stream's; -1 before the first.
+        It stops before a record that comes too early, so that their order is kept.
+        """
+        with self._lock:
+            self._look()
+            first = bisect.bisect_right(self._offsets, cursor)
+            offsets, values = self._offsets[first:], self._values[first:]
+        found: list[dict[str, Any]] = []
+        for offset, value in zip(offsets, values, strict=True):
+            if value.stream == stream and value.id == self._id(stream):
+                if position < value.ends.get(str(partition), 0):
+                    break
+                found.append(dict(value.control))
+            cursor = offset
+        return found, cursor
+
+    def close(self) -> None:
+        with self._lock:
+            if self._reader is not None:
+                self._reader.close()
+            self._reader, self._producer = None, None
+
+    def _id(self, stream: str) -> str:
+        if stream not in self._ids:
+            self._ids[stream] = str(self._topics.describe(stream).topic_id)
+        return self._ids[stream]
+
+    def _look(self) -> None:
+        if time.monotonic() - self._looked < self._pause:
+            return
+        if self._reader is None:
+            if self._own.find(self._topic) is None:
+                self._looked = time.monotonic()
+                return
+            self._reader = Reader(self._own, self._topic, 0, _EXPECTED)
+            self._next = max(self._next, self._own.starts(self._topic, [0])[0])
+        end = self._own.ends(self._topic, [0])[0]
+        for messages in self._reader.messages(self._next, end):
+            for message in messages:
+                self._take(message)
+        self._next = max(self._next, end)
+        self._looked = time.monotonic()
+        if len(self._values) > _KEPT:
+            self._compact()
+
+    def _take(self, message: Message) -> None:
+        offset = message.offset()
+        assert offset is not None
+        self._next = offset + 1
+        self._offsets.append(offset)
+        self._values.append(_decoded(message.value() or b"null", f"{self._topic}, offset {offset}"))
+
+    def _compact(self) -> None:
+        """As the broker does: of older records, the last one of each lane is kept."""
+        older = len(self._values) - _KEPT // 2
+        last = {(v.stream, v.id, v.control.get("lane")): row for row, v in enumerate(self._values[:older])}
+        kept = [*sorted(last.values()), *range(older, len(self._values))]
+        self._offsets = [self._offsets[row] for row in kept]
+        self._values = [self._values[row] for row in kept]
+
+    def _write(self, key: str, value: bytes) -> None:
+        cluster = self._topics.cluster
+        if self._producer is None:
+            if self._own.find(self._topic) is None:
+                self._own.create(self._topic, 1, COMPACTED)
+            self._producer = cluster.open(Producer, {"acks": "all", "enable.idempotence": True, "linger.ms": 0})
+        producer, health = self._producer
+        told: list[KafkaError | None] = []
+        producer.produce(self._topic, value, key, partition=0, on_delivery=lambda error, _: told.append(error))
+        deadline = time.monotonic() + cluster.patience
+        try:
+            while not told:
+                producer.poll(0.1)
+                if not told:
+                    cluster.check(health, deadline)
+        except AnabranchError:
+            producer.purge()
+            self._producer = None
+            raise
+        if told[0] is not None:
+            self._producer = None
+            raise cluster.explained(told[0], f"writing to {self._topic}")
+
+
+def _decoded(raw: bytes, where: str) -> _Value:
+    """Raises UnsupportedFormatError if it is of another version, or no control record."""
+    try:
+        value = msgspec.json.decode(raw, type=_Value)
+    except msgspec.DecodeError as error:
+        raise UnsupportedFormatError(
+            f"{where} holds what is no control record: {error}",
+            "give the job a topic of its own: nobody else writes it",
+        ) from None
+    if value.version != _VERSION:
+        raise UnsupportedFormatError(
+            f"a control record in {where} has format version {value.version}; this anabranch knows {_VERSION}",
+            "upgrade anabranch; nothing was changed",
+        )
+    return value

@@ -1,0 +1,107 @@
+"""The fence of a lane in Kafka: once it returns, nothing of an older incarnation can become visible."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import msgspec
+from confluent_kafka import KafkaException
+
+from anabranch.config import KafkaSettings
+from anabranch.errors import AnabranchError, FencedError, StateError
+from anabranch.systems.kafka import markers
+from anabranch.systems.kafka.holder import PATIENCE, Holder, passes
+from anabranch.systems.kafka.markers import Marker, Markers
+
+__all__ = ["fence", "fenced", "successor", "unmarked"]
+
+_THREADS = 8
+
+
+def fence(
+    settings: KafkaSettings,
+    job: str,
+    lane: str,
+    group: str,
+    slots: range,
+    epoch: int,
+    *,
+    new: bool,
+    closed: bool = False,
+) -> dict[int, Marker]:
+    """Stop every incarnation of a lane below ``epoch``, and give each slot's marker.
+
+    Ends their open transactions, too, so that no reader waits for them. Idempotent; after an error, call it again.
+
+    Args:
+        new: the lane has never run a batch; its first markers are made, and the job's topic for them.
+        closed: no incarnation may write any more, this one neither. A lane that was closed stays so.
+
+    Raises:
+        FencedError: a process with a higher epoch has the lane.
+        StateError: the lane is new, but its slots hold a batch; or it isn't, and a slot has no marker.
+        AnabranchError: another process opened a slot again and again, or the brokers don't answer.
+    """
+
+    def fence_slot(slot: int) -> Marker:
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            holder = Holder(settings, markers.transactional_id(settings.prefix, job, lane, group, slot))
+            try:
+                found = reader.read([slot])[slot]
+                marker = successor(found, job, lane, slot, epoch, holder.instance, new=new, closed=closed)
+                holder.begin()
+                holder.commit(reader, slot, marker, deadline)
+            except KafkaException as error:
+                if not passes(error.args[0]) or time.monotonic() > deadline:
+                    raise AnabranchError(
+                        f"slot {slot} of lane {lane} of {job} can't be fenced at epoch {epoch}: {error.args[0].str()}",
+                        "if another process opens it again and again, end that one; else check the brokers; try again",
+                    ) from error
+            else:
+                return marker
+            finally:
+                holder.drop()
+
+    if new:
+        markers.prepare(settings, job, slots.stop)
+    with Markers(settings, job, lane, group) as reader, ThreadPoolExecutor(_THREADS) as pool:
+        return dict(zip(slots, pool.map(fence_slot, slots), strict=True))
+
+
+def successor(
+    found: Marker | None, job: str, lane: str, slot: int, epoch: int, instance: str, *, new: bool, closed: bool
+) -> Marker:
+    """The marker that a fence puts in place of the one it found; errors are those of :func:`fence`."""
+    if found is None:
+        if not new:
+            raise unmarked(job, lane, slot)
+        return Marker(lane=lane, epoch=epoch, instance=instance, closed=closed)
+    if found.epoch > epoch:
+        raise fenced(job, lane, slot, epoch, f"epoch {found.epoch} has taken over")
+    if new and found.batch > markers.NOTHING:
+        raise StateError(
+            f"lane {lane} of {job} is new, but its slot {slot} in Kafka holds batch {found.batch} of it",
+            "the coordinator's store was set back: restore the newest one; to go on would lose or repeat records",
+        )
+    return msgspec.structs.replace(found, epoch=epoch, instance=instance, closed=found.closed or closed)
+
+
+def fenced(job: str, lane: str, slot: int, epoch: int, reason: str) -> FencedError:
+    """Says that an incarnation must stop."""
+    return FencedError(
+        f"lane {lane} of {job}, epoch {epoch}, may not write to Kafka from its slot {slot}: {reason}",
+        "nothing was written; this process must stop, the lane goes on elsewhere",
+    )
+
+
+def unmarked(job: str, lane: str, slot: int) -> StateError:
+    """Says that a marker is missing which must be there."""
+    return StateError(
+        f"slot {slot} of lane {lane} of {job} has no marker in Kafka, so what it has written is not known: the marker "
+        f"expired while the job was stopped (offsets.retention.minutes of the brokers), or topic {markers.topic(job)} "
+        "or a group of its was deleted",
+        "going on could lose or repeat a batch: look at the ends of the output topics, then start the job anew; keep "
+        "offsets.retention.minutes above the longest stop",
+    )

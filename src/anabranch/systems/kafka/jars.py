@@ -1,0 +1,77 @@
+"""Which Java artifacts Spark's Kafka connector comes from: a folder, the cache of ``scripts/fetch-jars``, Maven."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from anabranch.config import KafkaSettings
+from anabranch.errors import ConfigError
+
+__all__ = ["BROKER", "CONNECTOR", "Jars", "broker_folder", "found"]
+
+CONNECTOR = {
+    "spark-sql-kafka-0-10_2.13": "4.2.0",
+    "spark-token-provider-kafka-0-10_2.13": "4.0.0",
+    "kafka-clients": "3.9.2",
+    "commons-pool2": "2.13.1",
+}
+"""Artifact → version of the jars that ``scripts/fetch-jars`` fetches for a session."""
+
+BROKER = "4.1.0"
+"""The version of the brokers that ``scripts/fetch-jars`` fetches."""
+
+
+@dataclass(frozen=True)
+class Jars:
+    """What a session's Kafka sources and sinks are loaded from. ``paths`` are empty if it is Maven's ``packages``."""
+
+    source: Literal["setting", "cache", "packages"]
+    paths: tuple[Path, ...]
+    packages: str
+
+    def conf(self) -> dict[str, str]:
+        """The Spark settings that bring them into a session."""
+        if self.paths:
+            return {"spark.jars": ",".join(str(path) for path in self.paths)}
+        return {"spark.jars.packages": self.packages}
+
+
+def found(settings: KafkaSettings) -> Jars:
+    """The folder that is set wins; then what ``scripts/fetch-jars`` has fetched; else Spark asks Maven's registry.
+
+    Raises:
+        ConfigError: the folder that is set doesn't exist, or has no connector in it.
+    """
+    if settings.jars is not None:
+        return Jars("setting", _of_folder(settings.jars), settings.packages)
+    folder = _cache() / f"connector-{CONNECTOR['spark-sql-kafka-0-10_2.13']}"
+    paths = tuple(folder / f"{artifact}-{version}.jar" for artifact, version in CONNECTOR.items())
+    if all(path.is_file() for path in paths):
+        return Jars("cache", paths, settings.packages)
+    return Jars("packages", (), settings.packages)
+
+
+def broker_folder() -> Path | None:
+    """The jars of the broker that ``scripts/fetch-jars`` has fetched; None: it hasn't."""
+    folder = _cache() / f"broker-{BROKER}"
+    return folder if (folder / f"kafka_2.13-{BROKER}.jar").is_file() else None
+
+
+def _of_folder(folder: Path) -> tuple[Path, ...]:
+    cure = "let [systems.kafka] jars name a folder with the connector's jars, or leave it out"
+    if not folder.is_dir():
+        raise ConfigError(f"[systems.kafka] jars names {folder}, which is no folder", cure)
+    paths = tuple(sorted(folder.glob("*.jar")))
+    if not paths:
+        raise ConfigError(f"[systems.kafka] jars names {folder}, which has no jars in it", cure)
+    if not any(path.name.startswith("spark-sql-kafka-0-10") for path in paths):
+        raise ConfigError(f"[systems.kafka] jars names {folder}, which lacks spark-sql-kafka-0-10_2.13-*.jar", cure)
+    return paths
+
+
+def _cache() -> Path:
+    home = os.environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path.home() / ".cache") / "anabranch"

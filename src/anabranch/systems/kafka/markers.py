@@ -1,0 +1,266 @@
+"""Markers: what each slot of a lane wrote last, committed with it, as offsets of a group on a topic of the job's."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions, NewTopic
+
+from anabranch.config import KafkaSettings
+from anabranch.errors import AnabranchError, OutOfTimeError, StateError, UnsupportedFormatError
+from anabranch.model.document import Document
+from anabranch.systems.kafka.clients import librdkafka
+
+__all__ = [
+    "NOTHING",
+    "Marker",
+    "Markers",
+    "decode",
+    "encode",
+    "group_id",
+    "lane_of",
+    "lanes",
+    "markers",
+    "prepare",
+    "topic",
+    "transactional_id",
+]
+
+FORMAT_VERSION = 1
+NOTHING = -1
+"""The batch of a marker that was written before the slot's first batch."""
+
+_LIMIT = 4_096  # bytes of a group offset's metadata, by default of brokers
+_PATIENCE = 30.0
+_STEP_SECONDS = 0.05
+_MOVING = {
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+}
+"""What a broker answers while the group's coordinator is found anew: on a new cluster, or after a broker's end."""
+
+_LANE = re.compile(r"(?P<lane>[^.]+-[0-9a-f]{8})\..+")  # and the output group
+
+
+class Marker(Document, frozen=True, kw_only=True):
+    """What a slot of a lane committed last; ``batch`` -1: nothing but markers.
+
+    ``instance`` is the producer that wrote it, ``lineage`` the lane that this one was cloned from, ``rows`` the count
+    of records that the slot has ever written. ``closed``: nobody writes to the slot again.
+    """
+
+    lane: str
+    lineage: str | None = None
+    batch: int = NOTHING
+    epoch: int
+    instance: str
+    closed: bool = False
+    rows: int = 0
+
+
+def topic(job: str) -> str:
+    """The topic whose partitions are slots. It holds no records."""
+    return f"{job}-markers"
+
+
+def group_id(prefix: str, job: str, lane: str, group: str) -> str:
+    """The consumer group whose offsets are the markers of a lane; ``group`` is the lane's output group."""
+    return f"{prefix}.{job}.{lane}.{group}"
+
+
+def transactional_id(prefix: str, job: str, lane: str, group: str, slot: int) -> str:
+    """The id that whoever writes to a slot must hold."""
+    return f"{group_id(prefix, job, lane, group)}.{slot}"
+
+
+def encode(marker: Marker) -> tuple[int, str]:
+    """A marker as the offset and the metadata of a partition.
+
+    Raises:
+        AnabranchError: the metadata is longer than brokers take.
+    """
+    fields = {name: value for name, value in marker.to_builtins().items() if (name, value) != ("lineage", None)}
+    text = msgspec.json.encode({"v": FORMAT_VERSION, **fields}).decode()
+    if len(text.encode()) > _LIMIT:
+        raise AnabranchError(
+            f"a marker of lane {marker.lane[:100]} would have {len(text.encode())} bytes; Kafka takes {_LIMIT}",
+            "choose a shorter name for the job",
+        )
+    return marker.batch + 1, text
+
+
+def decode(offset: int, metadata: str | None) -> Marker:
+    """The inverse of :func:`encode`.
+
+    Raises:
+        UnsupportedFormatError: written by another version of anabranch.
+        StateError: it isn't a marker: the group's offsets were set by hand.
+    """
+    try:
+        fields = msgspec.json.decode(metadata or "", type=dict[str, Any])
+        version = fields.pop("v", None)
+        if version is not None and version != FORMAT_VERSION:
+            raise UnsupportedFormatError(
+                f"a marker of format version {version} can't be read by this anabranch (it knows {FORMAT_VERSION})",
+                "upgrade anabranch; nothing was changed",
+            )
+        marker = None if version is None else Marker.from_builtins(fields)
+    except msgspec.DecodeError:
+        marker = None
+    if marker is None or marker.batch + 1 != offset:
+        raise StateError(
+            f"the offset {offset} with metadata {(metadata or '')[:200]!r} is not a marker",
+            "offsets of groups that begin with [systems.kafka] prefix must not be set by other tools; what the slot "
+            "has written is not known any more: drain the job's outputs by hand and start it as a new one",
+        )
+    return marker
+
+
+class Markers:
+    """Reads the markers of a lane's output group. Threads may share it; close it, or use it in ``with``."""
+
+    def __init__(self, settings: KafkaSettings, job: str, lane: str, group: str) -> None:
+        self.group = group_id(settings.prefix, job, lane, group)
+        self._topic = topic(job)
+        self._consumer = Consumer(
+            {
+                **librdkafka(settings),
+                "group.id": self.group,
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",  # else the broker answers with the one before a pending one
+            }
+        )
+
+    def read(self, slots: Iterable[int], timeout: float = _PATIENCE) -> dict[int, Marker | None]:
+        """The committed marker of each slot; None: there is none. Waits while a transaction with one is pending.
+
+        Raises:
+            OutOfTimeError: none of it within ``timeout`` seconds.
+            AnabranchError: the brokers refuse.
+            StateError, UnsupportedFormatError: what is there can't be understood.
+        """
+        wanted = [TopicPartition(self._topic, slot) for slot in slots]
+        if not wanted:
+            return {}
+        deadline = time.monotonic() + timeout
+        while True:
+            try:
+                found = self._consumer.committed(wanted, max(0.1, deadline - time.monotonic()))
+            except KafkaException as error:
+                if error.args[0].code() not in _MOVING or time.monotonic() > deadline:
+                    raise self._unread(error.args[0]) from error
+                time.sleep(_STEP_SECONDS)
+            else:
+                return {each.partition: self._decoded(each) for each in found}
+
+    def place(self, slot: int, marker: Marker) -> TopicPartition:
+        """What a transaction commits to leave a marker."""
+        offset, metadata = encode(marker)
+        return TopicPartition(self._topic, slot, offset, metadata)
+
+    def group_metadata(self) -> object:
+        """The group, as ``send_offsets_to_transaction`` takes it."""
+        return self._consumer.consumer_group_metadata()
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _decoded(self, found: TopicPartition) -> Marker | None:
+        if found.error is not None and found.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+            raise self._unread(found.error)
+        return None if found.error is not None or found.offset < 0 else decode(found.offset, found.metadata)
+
+    def _unread(self, error: KafkaError) -> AnabranchError:
+        late = error.code() in {KafkaError._TIMED_OUT, KafkaError.UNSTABLE_OFFSET_COMMIT}
+        return (OutOfTimeError if late else AnabranchError)(
+            f"the markers of group {self.group} can't be read: {error.str()}",
+            "check that the brokers of [systems.kafka] answer, and that this user may read the group; if a process "
+            "died in a transaction, the answer comes at the latest after its transaction_timeout",
+        )
+
+
+def markers(settings: KafkaSettings, job: str, lane: str, group: str, slots: Iterable[int]) -> dict[int, Marker | None]:
+    """The marker of each slot of a lane; None: there is none. Errors are those of :meth:`Markers.read`."""
+    with Markers(settings, job, lane, group) as reader:
+        return reader.read(slots)
+
+
+def lanes(settings: KafkaSettings, job: str) -> set[str]:
+    """The lanes of a job that have markers."""
+    admin = AdminClient(librdkafka(settings))  # alive until the answer is there
+    listed = admin.list_consumer_groups(request_timeout=_PATIENCE).result()
+    if listed.errors:
+        raise AnabranchError(
+            f"the groups of the Kafka cluster can't all be listed: {listed.errors[0]}",
+            "check that the brokers of [systems.kafka] answer",
+        )
+    found = (lane_of(each.group_id, settings.prefix, job) for each in listed.valid)
+    return {lane for lane in found if lane is not None}
+
+
+def lane_of(group: str, prefix: str, job: str) -> str | None:
+    """The lane whose markers a consumer group holds; None: it holds none of this job."""
+    begin = f"{prefix}.{job}."
+    found = _LANE.fullmatch(group.removeprefix(begin)) if group.startswith(begin) else None
+    return None if found is None else found["lane"]
+
+
+def prepare(settings: KafkaSettings, job: str, slots: int) -> None:
+    """Make the job's topic of markers, or expand it, to at least as many partitions as slots; waits till it is seen.
+
+    Raises:
+        AnabranchError: the cluster doesn't let us, or not in time.
+    """
+    admin, name, deadline = AdminClient(librdkafka(settings)), topic(job), time.monotonic() + _PATIENCE
+    asked = False
+    while (count := _partitions(admin, name)) < slots:
+        if time.monotonic() > deadline:
+            raise AnabranchError(
+                f"topic {name} still has {count} partitions of {slots}", "look at the cluster's controller, try again"
+            )
+        if asked:
+            time.sleep(0.05)
+        elif count == 0:
+            made = admin.create_topics([NewTopic(name, slots, settings.replication_factor)])
+            _settle(made[name].exception(), name, slots, KafkaError.TOPIC_ALREADY_EXISTS)
+        else:
+            made = admin.create_partitions([NewPartitions(name, slots)])
+            _settle(made[name].exception(), name, slots, KafkaError.INVALID_PARTITIONS)
+        asked = not asked
+
+
+def _partitions(admin: AdminClient, name: str) -> int:
+    try:
+        return len(admin.describe_topics(TopicCollection([name]))[name].result().partitions)
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return 0
+        raise AnabranchError(
+            f"topic {name} can't be looked at: {error.args[0].str()}",
+            "check that the brokers of [systems.kafka] answer and let this user describe it",
+        ) from error
+
+
+def _settle(error: BaseException | None, name: str, slots: int, beaten: int) -> None:
+    """Another process may have been first: then that is looked at again."""
+    if isinstance(error, KafkaException) and error.args[0].code() != beaten:
+        raise AnabranchError(
+            f"topic {name} can't be made with {slots} partitions: {error.args[0].str()}",
+            "let this user create and alter it, or make it by hand; it holds markers, no records",
+        ) from error

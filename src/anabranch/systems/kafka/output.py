@@ -1,0 +1,110 @@
+"""A lane's output into Kafka, exactly once: workers commit a transaction for each slot and batch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from anabranch.event_time.control import Control
+from anabranch.model.lane import Lane
+from anabranch.systems.kafka import markers, transactions
+from anabranch.systems.kafka.system import KafkaSystem
+from anabranch.systems.kafka.transactions import SlotTransaction, SlotWriter
+from anabranch.systems.output import Numbers, Target, Written
+
+__all__ = ["KafkaOutput", "KafkaPublisher", "published"]
+
+_SETTLING, _STEP = 5.0, 0.02
+
+
+@dataclass(frozen=True)
+class KafkaOutput:
+    """Writes for one incarnation of a lane. ``topics``: by stream."""
+
+    writer_of: SlotWriter
+    topics: Mapping[str, str]
+
+    def writer(self, task: int, batch: int) -> _Transactions:
+        return _Transactions(self, batch)
+
+
+@dataclass
+class _Transactions:
+    """The transactions of the slots that one Spark task has rows of: usually one."""
+
+    output: KafkaOutput
+    batch: int
+    _open: dict[int, SlotTransaction] = field(default_factory=dict)
+    _rows: dict[int, int] = field(default_factory=dict)
+    _streams: dict[int, str] = field(default_factory=dict)
+
+    def write(self, target: Target, slot: int, partitions: Numbers, records: pa.RecordBatch) -> None:
+        if not records.num_rows:
+            return
+        if slot not in self._open:
+            self._open[slot] = self.output.writer_of.open(slot, self.batch)
+            self._streams[slot] = target.stream
+        self._open[slot].write(self.output.topics[target.stream], records, partitions)
+        self._rows[slot] = self._rows.get(slot, 0) + records.num_rows
+
+    def close(self) -> list[Written]:
+        written = []
+        for slot, transaction in self._open.items():
+            transaction.commit()
+            stream, rows = self._streams[slot], self._rows[slot]
+            written.append(Written(stream=stream, partition=-1, slot=slot, rows=rows, total=transaction.total))
+        return written
+
+    def abort(self) -> None:
+        for transaction in self._open.values():
+            transaction.abort()
+
+
+class KafkaPublisher:
+    """What workers have committed is seen already; the driver takes the slots, and tells of event time."""
+
+    slotted = True
+
+    def __init__(self, system: KafkaSystem, lane: Lane, epoch: int) -> None:
+        settings = system.settings
+        self.output = KafkaOutput(
+            SlotWriter(settings, lane.job, lane.id, lane.group, epoch),
+            {stream: system.topic(stream) for stream in lane.outputs},
+        )
+        self._system = system
+        self._lane = lane
+        self._epoch = epoch
+        self._totals: dict[int, int] = {}
+
+    def take(self, new: bool) -> None:
+        lane, settings = self._lane, self._system.settings
+        markers.prepare(settings, lane.job, len(lane.slots))
+        held = transactions.fence(settings, lane.job, lane.id, lane.group, range(len(lane.slots)), self._epoch, new=new)
+        self._totals = {slot: marker.rows for slot, marker in held.items()}
+
+    def publish(self, batch: int, written: Sequence[Written], controls: Mapping[Target, Control]) -> None:
+        self._totals.update({each.slot: each.total for each in written})
+        for target, control in controls.items():
+            self._system.tell(target.stream, control.to_builtins())
+
+    def settle(self) -> None:
+        """A transaction is committed some time before its markers are in the partitions. Others may be open there."""
+        deadline = time.monotonic() + _SETTLING
+        for stream, system in self._lane.systems.items():
+            while system == "kafka" and self._system.ends(stream) != self._system.high_watermarks(stream):
+                if time.monotonic() > deadline:
+                    return
+                time.sleep(_STEP)
+
+    def put_aside(self, streams: Sequence[str]) -> int:
+        aside = {slot for slot, name in enumerate(self._lane.slots) if ":" in name}
+        return sum(rows for slot, rows in self._totals.items() if slot in aside)
+
+
+def published(system: KafkaSystem, lane: Lane) -> int:
+    """The last batch that a lane has committed in any slot, -1 if none."""
+    found = markers.markers(system.settings, lane.job, lane.id, lane.group, range(len(lane.slots)))
+    return max((marker.batch for marker in found.values() if marker is not None), default=-1)

@@ -1,0 +1,44 @@
+"""References to secrets in settings, ``${env:NAME}`` and ``${file:PATH}``: resolved where they are used, never kept."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from anabranch.errors import ConfigError
+
+__all__ = ["has_reference", "resolved"]
+
+_REFERENCE = re.compile(r"\$\{(env|file):([^}]*)\}")
+
+
+def has_reference(text: str) -> bool:
+    return _REFERENCE.search(text) is not None
+
+
+def resolved(setting: str, text: str) -> str:
+    """``text`` with what its references stand for; a file without the line end at its end.
+
+    Raises:
+        ConfigError: the variable isn't set or the file can't be read; names it and ``setting``, shows no value.
+    """
+    return _REFERENCE.sub(lambda found: _value(setting, found[1], found[2]), text)
+
+
+def _value(setting: str, kind: str, name: str) -> str:
+    if kind == "env":
+        if name not in os.environ:
+            raise ConfigError(
+                f"the setting {setting} refers to the environment variable {name!r}, which isn't set",
+                f"set it where this process runs: export {name}=…",
+            )
+        return os.environ[name]
+    try:
+        with open(name, encoding="utf-8") as file:
+            return file.read().rstrip("\r\n")
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it isn't UTF-8 text"
+        raise ConfigError(
+            f"the setting {setting} refers to the file {name!r}, which can't be read: {why}",
+            "put it where this process runs, readable for its user",
+        ) from None

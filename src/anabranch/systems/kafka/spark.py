@@ -1,0 +1,95 @@
+"""A topic as a Spark source: Spark's connector, with its columns as ours and settings for throughput."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from anabranch.spark.records import Limits
+from anabranch.systems.kafka import clients
+from anabranch.systems.kafka.system import KafkaSystem
+
+PRODUCING = {
+    "kafka.compression.type": "lz4",
+    "kafka.linger.ms": "20",
+    "kafka.batch.size": "1000000",
+}
+FETCHING = {
+    "kafka.max.poll.records": "10000",
+    "kafka.max.partition.fetch.bytes": "8388608",
+    "kafka.fetch.max.bytes": "67108864",
+}
+
+
+def streamed(
+    spark: SparkSession,
+    system: KafkaSystem,
+    stream: str,
+    starting: Mapping[int, int],
+    limits: Limits,
+    bare: bool,
+) -> DataFrame:
+    """All records of the partitions that ``starting`` names, from there on. Only those of committed transactions.
+
+    It has no gate: a lane that ends must hold its next batch back itself.
+    """
+    topic = system.topic(stream)
+    begin = {str(p): offset for p, offset in sorted(starting.items())}
+    options = {
+        **FETCHING,
+        **{f"kafka.{name}": value for name, value in clients.java(system.settings).items()},
+        "kafka.isolation.level": "read_committed",
+        "assign": json.dumps({topic: sorted(starting)}),
+        "startingOffsets": json.dumps({topic: begin}),
+        "maxOffsetsPerTrigger": str(limits.max_rows),
+        "includeHeaders": str(not bare).lower(),
+        "failOnDataLoss": "true",
+    }
+    raw = spark.readStream.format("kafka").options(**options).load()
+    if bare:
+        return raw.select("key", "value", "partition", "offset")
+    return raw.select("key", "value", _packed().alias("headers"), "timestamp", "partition", "offset")
+
+
+@dataclass(frozen=True)
+class Plain:
+    """Writes output rows at least once, with Spark's own sink. ``topics``: by the number of the output.
+
+    Java's default partitioner puts them where our other output does, but for those without a key.
+    """
+
+    system: KafkaSystem
+    topics: Mapping[int, str]
+
+    def write(self, rows: DataFrame) -> None:
+        """Write all rows of these outputs."""
+        mine = rows.where(F.col("output").isin(list(self.topics)))
+        self.options(mine.select(*self.columns()).write.format("kafka")).save()
+
+    def columns(self) -> list[Column]:
+        """What Spark's sink takes, of output rows."""
+        topics = [F.when(F.col("output") == number, F.lit(topic)) for number, topic in self.topics.items()]
+        return [F.coalesce(*topics).alias("topic"), F.col("key"), F.col("value"), _unpacked().alias("headers")]
+
+    def options(self, writer: Any) -> Any:
+        """A writer with the settings of the cluster, and those for throughput."""
+        client = {f"kafka.{name}": value for name, value in clients.java(self.system.settings).items()}
+        return writer.options(**{**PRODUCING, **client})
+
+
+def _unpacked() -> Column:
+    """The inverse of :func:`_packed`."""
+    pairs = F.from_json("headers", "array<array<string>>")
+    named = F.transform(pairs, lambda pair: F.struct(pair[0].alias("key"), F.unbase64(pair[1]).alias("value")))
+    return F.when(F.col("headers").isNotNull(), named)
+
+
+def _packed() -> Column:
+    """Headers as :mod:`anabranch.systems.headers` packs them."""
+    pairs = F.transform("headers", lambda header: F.array(header["key"], F.base64(header["value"])))
+    return F.when(F.size("headers") > 0, F.to_json(pairs))

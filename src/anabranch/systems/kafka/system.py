@@ -1,0 +1,130 @@
+"""Kafka as a system: what the planner, lanes and the command line ask of any."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from anabranch.config import KafkaSettings
+from anabranch.systems.contract import Range, Records
+from anabranch.systems.kafka import records
+from anabranch.systems.kafka.append import KafkaAppender
+from anabranch.systems.kafka.cluster import Cluster, Own
+from anabranch.systems.kafka.controls import ControlLog
+from anabranch.systems.kafka.topics import UNCOMMITTED, Topics
+
+__all__ = ["INTERNAL", "KafkaSystem"]
+
+INTERNAL = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+"""The topic of an intermediate stream keeps its records until :meth:`KafkaSystem.forget` deletes them.
+
+Not for a time: a broker counts a record's age from its own timestamp, and records between two stages have those of the
+input. Of a job that reads data of last year, every finished segment would be older than any retention and go within
+minutes, read or not; the same after a lane was down for long. ``LogAppendTime`` would cure that, and change the
+timestamps that the next stage sees.
+"""
+
+
+class KafkaSystem:
+    """The topics of a Kafka cluster as streams. Readers see what was committed, ends are last stable offsets.
+
+    Args:
+        settings: how to reach it.
+        topics: stream → topic, where they differ.
+        controls_topic: where the control records of a job's intermediate streams stand; only a job needs one.
+        patience: seconds to wait for an answer before an error says that none came.
+    """
+
+    name = "kafka"
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        topics: Mapping[str, str] | None = None,
+        controls_topic: str = "",
+        patience: float = 15.0,
+    ) -> None:
+        self.settings = settings
+        self._names = dict(topics or {})
+        self._controls_topic = controls_topic
+        self._patience = patience
+        self._topics = Topics(Cluster(settings, patience), self._names)
+        self._controls = Own(lambda: ControlLog(self._topics, controls_topic))
+
+    def __reduce__(self) -> tuple[type[KafkaSystem], tuple[Any, ...]]:
+        return KafkaSystem, (self.settings, self._names, self._controls_topic, self._patience)
+
+    def __str__(self) -> str:
+        return self.shown
+
+    @property
+    def shown(self) -> str:
+        """The cluster, as a message may name it."""
+        return self._topics.cluster.shown
+
+    def topic(self, stream: str) -> str:
+        """The topic of a stream."""
+        return self._topics.topic(stream)
+
+    def streams(self) -> list[str]:
+        return self._topics.names()
+
+    def counts(self) -> dict[str, int]:
+        return self._topics.counts()
+
+    def partitions(self, stream: str) -> int:
+        return len(self._topics.describe(stream).partitions)
+
+    def id(self, stream: str) -> str:
+        return str(self._topics.describe(stream).topic_id)
+
+    def create(self, stream: str, partitions: int, internal: bool = False) -> None:
+        """Make a topic; when this returns, every broker knows it. ``internal``: with the settings ``INTERNAL``."""
+        self._topics.create(stream, partitions, INTERNAL if internal else {})
+
+    def expand(self, stream: str, partitions: int) -> None:
+        self._topics.expand(stream, partitions)
+
+    def starts(self, stream: str) -> dict[int, int]:
+        return self._topics.starts(stream)
+
+    def ends(self, stream: str, partitions: Iterable[int] | None = None) -> dict[int, int]:
+        """The last stable offsets: an open transaction holds them back."""
+        return self._topics.ends(stream, partitions)
+
+    def high_watermarks(self, stream: str) -> dict[int, int]:
+        """The ends with what open transactions have written."""
+        return self._topics.ends(stream, isolation=UNCOMMITTED)
+
+    def offset_at(self, stream: str, unix_ms: int) -> dict[int, int]:
+        """Partition → the first offset whose record has this timestamp or a later one; the end if none has."""
+        ends = self.ends(stream)
+        found = self._topics.at(stream, max(0, unix_ms), ends)
+        return {number: min(found[number], end) if found[number] >= 0 else end for number, end in ends.items()}
+
+    def racks(self, stream: str) -> dict[int, tuple[str, ...]]:
+        """Partition → the racks that hold a replica of it."""
+        return self._topics.racks(stream)
+
+    def forget(self, stream: str, before: Mapping[int, int]) -> None:
+        """Delete the records before these offsets, by partition: what no lane will read again."""
+        self._topics.delete_before(stream, before)
+
+    def read(self, stream: str, partition: int, ranges: Sequence[Range]) -> Iterator[Records]:
+        """Closing the generator closes its consumer. Aborted records and transaction markers are passed over."""
+        return records.read(self._topics, stream, partition, ranges)
+
+    def appender(self, stream: str) -> KafkaAppender:
+        return KafkaAppender(self._topics, stream)
+
+    def controls(self, stream: str, partition: int, cursor: int, position: int) -> tuple[list[dict[str, Any]], int]:
+        return self._control_log().heard(stream, partition, cursor, position)
+
+    def tell(self, stream: str, control: Mapping[str, Any]) -> None:
+        """Write a control record of an intermediate stream, after all that was written to the stream before."""
+        self._control_log().tell(stream, control)
+
+    def _control_log(self) -> ControlLog:
+        if not self._controls_topic:
+            raise ValueError("this KafkaSystem was made without controls_topic")
+        return self._controls.get()

@@ -1,0 +1,270 @@
+"""Topics as streams: making, widening, naming and finding them, and their offsets."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec, TopicDescription  # type: ignore[attr-defined]
+from confluent_kafka.cimpl import NewPartitions, NewTopic
+
+from anabranch.errors import AnabranchError, ConflictError, NotFoundError, UsageError
+from anabranch.systems.kafka.cluster import Cluster
+
+__all__ = ["COMMITTED", "UNCOMMITTED", "Topics"]
+
+COMMITTED = IsolationLevel.READ_COMMITTED
+UNCOMMITTED = IsolationLevel.READ_UNCOMMITTED
+
+V = TypeVar("V")
+
+_NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}")
+_STEP_SECONDS = 0.02
+_TRIES = 3
+_UNKNOWN = {
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError._NOENT,
+}
+
+
+class Topics:
+    """The topics of a cluster under the names of streams. ``topics``: stream → topic, where they differ."""
+
+    def __init__(self, cluster: Cluster, topics: Mapping[str, str] | None = None) -> None:
+        self.cluster = cluster
+        self._topics = dict(topics or {})
+        self._streams = {topic: stream for stream, topic in self._topics.items()}
+
+    def topic(self, stream: str) -> str:
+        """The topic of a stream. Raises UsageError if no topic can have that name."""
+        topic = self._topics.get(stream, stream)
+        if not _NAME.fullmatch(topic):
+            raise UsageError(
+                f"{topic!r} can't be the name of a stream",
+                "use letters, digits, '.', '_' and '-', at most 249, and not '.' or '..'",
+            )
+        return topic
+
+    def counts(self) -> dict[str, int]:
+        """The partition counts of all streams, by name. A topic that has the name of a stream with another topic is
+        none of them."""
+        doing = "listing the topics"
+        self._answer(doing, lambda admin: admin.describe_cluster(request_timeout=self.cluster.patience))
+        try:
+            found = self.cluster.admin.list_topics(timeout=self.cluster.patience).topics
+        except KafkaException as error:
+            raise self.cluster.explained(error.args[0], doing) from None
+        counts = {
+            self._streams.get(topic, topic): len(told.partitions)
+            for topic, told in found.items()
+            if not topic.startswith("__") and (topic in self._streams or topic not in self._topics)
+        }
+        return dict(sorted(counts.items()))
+
+    def names(self) -> list[str]:
+        """All streams, sorted."""
+        return list(self.counts())
+
+    def find(self, stream: str) -> TopicDescription | None:
+        """A stream's topic, or None if there is none."""
+        topic, wait = self.topic(stream), self.cluster.patience
+        found = self.cluster.ask(lambda admin: admin.describe_topics(TopicCollection([topic]), request_timeout=wait))
+        answer = found[topic]
+        if isinstance(answer, KafkaError):
+            if answer.code() in _UNKNOWN:
+                return None
+            raise self.cluster.explained(answer, f"looking at {stream}")
+        return answer  # type: ignore[no-any-return]
+
+    def describe(self, stream: str) -> TopicDescription:
+        """Raises NotFoundError, with the nearest name that there is."""
+        found = self.find(stream)
+        if found is None:
+            near = difflib.get_close_matches(stream, self.names(), n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise NotFoundError(
+                f"there is no stream {stream} on the Kafka cluster {self.cluster.shown}{hint}",
+                f"see all with `anabranch stream list`, or create it: `anabranch stream create {stream}`",
+            )
+        return found
+
+    def create(self, stream: str, partitions: int, config: Mapping[str, str]) -> None:
+        """Make a stream's topic; when this returns, every broker knows it.
+
+        Raises:
+            ConflictError: it is there with another partition count.
+        """
+        topic = self.topic(stream)
+        if partitions < 1:
+            raise UsageError(f"{stream} can't have {partitions} partitions", "it needs one or more")
+        new = NewTopic(topic, partitions, self.cluster.settings.replication_factor, config=dict(config))
+        wait = self.cluster.patience
+        made = self.cluster.ask(lambda admin: admin.create_topics([new], request_timeout=wait, operation_timeout=wait))
+        error = made[topic]
+        if error is not None and error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise self.cluster.explained(error, f"making {stream}")
+        if error is not None:
+            there = len(self.describe(stream).partitions)
+            if there != partitions:
+                raise ConflictError(
+                    f"{stream} is there already, with {there} partitions instead of {partitions}",
+                    f"choose another name, or look at it with `anabranch stream describe {stream}`",
+                )
+        self._wait_everywhere(stream, partitions)
+
+    def expand(self, stream: str, partitions: int) -> None:
+        """Raise a stream's partition count to a multiple; when this returns, every broker knows it."""
+        there = len(self.describe(stream).partitions)
+        if partitions == there:
+            return
+        if partitions < there or partitions % there:
+            raise UsageError(
+                f"{stream} has {there} partitions and can't have {partitions}",
+                f"keys keep together only in a multiple: {there * 2}, {there * 3}, …",
+            )
+        topic, wait = self.topic(stream), self.cluster.patience
+        wider = NewPartitions(topic, partitions)
+        made = self.cluster.ask(
+            lambda admin: admin.create_partitions([wider], request_timeout=wait, operation_timeout=wait)
+        )
+        error = made[topic]
+        if error is not None:
+            raise self.cluster.explained(error, f"expanding {stream}")
+        self._wait_everywhere(stream, partitions)
+
+    def starts(self, stream: str, partitions: Iterable[int] | None = None) -> dict[int, int]:
+        """Partition (default: all) → the oldest offset that is kept."""
+        return self._offsets(stream, OffsetSpec.earliest(), COMMITTED, partitions)  # type: ignore[no-untyped-call]
+
+    def ends(
+        self, stream: str, partitions: Iterable[int] | None = None, isolation: IsolationLevel = COMMITTED
+    ) -> dict[int, int]:
+        """Partition (default: all) → the last stable offset; with ``UNCOMMITTED`` the high watermark."""
+        return self._offsets(stream, OffsetSpec.latest(), isolation, partitions)  # type: ignore[no-untyped-call]
+
+    def at(self, stream: str, unix_ms: int, partitions: Iterable[int]) -> dict[int, int]:
+        """Partition → the first offset with this timestamp or a later one, -1 where there is none."""
+        return self._offsets(stream, OffsetSpec.for_timestamp(unix_ms), COMMITTED, partitions)
+
+    def check(self, stream: str, partition: int) -> None:
+        """Raises NotFoundError unless the stream has this partition."""
+        count = len(self.describe(stream).partitions)
+        if not 0 <= partition < count:
+            raise NotFoundError(f"{stream} has no partition {partition}", f"its partitions are 0 to {count - 1}")
+
+    def racks(self, stream: str) -> dict[int, tuple[str, ...]]:
+        """Partition → the racks of its replicas, sorted, each once; none for brokers that don't say theirs."""
+        brokers = self._answer(
+            "looking at the brokers", lambda admin: admin.describe_cluster(request_timeout=self.cluster.patience)
+        ).nodes
+        rack = {node.id: node.rack for node in brokers}
+        return {
+            part.id: tuple(sorted({found for node in part.replicas if (found := rack.get(node.id))}))
+            for part in self.describe(stream).partitions
+        }
+
+    def delete_before(self, stream: str, offsets: Mapping[int, int]) -> None:
+        """Delete the records before these offsets, by partition."""
+        topic, wait = self.topic(stream), self.cluster.patience
+        before = [TopicPartition(topic, number, offset) for number, offset in offsets.items()]
+        self._of_partitions(
+            stream,
+            f"deleting old records of {stream}",
+            lambda admin: admin.delete_records(before, request_timeout=wait, operation_timeout=wait),
+            list(offsets),
+        )
+
+    def _offsets(
+        self, stream: str, at: Any, isolation: IsolationLevel, partitions: Iterable[int] | None
+    ) -> dict[int, int]:
+        topic, wait = self.topic(stream), self.cluster.patience / _TRIES
+        numbers = range(len(self.describe(stream).partitions)) if partitions is None else list(partitions)
+        wanted = {TopicPartition(topic, number): at for number in numbers}
+        answers: dict[int, Any] = self._of_partitions(
+            stream,
+            f"looking up offsets of {stream}",
+            lambda admin: admin.list_offsets(wanted, isolation_level=isolation, request_timeout=wait),
+            numbers,
+        )
+        return {number: int(answer.offset) for number, answer in answers.items()}
+
+    def _of_partitions(
+        self,
+        stream: str,
+        doing: str,
+        request: Callable[[AdminClient], Mapping[TopicPartition, Future[V]]],
+        partitions: Sequence[int],
+    ) -> dict[int, V]:
+        """Answers for some partitions; asks again where the client remembers the topic as it was before."""
+        deadline = time.monotonic() + self.cluster.patience
+        while partitions:
+            found: dict[int, V] = {}
+            for place, answer in self.cluster.ask(request).items():
+                if not isinstance(answer, KafkaError):
+                    if getattr(answer, "offset", 0) != OFFSET_INVALID:
+                        found[place.partition] = answer
+                    continue
+                if answer.code() not in _UNKNOWN:
+                    raise self.cluster.explained(answer, doing)
+                self.check(stream, place.partition)
+            if len(found) == len(partitions):
+                return dict(sorted(found.items()))
+            if time.monotonic() > deadline:
+                missing = ", ".join(str(number) for number in partitions if number not in found)
+                raise AnabranchError(
+                    f"{doing} on the Kafka cluster {self.cluster.shown}: for {self.cluster.patience:g} s no broker "
+                    f"answered for the partitions {missing}",
+                    "check that the brokers that hold them run",
+                )
+            self._refresh(stream)
+        return {}
+
+    def _refresh(self, stream: str) -> None:
+        try:
+            self.cluster.admin.list_topics(self.topic(stream), timeout=self.cluster.patience)
+        except KafkaException as error:
+            raise self.cluster.explained(error.args[0], f"looking at {stream}") from None
+
+    def _wait_everywhere(self, stream: str, partitions: int) -> None:
+        """Until every broker knows all the partitions, and their leaders serve them.
+
+        A client talks to the broker it came in by until it has a reason to talk to another one.
+        """
+        deadline = time.monotonic() + self.cluster.patience
+        brokers = self._answer(
+            "looking at the brokers", lambda admin: admin.describe_cluster(request_timeout=self.cluster.patience)
+        ).nodes
+        views = [self]
+        if len(brokers) > 1:
+            views = [Topics(self.cluster.other(f"{node.host}:{node.port}"), self._topics) for node in brokers]
+        for view in views:
+            while not view._led(stream, partitions):
+                if time.monotonic() > deadline:
+                    raise AnabranchError(
+                        f"{stream} was made on the Kafka cluster {view.cluster.shown}, but not all of its "
+                        f"{partitions} partitions have a leader yet",
+                        "check that all brokers run, then try again: what is there is kept",
+                    )
+                time.sleep(_STEP_SECONDS)
+        self.ends(stream, range(partitions), UNCOMMITTED)
+
+    def _led(self, stream: str, partitions: int) -> bool:
+        found = self.find(stream)
+        return (
+            found is not None
+            and len(found.partitions) >= partitions
+            and all(part.leader is not None and part.leader.id >= 0 for part in found.partitions)
+        )
+
+    def _answer(self, doing: str, request: Callable[[AdminClient], Future[V]]) -> V:
+        answer = self.cluster.ask(lambda admin: {"": request(admin)})[""]
+        if isinstance(answer, KafkaError):
+            raise self.cluster.explained(answer, doing)
+        return answer

@@ -1,0 +1,296 @@
+"""Exactly once into Kafka: one transaction per slot and batch, which also commits the slot's marker."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+import numpy.typing as npt
+import pyarrow as pa
+from confluent_kafka import KafkaError, KafkaException
+
+from anabranch import steps
+from anabranch.config import KafkaSettings
+from anabranch.errors import AnabranchError, OutOfTimeError
+from anabranch.event_time import durations
+from anabranch.systems.kafka import fencing, markers
+from anabranch.systems.kafka.fencing import fence
+from anabranch.systems.kafka.holder import PATIENCE, TAKEN_OVER, Holder
+from anabranch.systems.kafka.markers import Marker, Markers
+
+__all__ = ["SlotTransaction", "SlotWriter", "fence"]
+
+_SETTLED = 2.0
+"""Seconds to wait for a marker that another producer's transaction may hold back: opening the id ends that one."""
+
+_holders: dict[tuple[str, str], Holder] = {}
+"""This process's producers that no transaction is using, by cluster and transactional id."""
+
+_readers: dict[tuple[str, str], Markers] = {}
+
+
+@atexit.register
+def _close() -> None:
+    while _holders:
+        _holders.popitem()[1].drop()
+    while _readers:
+        _readers.popitem()[1].close()
+
+
+@dataclass(frozen=True)
+class SlotWriter:
+    """Writes to the slots of a lane's output group for one incarnation: a process that holds it under ``epoch``.
+
+    Several threads may use it, for different slots.
+    """
+
+    settings: KafkaSettings
+    job: str
+    lane: str
+    group: str
+    epoch: int
+
+    def open(self, slot: int, batch: int) -> SlotTransaction:
+        """Take a slot for a batch: whoever had it before can't write to it any more.
+
+        After any error that isn't FencedError, opening the same batch again is right: it happens once.
+
+        Raises:
+            FencedError: a newer process holds the lane, or it is closed. Stop and write nothing more.
+            StateError: the slot has no marker, so what it has written is not known.
+            ConfigError: the brokers refuse ``transaction_timeout``.
+        """
+        kept = _holders.pop(self._place(slot), None)
+        if kept is not None:
+            marker = self._if_still_ours(kept, slot)
+            if marker is not None:
+                return SlotTransaction(self, kept, slot, batch, marker)
+            kept.drop()
+        steps.reach(steps.OPENING, self.lane, batch)
+        holder = Holder(self.settings, self._id(slot))
+        try:
+            marker = self.marker(slot)
+        except BaseException:
+            holder.drop()
+            raise
+        holder.seen = marker.instance
+        return SlotTransaction(self, holder, slot, batch, marker)
+
+    def marker(self, slot: int, timeout: float = PATIENCE) -> Marker:
+        """The slot's marker, if this incarnation may write.
+
+        Raises:
+            FencedError, StateError: as from :meth:`open`.
+            OutOfTimeError: it can't be read within ``timeout`` seconds.
+        """
+        marker = self.reader().read([slot], timeout)[slot]
+        if marker is None:
+            raise fencing.unmarked(self.job, self.lane, slot)
+        if marker.epoch > self.epoch:
+            raise fencing.fenced(self.job, self.lane, slot, self.epoch, f"epoch {marker.epoch} has taken over")
+        if marker.closed:
+            raise fencing.fenced(self.job, self.lane, slot, self.epoch, "it is closed")
+        return marker
+
+    def reader(self) -> Markers:
+        """This process's reader of the lane's markers."""
+        place = self.settings.bootstrap_servers, markers.group_id(self.settings.prefix, self.job, self.lane, self.group)
+        if place not in _readers:
+            _readers[place] = Markers(self.settings, self.job, self.lane, self.group)
+        return _readers[place]
+
+    def release(self, slot: int, holder: Holder) -> None:
+        """Keep a producer for the slot's next batch in this process."""
+        before = _holders.pop(self._place(slot), None)
+        _holders[self._place(slot)] = holder
+        if before is not None:
+            before.drop()
+
+    def _if_still_ours(self, kept: Holder, slot: int) -> Marker | None:
+        """The slot's marker, unless another producer has written to the slot since, or is just about to."""
+        try:
+            marker = self.marker(slot, _SETTLED)
+        except OutOfTimeError:
+            return None
+        except BaseException:
+            kept.drop()
+            raise
+        return marker if marker.instance == kept.seen else None
+
+    def _place(self, slot: int) -> tuple[str, str]:
+        return self.settings.bootstrap_servers, self._id(slot)
+
+    def _id(self, slot: int) -> str:
+        return markers.transactional_id(self.settings.prefix, self.job, self.lane, self.group, slot)
+
+
+class SlotTransaction:
+    """What a slot writes in a batch: readers get to see all of it after ``commit``, or never any. For one thread.
+
+    ``done``: the slot has committed this batch or a later one (a replay): nothing is written. Use it in ``with``:
+    what wasn't committed is aborted. After any error but FencedError, open the batch anew.
+    """
+
+    def __init__(self, writer: SlotWriter, holder: Holder, slot: int, batch: int, marker: Marker) -> None:
+        self.done = marker.batch >= batch
+        self._writer = writer
+        self._holder: Holder | None = holder
+        self._slot = slot
+        self._batch = batch
+        self._marker = marker
+        self._rows = 0
+        self._timeout = durations.parse(writer.settings.transaction_timeout) / 1000
+
+    def write(self, topic: str, records: pa.RecordBatch, partitions: npt.NDArray[Any]) -> None:
+        """Add records, in the columns of ``RECORD_SCHEMA``, each to the partition of the same place.
+
+        They are sent meanwhile; some may be refused only by ``commit``.
+
+        Raises:
+            AnabranchError: a record is too large, the transaction took too long, or the brokers don't take it.
+        """
+        if self.done or not records.num_rows:
+            return
+        holder = self._begun()
+        try:
+            holder.produce(topic, records, partitions, self._check)
+        except KafkaException as error:
+            raise self._meaning(error.args[0], f"writing to topic {topic}") from error
+        self._rows += records.num_rows
+
+    @property
+    def total(self) -> int:
+        """How many records the slot has written, from its first batch to this one."""
+        return self._marker.rows if self.done else self._marker.rows + self._rows
+
+    def commit(self) -> None:
+        """Make all of it visible, with the marker; without rows, the marker alone.
+
+        Raises:
+            FencedError: a newer process holds the lane, or it is closed. Stop and write nothing more.
+            AnabranchError: it isn't, or not known to be, committed: open the batch again.
+        """
+        if self.done:
+            self._release()
+            return
+        holder = self._begun()
+        deadline = (holder.begun or 0.0) + self._timeout
+        try:
+            holder.flush(self._check)
+            steps.reach(steps.PRODUCED, self._writer.lane, self._batch)
+            holder.commit(self._writer.reader(), self._slot, self._next(holder), deadline)
+        except KafkaException as error:
+            raise self._meaning(error.args[0], "committing") from error
+        self._release()
+        steps.reach(steps.TRANSACTED, self._writer.lane, self._batch)
+
+    def abort(self) -> None:
+        """Make what was written never visible. The batch may be opened again."""
+        if self._holder is None:
+            return
+        try:
+            self._holder.abort()
+        except KafkaException:
+            self._drop()
+        else:
+            self._release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.abort()
+
+    def _begun(self) -> Holder:
+        if self._holder is None:
+            raise ValueError("the transaction has ended")
+        try:
+            self._holder.begin()
+        except KafkaException as error:
+            raise self._meaning(error.args[0], "beginning a transaction") from error
+        return self._holder
+
+    def _next(self, holder: Holder) -> Marker:
+        return msgspec.structs.replace(
+            self._marker,
+            batch=self._batch,
+            epoch=self._writer.epoch,
+            instance=holder.instance,
+            rows=self._marker.rows + self._rows,
+        )
+
+    def _check(self) -> None:
+        """Fail as soon as it is known that the transaction can't be committed."""
+        holder = self._holder
+        if holder is not None and holder.lost:
+            raise self._meaning(holder.lost[0].error, f"writing to topic {holder.lost[0].topic}")
+
+    def _meaning(self, error: KafkaError, doing: str) -> AnabranchError:
+        """What an error of Kafka's means here; the transaction is over."""
+        holder = self._holder
+        late = holder is not None and holder.elapsed > self._timeout
+        if holder is not None and any(lost.error.code() == KafkaError.MSG_SIZE_TOO_LARGE for lost in holder.lost):
+            return self._failed(_too_large(holder))
+        if error.code() in TAKEN_OVER or error.fatal():
+            self._drop()
+            self._writer.marker(self._slot, timeout=_SETTLED)
+        if late:
+            return self._failed(self._too_long())
+        if error.code() in TAKEN_OVER:
+            return AnabranchError(
+                f"another worker took over slot {self._slot} of lane {self._writer.lane} in batch {self._batch}",
+                "nothing is lost: the task is retried",
+            )
+        return self._failed(
+            AnabranchError(
+                f"{doing} failed, slot {self._slot} of lane {self._writer.lane}, batch {self._batch}: {error.str()}",
+                "check the topic, the brokers and what this user may do there; the batch can be retried",
+            )
+        )
+
+    def _too_long(self) -> AnabranchError:
+        return AnabranchError(
+            f"batch {self._batch} of lane {self._writer.lane} took longer in slot {self._slot} than "
+            f'transaction_timeout = "{self._writer.settings.transaction_timeout}", after which Kafka aborts it',
+            "raise [systems.kafka] transaction_timeout, or lower [job] max_rows_per_batch",
+        )
+
+    def _failed(self, error: AnabranchError) -> AnabranchError:
+        """Abort, so that no reader has to wait, and give up the producer."""
+        if self._holder is not None:
+            with contextlib.suppress(KafkaException):
+                self._holder.abort()
+            self._drop()
+        return error
+
+    def _release(self) -> None:
+        holder, self._holder = self._holder, None
+        if holder is not None:
+            self._writer.release(self._slot, holder)
+
+    def _drop(self) -> None:
+        holder, self._holder = self._holder, None
+        if holder is not None:
+            holder.drop()
+
+
+def _too_large(holder: Holder) -> AnabranchError:
+    """Names the largest record that wasn't taken: brokers take or refuse a batch of records as a whole."""
+    worst = max(holder.lost, key=lambda lost: lost.size)
+    named = f"a record of {worst.size} bytes for topic {worst.topic}, key {str(worst.key)[:60]},"
+    if worst.size > holder.message_limit:
+        return AnabranchError(
+            f"{named} is larger than the producer's limit of {holder.message_limit} bytes",
+            f'raise [systems.kafka.client] "message.max.bytes", and max.message.bytes of topic {worst.topic} with it',
+        )
+    return AnabranchError(
+        f"{named} is larger than the topic takes, or was sent in a batch of records that is",
+        f"raise max.message.bytes of topic {worst.topic} above its size, and at least to batch.size of "
+        "[systems.kafka.client] (1000000 by default)",
+    )

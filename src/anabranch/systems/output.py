@@ -1,0 +1,102 @@
+"""How a lane's rows come into a system: what Spark's workers do with them, and what the driver does for each batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from anabranch.event_time.control import Control
+
+__all__ = ["Numbers", "Output", "Publisher", "Target", "Writer", "Written"]
+
+Numbers = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A stream that a lane writes to. ``partitions``: the count that it writes it by for all its life."""
+
+    stream: str
+    partitions: int
+
+
+class Written(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker has made durable of a batch. ``ref``: what the driver publishes ('': it is published already).
+
+    ``total``: how many records the slot has ever written (where the system counts them by slot).
+    """
+
+    stream: str
+    partition: int
+    slot: int
+    rows: int
+    ref: bytes = b""
+    total: int = 0
+
+
+class Writer(Protocol):
+    """Takes one Spark task's part of a batch. Not after :meth:`close` or :meth:`abort`."""
+
+    def write(self, target: Target, slot: int, partitions: Numbers, records: pa.RecordBatch) -> None:
+        """Take records in the columns of ``RECORD_SCHEMA``, with the partition of each."""
+        ...
+
+    def close(self) -> list[Written]:
+        """Make them durable."""
+        ...
+
+    def abort(self) -> None: ...
+
+
+class Output(Protocol):
+    """Travels to workers."""
+
+    def writer(self, task: int, batch: int) -> Writer:
+        """Opens what one Spark task writes of a batch."""
+        ...
+
+
+class Publisher(Protocol):
+    """A lane's output into one system, exactly once, in the driver."""
+
+    @property
+    def output(self) -> Output:
+        """What workers write with."""
+        ...
+
+    @property
+    def slotted(self) -> bool:
+        """Whether a slot's rows must all be in one Spark task, with the slot's number."""
+        ...
+
+    def take(self, new: bool) -> None:
+        """Make the lane's slots ours before its first batch: after that, no older incarnation can write any more.
+
+        ``new``: no batch of the lane was ever planned.
+
+        Raises:
+            FencedError: a newer one holds them.
+            StateError: the lane is new and they aren't, or the other way round.
+        """
+        ...
+
+    def publish(self, batch: int, written: Sequence[Written], controls: Mapping[Target, Control]) -> None:
+        """Let readers see what workers have written of a batch; a replay changes nothing.
+
+        ``controls``: what to tell the readers of intermediate streams, in all of their partitions.
+        """
+        ...
+
+    def settle(self) -> None:
+        """Wait a moment for what was published to be seen by readers: some systems take it there later."""
+        ...
+
+    def put_aside(self, streams: Sequence[str]) -> int:
+        """How many records this lane has ever written to these streams."""
+        ...

@@ -1,0 +1,17 @@
+"""Records as Arrow columns: what every system gives and takes."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+__all__ = ["RECORD_SCHEMA"]
+
+RECORD_SCHEMA = pa.schema(
+    [
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+        pa.field("timestamp", pa.timestamp("us", "UTC"), nullable=False),
+    ]
+)
+"""``timestamp`` is the producer's. A partition's records are read in the order of their offsets."""

@@ -1,0 +1,589 @@
+"""Each batch of a slot is seen once by readers of committed records, whoever dies, freezes, wakes or alternates."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pytest
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.cimpl import NewTopic
+
+from anabranch import steps
+from anabranch.config import KafkaSettings
+from anabranch.errors import AnabranchError, ConfigError, FencedError, StateError
+from anabranch.model.hashing import partitions_for
+from anabranch.systems.kafka import broker, jars, markers, transactions
+from anabranch.systems.kafka.clients import librdkafka
+from anabranch.systems.kafka.holder import Holder
+from anabranch.systems.kafka.markers import Marker, Markers
+from anabranch.systems.kafka.transactions import SlotTransaction, SlotWriter, fence
+from anabranch.systems.records import RECORD_SCHEMA
+
+pytestmark = pytest.mark.integration
+
+AT = datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
+PARTITIONS = 3
+PATIENCE = 20.0
+QUICK = {
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+    "transaction.max.timeout.ms": "180000",
+}
+
+# A Python worker: writes a batch for each line it reads, and kills itself at a step if it is told to.
+WORKER = """
+import json, os, signal, sys
+from anabranch import steps
+from anabranch.config import KafkaSettings
+from anabranch.systems.kafka.transactions import SlotWriter
+from tests.broker.test_kafka_transactions import records, spread
+for line in sys.stdin:
+    told = json.loads(line)
+    writer = SlotWriter(KafkaSettings(**told["settings"]), told["job"], told["lane"], "out", told["epoch"])
+    def die(step, lane, batch):
+        if step == told["die"]:
+            os.kill(os.getpid(), signal.SIGKILL)
+    try:
+        with steps.watched(die), writer.open(0, told["batch"]) as transaction:
+            done = transaction.done
+            transaction.write(told["topic"], *spread(records(told["values"])))
+            transaction.commit()
+        print("done" if done else "committed", flush=True)
+    except Exception as error:
+        print(type(error).__name__, flush=True)
+"""
+
+
+class Place:
+    """A topic, and a lane of slots that writes to it, of one test."""
+
+    def __init__(self, servers: str, slots: int = 1, epoch: int = 1, **settings: Any) -> None:
+        self.settings = KafkaSettings(bootstrap_servers=servers, **settings)
+        self.job = f"job-{uuid.uuid4().hex[:8]}"
+        self.lane = f"1-{uuid.uuid4().hex[:8]}"
+        self.topic = f"{self.job}-out"
+        self.slots = range(slots)
+        self.admin = AdminClient(librdkafka(self.settings))
+        self.create(self.topic)
+        self.fence(epoch, new=True)
+
+    def create(self, topic: str, partitions: int = PARTITIONS, **config: str) -> None:
+        self.admin.create_topics([NewTopic(topic, partitions, 1, config=config)])[topic].result()
+
+    def writer(self, epoch: int = 1) -> SlotWriter:
+        return SlotWriter(self.settings, self.job, self.lane, "out", epoch)
+
+    def fence(self, epoch: int, *, new: bool = False, closed: bool = False) -> dict[int, Marker]:
+        return fence(self.settings, self.job, self.lane, "out", self.slots, epoch, new=new, closed=closed)
+
+    def markers(self) -> dict[int, Marker | None]:
+        return markers.markers(self.settings, self.job, self.lane, "out", self.slots)
+
+    def write(self, batch: int, values: Iterable[str], slot: int = 0, epoch: int = 1) -> bool:
+        """Write a batch as a Spark task does; whether it was done already."""
+        with self.writer(epoch).open(slot, batch) as transaction:
+            transaction.write(self.topic, *spread(records(values)))
+            transaction.commit()
+            return transaction.done
+
+    def opened(self, batch: int, values: Iterable[str], epoch: int = 1) -> SlotTransaction:
+        """A transaction whose records have reached the broker, and in which nothing else has happened."""
+        transaction = self.writer(epoch).open(0, batch)
+        transaction.write(self.topic, *spread(records(values)))
+        flush(transaction)
+        return transaction
+
+    def seen(self, isolation: str = "read_committed") -> list[str]:
+        return sorted((value or b"").decode() for _, _, value, *_ in read(self.settings, self.topic, isolation))
+
+    def ends(self, isolation: IsolationLevel) -> list[int]:
+        wanted = {TopicPartition(self.topic, number): OffsetSpec.latest() for number in range(PARTITIONS)}
+        found = self.admin.list_offsets(wanted, isolation_level=isolation)
+        return [found[place].result().offset for place in sorted(wanted, key=lambda place: place.partition)]
+
+    @property
+    def held_up(self) -> bool:
+        return self.ends(IsolationLevel.READ_COMMITTED) != self.ends(IsolationLevel.READ_UNCOMMITTED)
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = jars.broker_folder()
+    assert folder is not None, "a broker's jars are needed: scripts/fetch-jars fetches them"
+    with broker.start(tmp_path_factory.mktemp("broker"), folder, properties=QUICK) as cluster:
+        yield cluster.bootstrap_servers
+
+
+@pytest.fixture(autouse=True)
+def _fresh_process() -> Iterator[None]:
+    yield
+    transactions._close()
+
+
+def test_each_record_of_each_slot_is_seen_once(servers: str) -> None:
+    place = Place(servers, slots=2)
+    assert place.markers() == {slot: marker(place, slot, batch=-1) for slot in range(2)}
+    for batch in range(3):
+        for slot in range(2):
+            assert not place.write(batch, [f"{slot}.{batch}.{i}" for i in range(10)], slot)
+    assert place.seen() == sorted(f"{slot}.{batch}.{i}" for batch in range(3) for slot in range(2) for i in range(10))
+    assert place.markers() == {slot: marker(place, slot, batch=2, rows=30) for slot in range(2)}
+
+
+def test_a_record_arrives_as_it_was_given(servers: str) -> None:
+    place = Place(servers)
+    headers = [{"key": "a", "value": b"\x00"}, {"key": "a", "value": None}, {"key": "", "value": b""}]
+    rows = [
+        {"key": b"k", "value": b"v", "headers": headers, "timestamp": AT},
+        {"key": None, "value": b"no key", "headers": None, "timestamp": AT},
+        {"key": b"", "value": None, "headers": [], "timestamp": AT},
+        {"key": b"\xff\x00", "value": b"", "headers": None, "timestamp": datetime(1970, 1, 1, tzinfo=UTC)},
+    ]
+    for batch, some in enumerate([rows, [{**row, "headers": None} for row in rows]]):
+        with place.writer().open(0, batch) as transaction:
+            given = pa.RecordBatch.from_pylist(some, schema=RECORD_SCHEMA)
+            transaction.write(place.topic, given, np.array([0, 2, 0, 1]))
+            transaction.commit()
+    at = round(AT.timestamp() * 1000)
+    assert read(place.settings, place.topic) == [
+        (0, b"k", b"v", [("a", b"\x00"), ("a", None), ("", b"")], at),
+        (0, b"", None, None, at),
+        (0, b"k", b"v", None, at),
+        (0, b"", None, None, at),
+        (1, b"\xff\x00", b"", None, 1),  # Kafka's clients take 0 for now
+        (1, b"\xff\x00", b"", None, 1),
+        (2, None, b"no key", None, at),
+        (2, None, b"no key", None, at),
+    ]
+
+
+def test_keys_go_where_kafkas_default_partitioner_puts_them(servers: str) -> None:
+    place = Place(servers)
+    place.create(f"{place.topic}-theirs")
+    keys = [b"", b"\x00", b"\xff\xfe\xfd", "Zürich 🚆".encode(), *(f"key {i}".encode() for i in range(200))]
+    given = records([key.hex() for key in keys], keys)
+    with place.writer().open(0, 0) as transaction:
+        transaction.write(place.topic, given, partitions_for(given.column("key"), PARTITIONS))
+        transaction.commit()
+    theirs = Producer({"bootstrap.servers": servers, "partitioner": "murmur2_random"})
+    for key in keys:
+        theirs.produce(f"{place.topic}-theirs", key.hex(), key)
+    assert theirs.flush(PATIENCE) == 0
+    ours, others = (
+        sorted((partition, key) for partition, key, *_ in read(place.settings, topic))
+        for topic in (place.topic, f"{place.topic}-theirs")
+    )
+    assert ours == others
+    assert len(ours) == len(keys)
+
+
+def test_a_batch_that_was_committed_is_not_written_again(servers: str) -> None:
+    place = Place(servers)
+    place.write(4, ["a", "b"])
+    wait(lambda: not place.held_up)
+    ends = place.ends(IsolationLevel.READ_UNCOMMITTED)
+    for batch in (4, 3):
+        assert place.write(batch, ["a", "b"])
+        transactions._close()  # as in another worker
+        assert place.write(batch, ["a", "b"])
+    assert place.ends(IsolationLevel.READ_UNCOMMITTED) == ends
+    assert not place.write(5, ["c"])
+    assert place.seen() == ["a", "b", "c"]
+
+
+def test_a_slot_without_rows_commits_its_marker(servers: str) -> None:
+    place = Place(servers)
+    place.write(0, [])
+    with place.writer().open(0, 1) as transaction:
+        transaction.commit()
+    assert place.markers() == {0: marker(place, 0, batch=1)}
+    assert place.seen("read_uncommitted") == []
+
+
+def test_what_was_aborted_is_never_seen_and_the_producer_is_kept(servers: str) -> None:
+    place = Place(servers)
+    place.write(0, ["a"])
+    with steps.watched(not_opening):
+        with place.opened(1, ["lost"]):
+            assert place.held_up
+        wait(lambda: not place.held_up)
+        assert not place.write(1, ["b"])
+    assert place.seen() == ["a", "b"]
+    assert "lost" in place.seen("read_uncommitted")
+
+
+def test_a_worker_that_dies_before_its_commit_leaves_nothing_and_holds_up_nobody(servers: str) -> None:
+    place = Place(servers)
+    with worker(place) as tell:
+        assert tell(0, ["a"]) == "committed"
+        assert tell(1, ["b", "c"], die=steps.PRODUCED) == ""
+    assert place.held_up
+    with place.writer().open(0, 1) as transaction:
+        assert not transaction.done
+        assert not place.held_up, "opening the id ends the dead worker's transaction"
+        transaction.write(place.topic, *spread(records(["b", "c"])))
+        transaction.commit()
+    assert place.seen() == ["a", "b", "c"]
+    assert place.seen("read_uncommitted") == ["a", "b", "b", "c", "c"]
+
+
+def test_a_worker_that_dies_after_its_commit_has_written(servers: str) -> None:
+    place = Place(servers)
+    with worker(place) as tell:
+        assert tell(0, ["a"], die=steps.TRANSACTED) == ""
+    assert place.write(0, ["a"])
+    assert place.seen() == ["a"]
+
+
+def test_workers_that_take_turns_never_meet_a_producer_that_was_superseded(servers: str) -> None:
+    place = Place(servers)
+    with worker(place) as one, worker(place) as other:
+        for batch, tell in enumerate([one, other, one, one, other, other, one]):
+            assert tell(batch, [f"{batch}"]) == "committed"
+            assert tell(batch, [f"{batch}"]) == "done"
+    assert place.seen() == [str(batch) for batch in range(7)]
+
+
+def test_a_kept_producer_is_not_opened_again(servers: str) -> None:
+    place = Place(servers)
+    place.write(0, ["a"])
+    with steps.watched(not_opening):
+        place.write(0, ["a"])
+        place.write(1, ["b"])
+    transactions._close()  # as in another worker
+    assert place.write(1, ["b"])
+    with steps.watched(not_opening):
+        place.write(2, ["c"])
+    assert place.seen() == ["a", "b", "c"]
+
+
+def test_a_kept_producer_does_not_wait_for_the_transaction_of_a_dead_worker(servers: str) -> None:
+    place = Place(servers)
+    place.write(0, ["a"])
+    dead = Holder(place.settings, f"anabranch.{place.job}.{place.lane}.out.0")
+    dead.begin()
+    with Markers(place.settings, place.job, place.lane, "out") as reader:
+        pending = changed(place.markers()[0], batch=1, instance=dead.instance)
+        dead._producer.send_offsets_to_transaction([reader.place(0, pending)], reader.group_metadata(), PATIENCE)
+    began = time.monotonic()
+    assert not place.write(1, ["b"])
+    assert time.monotonic() - began < 10, "it waited for the end of the dead worker's transaction"
+    assert place.seen() == ["a", "b"]
+
+
+def test_a_frozen_writer_that_wakes_after_the_fence_stops_for_good(servers: str) -> None:
+    place = Place(servers)
+    place.write(0, ["a"])
+    frozen = place.opened(1, ["never"])
+    assert place.held_up
+    assert place.fence(2)[0].batch == 0
+    assert not place.held_up, "the fence ends open transactions"
+    with pytest.raises(FencedError, match="epoch 2 has taken over"):
+        frozen.commit()
+    with pytest.raises(FencedError, match="epoch 2 has taken over"):
+        place.write(1, ["never"])
+    assert place.markers()[0] == marker(place, 0, batch=0, rows=1, epoch=2)
+    place.write(1, ["b"], epoch=2)
+    assert place.seen() == ["a", "b"]
+
+
+def test_a_frozen_writer_that_goes_on_writing_after_the_fence_stops_for_good(servers: str) -> None:
+    place = Place(servers)
+    frozen = place.opened(0, ["never"])
+    place.fence(2)
+    frozen.write(place.topic, *spread(records(["never 2"])))
+    with pytest.raises(FencedError, match="epoch 2 has taken over"):
+        frozen.commit()
+    place.write(0, ["a"], epoch=2)
+    assert place.seen() == ["a"]
+
+
+def test_a_zombie_that_opens_a_slot_stops_and_the_rightful_writer_recovers(servers: str) -> None:
+    place = Place(servers)
+    place.fence(2)
+    rightful = place.opened(0, ["a"], epoch=2)
+    with pytest.raises(FencedError, match="epoch 2 has taken over"):
+        place.write(0, ["never"], epoch=1)
+    with pytest.raises(AnabranchError, match="another worker took over slot 0") as caught:
+        rightful.commit()
+    assert not isinstance(caught.value, FencedError)
+    assert not place.write(0, ["a"], epoch=2)
+    assert place.seen() == ["a"]
+
+
+def test_a_fence_goes_on_until_its_own_marker_is_committed(servers: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Place(servers)
+    place.write(0, ["a"])
+    zombies: list[Holder] = []
+    read_markers = Markers.read
+
+    def read_and_be_fenced(self: Markers, slots: Iterable[int], timeout: float = 30.0) -> dict[int, Marker | None]:
+        found = read_markers(self, slots, timeout)
+        if len(zombies) < 3:
+            zombies.append(Holder(place.settings, f"{self.group}.0"))
+        return found
+
+    monkeypatch.setattr(Markers, "read", read_and_be_fenced)
+    fenced = place.fence(2)
+    assert len(zombies) == 3
+    monkeypatch.undo()
+    assert place.markers() == fenced == {0: marker(place, 0, batch=0, rows=1, epoch=2, instance=fenced[0].instance)}
+
+
+def test_a_lane_that_was_closed_stays_so(servers: str) -> None:
+    place = Place(servers, slots=2)
+    place.write(0, ["a"])
+    for closed in (True, True, False):
+        assert [each.closed for each in place.fence(2, closed=closed).values()] == [True, True]
+    for epoch in (1, 2, 3):
+        with pytest.raises(FencedError, match="epoch 2 has taken over" if epoch == 1 else "it is closed"):
+            place.write(1, ["never"], epoch=epoch)
+    assert place.seen() == ["a"]
+
+
+def test_an_older_fence_is_refused(servers: str) -> None:
+    place = Place(servers, epoch=3)
+    with pytest.raises(FencedError, match="epoch 3 has taken over"):
+        place.fence(2)
+    assert place.markers()[0] == marker(place, 0, batch=-1, epoch=3)
+
+
+def test_the_start_of_a_new_lane_may_be_repeated_until_its_first_batch(servers: str) -> None:
+    place = Place(servers, slots=2)
+    place.fence(1, new=True)
+    place.slots = range(3)  # the first start was killed after two of three slots
+    place.fence(2, new=True)
+    place.write(0, ["a"], slot=1, epoch=2)
+    with pytest.raises(StateError, match="is new, but its slot 1 in Kafka holds batch 0"):
+        place.fence(3, new=True)
+    assert sorted(place.fence(3)) == [0, 1, 2]
+
+
+def test_a_lost_marker_is_an_error_and_never_not_done(servers: str) -> None:
+    place = Place(servers)
+    place.write(0, ["a"])
+    group = markers.group_id("anabranch", place.job, place.lane, "out")
+    assert place.admin.delete_consumer_groups([group])[group].result() is None  # as an expiry does
+    assert place.markers() == {0: None}
+    for again in range(2):  # with a kept producer, and without
+        with pytest.raises(StateError, match="has no marker in Kafka"):
+            place.write(again, ["never"])
+    with pytest.raises(StateError, match="has no marker in Kafka"):
+        place.fence(2)
+    assert place.seen("read_uncommitted") == ["a"]
+
+
+def test_a_lane_without_a_topic_of_markers_is_an_error(servers: str) -> None:
+    settings = KafkaSettings(bootstrap_servers=servers)
+    job = f"job-{uuid.uuid4().hex[:8]}"
+    assert markers.markers(settings, job, "1-00000000", "out", range(2)) == {0: None, 1: None}
+    with pytest.raises(StateError, match="slot 0 of lane 1-00000000"):
+        fence(settings, job, "1-00000000", "out", range(1), 2, new=False)
+
+
+def test_offsets_that_were_set_by_hand_are_refused(servers: str) -> None:
+    place = Place(servers)
+    group = markers.group_id("anabranch", place.job, place.lane, "out")
+    with closing(Consumer({"bootstrap.servers": servers, "group.id": group})) as tool:
+        tool.commit(offsets=[TopicPartition(f"{place.job}-markers", 0, 0)], asynchronous=False)
+    with pytest.raises(StateError, match="is not a marker"):
+        place.write(0, ["never"])
+
+
+@pytest.mark.parametrize(
+    ("size", "limit"), [(1_000_000, "the producer's limit of 1000000"), (5_000, "the topic takes")]
+)
+def test_a_record_that_is_too_large_is_named(servers: str, size: int, limit: str) -> None:
+    place = Place(servers, client={"compression.type": "none"})
+    place.create(f"{place.topic}-small", **{"max.message.bytes": "3000"})
+    transaction = place.opened(0, ["never"])
+    with pytest.raises(AnabranchError, match=f"a record of {size + 3} bytes .* key b'big', is larger than {limit}"):
+        finish(transaction, f"{place.topic}-small", records(["x" * size], [b"big"]))
+    wait(lambda: not place.held_up)
+    assert not place.write(0, ["a"])
+    assert place.seen() == ["a"]
+
+
+def test_an_unknown_topic_is_named(servers: str) -> None:
+    place = Place(servers, client={"topic.metadata.propagation.max.ms": "500"})
+    with pytest.raises(AnabranchError, match=r"writing to topic .*-missing failed, slot 0 of lane .*, batch 0"):
+        finish(place.writer().open(0, 0), f"{place.topic}-missing", records(["never"]))
+
+
+@pytest.mark.parametrize("during", ["the batch", "the batch, and more is written", "the commit"])
+def test_a_transaction_that_took_too_long_is_explained(servers: str, during: str) -> None:
+    place = Place(servers, transaction_timeout="1 second")
+
+    def until_the_broker_aborts(step: str, lane: str, batch: int) -> None:
+        if step == (steps.PRODUCED if during == "the commit" else ""):
+            wait(lambda: not place.held_up)
+
+    transaction = place.opened(0, ["never"])
+    assert place.held_up
+    if during != "the commit":
+        wait(lambda: not place.held_up)
+    told = 'took longer in slot 0 than transaction_timeout = "1 second"'
+    with steps.watched(until_the_broker_aborts), pytest.raises(AnabranchError, match=told):
+        finish(transaction, place.topic, records(["never"] if during.endswith("written") else []))
+    assert not place.write(0, ["a"])
+    assert place.seen() == ["a"]
+
+
+def test_a_timeout_that_brokers_do_not_allow_is_refused(servers: str) -> None:
+    with pytest.raises(ConfigError, match='transaction_timeout = "4 minutes" is longer than the brokers allow'):
+        Place(servers, transaction_timeout="4 minutes")
+
+
+def test_more_records_than_the_queue_takes(servers: str) -> None:
+    place = Place(servers, client={"queue.buffering.max.messages": "100"})
+    values = [f"{i:05d}" for i in range(1_000)]
+    place.write(0, values)
+    assert place.seen() == values
+
+
+def test_lanes_that_start_together_share_the_topic_of_markers(servers: str) -> None:
+    place = Place(servers)
+    for job, before in ((f"job-{uuid.uuid4().hex[:8]}", {}), (place.job, place.markers())):
+        failures: list[BaseException] = []
+
+        def prepare(slots: int, job: str = job, failures: list[BaseException] = failures) -> None:
+            try:
+                markers.prepare(place.settings, job, slots)
+            except BaseException as error:
+                failures.append(error)
+
+        starting = [threading.Thread(target=prepare, args=[slots]) for slots in (2, 5, 3, 7, 7)]
+        for thread in starting:
+            thread.start()
+        for thread in starting:
+            thread.join(PATIENCE)
+        assert failures == []
+        assert markers._partitions(place.admin, f"{job}-markers") == 7
+        if before:
+            assert place.markers() == before
+
+
+def test_the_lanes_of_a_job_are_known_by_their_markers(servers: str) -> None:
+    one, other = Place(servers), Place(servers)
+    assert markers.lanes(one.settings, one.job) == {one.lane}
+    fence(one.settings, one.job, other.lane, "out", range(1), 1, new=True)
+    assert markers.lanes(one.settings, one.job) == {one.lane, other.lane}
+    assert markers.lanes(one.settings, "job") == set()
+
+
+def test_brokers_that_do_not_answer_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("anabranch.systems.kafka.holder.PATIENCE", 0.2)
+    with pytest.raises(AnabranchError, match=r"can't be opened at 127.0.0.1:1: "):
+        SlotWriter(KafkaSettings(bootstrap_servers="127.0.0.1:1"), "job", "1-00000000", "out", 1).open(0, 0)
+
+
+def records(values: Iterable[str], keys: Sequence[bytes] | None = None) -> pa.RecordBatch:
+    rows = [{"key": b"k", "value": value.encode(), "headers": None, "timestamp": AT} for value in values]
+    for row, key in zip(rows, keys or [], strict=bool(keys)):
+        row["key"] = key
+    return pa.RecordBatch.from_pylist(rows, schema=RECORD_SCHEMA)
+
+
+def spread(given: pa.RecordBatch) -> tuple[pa.RecordBatch, np.ndarray[Any, Any]]:
+    return given, np.arange(given.num_rows) % PARTITIONS
+
+
+def marker(place: Place, slot: int, **fields: Any) -> Marker:
+    """What a slot's marker should be, whichever producer wrote it."""
+    found = place.markers()[slot]
+    assert found is not None
+    return Marker(**{"lane": place.lane, "epoch": 1, "instance": found.instance, **fields})
+
+
+def changed(found: Marker | None, **fields: Any) -> Marker:
+    assert found is not None
+    return msgspec.structs.replace(found, **fields)
+
+
+def finish(transaction: SlotTransaction, topic: str, given: pa.RecordBatch) -> None:
+    transaction.write(topic, *spread(given))
+    transaction.commit()
+
+
+def flush(transaction: SlotTransaction) -> None:
+    holder = transaction._holder
+    assert holder is not None
+    holder.flush(lambda: None)
+
+
+def not_opening(step: str, lane: str, batch: int) -> None:
+    assert step != steps.OPENING, "the producer was opened again"
+
+
+def read(
+    settings: KafkaSettings, topic: str, isolation: str = "read_committed"
+) -> list[tuple[int, bytes | None, bytes | None, Any, int]]:
+    """All records of a topic up to its end, in the order of partitions and offsets."""
+    config = {"group.id": "tests", "enable.auto.commit": False, "auto.offset.reset": "earliest"}
+    config |= {"isolation.level": isolation, "enable.partition.eof": True, "fetch.wait.max.ms": 50}
+    with closing(Consumer(librdkafka(settings) | config)) as consumer:
+        consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
+        found, ended, deadline = [], set(), time.monotonic() + PATIENCE
+        while len(ended) < PARTITIONS:
+            assert time.monotonic() < deadline, f"{topic} can't be read to its end"
+            message = consumer.poll(1.0)
+            if message is None:
+                continue
+            if (error := message.error()) is not None:
+                assert error.code() == KafkaError._PARTITION_EOF, error
+                ended.add(message.partition())
+            else:
+                found.append(message)
+    found.sort(key=lambda each: (each.partition(), each.offset()))
+    return [(m.partition(), m.key(), m.value(), m.headers(), m.timestamp()[1]) for m in found]
+
+
+def wait(until: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not until():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@contextmanager
+def worker(place: Place) -> Iterator[Callable[..., str]]:
+    """A process that keeps its producers; calls write a batch there and give what it says: nothing if it died."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", WORKER],
+        cwd=Path(__file__).parents[2],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    told = {"settings": json.loads(place.settings.model_dump_json()), "topic": place.topic, "epoch": 1}
+    told |= {"job": place.job, "lane": place.lane}
+
+    def tell(batch: int, values: list[str], die: str = "") -> str:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps({**told, "batch": batch, "values": values, "die": die}) + "\n")
+        process.stdin.flush()
+        return process.stdout.readline().strip()
+
+    try:
+        yield tell
+    finally:
+        process.kill()
+        process.wait(PATIENCE)
+        process.stdin.close()
+        process.stdout.close()
