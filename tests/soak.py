@@ -176,7 +176,7 @@ def _newest_segment(workspace: Workspace) -> Path:
     """That of records which were not read yet."""
     end = workspace.ends()[INPUT][0]
     workspace.put(flights(1, 400))
-    return Path(workspace.log.slices(INPUT, 0, end, end + 1)[0].path)
+    return Path(Log(workspace.folder / ".anabranch" / "streams").slices(INPUT, 0, end, end + 1)[0].path)
 
 
 DAMAGES: dict[str, Damage] = {

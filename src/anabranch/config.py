@@ -26,7 +26,8 @@ class _Section(BaseModel):
 
 
 class JobSettings(_Section):
-    """How the job is cut into tasks and containers. ``interval`` is at least the time between the starts of batches.
+    """How the job is cut into tasks and containers. ``interval`` is at least the time between the starts of batches;
+    in real time it is the length of a batch (at least 5 seconds; default: 1 minute).
 
     ``on_error`` and ``on_null_key`` say what becomes of a record that can't be processed, ``watermark_scope`` whether a
     lane's watermark follows the slowest of its SSPs, or is Spark's own, which follows the fastest.
@@ -35,7 +36,7 @@ class JobSettings(_Section):
     grouper: str = "partition"
     factor: int = 1
     containers: int = Field(default=1, ge=1, le=1000)
-    trigger: Literal["micro-batch"] = "micro-batch"
+    trigger: Literal["micro-batch", "real-time"] = "micro-batch"
     interval: str = "0 seconds"
     max_rows_per_batch: int = Field(default=1_000_000, ge=1)
     state_partitions: int = Field(default=4, ge=1, le=1024)

@@ -23,6 +23,8 @@ transaction is committed."""
 # "<lane prefix>:<step>:<batch>", as in "1-:published:3": the lane of stage 1, after batch 3 was published.
 _HOLD = os.environ.get("ANABRANCH_HOLD_AT", "")
 _NOTE = os.environ.get("ANABRANCH_HOLD_NOTE", "")
+RELEASED = ".released"
+"""What the name of the note gets for a file that ends all holding."""
 ACTIVE = bool(_HOLD)
 
 Watcher = Callable[[str, str, int], None]
@@ -43,7 +45,7 @@ def watched(watcher: Watcher) -> Iterator[None]:
 
 
 def reach(step: str, lane: str, batch: int) -> None:
-    """Say that a lane is at a step. When it's the one to stop at: write the note and sleep until killed.
+    """Say that a lane is at a step. When it's the one to stop at: write the note and sleep until killed or released.
 
     Python workers of a killed driver end, too.
     """
@@ -52,12 +54,14 @@ def reach(step: str, lane: str, batch: int) -> None:
     if not ACTIVE:
         return
     prefix, name, number = _HOLD.split(":")
-    if lane.startswith(prefix) and step == name and batch == int(number):
+    released = Path(_NOTE + RELEASED)
+    if lane.startswith(prefix) and step == name and batch == int(number) and not released.exists():
         Path(_NOTE).write_text(f"{lane} {step} {batch}\n")
         parent = os.getppid()
-        while os.getppid() == parent:
+        while not released.exists():
+            if os.getppid() != parent:
+                os._exit(1)
             time.sleep(0.1)
-        os._exit(1)
 
 
 def next_batch(commits: str) -> int:

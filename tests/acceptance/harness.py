@@ -1,4 +1,4 @@
-"""A workspace with generated flights and the job ``delays``, the command line as processes, and what must come out."""
+"""A workspace with a job and its streams, the command line as processes, and for ``delays`` what must come out."""
 
 from __future__ import annotations
 
@@ -20,10 +20,15 @@ from typing import Any
 
 import pyarrow as pa
 
+from anabranch import steps
+from anabranch.config import KafkaSettings
 from anabranch.model.hashing import partition_for
-from anabranch.systems.embedded import Log, append, read_slice
+from anabranch.systems.contract import System
+from anabranch.systems.embedded import EmbeddedSystem
+from anabranch.systems.kafka import broker
+from anabranch.systems.kafka.system import KafkaSystem
 from anabranch.systems.records import RECORD_SCHEMA
-from tests import jvm
+from tests import jvm, kafka_peers
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "delays.py"
@@ -126,8 +131,14 @@ class Process:
 
     def held(self) -> str:
         """Wait until it holds at the step that was asked for: the lane's id."""
-        self.until("its note", lambda: self.note.exists() and self.note.read_text().endswith("\n"))
-        return self.note.read_text().split()[0]
+        said: list[str] = []  # several workers may write it
+
+        def noted() -> bool:
+            said.append(self.note.read_text() if self.note.exists() else "")
+            return said[-1].endswith("\n")
+
+        self.until("its note", noted)
+        return said[-1].split()[0]
 
     def kill(self) -> None:
         """SIGKILL to the process alone; all that it has started must end by itself."""
@@ -138,6 +149,23 @@ class Process:
         while left := {child: started for child, started in children.items() if started == start_of(child)}:
             assert time.monotonic() < end, f"these outlived the process by 60 s: {[command(child) for child in left]}"
             time.sleep(0.05)
+
+    def freeze(self) -> None:
+        """SIGSTOP to it and to all that it has started: the JVM, and the workers, which are in groups of their own."""
+        stopped: set[int] = set()
+        while left := {self.popen.pid, *descendants(self.popen.pid)} - stopped:
+            for each in left:
+                os.kill(each, signal.SIGSTOP)
+            stopped |= left
+
+    def wake(self) -> None:
+        """SIGCONT to all that was frozen."""
+        for each in (*descendants(self.popen.pid), self.popen.pid):
+            os.kill(each, signal.SIGCONT)
+
+    def release(self) -> None:
+        """Let all of it go on from the step where it holds, and hold no more."""
+        Path(f"{self.note}{steps.RELEASED}").touch()
 
     def clear_away(self) -> None:
         """End it with its whole session, after a test that failed."""
@@ -162,29 +190,55 @@ class LaneProgress:
 
 
 class Workspace:
-    """A folder with the job file, where verbs run. Settings are given by ``SECTION__NAME``."""
+    """A folder with a job file, where verbs run. Settings are given by ``SECTION__NAME``.
 
-    def __init__(self, folder: Path, **settings: object) -> None:
+    Its streams are in the embedded log, or in Kafka if there is a ``cluster``: one that has none but these, as all that
+    stands there is deleted. ``twin``: another workspace, whose streams these are, and nothing is deleted.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        cluster: broker.Cluster | None = None,
+        job: Path = EXAMPLE,
+        twin: Workspace | None = None,
+        **settings: object,
+    ) -> None:
         self.folder = folder
-        self.log = Log(folder / ".anabranch" / "streams")
-        self.settings = {"job__state_partitions": 2, "job__max_rows_per_batch": 2500, **settings}
+        self.job = job.stem
+        self.system: System = EmbeddedSystem(folder / ".anabranch" / "streams")
+        bound: dict[str, object] = {}
+        if cluster is not None:
+            if twin is None:
+                kafka_peers.clear(cluster.bootstrap_servers)
+            self.kafka = KafkaSettings(bootstrap_servers=cluster.bootstrap_servers)
+            self.system = KafkaSystem(self.kafka)
+            bound = {"systems__default": "kafka", "systems__kafka__bootstrap_servers": cluster.bootstrap_servers}
+        self.settings = {"job__state_partitions": 2, "job__max_rows_per_batch": 2500, **bound, **settings}
         self._processes: list[Process] = []
-        shutil.copy(EXAMPLE, folder / "delays.py")
+        shutil.copy(job, folder / job.name)
 
     @cached_property
     def lanes(self) -> Path:
-        return self.folder / ".anabranch" / "lanes" / JOB
+        return self.folder / ".anabranch" / "lanes" / self.job
 
     def put(self, several: Sequence[Flight], pieces: int = 1) -> None:
         """Add flights to the input, each piece as segments of its own; the first time, make it."""
-        if INPUT not in self.log.streams():
-            self.log.create(INPUT, PARTITIONS)
+        if INPUT not in self.system.streams():
+            self.system.create(INPUT, PARTITIONS)
         size = -(-len(several) // pieces)
-        append(self.log, INPUT, [records(several[at : at + size]) for at in range(0, len(several), size)])
+        self.append(INPUT, *(records(several[at : at + size]) for at in range(0, len(several), size)))
 
     def put_broken(self, values: Sequence[bytes]) -> None:
         """Add records that are no flights to the input."""
-        append(self.log, INPUT, [record_batch([f"B{n}".encode() for n in range(len(values))], values)])
+        self.append(INPUT, record_batch([f"B{n}".encode() for n in range(len(values))], values))
+
+    def append(self, stream: str, *batches: pa.RecordBatch) -> None:
+        """Add records to a stream, by one producer."""
+        appender = self.system.appender(stream)
+        for batch in batches:
+            appender.append(batch)
+        appender.close()
 
     def start(
         self,
@@ -223,7 +277,7 @@ class Workspace:
 
     def finish(self, **settings: Any) -> Process:
         """Run the job to the end of its input."""
-        return self.call("run", "delays.py", "--available-now", **settings)
+        return self.call("run", f"{self.job}.py", "--available-now", **settings)
 
     def lane(self, lane: str) -> LaneProgress:
         """Progress of a lane, by its id or the id's beginning."""
@@ -232,9 +286,8 @@ class Workspace:
         positions = {}
         if committed >= 0:
             lines = (folder / "offsets" / str(committed)).read_text().split("\n")[2:]
-            parsed = [json.loads(line) for line in lines if line != "-"]
-            streams = [one for one in parsed if "stream" in one]
-            positions = {one["stream"]: {int(p): int(o) for p, o in one["positions"].items()} for one in streams}
+            read = [_positions(json.loads(line)) for line in lines if line != "-"]
+            positions = {stream: {int(p): int(o) for p, o in held.items()} for each in read for stream, held in each}
         return LaneProgress(committed, planned, positions)
 
     def committed(self, lane: str) -> int:
@@ -243,15 +296,14 @@ class Workspace:
 
     def ends(self) -> dict[str, dict[int, int]]:
         """Where all streams end."""
-        return {name: {n: tail.end for n, tail in self.log.ends(name).items()} for name in self.log.streams()}
+        return {name: self.system.ends(name) for name in self.system.streams()}
 
     def contents(self, stream: str) -> Iterator[tuple[bytes | None, Any]]:
         """All records, partition by partition in order: key and parsed value."""
-        for number, tail in self.log.ends(stream).items():
-            for piece in self.log.slices(stream, number, 0, tail.end):
-                for batch in read_slice(piece):
-                    for key, value in zip(batch["key"].to_pylist(), batch["value"].to_pylist(), strict=True):
-                        yield key, json.loads(value)
+        for number, end in self.system.ends(stream).items():
+            for _, batch in self.system.read(stream, number, [(0, end)]):
+                for key, value in zip(batch["key"].to_pylist(), batch["value"].to_pylist(), strict=True):
+                    yield key, json.loads(value)
 
     def check_outputs(self, several: Sequence[Flight]) -> None:
         """The outputs of a job that has read these flights, each exactly once."""
@@ -271,11 +323,10 @@ class Workspace:
 
     def raw(self, stream: str) -> Iterator[tuple[int, int, bytes, dict[str, bytes]]]:
         """All records: partition, offset, value and headers."""
-        for number, tail in self.log.ends(stream).items():
-            pieces = self.log.slices(stream, number, 0, tail.end)
-            rows = (row for piece in pieces for batch in read_slice(piece) for row in batch.to_pylist())
-            for offset, row in enumerate(rows):
-                yield number, offset, row["value"], {each["key"]: each["value"] for each in row["headers"] or ()}
+        for number, end in self.system.ends(stream).items():
+            for offsets, batch in self.system.read(stream, number, [(0, end)]):
+                for offset, row in zip(offsets.tolist(), batch.to_pylist(), strict=True):
+                    yield number, offset, row["value"], {each["key"]: each["value"] for each in row["headers"] or ()}
 
     def watermark(self, stage: str) -> datetime:
         """The watermark of a stage's lane when it was stopped."""
@@ -284,7 +335,7 @@ class Workspace:
 
     def status(self) -> Any:
         """What ``status --json`` says."""
-        return json.loads(self.call("status", JOB, "--json").stdout)
+        return json.loads(self.call("status", self.job, "--json").stdout)
 
     def close(self) -> None:
         for process in self._processes:
@@ -370,6 +421,16 @@ def _stat(pid: int) -> list[str] | None:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
     except OSError:
         return None
+
+
+def _positions(offset: dict[str, Any]) -> list[tuple[str, dict[str, int]]]:
+    """The stream and its positions of one source, as the offset log has them; none for event time.
+
+    Of the embedded log they are ``{"stream": …, "positions": …}``, of Kafka ``{topic: positions}``.
+    """
+    if "stream" in offset:
+        return [(offset["stream"], offset["positions"])]
+    return [] if "source" in offset else list(offset.items())
 
 
 def _last(folder: Path) -> int:

@@ -19,7 +19,7 @@ CREATE = ("stream", "create", "x", "--partitions", "1")
 
 @pytest.fixture
 def workspace(workspace: Workspace) -> Workspace:
-    workspace.log.create(INPUT, PARTITIONS)
+    workspace.system.create(INPUT, PARTITIONS)
     return workspace
 
 

@@ -24,6 +24,7 @@ from anabranch.model.factor import check_factor
 from anabranch.planning import plan as planning
 from anabranch.planning import stages
 from anabranch.planning.plan import Plan
+from anabranch.planning.real_time import RealTime
 from anabranch.systems.systems import Systems
 
 
@@ -60,8 +61,19 @@ def plan(file: JobFile, settings: Settings) -> Plan:
         systems=systems.bound(),
         default_system=systems.default,
         at_least_once=settings.at_least_once,
+        real_time=_real_time(settings),
     )
     return planning.make(file.graph, around)
+
+
+def _real_time(settings: Settings) -> RealTime | None:
+    job = settings.job
+    return RealTime(job.on_error, job.on_null_key, job.watermark_scope) if job.trigger == "real-time" else None
+
+
+def cores(plan: Plan, settings: Settings) -> int:
+    """How many tasks must be able to run at once (0: any number will do)."""
+    return planning.task_slots(plan, settings.job.state_partitions) if settings.job.trigger == "real-time" else 0
 
 
 def resolved(file: JobFile, settings: Settings) -> Mapping[int, Any]:

@@ -66,7 +66,7 @@ def execute(file: JobFile, settings: Settings, available_now: bool, show: progre
         session.java_version()
         printed = endpoint.run_folder(store_url) / f"{name}.spark.log"
         progress.say(f"starting Spark for job {name} (what it and functions print goes to {printed}) ...")
-        spark = session.start(settings, file.home, printed)
+        spark = session.start(settings, file.home, printed, preparation.cores(plan, settings))
         try:
             schemas = preparation.resolved(file, settings)
             prepared = Prepared(file, settings, plan, schemas)

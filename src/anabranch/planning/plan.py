@@ -21,8 +21,9 @@ from anabranch.model.ssp import SSP
 from anabranch.model.task import Task
 from anabranch.operators import rule
 from anabranch.operators.rules import is_boundary
-from anabranch.planning import groups, stages
+from anabranch.planning import groups, real_time, stages
 from anabranch.planning.groups import Group
+from anabranch.planning.real_time import RealTime
 from anabranch.planning.stages import Stage
 
 EXACTLY_ONCE = "exactly once"
@@ -35,7 +36,8 @@ class Surroundings:
     """What a plan needs to know besides the graph: settings and what the systems say.
 
     ``partitions``: counts of the streams that exist; ``systems``: of the streams that are bound to one, others live in
-    ``default_system`` (see :func:`stages.systems`); ``at_least_once``: the outputs with that delivery.
+    ``default_system`` (see :func:`stages.systems`); ``at_least_once``: the outputs with that delivery. ``real_time``:
+    the settings that real-time mode goes by, None in micro-batches.
     """
 
     factor: int
@@ -46,6 +48,11 @@ class Surroundings:
     systems: dict[str, str]
     default_system: str = "embedded"
     at_least_once: Collection[str] = ()
+    real_time: RealTime | None = None
+
+    def delivered(self, stream: str) -> str:
+        """What the output into a stream promises."""
+        return AT_LEAST_ONCE if self.real_time is not None or stream in self.at_least_once else EXACTLY_ONCE
 
 
 class PlannedLane(Document, frozen=True, kw_only=True):
@@ -109,6 +116,8 @@ def make(graph: Graph, around: Surroundings) -> Plan:
     cut = stages.cut(graph)
     _check_outputs(graph, cut)
     systems = stages.systems(graph, around.systems, around.default_system)
+    if around.real_time is not None:
+        real_time.check(graph, cut, systems, around.real_time)
     counts = _counts(graph, cut, systems, around)
     models: list[StageModel] = []
     lanes: list[PlannedLane] = []
@@ -124,11 +133,11 @@ def make(graph: Graph, around: Surroundings) -> Plan:
         for seat in seats:
             placed[seat][stage.id] = tuple(t.name for t in tasks if by_task[t.name] == seat)
         stage_outputs = [_output(graph, stage, sink, systems, around, counts) for sink in stage.sinks]
-        aside = _dead_letters(graph, stage, systems, around, counts)
+        aside = _dead_letters(graph, stage, systems, around, counts) if around.real_time is None else {}
         outputs += [*stage_outputs, *aside.values()]
         written = {o.operator: o for o in stage_outputs if o.stream is not None}
         written_to = [stages.stream_of(graph, s) for s in stage.sinks if _is_stream(s)]
-        kinds = {stream: kind(systems[stream], stream in around.at_least_once) for stream in written_to}
+        kinds = {stream: kind(systems[stream], around.delivered(stream) == AT_LEAST_ONCE) for stream in written_to}
         reported: set[str] = set()
         for group in groups.cut(graph, stage, kinds):
             reports = tuple(n.name for n in group.sources if n.name in aside and n.name not in reported)
@@ -192,6 +201,14 @@ def slots_of(lane: PlannedLane, state_partitions: int) -> tuple[str, ...]:
     state = tuple(f"{STATE}-{number}" for number in range(state_partitions)) if lane.stateful else ()
     aside = [name for operator in lane.rejecting for name in (f"{operator}:{part}" for part in (*ssps, *state))]
     return (*(state or ssps), *aside)
+
+
+def task_slots(plan: Plan, state_partitions: int) -> int:
+    """How many tasks of a container's lanes run at once in real-time mode: all of all stages of their queries."""
+    slots: Counter[str] = Counter()
+    for lane in plan.lanes:
+        slots[lane.seat] += len(lane.ssps) + len(lane.broadcast) + (state_partitions if lane.stateful else 0)
+    return max(slots.values(), default=0)
 
 
 def task_numbers(stage: StageModel, factor: int) -> dict[SSP, int]:
@@ -340,7 +357,7 @@ def _output(
     return Output(
         operator=sink.name,
         stage=stage.id,
-        promise=AT_LEAST_ONCE if stream in around.at_least_once else EXACTLY_ONCE,
+        promise=around.delivered(stream),
         system=systems[stream],
         stream=stream,
         partitions=counts.get(stream, around.partitions.get(stream, most)),

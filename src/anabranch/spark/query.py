@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 
 from anabranch import steps
 from anabranch.config import Settings
+from anabranch.errors import GraphError
 from anabranch.event_time import durations
 from anabranch.model.graph import Graph, Node
 from anabranch.model.job_model import JobModel
@@ -46,6 +47,9 @@ from anabranch.systems.output import Publisher, Target, Written
 from anabranch.systems.systems import Systems
 
 _DROP, _FAIL = "drop", "fail"
+_STATE_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
+_BATCH_MS = 60_000
+"""Of real-time mode. Where a batch ends, records wait for some 150 ms: once in a minute, that is below the p99."""
 
 
 class HeldBackError(Exception):
@@ -88,6 +92,8 @@ class LaneQuery:
         the plan come out here.
         """
         self.spark.conf.set("spark.sql.shuffle.partitions", str(self.lane.state_partitions))
+        if self.real_time and not once:
+            return self._start_real_time()
         if not once:
             self._publishing.take(new=last is None)
         self._publishing.begin(last, pending)
@@ -100,6 +106,30 @@ class LaneQuery:
         writer = writer.outputMode("append" if closing else "update")
         interval = f"{durations.parse(self.settings.job.interval)} milliseconds"
         return (writer.trigger(once=True) if once else writer.trigger(processingTime=interval)).start()
+
+    @property
+    def real_time(self) -> bool:
+        """Whether records go through one by one. Up to noted ends, they go in batches."""
+        return self.settings.job.trigger == "real-time" and not self.until
+
+    def _start_real_time(self) -> StreamingQuery:
+        """Batches last for the interval; where they end, the positions are kept. A stop abandons the one that runs."""
+        frames = {s.node.id: s.rows(s.opened(self._streamed(s))) for s in self._sources}
+        way = evaluation.trunk(self._group, frames, self._context)
+        rows = None if way is None else evaluation.fan_out(self._group, *way, self._sinks)
+        if rows is None:
+            raise GraphError(
+                f"lane {self.lane.id} can't run in real time: its records take several ways that can't be one pass",
+                'set [job] trigger = "micro-batch"',
+            )
+        numbers = {s.number: stages.stream_of(self.graph, s.node) for s in self._sinks.values()}
+        plain = next(iter(self._plain(numbers).values()))
+        length = durations.parse(self.settings.job.interval) or _BATCH_MS
+        stream = plain.options(rows.select(*plain.columns()).writeStream.format("kafka"))
+        stream = stream.queryName(self.lane.id).option("checkpointLocation", self.folder).outputMode("update")
+        self.spark.conf.set(_STATE_FORMAT, "2")
+        started: StreamingQuery = stream.trigger(realTime=f"{length} milliseconds").start()
+        return started
 
     @property
     def operators(self) -> tuple[Node, ...]:
@@ -194,7 +224,9 @@ class LaneQuery:
     @cached_property
     def _publishers(self) -> dict[str, Publisher]:
         """How the lane writes exactly once, by the system."""
-        return {name: self._publisher(name) for name in sorted({self.lane.system(s) for s in self.lane.outputs})}
+        written = [stages.stream_of(self.graph, n) for n in self._group.sinks if n.kind != "foreach_batch"]
+        exact = [*self.lane.dead_letters.values(), *(stream for stream in written if not self._is_plain(stream))]
+        return {name: self._publisher(name) for name in sorted({self.lane.system(stream) for stream in exact})}
 
     def _publisher(self, system: str) -> Publisher:
         if system == "kafka":
@@ -276,7 +308,7 @@ class LaneQuery:
     def _streamed(self, source: Source) -> DataFrame:
         until = {ssp.partition: self.until[ssp] for ssp in source.ssps if ssp in self.until}
         limits = Limits(
-            max_rows=self.settings.job.max_rows_per_batch,
+            max_rows=0 if self.real_time else self.settings.job.max_rows_per_batch,
             gate=self.gate,
             lane=self.lane.id,
             commits=f"{self.folder.removeprefix('file://')}/commits",
@@ -353,7 +385,7 @@ class LaneQuery:
         return dict.fromkeys(topics, Plain(kafka, topics))
 
     def _is_plain(self, stream: str) -> bool:
-        return stream in self.settings.at_least_once
+        return self.settings.job.trigger == "real-time" or stream in self.settings.at_least_once
 
     @cached_property
     def _publishing(self) -> Publishing:

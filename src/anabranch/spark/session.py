@@ -22,7 +22,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from anabranch.config import Settings
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, ConfigError
 from anabranch.spark.clock import EventTimeSource
 from anabranch.systems.embedded.spark import EmbeddedSource
 from anabranch.systems.kafka import jars
@@ -78,9 +78,21 @@ def java_version() -> tuple[str, int]:
     return java, int(found[1])
 
 
-def master_of(master: str | None) -> str:
-    """The master to use: the one that was set, else all cores here, with task retries on."""
-    return master or f"local[{max(2, os.cpu_count() or 2)},4]"
+def master_of(master: str | None, cores: int = 0) -> str:
+    """The master to use: the one that was set, else all cores here, or more of them, with task retries on.
+
+    ``cores``: how many tasks must be able to run at once. Spark would never read some partitions with fewer.
+
+    Raises:
+        ConfigError: the one that was set has fewer.
+    """
+    held = re.match(r"local(?:\[(\d+))?(?!.*cluster)", master or "")
+    if master and held is not None and "*" not in master and int(held[1] or 1) < cores:
+        raise ConfigError(
+            f'[spark] master = "{master}" has too few task slots: {cores} tasks of this job in real time run at once',
+            f'set master = "local[{cores},4]", or leave it out',
+        )
+    return master or f"local[{max(2, os.cpu_count() or 2, cores)},4]"
 
 
 def conf(settings: Settings) -> dict[str, str]:
@@ -89,21 +101,22 @@ def conf(settings: Settings) -> dict[str, str]:
     return {**SETTINGS, **local, **settings.spark.conf}
 
 
-def start(settings: Settings, home: str = "", output: Path | None = None) -> SparkSession:
+def start(settings: Settings, home: str = "", output: Path | None = None, cores: int = 0) -> SparkSession:
     """Start the session.
 
     Args:
         home: the job's folder, which Python workers can import from.
         output: a file for what the JVM and the Python workers print (default: this process's stderr).
+        cores: see :func:`master_of`.
     """
     java_version()
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ["PYSPARK_PYTHON"] = workers_python(master_of(settings.spark.master))
+    os.environ["PYSPARK_PYTHON"] = workers_python(master_of(settings.spark.master, cores))
     if home:
         _pickle_by_value(Path(home))
         known = os.environ.get("PYTHONPATH", "")
         os.environ["PYTHONPATH"] = os.pathsep.join([home, *([known] if known else [])])
-    builder = SparkSession.builder.appName("anabranch").master(master_of(settings.spark.master))
+    builder = SparkSession.builder.appName("anabranch").master(master_of(settings.spark.master, cores))
     builder = builder.config("spark.driver.memory", settings.spark.memory)
     quiet = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
     builder = builder.config("spark.driver.extraJavaOptions", quiet)

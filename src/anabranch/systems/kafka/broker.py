@@ -15,17 +15,16 @@ import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from anabranch.errors import AnabranchError, NotFoundError
+from anabranch.systems.kafka.broker_properties import ADDRESS, Ports, login, of_broker
 
-__all__ = ["Cluster", "start"]
+__all__ = ["ADDRESS", "QUICK", "Cluster", "start"]
 
-ADDRESS = "127.0.0.1"
 PORTS = range(20_000, 32_000)
 """Below what Linux and macOS take for outgoing connections: a broker that is down finds its port free again."""
 
@@ -35,7 +34,7 @@ POLL_SECONDS = 0.5
 ATTEMPTS = 5
 IN_USE = "Address already in use"
 
-FLAGS = (
+QUICK = (
     "-Xmx512m",
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
@@ -73,12 +72,6 @@ class _AddressInUseError(AnabranchError):
     """Another process took a port between our choice and the broker's start."""
 
 
-@dataclass(frozen=True)
-class _Ports:
-    client: int
-    controller: int
-
-
 class Cluster:
     """Brokers that live until ``close``, and no longer than the process that started them. For one thread.
 
@@ -93,6 +86,7 @@ class Cluster:
         racks: Sequence[str],
         properties: Mapping[str, str],
         sasl: Mapping[str, str] | None,
+        flags: Sequence[str],
     ) -> None:
         ports = _free_ports(count)
         self.bootstrap_servers = ",".join(f"{ADDRESS}:{port.client}" for port in ports)
@@ -100,9 +94,9 @@ class Cluster:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "log4j2.properties").write_text(LOGGING)
         for index in range(count):
-            client = {"bootstrap.servers": f"{ADDRESS}:{ports[index].client}", **_login(sasl)}
-            broker = _Broker(folder.resolve() / f"broker-{index}", jars.resolve(), index, client)
-            broker.configure({**_properties(index, ports, racks, sasl), **properties})
+            client = {"bootstrap.servers": f"{ADDRESS}:{ports[index].client}", **login(sasl)}
+            broker = _Broker(folder.resolve() / f"broker-{index}", jars.resolve(), index, client, flags)
+            broker.configure({**of_broker(index, ports, racks, sasl), **properties})
             self._brokers.append(broker)
         _format(self._brokers)
         try:
@@ -162,6 +156,7 @@ def start(
     racks: Sequence[str] = (),
     properties: Mapping[str, str] = {},
     sasl: Mapping[str, str] | None = None,
+    flags: Sequence[str] = QUICK,
 ) -> Cluster:
     """Start brokers on free ports of the loopback address; returns when they serve. Use it as a context manager.
 
@@ -172,6 +167,7 @@ def start(
         racks: ``broker.rack`` of each, in turn.
         properties: further settings of each broker; they win.
         sasl: user → password. With it clients must log in, by SASL_PLAINTEXT and PLAIN.
+        flags: of Java. By default brokers start quickly and stay slow.
 
     Raises:
         NotFoundError: there is no Java.
@@ -179,21 +175,21 @@ def start(
     """
     for _ in range(ATTEMPTS - 1):
         with suppress(_AddressInUseError):
-            return Cluster(folder, jars, count, racks, properties, sasl)
-    return Cluster(folder, jars, count, racks, properties, sasl)
+            return Cluster(folder, jars, count, racks, properties, sasl, flags)
+    return Cluster(folder, jars, count, racks, properties, sasl, flags)
 
 
 class _Broker:
     """One broker: its folder, and its process while it runs."""
 
-    def __init__(self, folder: Path, jars: Path, index: int, client: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path, jars: Path, index: int, client: Mapping[str, str], flags: Sequence[str]) -> None:
         self.folder = folder
         self.index = index
         self.client = client
         self.log = folder / "broker.log"
         self.pid = 0
         logging_file = folder.parent / "log4j2.properties"
-        self._java = (_java(), *FLAGS, f"-Dlog4j2.configurationFile={logging_file}", "-cp", f"{jars}/*")
+        self._java = (_java(), *flags, f"-Dlog4j2.configurationFile={logging_file}", "-cp", f"{jars}/*")
         self._process: subprocess.Popen[bytes] | None = None
         self._log_start = 0
 
@@ -317,62 +313,7 @@ def _wait(witness: _Broker, wanted: Sequence[_Broker]) -> None:
             time.sleep(POLL_SECONDS / 10)
 
 
-def _properties(
-    index: int, ports: Sequence[_Ports], racks: Sequence[str], sasl: Mapping[str, str] | None
-) -> dict[str, str]:
-    client = f"CLIENT://{ADDRESS}:{ports[index].client}"
-    protocol = "SASL_PLAINTEXT" if sasl else "PLAINTEXT"
-    replicas = min(3, len(ports))
-    properties = {
-        "process.roles": "broker,controller",
-        "node.id": str(index),
-        "controller.quorum.voters": ",".join(f"{node}@{ADDRESS}:{port.controller}" for node, port in enumerate(ports)),
-        "listeners": f"{client},CONTROLLER://{ADDRESS}:{ports[index].controller}",
-        "advertised.listeners": client,
-        "listener.security.protocol.map": f"CLIENT:{protocol},CONTROLLER:PLAINTEXT",
-        "inter.broker.listener.name": "CLIENT",
-        "controller.listener.names": "CONTROLLER",
-        "auto.create.topics.enable": "false",
-        "default.replication.factor": str(replicas),
-        "offsets.topic.replication.factor": str(replicas),
-        "offsets.topic.num.partitions": "5",
-        "transaction.state.log.replication.factor": str(replicas),
-        "transaction.state.log.min.isr": str(max(1, replicas - 1)),
-        "transaction.state.log.num.partitions": "5",
-        "group.initial.rebalance.delay.ms": "0",
-        "broker.heartbeat.interval.ms": "500",
-        "broker.session.timeout.ms": "3000",
-        "log.cleaner.dedupe.buffer.size": str(4 << 20),
-        "log.retention.ms": "-1",  # a broker counts age from timestamps of records, and those of a tour are old
-    }
-    if racks:
-        properties["broker.rack"] = racks[index % len(racks)]
-        properties["replica.selector.class"] = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-    if sasl:
-        user, password = next(iter(sasl.items()))
-        options = {"username": user, "password": password, **{f"user_{name}": word for name, word in sasl.items()}}
-        said = " ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in options.items())
-        properties["sasl.enabled.mechanisms"] = "PLAIN"
-        properties["sasl.mechanism.inter.broker.protocol"] = "PLAIN"
-        properties["listener.name.client.plain.sasl.jaas.config"] = (
-            f"org.apache.kafka.common.security.plain.PlainLoginModule required {said};"
-        )
-    return properties
-
-
-def _login(sasl: Mapping[str, str] | None) -> dict[str, str]:
-    if not sasl:
-        return {}
-    user, password = next(iter(sasl.items()))
-    return {
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": "PLAIN",
-        "sasl.username": user,
-        "sasl.password": password,
-    }
-
-
-def _free_ports(count: int) -> list[_Ports]:
+def _free_ports(count: int) -> list[Ports]:
     with ExitStack() as held:
         free: list[int] = []
         for port in random.SystemRandom().sample(PORTS, len(PORTS)):
@@ -383,7 +324,7 @@ def _free_ports(count: int) -> list[_Ports]:
                 continue
             free.append(port)
             if len(free) == 2 * count:
-                return [_Ports(*free[at : at + 2]) for at in range(0, len(free), 2)]
+                return [Ports(*free[at : at + 2]) for at in range(0, len(free), 2)]
     raise AnabranchError(
         f"{2 * count} free ports between {PORTS.start} and {PORTS.stop} are needed, found {len(free)}",
         "end what holds them",

@@ -46,7 +46,7 @@ def streamed(
         "kafka.isolation.level": "read_committed",
         "assign": json.dumps({topic: sorted(starting)}),
         "startingOffsets": json.dumps({topic: begin}),
-        "maxOffsetsPerTrigger": str(limits.max_rows),
+        **({"maxOffsetsPerTrigger": str(limits.max_rows)} if limits.max_rows else {}),
         "includeHeaders": str(not bare).lower(),
         "failOnDataLoss": "true",
     }

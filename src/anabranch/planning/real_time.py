@@ -1,0 +1,61 @@
+"""What a job may be made of that runs in Spark's real-time mode: operators of the JVM, from Kafka to Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from anabranch.errors import ConfigError, GraphError
+from anabranch.model.graph import Graph, Node
+from anabranch.operators import rule
+from anabranch.operators.rules import is_boundary, is_windowed
+from anabranch.planning import stages
+from anabranch.planning.stages import Stage
+
+__all__ = ["RealTime", "check"]
+
+_CURE = 'set [job] trigger = "micro-batch"'
+
+
+@dataclass(frozen=True)
+class RealTime:
+    """The settings that matter: each is a name and what it is set to."""
+
+    on_error: str
+    on_null_key: str
+    watermark_scope: str
+
+
+def check(graph: Graph, cut: Iterable[Stage], systems: Mapping[str, str], settings: RealTime) -> None:
+    """Refuse what real-time mode can't do.
+
+    Raises:
+        GraphError: names the operator.
+        ConfigError: names the setting.
+    """
+    for name in ("on_error", "on_null_key"):
+        if getattr(settings, name) == "dead-letter":
+            raise ConfigError(
+                f'[job] trigger = "real-time" can\'t put records aside, and {name} is "dead-letter"',
+                f'set {name} = "fail" or "drop", or {_CURE.removeprefix("set ")}',
+            )
+    for stage in cut:
+        for node in stage.nodes:
+            why = _why_not(graph, node, systems, settings)
+            if why:
+                what = f"{node.kind} {node.name!r} ({node.where})"
+                raise GraphError(f'{what} can\'t run with trigger "real-time": {why}', _CURE)
+
+
+def _why_not(graph: Graph, node: Node, systems: Mapping[str, str], settings: RealTime) -> str:
+    if rule(node).function:
+        return "it is a Python function, and its rows would wait for the end of the batch"
+    if node.kind == "foreach_batch":
+        return "a batch there lasts for minutes"
+    if is_windowed(node) and settings.watermark_scope == "ssp":
+        return 'its windows wait for the watermark of the slowest SSP ([job] watermark_scope = "lane" would do)'
+    if node.kind in ("read", "write") or is_boundary(node):
+        stream = stages.stream_of(graph, node)
+        if systems[stream] != "kafka":
+            return f"stream {stream!r} lives in {systems[stream]}, and only Kafka's records come one by one"
+    return ""

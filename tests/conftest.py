@@ -1,0 +1,17 @@
+"""A broker for all tests of this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from anabranch.systems.kafka.broker import Cluster
+from tests import kafka_peers
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One broker, started when a test first asks for it. What tests leave there, others may meet."""
+    with kafka_peers.start(tmp_path_factory.mktemp("cluster")) as started:
+        yield started

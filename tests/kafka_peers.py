@@ -1,0 +1,106 @@
+"""A broker for tests, and clients of it that share nothing with ours: what others see of what a job has written."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from anabranch.systems.kafka import broker, jars
+
+PATIENCE = 60.0
+PROPERTIES = {
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+    "transaction.max.timeout.ms": "180000",
+}
+RACK = "r7"
+
+
+class Seen(NamedTuple):
+    """A record as a consumer gets it."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+
+
+def start(folder: Path) -> broker.Cluster:
+    """A cluster of one broker."""
+    found = jars.broker_folder()
+    assert found is not None, "a broker's jars are needed: run scripts/fetch-jars"
+    return broker.start(folder, found, racks=[RACK], properties=PROPERTIES)
+
+
+def clear(servers: str) -> None:
+    """Delete all topics and consumer groups; returns when they are gone."""
+    admin = AdminClient({"bootstrap.servers": servers})
+    deadline = time.monotonic() + PATIENCE
+    while (topics := _topics(admin)) or (groups := _groups(admin)):
+        assert time.monotonic() < deadline, f"these are still there after {PATIENCE:g} s: {topics or groups}"
+        gone = admin.delete_topics(topics) if topics else admin.delete_consumer_groups(groups)
+        for future in gone.values():
+            _settle(future.exception())
+
+
+def committed(servers: str, topic: str) -> Iterator[Seen]:
+    """All records of a topic that are committed now, partition by partition in order."""
+    with _consumer(servers) as consumer:
+        for number in sorted(consumer.list_topics(topic, PATIENCE).topics[topic].partitions):
+            consumer.assign([TopicPartition(topic, number, 0)])
+            while (message := consumer.poll(PATIENCE)) is not None:
+                error = message.error()
+                if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                    break
+                assert error is None, error
+                offset = message.offset()
+                assert offset is not None
+                yield Seen(number, offset, message.key(), message.value())
+            else:
+                raise AssertionError(f"nothing of {topic}/{number} within {PATIENCE:g} s, and not its end")
+
+
+@contextmanager
+def _consumer(servers: str) -> Iterator[Consumer]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": "peer",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "isolation.level": "read_committed",
+        }
+    )
+    try:
+        yield consumer
+    finally:
+        consumer.close()
+
+
+def _topics(admin: AdminClient) -> list[str]:
+    return [name for name in admin.list_topics(timeout=PATIENCE).topics if not name.startswith("__")]
+
+
+def _groups(admin: AdminClient) -> list[str]:
+    listed = admin.list_consumer_groups().result(PATIENCE)
+    assert not listed.errors, listed.errors
+    return [each.group_id for each in listed.valid]
+
+
+def _settle(error: BaseException | None) -> None:
+    """What is gone already is fine, and a group that somebody is still leaving is asked again."""
+    passing = {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.GROUP_ID_NOT_FOUND,
+        KafkaError.NON_EMPTY_GROUP,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.NOT_COORDINATOR,
+    }
+    if error is not None and not (isinstance(error, KafkaException) and error.args[0].code() in passing):
+        raise error
