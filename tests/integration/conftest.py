@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from anabranch.config import Settings, SparkSettings
+from anabranch.config import Settings, SparkSettings, SystemsSettings
 from anabranch.spark import session
+from anabranch.systems.kafka.broker import Cluster
 from tests import jvm
-from tests.integration.harness import Site
+from tests.integration.harness import KafkaSite, Site
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -22,7 +23,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    settings = Settings(spark=SparkSettings(master="local[2]", memory="1g"))
+    settings = Settings(
+        spark=SparkSettings(master="local[2]", memory="1g"),
+        systems=SystemsSettings(default="kafka"),  # with its jars
+    )
     with pytest.MonkeyPatch.context() as patch:
         for name, value in jvm.QUICK.items():
             patch.setenv(name, value)
@@ -34,3 +38,8 @@ def spark() -> Iterator[SparkSession]:
 @pytest.fixture
 def site(spark: SparkSession, tmp_path: Path) -> Site:
     return Site(spark, tmp_path)
+
+
+@pytest.fixture
+def kafka(spark: SparkSession, tmp_path: Path, cluster: Cluster) -> KafkaSite:
+    return KafkaSite(spark, tmp_path, cluster.bootstrap_servers)

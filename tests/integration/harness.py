@@ -1,11 +1,13 @@
-"""Runs jobs in this process on an embedded log of their own: put records in, run to idle, look at what came out."""
+"""Runs jobs in this process on an embedded log of their own, or on a broker: put records in, run to idle, look at what
+came out."""
 
 from __future__ import annotations
 
 import json
+import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -13,10 +15,19 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
+from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from anabranch import Job
-from anabranch.config import EmbeddedSettings, JobSettings, Settings, StorageSettings, StreamSettings, SystemsSettings
+from anabranch.config import (
+    EmbeddedSettings,
+    JobSettings,
+    KafkaSettings,
+    Settings,
+    StorageSettings,
+    StreamSettings,
+    SystemsSettings,
+)
 from anabranch.container.folder import Folder
 from anabranch.container.lane import Build, LaneRunner, Offsets, Place
 from anabranch.grouping import groupers
@@ -29,7 +40,8 @@ from anabranch.planning import stages
 from anabranch.planning.plan import Plan, Surroundings
 from anabranch.spark import resolution
 from anabranch.spark.query import LaneQuery
-from anabranch.systems.embedded import LaneWriter, Log, SegmentWriter, read_slice
+from anabranch.systems.contract import System
+from anabranch.systems.embedded import EmbeddedSystem, LaneWriter, Log, SegmentWriter
 from anabranch.systems.records import RECORD_SCHEMA
 from anabranch.systems.systems import Systems
 
@@ -48,6 +60,7 @@ class Site:
         self.log = Log(root / "log")
         (root / "gates").mkdir()
         self.lanes = str(root / "lanes")
+        self.system: System = EmbeddedSystem(root / "log")
         self.place = Place(spark, str(root / "lanes"), root / "gates", Systems(self.settings()))
 
     def settings(self, formats: Mapping[str, Any] | None = None, **job: Any) -> Settings:
@@ -72,13 +85,13 @@ class Site:
 
     def records(self, stream: str, partition: int) -> list[Record]:
         """All records of a partition, in order."""
-        end = self.log.ends(stream, [partition])[partition].end
-        pieces = self.log.slices(stream, partition, 0, end)
-        return [record for piece in pieces for batch in read_slice(piece) for record in batch.to_pylist()]
+        first, end = self.system.starts(stream)[partition], self.system.high_watermarks(stream)[partition]
+        found = self.system.read(stream, partition, [(first, end)]) if end > first else ()
+        return [record for _, batch in found for record in batch.to_pylist()]
 
     def all_records(self, stream: str) -> list[Record]:
         """All records of a stream, partition after partition."""
-        return [r for p in range(self.log.describe(stream).partitions) for r in self.records(stream, p)]
+        return [r for p in range(self.system.partitions(stream)) for r in self.records(stream, p)]
 
     def values(self, stream: str) -> list[Any]:
         """All values of a stream, parsed, partition after partition."""
@@ -97,16 +110,45 @@ class Site:
                 containers=settings.job.containers,
                 grouper_name=settings.job.grouper,
                 grouper=groupers.named(settings.job.grouper),
-                partitions={stream: self.log.describe(stream).partitions for stream in self.log.streams()},
+                partitions=self.system.counts(),
                 systems={},
+                default_system=self.system.name,
+                at_least_once=settings.at_least_once,
             ),
         )
         for output in plan.outputs:
             if output.stream is not None:
-                self.log.create(output.stream, output.partitions)
+                self.system.create(output.stream, output.partitions, output.intermediate)
         numbers = count()
         lanes = planning.lanes_of(plan, settings.job.state_partitions, lambda: f"{next(numbers):08x}")
         return Deployed(self, settings, job, schemas, plan, list(lanes))
+
+
+class KafkaSite(Site):
+    """On a broker that others use, too: names of streams and jobs begin with ``name``."""
+
+    def __init__(self, spark: SparkSession, root: Path, broker: str) -> None:
+        self.name = f"t{uuid.uuid4().hex[:8]}"
+        self._broker = broker
+        super().__init__(spark, root)
+        self.system = Systems(self.settings()).kafka
+        self._producer = Producer({"bootstrap.servers": broker, "logger": logging.getLogger("kafka.test")})
+
+    def settings(self, formats: Mapping[str, Any] | None = None, **job: Any) -> Settings:
+        embedded = super().settings(formats, **job)
+        kafka = KafkaSettings(bootstrap_servers=self._broker)
+        return embedded.model_copy(update={"systems": SystemsSettings(default="kafka", kafka=kafka)})
+
+    def create(self, stream: str, partitions: int) -> str:
+        """Make a stream; its whole name."""
+        self.system.create(f"{self.name}-{stream}", partitions)
+        return f"{self.name}-{stream}"
+
+    def put(self, stream: str, partition: int, rows: Sequence[Any], keys: Sequence[bytes | None] | None = None) -> None:
+        for row, key in zip(rows, keys or [None] * len(rows), strict=True):
+            value = json.dumps(row).encode() if isinstance(row, dict) else row
+            self._producer.produce(stream, value, key, partition=partition)
+        assert self._producer.flush(PATIENCE) == 0
 
 
 @dataclass
@@ -129,7 +171,7 @@ class Deployed:
         for number, lane in enumerate(self.lanes):
             ends = self.ends(lane)
             until = {ssp: end for ssp, end in ends.items() if ssp.stream not in own}
-            runner = LaneRunner(self.site.place, lane, self.epoch, self._building(lane, until), {}, until)
+            runner = LaneRunner(self._place, lane, self.epoch, self._building(lane, until), {}, until)
             runner.start()
             runner.acknowledge(upstream_ended=True)
             assert runner.join(PATIENCE), f"lane {lane.id} didn't end: {runner.report}"
@@ -137,6 +179,10 @@ class Deployed:
             self.lanes[number] = msgspec.structs.replace(lane, folder_epoch=runner.report.folder_epoch)
         self.epoch += 1
         return self.reports
+
+    @property
+    def _place(self) -> Place:
+        return replace(self.site.place, systems=Systems(self.settings, self.job.graph.job))
 
     def ran(self) -> dict[str, LaneReport]:
         """:meth:`run`, and every lane has ended well."""
@@ -152,7 +198,7 @@ class Deployed:
 
     def ends(self, lane: Lane) -> Offsets:
         whole = {ssp.whole for ssp in (*lane.ssps, *lane.broadcast)}
-        return {ssp: self.site.log.ends(ssp.stream, [ssp.partition])[ssp.partition].end for ssp in whole}
+        return {ssp: self.site.system.high_watermarks(ssp.stream)[ssp.partition] for ssp in whole}
 
     def rows_read(self) -> int:
         """How many rows the lanes of the last run took in together."""

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import structlog
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch import steps
 from anabranch.container import blame, failures
 from anabranch.container.folder import Folder
+from anabranch.container.inputs import Inputs
 from anabranch.errors import AnabranchError, ConflictError, StateError
 from anabranch.messages import LaneReport
 from anabranch.model.lane import Lane, Position
@@ -24,6 +26,8 @@ from anabranch.spark.query import LaneQuery
 from anabranch.systems.embedded import output as embedded
 from anabranch.systems.kafka import output as kafka
 from anabranch.systems.systems import Systems
+
+log = structlog.get_logger()
 
 _POLL = 0.1
 _ENDS_EVERY = 0.5
@@ -80,6 +84,7 @@ class LaneRunner:
         self._started: StreamingQuery | None = None
         self._dropped = 0
         self._late_groups = 0
+        self._inputs = Inputs(place.systems, lane, starting)
         self._ends_known: tuple[Position, ...] = ()
         self._ends_at = 0.0
         self._thread = threading.Thread(target=self._run, name=f"lane {lane.id}", daemon=True)
@@ -126,6 +131,11 @@ class LaneRunner:
     def _told(self, error: Exception) -> str:
         if isinstance(error, AnabranchError):
             return str(error)
+        try:  # what Spark says of a stream that is gone is hard to read
+            if self._held is not None and not failures.is_ours(error):
+                self._inputs.check(self._held)
+        except AnabranchError as found:
+            return str(found)
         told = failures.explain(error)
         blamed = None
         if not failures.is_ours(error) and self._query is not None:
@@ -164,33 +174,9 @@ class LaneRunner:
                 "restore the storage root; going on would write records twice",
             )
         self._lock(folder)
-        folder.note_streams({stream: self._place.systems.named(s).id(stream) for s, stream in self._inputs})
-        self._check_inputs(folder)
+        folder.note_streams(self._inputs.ids())
+        self._inputs.check(folder)
         return folder
-
-    @property
-    def _inputs(self) -> list[tuple[str, str]]:
-        """The systems and streams that the lane reads."""
-        return sorted({(ssp.system, ssp.stream) for ssp in (*self.lane.ssps, *self.lane.broadcast)})
-
-    def _check_inputs(self, folder: Folder) -> None:
-        """A lane at its noted ends may end before its query has looked at the streams, so look here too."""
-        known, read = folder.stream_ids(), folder.positions()
-        for name, stream in self._inputs:
-            system, positions = self._place.systems.named(name), read.get(stream, {})
-            if system.id(stream) != known.get(stream, system.id(stream)):
-                raise StateError(
-                    f"stream {name}/{stream} is another one than lane {self.lane.id} has read so far (it was removed "
-                    "and made again)",
-                    "restore the former stream, or run the job under another name",
-                )
-            for partition, end in system.high_watermarks(stream).items() if positions else ():
-                if positions.get(partition, 0) > end:
-                    raise StateError(
-                        f"{name}/{stream}/{partition} ends at offset {end}, before the position "
-                        f"{positions[partition]} that lane {self.lane.id} has read to",
-                        "restore the stream: records that were processed are gone from it",
-                    )
 
     def _lock(self, folder: Folder) -> None:
         deadline = time.monotonic() + _LOCK_PATIENCE
@@ -230,7 +216,7 @@ class LaneRunner:
                 raise (
                     error if error is not None else StateError(f"the query of lane {self.lane.id} ended by itself", "")
                 )
-            if self._stop.is_set() or (self._caught_up() and self._timely(folder)):
+            if self._stop.is_set() or self._done(folder):
                 break
             time.sleep(_POLL)
         self._stop_at_boundary(folder, query)
@@ -273,6 +259,13 @@ class LaneRunner:
     def _dead_letters(self) -> int:
         """How many records this lane has ever put aside: the streams that hold them know it."""
         return self._query.put_aside if self._query is not None else self.lane.put_aside
+
+    def _done(self, folder: Folder) -> bool:
+        try:
+            return self._caught_up() and self._timely(folder)
+        except AnabranchError as error:
+            log.debug("whether the lane has caught up isn't known", lane=self.lane.id, error=str(error))
+            return False
 
     def _caught_up(self) -> bool:
         """Whether all inputs are at their noted ends, and intermediate ones read out with nobody left to write them."""
@@ -344,15 +337,16 @@ class LaneRunner:
         }
 
     def _ends(self, fresh: bool = False) -> tuple[Position, ...]:
-        """The ends of the inputs as they were looked up last: some systems take long to tell."""
+        """The ends of the inputs as they were looked up last: some systems take long to tell, and may be away."""
         if fresh or time.monotonic() > self._ends_at + _ENDS_EVERY:
-            found: Offsets = {ssp.whole: -1 for ssp in (*self.lane.ssps, *self.lane.broadcast)}
-            for name, stream in self._inputs:
-                for partition, end in self._place.systems.named(name).ends(stream).items():
-                    ssp = SSP(system=name, stream=stream, partition=partition)
-                    if ssp in found:
-                        found[ssp] = min(end, (self._until or {}).get(ssp, end))
-            self._ends_known, self._ends_at = _listed(found), time.monotonic()
+            try:
+                ends = self._inputs.ends()
+            except AnabranchError as error:
+                log.debug("the ends of the inputs aren't known", lane=self.lane.id, error=str(error))
+            else:
+                until = self._until or {}
+                self._ends_known = _listed({ssp: min(end, until.get(ssp, end)) for ssp, end in ends.items()})
+            self._ends_at = time.monotonic()
         return self._ends_known
 
     def _changed(self, **changes: Any) -> LaneReport:

@@ -309,6 +309,7 @@ class LaneQuery:
         until = {ssp.partition: self.until[ssp] for ssp in source.ssps if ssp in self.until}
         limits = Limits(
             max_rows=0 if self.real_time else self.settings.job.max_rows_per_batch,
+            fail_on_loss=self.systems.on_data_loss(source.stream) == "fail",
             gate=self.gate,
             lane=self.lane.id,
             commits=f"{self.folder.removeprefix('file://')}/commits",

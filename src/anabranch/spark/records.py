@@ -21,10 +21,12 @@ BARE = "key binary, value binary, partition int, offset bigint"
 class Limits:
     """What holds a lane's source back. ``gate``: a local file: while it is there nothing more is taken in.
 
-    ``max_rows``: of a batch, 0 in real time. ``lane`` and ``commits`` (a lane's id and commit folder) are for the steps that tests stop at.
+    ``max_rows``: of a batch, 0 in real time. ``fail_on_loss``: when records are gone that were not read yet.
+    ``lane`` and ``commits`` (a lane's id and commit folder) are for the steps that tests stop at.
     """
 
     max_rows: int
+    fail_on_loss: bool = True
     gate: str = ""
     lane: str = ""
     commits: str = ""

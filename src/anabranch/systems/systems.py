@@ -66,6 +66,11 @@ class Systems:
         found = [(lane, stream) for stream in there for lane in foreign_writers(self.embedded.log, stream, job)]
         return {lane: f"stream {stream!r}" for lane, stream in sorted(found)}
 
+    def on_data_loss(self, stream: str) -> str:
+        """What a lane does when records of a stream are gone that it hasn't read: ``fail`` or ``earliest``."""
+        bound = self._settings.streams.get(stream)
+        return "fail" if bound is None else bound.on_data_loss
+
     @property
     def used(self) -> list[System]:
         """The systems that a stream is bound to, and the default one."""

@@ -48,7 +48,7 @@ def streamed(
         "startingOffsets": json.dumps({topic: begin}),
         **({"maxOffsetsPerTrigger": str(limits.max_rows)} if limits.max_rows else {}),
         "includeHeaders": str(not bare).lower(),
-        "failOnDataLoss": "true",
+        "failOnDataLoss": str(limits.fail_on_loss).lower(),
     }
     raw = spark.readStream.format("kafka").options(**options).load()
     if bare:

@@ -1,0 +1,81 @@
+"""Whether a lane's inputs are still what it has read so far, and hold what it has still to read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import structlog
+
+from anabranch.container.folder import Folder
+from anabranch.errors import StateError
+from anabranch.model.lane import Lane
+from anabranch.model.ssp import SSP
+from anabranch.systems.systems import Systems
+
+__all__ = ["Inputs"]
+
+log = structlog.get_logger()
+
+
+class Inputs:
+    """The streams that a lane reads. ``starting``: where it begins if it has no batch yet."""
+
+    def __init__(self, systems: Systems, lane: Lane, starting: Mapping[SSP, int]) -> None:
+        self._systems = systems
+        self._lane = lane
+        self._starting = starting
+        self.ssps = tuple(dict.fromkeys(ssp.whole for ssp in (*lane.ssps, *lane.broadcast)))
+        self.streams = sorted({(ssp.system, ssp.stream) for ssp in self.ssps})
+
+    def ids(self) -> dict[str, str]:
+        """The ids that the streams have now."""
+        return {stream: self._systems.named(name).id(stream) for name, stream in self.streams}
+
+    def ends(self) -> dict[SSP, int]:
+        """Up to where they can be read now."""
+        told = {(name, stream): self._systems.named(name).ends(stream) for name, stream in self.streams}
+        return {ssp: told[ssp.system, ssp.stream].get(ssp.partition, -1) for ssp in self.ssps}
+
+    def check(self, folder: Folder) -> None:
+        """Look at the streams: a lane at its noted ends may end before its query has.
+
+        Raises:
+            NotFoundError: a stream is gone.
+            StateError: it was made again, has lost what was read, or what was not read yet.
+        """
+        known, read = folder.stream_ids(), folder.positions()
+        for name, stream in self.streams:
+            held = self._systems.named(name).id(stream)
+            if held != known.get(stream, held):
+                raise StateError(
+                    f"stream {name}/{stream} is another one than lane {self._lane.id} has read so far (it was removed "
+                    "and made again)",
+                    "restore the former stream, or run the job under another name",
+                )
+            self._check_positions(name, stream, read.get(stream, {}))
+
+    def _check_positions(self, name: str, stream: str, read: Mapping[int, int]) -> None:
+        system = self._systems.named(name)
+        ends, starts = system.high_watermarks(stream), system.starts(stream)
+        for ssp in self.ssps:
+            if (ssp.system, ssp.stream) != (name, stream):
+                continue
+            at = read.get(ssp.partition, self._starting.get(ssp, starts[ssp.partition]))
+            if at > ends[ssp.partition]:
+                raise StateError(
+                    f"{ssp} ends at offset {ends[ssp.partition]}, before the position {at} that lane {self._lane.id} "
+                    "has read to",
+                    "restore the stream: records that were processed are gone from it",
+                )
+            if at < starts[ssp.partition]:
+                self._lost(ssp, at, starts[ssp.partition])
+
+    def _lost(self, ssp: SSP, at: int, start: int) -> None:
+        gone = f"offset {at} is" if start == at + 1 else f"offsets {at} to {start - 1} are"
+        if self._systems.on_data_loss(ssp.stream) == "fail":
+            raise StateError(
+                f"{ssp}: the {gone} gone, and lane {self._lane.id} had not read them yet: the topic's retention is "
+                "shorter than the lane's lag was",
+                f'to go on from the oldest record there is, set [streams.{ssp.stream}] on_data_loss = "earliest"',
+            )
+        log.warning("records are gone before they were read", ssp=str(ssp), first=at, last=start - 1)

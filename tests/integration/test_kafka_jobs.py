@@ -1,0 +1,162 @@
+"""Jobs on a real broker: each output's promise, keys and headers, and what goes wrong with topics and records."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+
+from anabranch import Job
+from anabranch.config import StreamSettings
+from anabranch.model.hashing import partition_for
+from tests.integration.harness import KafkaSite
+
+KEYS = [b"", b"plain", b"\x00\xff\xfe", "ключ".encode(), "鍵🔑".encode()]
+
+
+def filtering(kafka: KafkaSite, source: str, output: str = "out") -> Job:
+    job = Job(f"{kafka.name}-filter")
+    job.read(source, schema="n int").where("n % 2 = 0").write(f"{kafka.name}-{output}")
+    return job
+
+
+def numbers(kafka: KafkaSite, stream: str) -> list[int]:
+    return [value["n"] for value in kafka.values(stream)]
+
+
+def test_each_record_once_run_after_run(kafka: KafkaSite) -> None:
+    source = kafka.create("in", 2)
+    run = kafka.deployed(filtering(kafka, source), max_rows_per_batch=30)
+    for first in (0, 100):
+        for partition in (0, 1):
+            rows = range(first + partition, first + 100, 2)
+            kafka.put(source, partition, [{"n": n} for n in rows], [b"k%d" % partition] * 50)
+        run.ran()
+    assert sorted(numbers(kafka, f"{kafka.name}-out")) == list(range(0, 200, 2))
+    ends = kafka.system.high_watermarks(f"{kafka.name}-out")
+    run.ran()
+    assert run.rows_read() == 0
+    assert kafka.system.high_watermarks(f"{kafka.name}-out") == ends
+
+
+def test_stages_state_and_windows(kafka: KafkaSite) -> None:
+    source = kafka.create("in", 2)
+    job = Job(f"{kafka.name}-stages")
+    read = job.read(source, key="k string", schema="n int, at timestamp", event_time="at", watermark="1 minute")
+    read.agg(c="count(*)", s="sum(n)", name="running").write(f"{kafka.name}-running")
+    from anabranch import tumbling
+
+    by_n = read.with_columns(m="n % 3").partition_by("m", name="by-m")
+    by_n.window(tumbling("1 hour")).agg(c="count(*)", name="hourly").write(f"{kafka.name}-hourly")
+    run = kafka.deployed(job, max_rows_per_batch=25)
+    for part in (0, 1):
+        for partition in (0, 1):
+            rows = [{"n": n, "at": f"2026-01-0{1 + part}T{n % 24:02}:10:00Z"} for n in range(48)]
+            rows.sort(key=lambda row: str(row["at"]))
+            kafka.put(source, partition, rows, [b"k%d" % partition] * 48)
+        run.ran()
+    last: dict[str, tuple[int, int]] = {}
+    for value in kafka.values(f"{kafka.name}-running"):
+        last[value["k"]] = (value["c"], value["s"])
+    assert last == dict.fromkeys(["k0", "k1"], (96, 2 * sum(range(48))))
+    hours = Counter((value["m"], value["window_start"]) for value in kafka.values(f"{kafka.name}-hourly"))
+    assert set(hours.values()) == {1}
+    assert sum(value["c"] for value in kafka.values(f"{kafka.name}-hourly")) == 2 * 96 - 4 * 2 // 2
+
+
+@pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
+def test_keys_headers_and_nulls(kafka: KafkaSite, delivery: Any) -> None:
+    """Both outputs put a key where the broker's own producer does: by murmur2."""
+    source, output = kafka.create("in", 3), f"{kafka.name}-out"
+    kafka.put(source, 0, [b"v"] * len(KEYS), KEYS)
+    plain = Producer({"bootstrap.servers": kafka.system.settings.bootstrap_servers})
+    plain.produce(source, b"h", b"with", partition=1, headers=[("a", b"1"), ("a", None), ("b", "ü".encode())])
+    plain.produce(source, None, b"null", partition=1)
+    plain.produce(source, b"keyless", None, partition=2)
+    plain.flush()
+    job = Job(f"{kafka.name}-copy")
+    job.read(source).write(output)
+    settings = kafka.settings({source: "raw", output: "raw"})
+    bound = StreamSettings(format="raw", delivery=delivery)
+    kafka.deployed(job, settings.model_copy(update={"streams": {**settings.streams, output: bound}})).ran()
+
+    found = [(p, r) for p in range(3) for r in kafka.records(output, p)]
+    assert {r["key"]: p for p, r in found if r["key"] in KEYS} == {key: partition_for(key, 3) for key in KEYS}
+    by_key = {r["key"]: r for _, r in found}
+    assert len(found) == len(by_key) == len(KEYS) + 3
+    assert by_key[b"null"]["value"] is None
+    assert by_key[None]["value"] == b"keyless"
+    headers = [(each["key"], each["value"]) for each in by_key[b"with"]["headers"]]
+    assert headers == [("a", b"1"), ("a", None), ("b", "ü".encode())]
+
+
+def test_what_cannot_be_read_or_processed_is_put_aside_once(kafka: KafkaSite) -> None:
+    source = kafka.create("in", 2)
+    kafka.put(source, 0, [{"n": 1}, b"{broken", {"n": 0}, {"n": 2}], [b"a", b"b", b"c", b"d"])
+    kafka.put(source, 1, [b"worse"], [b"e"])
+    job = Job(f"{kafka.name}-aside")
+    job.read(source, schema="n int").map(lambda m: {"n": 4 // m["n"]}, name="f").write(f"{kafka.name}-out")
+    run = kafka.deployed(job, on_error="dead-letter")
+    run.ran()
+    assert sorted(numbers(kafka, f"{kafka.name}-out")) == [2, 4]
+    letters = kafka.all_records(f"{source}-dead-letters")
+    said = {r["key"]: {h["key"]: h["value"].decode() for h in r["headers"]} for r in letters}
+    assert len(letters) == len(said) == 3
+    assert said[b"c"]["anabranch.error"].startswith("ZeroDivisionError")
+    assert (said[b"e"]["anabranch.partition"], said[b"e"]["anabranch.offset"]) == ("1", "0")
+    assert sum(report.dead_letters for report in run.reports.values()) == 3
+
+
+def test_a_record_larger_than_the_topic_takes_fails_the_lane_and_is_not_passed_over(kafka: KafkaSite) -> None:
+    source, output = kafka.create("in", 1), f"{kafka.name}-out"
+    run = kafka.deployed(filtering(kafka, source))
+    _limit(kafka, output, 2000)
+    kafka.put(source, 0, [b'{"n": 2}', b'{"n": 4}'], [b"k", random.Random(1).randbytes(5000)])
+    told = run.failure()
+    assert "max.message.bytes" in told
+    assert output in told
+    assert numbers(kafka, output) == []
+    _limit(kafka, output, 20000)
+    run.ran()
+    assert numbers(kafka, output) == [2, 4]
+
+
+def _limit(kafka: KafkaSite, topic: str, size: int) -> None:
+    entry = ConfigEntry("max.message.bytes", str(size), incremental_operation=AlterConfigOpType.SET)
+    admin = AdminClient({"bootstrap.servers": kafka.system.settings.bootstrap_servers})
+    altered = admin.incremental_alter_configs([ConfigResource("topic", topic, incremental_configs=[entry])])
+    for each in altered.values():
+        each.result()
+
+
+def test_a_topic_that_was_made_again_is_refused(kafka: KafkaSite) -> None:
+    source = kafka.create("in", 1)
+    kafka.put(source, 0, [{"n": 2}], [b"k"])
+    run = kafka.deployed(filtering(kafka, source))
+    run.ran()
+    admin = AdminClient({"bootstrap.servers": kafka.system.settings.bootstrap_servers})
+    for each in admin.delete_topics([source], operation_timeout=10).values():
+        each.result()
+    while source in kafka.system.streams():
+        pass
+    kafka.create("in", 1)
+    kafka.put(source, 0, [{"n": 4}, {"n": 6}], [b"k", b"k"])
+    assert f"stream kafka/{source} is another one than lane" in run.failure()
+    assert numbers(kafka, f"{kafka.name}-out") == [2]
+
+
+def test_records_that_are_gone_before_they_were_read_fail_the_lane(kafka: KafkaSite) -> None:
+    source = kafka.create("in", 1)
+    kafka.put(source, 0, [{"n": 2}], [b"k"])
+    run = kafka.deployed(filtering(kafka, source))
+    run.ran()
+    kafka.put(source, 0, [{"n": n} for n in range(4, 12, 2)], [b"k"] * 4)
+    kafka.system.forget(source, {0: 3})
+    told = run.failure()
+    assert f"kafka/{source}/0" in told
+    assert "offsets 1 to 2 are gone" in told
+    assert "on_data_loss" in told
