@@ -88,6 +88,10 @@ class UnsupportedFormatError(AnabranchError):
     """Written by a version of anabranch that this one doesn't understand; nothing was changed."""
 
 
+class TooLongError(AnabranchError):
+    """A batch took longer than a transaction may. With fewer rows it can be run again."""
+
+
 class OutOfTimeError(AnabranchError):
     """It didn't end within the time that was given."""
 

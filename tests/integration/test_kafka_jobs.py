@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from anabranch import Job
@@ -38,6 +38,10 @@ def test_each_record_once_run_after_run(kafka: KafkaSite) -> None:
         run.ran()
     assert sorted(numbers(kafka, f"{kafka.name}-out")) == list(range(0, 200, 2))
     ends = kafka.system.high_watermarks(f"{kafka.name}-out")
+    admin = AdminClient({"bootstrap.servers": kafka.system.settings.bootstrap_servers})
+    told = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(f"{kafka.name}-filter.0")])
+    held = {each.partition: each.offset for each in told[f"{kafka.name}-filter.0"].result().topic_partitions}
+    assert held == {0: 100, 1: 100}
     run.ran()
     assert run.rows_read() == 0
     assert kafka.system.high_watermarks(f"{kafka.name}-out") == ends
@@ -160,3 +164,33 @@ def test_records_that_are_gone_before_they_were_read_fail_the_lane(kafka: KafkaS
     assert f"kafka/{source}/0" in told
     assert "offsets 1 to 2 are gone" in told
     assert "on_data_loss" in told
+
+    settings = kafka.settings()
+    bound = settings.model_copy(update={"streams": {source: StreamSettings(on_data_loss="earliest")}})
+    run.settings = bound
+    run.ran()
+    assert numbers(kafka, f"{kafka.name}-out") == [2, 8, 10]
+
+
+def test_a_batch_that_takes_longer_than_a_transaction_may_is_made_smaller(kafka: KafkaSite) -> None:
+    source = kafka.create("in", 1)
+    kafka.put(source, 0, [{"n": n} for n in range(40)], [b"k"] * 40)
+    job = Job(f"{kafka.name}-slow")
+
+    def slow(message: dict[str, Any]) -> dict[str, Any]:
+        import time
+
+        time.sleep(0.15)
+        return message
+
+    # Batches of one Arrow batch: the transaction is open from its first row on.
+    job.read(source, schema="n int").map(slow, name="slow").write(f"{kafka.name}-out")
+    settings = kafka.settings()
+    short = settings.systems.kafka.model_copy(update={"transaction_timeout": "1 second"})
+    systems = settings.systems.model_copy(update={"kafka": short})
+    kafka.spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "1")
+    try:
+        kafka.deployed(job, settings.model_copy(update={"systems": systems})).ran()
+    finally:
+        kafka.spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+    assert numbers(kafka, f"{kafka.name}-out") == list(range(40))

@@ -127,6 +127,20 @@ class Folder:
         self._write(f"offsets/{number}", offset_log.format(entry))
         return number
 
+    def sources(self, batch: int) -> dict[str, int]:
+        """The number of each stream's source in what was planned for a batch."""
+        return {self._streams.get(name, name): number for name, number in self.entry(batch).streams().items()}
+
+    def plan_again(self, entry: Entry) -> None:
+        """Write another entry for the pending batch, of which nothing was published.
+
+        Raises:
+            StateError: no batch is pending.
+        """
+        if not self.pending:
+            raise StateError(f"{self.uri} has no pending batch", "")
+        self._replace(f"offsets/{self.planned()}", offset_log.format(entry))
+
     def clone(self, target: str, spark: SparkSession) -> Folder:
         """A copy under another query id. Raises ConflictError if the target is there already."""
         copy = Folder(spark, target, self._streams)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import structlog
 
 from anabranch.container.folder import Folder
-from anabranch.errors import StateError
-from anabranch.model.lane import Lane
+from anabranch.errors import AnabranchError, StateError
+from anabranch.model.lane import Lane, Position
 from anabranch.model.ssp import SSP
 from anabranch.systems.systems import Systems
 
@@ -35,6 +35,20 @@ class Inputs:
         """Up to where they can be read now."""
         told = {(name, stream): self._systems.named(name).ends(stream) for name, stream in self.streams}
         return {ssp: told[ssp.system, ssp.stream].get(ssp.partition, -1) for ssp in self.ssps}
+
+    def tell(self, positions: Iterable[Position]) -> None:
+        """Commit positions to the group ``<job>.<stage>`` on the system, for tools that show lag; nobody else reads
+        them."""
+        told: dict[str, dict[int, int]] = {}
+        for each in positions:
+            if each.ssp.system == "kafka":
+                told.setdefault(each.ssp.stream, {})[each.ssp.partition] = each.offset
+        if not told:
+            return
+        try:
+            self._systems.kafka.commit(f"{self._lane.job}.{self._lane.stage}", told)
+        except AnabranchError as error:
+            log.debug("positions could not be committed", lane=self._lane.id, error=str(error))
 
     def check(self, folder: Folder) -> None:
         """Look at the streams: a lane at its noted ends may end before its query has.

@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import structlog
@@ -14,7 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch import steps
-from anabranch.container import blame, failures
+from anabranch.container import blame, failures, pacing
 from anabranch.container.folder import Folder
 from anabranch.container.inputs import Inputs
 from anabranch.errors import AnabranchError, ConflictError, StateError
@@ -31,6 +32,9 @@ log = structlog.get_logger()
 
 _POLL = 0.1
 _ENDS_EVERY = 0.5
+_TELL_EVERY = 5.0
+_SMALLER = 4
+"""A batch that took too long is tried with so many times fewer rows."""
 _LOCK_PATIENCE = 60.0
 _start_one_at_a_time = threading.Lock()
 
@@ -83,10 +87,13 @@ class LaneRunner:
         self._held: Folder | None = None
         self._started: StreamingQuery | None = None
         self._dropped = 0
+        self._most = 0
+        self._last_rows = 0
         self._late_groups = 0
         self._inputs = Inputs(place.systems, lane, starting)
         self._ends_known: tuple[Position, ...] = ()
         self._ends_at = 0.0
+        self._told_at = 0.0
         self._thread = threading.Thread(target=self._run, name=f"lane {lane.id}", daemon=True)
 
     @property
@@ -121,8 +128,16 @@ class LaneRunner:
                 if self._stop.is_set():
                     self._end(folder)
                     return
-            query = self._start(folder)
-            self._watch(folder, query)
+            while True:
+                query = self._start(folder)
+                try:
+                    self._watch(folder, query)
+                except Exception as error:
+                    if not self._goes_on_smaller(folder, error):
+                        raise
+                else:
+                    break
+            self._end(folder)
         except Exception as error:
             self._report = self._changed(phase="failed", error=self._told(error))
             if self._started is not None:
@@ -179,12 +194,12 @@ class LaneRunner:
         return folder
 
     def _lock(self, folder: Folder) -> None:
-        deadline = time.monotonic() + _LOCK_PATIENCE
+        deadline = monotonic() + _LOCK_PATIENCE
         while True:
             try:
                 return folder.lock()
             except ConflictError:
-                if time.monotonic() > deadline or self._stop.is_set():
+                if monotonic() > deadline or self._stop.is_set():
                     raise
                 time.sleep(_POLL)
 
@@ -199,7 +214,9 @@ class LaneRunner:
         self._gate.unlink(missing_ok=True)
         self._held = folder
         query = self._build(folder, str(self._gate), str(self._clock), self._starting, self._count_dropped)
+        query = replace(query, max_rows=self._most)
         self._query = query
+        self._shrink(folder, query)
         last = folder.planned()
         with _start_one_at_a_time:
             started = query.start(last=folder.batch(last) if last >= 0 else None, pending=folder.pending)
@@ -218,9 +235,49 @@ class LaneRunner:
                 )
             if self._stop.is_set() or self._done(folder):
                 break
+            if self._is_slow():
+                self._stop_at_boundary(folder, query)
+                query = self._start(folder)
             time.sleep(_POLL)
         self._stop_at_boundary(folder, query)
-        self._end(folder)
+
+    def _is_slow(self) -> bool:
+        """Whether batches come near the time that they may take; then the next ones must be smaller."""
+        assert self._query is not None
+        most = self._query.most
+        self._most = pacing.lowered(most, self._last_rows, self._report.seconds, self._query.allowed)
+        if self._most < most:
+            log.warning("batches take long; smaller ones follow", lane=self.lane.id, rows=self._most)
+        return self._most < most
+
+    def _goes_on_smaller(self, folder: Folder, error: Exception) -> bool:
+        """Whether a batch that took too long can be run again with fewer rows."""
+        if (
+            not pacing.is_too_long(error)
+            or self._query is None
+            or not self._can_shrink(folder)
+            or self._query.most == 1
+        ):
+            return False
+        self._most = max(1, self._query.most // _SMALLER)
+        return True
+
+    def _can_shrink(self, folder: Folder) -> bool:
+        stateless = self._query is not None and not self._query.stateful
+        return stateless and folder.pending and self._published() < folder.planned()
+
+    def _shrink(self, folder: Folder, query: LaneQuery) -> None:
+        """A pending batch that is larger than batches may be, and of which nothing was published, is planned anew."""
+        if query.real_time or not self._can_shrink(folder):
+            return
+        starting: dict[str, dict[int, int]] = {}
+        for ssp, offset in self._starting.items():
+            starting.setdefault(ssp.stream, {})[ssp.partition] = offset
+        had = pacing.shrink(folder, starting, query.most)
+        if had:
+            log.warning(
+                "the batch is made smaller", lane=self.lane.id, batch=folder.planned(), rows=query.most, had=had
+            )
 
     def _count_dropped(self, records: int) -> None:
         self._dropped += records
@@ -240,6 +297,7 @@ class LaneRunner:
             if each["batchId"] > self._seen_batch and ran:
                 rows = sum(s["numInputRows"] for s in each["sources"] if not clock.is_of_clock(s["endOffset"]))
                 self._rows += rows
+                self._last_rows = rows
                 self._late_groups += sum(state["numRowsDroppedByWatermark"] for state in each["stateOperators"])
                 self._seen_batch = each["batchId"]
                 seconds = each["durationMs"].get("triggerExecution", 0) / 1000
@@ -255,6 +313,9 @@ class LaneRunner:
                     late_groups=self._late_groups,
                 )
                 steps.reach(steps.COMMITTED, self.lane.id, self._seen_batch)
+        if monotonic() > self._told_at + _TELL_EVERY:
+            self._inputs.tell(self._report.positions)
+            self._told_at = monotonic()
 
     def _dead_letters(self) -> int:
         """How many records this lane has ever put aside: the streams that hold them know it."""
@@ -320,6 +381,7 @@ class LaneRunner:
         self._gate.unlink(missing_ok=True)
         self._clock.unlink(missing_ok=True)
         positions = _listed(self._positions(folder))
+        self._inputs.tell(positions)
         self._report = self._changed(
             phase="ended",
             positions=positions,
@@ -338,7 +400,7 @@ class LaneRunner:
 
     def _ends(self, fresh: bool = False) -> tuple[Position, ...]:
         """The ends of the inputs as they were looked up last: some systems take long to tell, and may be away."""
-        if fresh or time.monotonic() > self._ends_at + _ENDS_EVERY:
+        if fresh or monotonic() > self._ends_at + _ENDS_EVERY:
             try:
                 ends = self._inputs.ends()
             except AnabranchError as error:
@@ -346,7 +408,7 @@ class LaneRunner:
             else:
                 until = self._until or {}
                 self._ends_known = _listed({ssp: min(end, until.get(ssp, end)) for ssp, end in ends.items()})
-            self._ends_at = time.monotonic()
+            self._ends_at = monotonic()
         return self._ends_known
 
     def _changed(self, **changes: Any) -> LaneReport:

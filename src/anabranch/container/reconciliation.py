@@ -12,6 +12,7 @@ import structlog
 from pyspark.sql import SparkSession
 
 from anabranch.config import Settings
+from anabranch.container import forgetting
 from anabranch.container.folder import Folder
 from anabranch.container.lane import LaneRunner, Offsets, Place
 from anabranch.errors import FencedError
@@ -25,6 +26,7 @@ from anabranch.spark.query import LaneQuery
 from anabranch.systems.systems import Systems
 
 _PERIOD = 0.3
+_FORGET_EVERY = 60.0
 
 log = structlog.get_logger()
 
@@ -68,6 +70,7 @@ class Container:
         self._place = Place(spark, settings.storage.root, Path(self._gates.name), systems)
         self._runners: dict[str, LaneRunner] = {}
         self._noted: dict[str, Offsets] = {}
+        self._forgotten = time.monotonic()
 
     def run(self, registration: Registration) -> None:
         """Register and reconcile until the coordinator says that nothing is left to run.
@@ -87,6 +90,7 @@ class Container:
                 if not answer.alive:
                     raise FencedError(f"container {me.container} must stop: {answer.reason}", "")
                 self._reconcile(answer, model, me.epoch)
+                self._forget()
                 if answer.done and all(runner.ended for runner in self._runners.values()):
                     return
                 time.sleep(self._period)
@@ -163,6 +167,17 @@ class Container:
                     ends[ssp.whole] = system.high_watermarks(ssp.stream)[ssp.partition]
                 found[ssp.whole] = ends[ssp.whole]
         return found
+
+    def _forget(self) -> None:
+        """Now and then, delete what was read of the intermediate streams that don't forget by themselves."""
+        if time.monotonic() < self._forgotten + _FORGET_EVERY:
+            return
+        self._forgotten = time.monotonic()
+        own = {stages.stream_of(self._graph, node) for node in self._graph.nodes if is_boundary(node)}
+        lanes = [(runner.lane, runner.report) for runner in self._runners.values()]
+        streams = {ssp.stream for lane, _ in lanes for ssp in lane.ssps if ssp.system == "kafka"} & own
+        if streams:
+            forgetting.forget(self._place.systems.kafka, forgetting.behind(lanes, streams))
 
     def _stop_all(self) -> None:
         for runner in self._runners.values():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import Callable, Mapping
@@ -64,7 +65,7 @@ class LaneQuery:
     ``gate``: a local file that stops intake while it exists; ``clock``: one for the lane's event time.
     ``until``: offsets by whole SSP that are never read beyond. ``schemas``: columns after each operator.
     ``dropped`` is told how many records each batch has dropped. ``held_back`` is set when the query has ended because
-    of the gate, with a batch that is planned and not begun.
+    of the gate, with a batch that is planned and not begun. ``max_rows``: of a batch (0: as settings say).
     """
 
     spark: SparkSession
@@ -84,6 +85,7 @@ class LaneQuery:
     until: Mapping[SSP, int] = field(default_factory=dict)
     dropped: Callable[[int], None] = lambda _: None
     held_back: threading.Event = field(default_factory=threading.Event)
+    max_rows: int = 0
 
     def start(self, once: bool = False, last: Batch | None = None, pending: bool = False) -> StreamingQuery:
         """Start it: endlessly, or for ``once``: a pending (or planned) batch is run and the query ends.
@@ -106,6 +108,23 @@ class LaneQuery:
         writer = writer.outputMode("append" if closing else "update")
         interval = f"{durations.parse(self.settings.job.interval)} milliseconds"
         return (writer.trigger(once=True) if once else writer.trigger(processingTime=interval)).start()
+
+    @property
+    def stateful(self) -> bool:
+        """Whether it keeps state."""
+        return self._group.stateful is not None
+
+    @property
+    def most(self) -> int:
+        """The rows that a batch may have."""
+        return self.max_rows or self.settings.job.max_rows_per_batch
+
+    @property
+    def allowed(self) -> float:
+        """The seconds that a batch may take."""
+        if not any(publisher.slotted for publisher in self._publishers.values()):
+            return math.inf
+        return durations.parse(self.settings.systems.kafka.transaction_timeout) / 1000
 
     @property
     def real_time(self) -> bool:
@@ -308,7 +327,7 @@ class LaneQuery:
     def _streamed(self, source: Source) -> DataFrame:
         until = {ssp.partition: self.until[ssp] for ssp in source.ssps if ssp in self.until}
         limits = Limits(
-            max_rows=0 if self.real_time else self.settings.job.max_rows_per_batch,
+            max_rows=0 if self.real_time else self.most,
             fail_on_loss=self.systems.on_data_loss(source.stream) == "fail",
             gate=self.gate,
             lane=self.lane.id,

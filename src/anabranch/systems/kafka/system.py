@@ -110,6 +110,10 @@ class KafkaSystem:
         """Delete the records before these offsets, by partition: what no lane will read again."""
         self._topics.delete_before(stream, before)
 
+    def commit(self, group: str, positions: Mapping[str, Mapping[int, int]]) -> None:
+        """Commit positions, stream → partition → offset, to a group without members: for tools that show lag."""
+        self._topics.commit(group, positions)
+
     def read(self, stream: str, partition: int, ranges: Sequence[Range]) -> Iterator[Records]:
         """Closing the generator closes its consumer. Aborted records and transaction markers are passed over."""
         return records.read(self._topics, stream, partition, ranges)

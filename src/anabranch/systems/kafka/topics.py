@@ -9,7 +9,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import (
+    OFFSET_INVALID,
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, OffsetSpec, TopicDescription  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
@@ -180,6 +188,19 @@ class Topics:
             lambda admin: admin.delete_records(before, request_timeout=wait, operation_timeout=wait),
             list(offsets),
         )
+
+    def commit(self, group: str, positions: Mapping[str, Mapping[int, int]]) -> None:
+        """Commit offsets of a group that has no members: stream → partition → offset."""
+        places = [
+            TopicPartition(self.topic(stream), number, offset)
+            for stream, each in positions.items()
+            for number, offset in each.items()
+        ]
+        wanted, wait = ConsumerGroupTopicPartitions(group, places), self.cluster.patience
+        answers = self.cluster.ask(lambda admin: admin.alter_consumer_group_offsets([wanted], request_timeout=wait))
+        answer = answers[group]
+        if isinstance(answer, KafkaError):
+            raise self.cluster.explained(answer, f"committing positions of group {group}")
 
     def _offsets(
         self, stream: str, at: Any, isolation: IsolationLevel, partitions: Iterable[int] | None

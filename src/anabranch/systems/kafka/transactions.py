@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from anabranch import steps
 from anabranch.config import KafkaSettings
-from anabranch.errors import AnabranchError, OutOfTimeError
+from anabranch.errors import AnabranchError, OutOfTimeError, TooLongError
 from anabranch.event_time import durations
 from anabranch.systems.kafka import fencing, markers
 from anabranch.systems.kafka.fencing import fence
@@ -255,7 +255,7 @@ class SlotTransaction:
         )
 
     def _too_long(self) -> AnabranchError:
-        return AnabranchError(
+        return TooLongError(
             f"batch {self._batch} of lane {self._writer.lane} took longer in slot {self._slot} than "
             f'transaction_timeout = "{self._writer.settings.transaction_timeout}", after which Kafka aborts it',
             "raise [systems.kafka] transaction_timeout, or lower [job] max_rows_per_batch",

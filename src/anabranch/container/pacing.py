@@ -1,0 +1,50 @@
+"""How much a lane takes in at once: less, when its batches come near the time that a transaction may take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from anabranch.container.folder import Folder
+from anabranch.systems.embedded.spark import share
+
+__all__ = ["is_too_long", "lowered", "shrink"]
+
+_TOO_LONG = "anabranch.errors.TooLongError"
+_NEAR = 0.5
+
+
+def is_too_long(error: BaseException) -> bool:
+    """Whether a batch failed because a transaction of its took longer than it may."""
+    return _TOO_LONG in str(error)
+
+
+def lowered(most: int, rows: int, seconds: float, allowed: float) -> int:
+    """The rows that a batch may have, after one of ``rows`` took ``seconds`` of the ``allowed``."""
+    if rows <= 1 or seconds <= _NEAR * allowed:
+        return most
+    return max(1, min(most, int(rows * _NEAR * allowed / seconds / 2)))
+
+
+def shrink(folder: Folder, starting: Mapping[str, Mapping[int, int]], most: int) -> int:
+    """Plan the pending batch anew with at most so many offsets; gives how many it had, if it had more (else 0).
+
+    Right only while no output holds anything of it. ``starting``: where the lane's first batch begins.
+    """
+    number = folder.planned()
+    batch, entry = folder.batch(number), folder.entry(number)
+    places = {
+        (stream, partition): (begin, end)
+        for stream in batch.ends
+        for partition, (begin, end) in batch.ranges(stream, starting.get(stream, {})).items()
+    }
+    numbered = dict(enumerate(places))
+    begins = {n: places[place][0] for n, place in numbered.items()}
+    ends = {n: places[place][1] for n, place in numbered.items()}
+    rows = sum(end - begin for begin, end in places.values())
+    if rows <= most:
+        return 0
+    taken = {numbered[n]: end for n, end in share(begins, ends, most).items()}
+    for stream, source in folder.sources(number).items():
+        entry = entry.with_positions(source, {p: end for (s, p), end in taken.items() if s == stream})
+    folder.plan_again(entry)
+    return rows
