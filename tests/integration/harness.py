@@ -38,6 +38,7 @@ from anabranch.operators.rules import is_boundary
 from anabranch.planning import plan as planning
 from anabranch.planning import stages
 from anabranch.planning.plan import Plan, Surroundings
+from anabranch.planning.real_time import RealTime
 from anabranch.spark import resolution
 from anabranch.spark.query import LaneQuery
 from anabranch.systems.contract import System
@@ -114,6 +115,9 @@ class Site:
                 systems={},
                 default_system=self.system.name,
                 at_least_once=settings.at_least_once,
+                real_time=RealTime(settings.job.on_error, settings.job.on_null_key, settings.job.watermark_scope)
+                if settings.job.trigger == "real-time"
+                else None,
             ),
         )
         for output in plan.outputs:

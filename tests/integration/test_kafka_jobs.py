@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import random
+import time
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch import Job
 from anabranch.config import StreamSettings
+from anabranch.container.folder import Folder
 from anabranch.model.hashing import partition_for
-from tests.integration.harness import KafkaSite
+from tests.integration.harness import PATIENCE, KafkaSite
 
 KEYS = [b"", b"plain", b"\x00\xff\xfe", "ключ".encode(), "鍵🔑".encode()]
 
@@ -194,3 +198,35 @@ def test_a_batch_that_takes_longer_than_a_transaction_may_is_made_smaller(kafka:
     finally:
         kafka.spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
     assert numbers(kafka, f"{kafka.name}-out") == list(range(40))
+
+
+def test_in_real_time_records_come_out_while_the_batch_goes_on(kafka: KafkaSite) -> None:
+    """A lane that is stopped in its batch does that again: nothing is lost. In batches, it goes on from there."""
+    source, output = kafka.create("in", 1), f"{kafka.name}-out"
+    run = kafka.deployed(filtering(kafka, source), trigger="real-time", on_error="drop", interval="5 seconds")
+    (lane,) = run.lanes
+    folder = str(kafka.root / "lane")
+    query = run.query(lane, folder).start()
+    kafka.put(source, 0, [{"n": n} for n in range(10)] + [b"{broken"], [b"k"] * 11)
+    _until(query, lambda: numbers(kafka, output) == [0, 2, 4, 6, 8])
+    assert Folder(kafka.spark, folder).committed() < 0, "they came out at the end of a batch"
+    _until(query, lambda: Folder(kafka.spark, folder).committed() >= 0)
+    kafka.put(source, 0, [{"n": 10}], [b"k"])
+    _until(query, lambda: 10 in numbers(kafka, output))
+    query.stop()
+
+    until = dict.fromkeys(lane.ssps, 13)
+    kafka.put(source, 0, [{"n": 12}], [b"k"])
+    batches = run.query(lane, folder, until).start(last=Folder(kafka.spark, folder).batch(0))
+    _until(batches, lambda: 12 in numbers(kafka, output))
+    batches.stop()
+    assert set(numbers(kafka, output)) == {0, 2, 4, 6, 8, 10, 12}
+    assert numbers(kafka, output)[:6] == [0, 2, 4, 6, 8, 10]
+
+
+def _until(query: StreamingQuery, condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert query.isActive, query.exception()
+        assert time.monotonic() < end
+        time.sleep(0.05)

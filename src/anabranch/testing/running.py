@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ import structlog
 
 from anabranch import config as configuration
 from anabranch.cli import loading
-from anabranch.config import Settings
+from anabranch.cli.loading import JobFile
+from anabranch.config import Settings, StreamSettings
 from anabranch.errors import UsageError
 from anabranch.job import Job
 from anabranch.model.graph import Graph, Node
@@ -22,13 +24,14 @@ from anabranch.operators.rules import is_boundary
 from anabranch.planning import stages
 from anabranch.spark import codec
 from anabranch.spark.session import carry
-from anabranch.testing import parts, session
+from anabranch.testing import brokers, parts, session
+from anabranch.testing.brokers import Names
 from anabranch.testing.incarnation import Incarnation
 from anabranch.testing.keys import Field
 from anabranch.testing.messages import Encoder
-from anabranch.testing.parts import KILL
+from anabranch.testing.parts import KILL, Part
 from anabranch.testing.result import Pending, Record, Result, decoded
-from anabranch.testing.streams import EmbeddedStreams
+from anabranch.testing.streams import EmbeddedStreams, Streams
 
 __all__ = ["run"]
 
@@ -37,10 +40,21 @@ _FAILING = ("on_error", "on_null_key")
 """A record that can't be processed fails a test, unless the test or the configuration says otherwise."""
 
 
+@dataclass(frozen=True)
+class _Site:
+    """What a run works with. ``names``: of streams whose names in the test are others."""
+
+    file: JobFile
+    settings: Settings
+    streams: Streams
+    names: Mapping[str, str]
+
+
 def run(
     job: Job | Path | str,
     inputs: Mapping[str, Iterable[Any]],
     *,
+    broker: str | None = None,
     partitions: int | Mapping[str, int] = _PARTITIONS,
     config: Path | str | None = None,
     folder: Path | str | None = None,
@@ -49,8 +63,8 @@ def run(
 ) -> Result:
     """Run a job on lists of rows until it is idle, and give what it wrote.
 
-    All is real but the process: planner, coordinator, container, Spark and the embedded log. The first call starts a
-    small Spark session, or takes the one that this process has; later calls take it again.
+    All is real but the process: planner, coordinator, container, Spark and the embedded log, or a Kafka broker. The
+    first call starts a small Spark session, or takes the one that this process has; later calls take it again.
 
     ``KILL`` in an input: what stands before it is put and run. When each lane has published the batch that takes it
     to the end of its inputs, and before any commits it, all lanes are aborted. The coordinator is not told. Another
@@ -66,10 +80,14 @@ def run(
         job: a Job, or the path of a job file.
         inputs: for each stream that the job reads, its rows in order: dicts (JSON values; the columns of
             ``read(key=...)`` become the message key), bytes or str (values as they are), None, or Message.
+        broker: ``"host:port"`` of a Kafka broker to run it on. All its streams are topics there, the inputs too, under
+            names that no other run has; they are deleted at the end, with the run's consumer groups. Login and the
+            like are taken from ``[systems.kafka]``. Left out: on an embedded log, whatever the file says.
         partitions: of the inputs, or of each by name (2 for those not named).
-        config: an ``anabranch.toml``; its sections ``[job]`` and ``[streams]`` count. Left out: found as by
-            ``anabranch run``, for a Job in the working folder.
-        folder: a new or empty folder to keep streams, store and lanes in. Left out: a temporary one.
+        config: an ``anabranch.toml``; its sections ``[job]``, ``[streams]`` and ``[systems.kafka]`` count. Left out:
+            found as by ``anabranch run``, for a Job in the working folder.
+        folder: a new or empty folder to keep store and lanes in, and the streams of an embedded log. Left out: a
+            temporary one.
         timeout: seconds for all of it, without the start of Spark.
         settings: of the section ``[job]``, over the file's: ``max_rows_per_batch=100``. Left out, ``state_partitions``
             is 1; ``on_error`` and ``on_null_key`` are ``"fail"`` where the file doesn't set them.
@@ -78,7 +96,8 @@ def run(
         UsageError: an input that the job doesn't read or that is missing, or a row that can't be put.
         JobFailedError: a lane failed; the message is what ``anabranch run`` prints.
         OutOfTimeError: it was not idle in time.
-        AnabranchError: whatever else ``anabranch run`` would refuse the job for, as GraphError.
+        AnabranchError: the broker doesn't answer; the Spark session that runs here has no Kafka connector; or whatever
+            else ``anabranch run`` would refuse the job for, as GraphError.
     """
     if not structlog.is_configured():
         structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("warning"))
@@ -88,31 +107,51 @@ def run(
     counts = _counts(reads, partitions)
     cut = parts.cut(inputs)
     with _place(folder) as place:
-        placed = _settings(job, config, settings, place)
-        spark = session.shared()
-        carry(file.functions.values())
-        streams = EmbeddedStreams(placed.systems.embedded.root)
-        encoders = {stream: Encoder(stream, _key(node), counts[stream]) for stream, node in reads.items()}
-        for stream, count in counts.items():
-            streams.create(stream, count)
-        kills: list[tuple[Pending, ...]] = []
-        deadline = time.monotonic() + timeout
-        for part in cut:
-            for stream, rows in part.rows.items():
-                streams.put(stream, [encoders[stream].encode(number, row) for number, row in rows])
-            incarnation = Incarnation(spark, file, placed, deadline)
-            if part.ends is KILL:
-                kills.append(incarnation.run_and_kill())
-            else:
-                incarnation.run()
-        written = _writes(file.graph)
-        aside = [stream for stream in streams.names() if stream not in (*reads, *written)]
-        return Result({stream: _records(streams, stream, placed) for stream in (*written, *aside)}, kills)
+        found = _settings(job, config, settings, place, broker)
+        _check_parts(cut, found)
+        if broker is None:
+            streams = EmbeddedStreams(found.systems.embedded.root)
+            return _run(_Site(file, _embedded(found), streams, {}), reads, counts, cut, timeout)
+        names = Names.new()
+        placed = brokers.settings_on(broker, found, names, file.graph)
+        there = replace(file, graph=names.job(file.graph))
+        topics = {stream: str(bound.topic) for stream, bound in placed.streams.items()}
+        with brokers.names_back(names), brokers.opened(placed.systems.kafka, names, topics) as streams_there:
+            site = _Site(there, placed, streams_there, names.streams(file.graph))
+            return _run(site, reads, counts, cut, timeout)
 
 
-def _settings(job: Job | Path | str, config: Path | str | None, given: Mapping[str, Any], place: Path) -> Settings:
+def _run(
+    site: _Site, reads: Mapping[str, Node], counts: Mapping[str, int], cut: Iterable[Part], timeout: float
+) -> Result:
+    streams = site.streams
+    for stream, count in counts.items():
+        streams.create(stream, count)
+    spark = session.shared(site.settings)
+    carry(site.file.functions.values())
+    encoders = {stream: Encoder(stream, _key(node), counts[stream]) for stream, node in reads.items()}
+    kills: list[tuple[Pending, ...]] = []
+    deadline = time.monotonic() + timeout
+    for part in cut:
+        for stream, rows in part.rows.items():
+            streams.put(stream, [encoders[stream].encode(number, row) for number, row in rows])
+        incarnation = Incarnation(spark, site.file, site.settings, deadline)
+        if part.ends is KILL:
+            kills.append(incarnation.run_and_kill())
+        else:
+            incarnation.run()
+    written = _writes(site.file.graph)
+    aside = [stream for stream in streams.names() if stream not in (*reads, *written)]
+    records = {site.names.get(each, each): _records(site, each) for each in (*written, *aside)}
+    return Result(records, kills)
+
+
+def _settings(
+    job: Job | Path | str, config: Path | str | None, given: Mapping[str, Any], place: Path, broker: str | None
+) -> Settings:
+    trigger = {} if broker is not None else {"trigger": "micro-batch"}
     over: dict[str, Any] = {
-        "job": {"state_partitions": 1, **given},
+        "job": {"state_partitions": 1, **trigger, **given},
         "storage": {"root": str(place / "lanes")},
         "coordinator": {"store": f"sqlite:///{place / 'coordinator.db'}"},
         "systems": {"embedded": {"root": place / "streams"}},
@@ -122,6 +161,22 @@ def _settings(job: Job | Path | str, config: Path | str | None, given: Mapping[s
     found = configuration.load(file, beside, over)
     unsaid = {name: "fail" for name in _FAILING if name not in found.job.model_fields_set}
     return configuration.load(file, beside, {**over, "job": {**over["job"], **unsaid}})
+
+
+def _embedded(settings: Settings) -> Settings:
+    """The settings with every stream on the embedded log."""
+    streams = {stream: StreamSettings(format=bound.format) for stream, bound in settings.streams.items()}
+    systems = settings.systems.model_copy(update={"default": "embedded"})
+    return settings.model_copy(update={"systems": systems, "streams": streams})
+
+
+def _check_parts(cut: Iterable[Part], settings: Settings) -> None:
+    if settings.job.trigger == "real-time" and any(part.ends is KILL for part in cut):
+        raise UsageError(
+            'the inputs have a KILL, and the job has trigger "real-time": there a record is not in any batch when it '
+            "is written",
+            'leave KILL out, or give run(..., trigger="micro-batch")',
+        )
 
 
 def _reads(graph: Graph) -> dict[str, Node]:
@@ -169,14 +224,15 @@ def _key(node: Node) -> list[Field]:
     return [(f.name, f.dataType.simpleString()) for f in codec.parse_schema(declared)] if declared else []
 
 
-def _records(streams: EmbeddedStreams, stream: str, settings: Settings) -> Iterator[Record]:
-    bound = settings.streams.get(stream)
-    for number, offset, record in streams.records(stream):
+def _records(site: _Site, stream: str) -> Iterator[Record]:
+    bound = site.settings.streams.get(stream)
+    format_ = bound.format if bound is not None else "json"
+    for number, offset, record in site.streams.records(stream):
         yield Record(
             partition=number,
-            offset=offset,
+            offset=int(offset),
             key=record["key"],
-            value=decoded(record["value"], bound.format if bound is not None else "json", stream),
+            value=decoded(record["value"], format_, stream),
             headers=tuple((header["key"], header["value"]) for header in record["headers"] or ()),
             timestamp=record["timestamp"],
         )

@@ -1,23 +1,67 @@
-"""The streams of a test, on an embedded log in a folder of its own."""
+"""The streams of a test: on an embedded log in a folder of its own, or as topics of a broker."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
+from confluent_kafka import KafkaError, Producer
+from confluent_kafka.admin import AdminClient
 
+from anabranch.config import KafkaSettings
+from anabranch.errors import AnabranchError
 from anabranch.systems.embedded import LaneWriter, Log, SegmentWriter, read_slice
 from anabranch.systems.embedded.append import PUT_JOB
+from anabranch.systems.kafka.cluster import Cluster
+from anabranch.systems.kafka.system import KafkaSystem
 from anabranch.systems.records import RECORD_SCHEMA
 from anabranch.testing.messages import Encoded
 
-__all__ = ["EmbeddedStreams"]
+__all__ = ["EmbeddedStreams", "KafkaStreams", "Streams"]
+
+Found = Iterator[tuple[int, int, dict[str, Any]]]
+"""(partition, offset, record in the columns of ``RECORD_SCHEMA``), partition after partition, in order."""
+
+_Delete = Callable[[AdminClient, list[str]], Mapping[str, Future[None]]]
+
+_STEP_SECONDS = 0.1
+_PATIENCE = 60.0
+_GONE = {
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.GROUP_ID_NOT_FOUND,
+    KafkaError.NON_EMPTY_GROUP,  # somebody is just leaving it
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.NOT_COORDINATOR,
+}
+"""What is no reason to give up deleting: it is gone already, or can be deleted in a moment."""
+
+
+class Streams(Protocol):
+    """Makes, fills and reads streams."""
+
+    def names(self) -> list[str]:
+        """Those that there are."""
+        ...
+
+    def create(self, stream: str, partitions: int) -> None: ...
+
+    def put(self, stream: str, messages: Sequence[Encoded]) -> None:
+        """Add messages; those of one partition stay in order."""
+        ...
+
+    def records(self, stream: str) -> Found:
+        """All records that can be seen now."""
+        ...
 
 
 class EmbeddedStreams:
-    """Makes, fills and reads streams under ``root``."""
+    """Streams under ``root``."""
 
     def __init__(self, root: Path) -> None:
         self._log = Log(root)
@@ -31,7 +75,6 @@ class EmbeddedStreams:
         self._log.create(stream, partitions)
 
     def put(self, stream: str, messages: Sequence[Encoded]) -> None:
-        """Add messages; those of one partition stay in order."""
         for number in sorted({message.partition for message in messages}):
             mine = [message for message in messages if message.partition == number]
             segment = SegmentWriter(self._log.root, stream, number, slot=0)
@@ -39,8 +82,7 @@ class EmbeddedStreams:
             self._writer.publish(stream, number, self._batch, [segment.close()])
         self._batch += 1
 
-    def records(self, stream: str) -> Iterator[tuple[int, int, dict[str, Any]]]:
-        """(partition, offset, record in the log's columns), partition after partition, in order."""
+    def records(self, stream: str) -> Found:
         for number, tail in self._log.ends(stream).items():
             offset = 0
             for piece in self._log.slices(stream, number, 0, tail.end):
@@ -48,6 +90,103 @@ class EmbeddedStreams:
                     for record in batch.to_pylist():
                         yield number, offset, record
                         offset += 1
+
+
+class KafkaStreams:
+    """Streams as topics of a broker, ``topics`` by their names. It knows of no others."""
+
+    def __init__(self, settings: KafkaSettings, topics: Mapping[str, str]) -> None:
+        self._settings = settings
+        self._topics = dict(topics)
+        self._system = KafkaSystem(settings, topics)
+        self._cluster = Cluster(settings)
+
+    def names(self) -> list[str]:
+        return [stream for stream in self._system.streams() if stream in self._topics]
+
+    def create(self, stream: str, partitions: int) -> None:
+        """It keeps records of any time: a broker counts their age from their timestamps."""
+        self._system.create(stream, partitions, internal=True)
+
+    def put(self, stream: str, messages: Sequence[Encoded]) -> None:
+        failed: list[KafkaError] = []
+        producer, health = self._cluster.open(
+            Producer,
+            {
+                "acks": "all",
+                "enable.idempotence": True,
+                "delivery.report.only.error": True,
+                "on_delivery": lambda error, _: failed.append(error),
+            },
+        )
+        deadline = time.monotonic() + _PATIENCE
+        for message in messages:
+            while not _queued(producer, self._topics[stream], message):
+                self._cluster.check(health, deadline)
+        while producer.flush(_STEP_SECONDS):
+            self._cluster.check(health, deadline)
+        if failed:
+            raise self._cluster.explained(failed[0], f"putting rows into {stream}")
+
+    def records(self, stream: str) -> Found:
+        starts = self._system.starts(stream)
+        for number, end in self._system.high_watermarks(stream).items():
+            for offsets, batch in self._system.read(stream, number, [(starts[number], end)]):
+                yield from ((number, offset, record) for offset, record in zip(offsets, batch.to_pylist(), strict=True))
+
+    def clear(self, begin: str) -> None:
+        """Delete all topics that begin so, and all consumer groups that have it in their names.
+
+        Raises:
+            AnabranchError: the broker doesn't let us, or not in time.
+        """
+        topics = KafkaSystem(self._settings).streams
+        self._delete("topics", lambda: [name for name in topics() if name.startswith(begin)], AdminClient.delete_topics)
+        self._delete(
+            "consumer groups",
+            lambda: [name for name in self._groups() if begin in name],
+            AdminClient.delete_consumer_groups,
+        )
+
+    def _groups(self) -> list[str]:
+        wait = self._cluster.patience
+        answer = self._cluster.ask(lambda admin: {"": admin.list_consumer_groups(request_timeout=wait)})[""]
+        if isinstance(answer, KafkaError):
+            raise self._cluster.explained(answer, "listing the consumer groups")
+        return [each.group_id for each in answer.valid]
+
+    def _delete(self, what: str, listed: Callable[[], list[str]], delete: _Delete) -> None:
+        deadline = time.monotonic() + _PATIENCE
+        while names := listed():
+            for answer in self._cluster.ask(lambda admin, names=names: delete(admin, names)).values():
+                if isinstance(answer, KafkaError) and answer.code() not in _GONE:
+                    raise self._cluster.explained(answer, f"deleting the {what} of a test")
+            if time.monotonic() > deadline:
+                raise AnabranchError(
+                    f"the {what} {', '.join(names)} of a test are still on the Kafka cluster {self._cluster.shown}",
+                    "delete them by hand: kafka-topics.sh, kafka-consumer-groups.sh",
+                )
+            time.sleep(_STEP_SECONDS / 10)
+
+
+def _queued(producer: Producer, topic: str, message: Encoded) -> bool:
+    try:
+        producer.produce(
+            topic,
+            message.value,
+            message.key,
+            message.partition,
+            timestamp=_unix_ms(message.timestamp),
+            headers=list(message.headers),
+        )
+    except BufferError:
+        producer.poll(_STEP_SECONDS)
+        return False
+    return True
+
+
+def _unix_ms(at: datetime) -> int:
+    return max(0, int(at.timestamp() * 1000))
 
 
 def _batch(messages: Sequence[Encoded]) -> pa.RecordBatch:

@@ -1,0 +1,100 @@
+"""A run on a broker that others use, too: names of its own for all that it makes there, and their end."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+import msgspec
+
+from anabranch.config import KafkaSettings, Settings, StreamSettings
+from anabranch.errors import AnabranchError
+from anabranch.model.graph import Graph
+from anabranch.operators.rules import is_boundary
+from anabranch.planning import stages
+from anabranch.testing.streams import KafkaStreams
+
+__all__ = ["Names", "names_back", "opened", "settings_on"]
+
+_BEGIN = "anabranch-test"
+
+# Producers outlive the run in Spark's workers. One that asks for a topic that is gone would make it again, where the
+# broker makes topics that are asked for.
+_ASK_ONCE = {"topic.metadata.refresh.interval.ms": "-1"}
+_ASK_RARELY = {"metadata.max.age.ms": "3600000"}
+
+
+@dataclass(frozen=True)
+class Names:
+    """What a run's job and topics are called there. ``run`` is where all of them begin."""
+
+    run: str
+
+    @classmethod
+    def new(cls) -> Names:
+        return cls(f"{_BEGIN}-{secrets.token_hex(4)}")
+
+    def there(self, name: str) -> str:
+        """The name on the broker of a job or a topic."""
+        return f"{self.run}-{name}"
+
+    def here(self, text: str) -> str:
+        """A name, or a message with names in it, as the test knows them."""
+        return text.replace(f"{self.run}-", "")
+
+    def job(self, graph: Graph) -> Graph:
+        """The job under its name there."""
+        return msgspec.structs.replace(graph, job=self.there(graph.job))
+
+    def streams(self, graph: Graph) -> dict[str, str]:
+        """Each stream of :meth:`job`, also those that it makes for itself → its name in the test."""
+        named = [node for node in graph.nodes if "stream" in node.args or is_boundary(node)]
+        found = {stages.stream_of(self.job(graph), node): stages.stream_of(graph, node) for node in named}
+        aside = {stages.dead_letters_of(stream): stages.dead_letters_of(name) for stream, name in found.items()}
+        return {**aside, **found}
+
+
+def settings_on(broker: str, settings: Settings, names: Names, graph: Graph) -> Settings:
+    """The settings with all streams of a job on a broker, in topics of the run's own."""
+    kafka = settings.systems.kafka
+    on_it = {
+        "bootstrap_servers": broker,
+        "client": {**_ASK_ONCE, **_without_servers(kafka.client)},
+        "spark": {**_ASK_RARELY, **_without_servers(kafka.spark)},
+    }
+    systems = {"default": "kafka", "kafka": kafka.model_copy(update=on_it)}
+    streams: dict[str, StreamSettings] = {}
+    for stream, name in names.streams(graph).items():
+        given = settings.streams.get(name, StreamSettings())
+        streams[stream] = given.model_copy(update={"system": "kafka", "topic": names.there(name)})
+    return settings.model_copy(
+        update={"systems": settings.systems.model_copy(update=systems), "streams": streams},
+    )
+
+
+def _without_servers(properties: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in properties.items() if name != "bootstrap.servers"}
+
+
+@contextmanager
+def opened(kafka: KafkaSettings, names: Names, topics: Mapping[str, str]) -> Iterator[KafkaStreams]:
+    """The run's streams, ``topics`` by their names; all that the run has left on the broker is deleted at the end."""
+    streams = KafkaStreams(kafka, topics)
+    try:
+        yield streams
+    except BaseException:
+        with suppress(AnabranchError):  # what went wrong before is what the test should say
+            streams.clear(names.run)
+        raise
+    streams.clear(names.run)
+
+
+@contextmanager
+def names_back(names: Names) -> Iterator[None]:
+    """Errors speak of the job and its streams as the test knows them."""
+    try:
+        yield
+    except AnabranchError as error:
+        raise type(error)(names.here(error.what), names.here(error.cure)).with_traceback(error.__traceback__) from None
