@@ -50,6 +50,7 @@ class LaneReport(Document, frozen=True, kw_only=True):
     lane started, ``batch`` the last committed one (-1: none), ``seconds`` its duration. ``watermark`` is in Unix ms
     (None: not known, or the lane has none) and ``held_by`` the SSP that holds it back. ``dead_letters`` are all that
     the lane ever wrote; ``dropped`` records and ``late_groups`` (groups of late rows) those since it started.
+    ``warnings`` are for who looks: the lane goes on.
     """
 
     lane: str
@@ -66,6 +67,7 @@ class LaneReport(Document, frozen=True, kw_only=True):
     dead_letters: int = 0
     dropped: int = 0
     late_groups: int = 0
+    warnings: tuple[str, ...] = ()
     error: str | None = None
 
 

@@ -230,3 +230,18 @@ def _until(query: StreamingQuery, condition: Callable[[], bool]) -> None:
         assert query.isActive, query.exception()
         assert time.monotonic() < end
         time.sleep(0.05)
+
+
+def test_keys_that_another_partitioner_has_placed_are_told(kafka: KafkaSite) -> None:
+    source = kafka.create("in", 2)
+    at_home = next(key for key in (b"a", b"b", b"c", b"d") if partition_for(key, 2) == 0)
+    job = Job(f"{kafka.name}-odd")
+    job.read(source, key="k string", schema="n int").agg(c="count(*)", name="counts").write(f"{kafka.name}-out")
+    run = kafka.deployed(job)
+    kafka.put(source, 0, [{"n": 1}], [at_home])
+    (report,) = run.ran().values()
+    assert report.warnings == ()
+    kafka.put(source, 1, [{"n": 1}], [at_home])
+    (report,) = run.ran().values()
+    (warning,) = report.warnings
+    assert f"kafka/{source} isn't partitioned by murmur2: key 0x{at_home.hex()} is in partition 1" in warning

@@ -61,6 +61,9 @@ def _show(found: JobStatus, json: bool) -> None:
         typer.echo(msgspec.json.format(msgspec.json.encode(_plain(found)), indent=2).decode())
         return
     Console().print(progress.table(found))
+    for lane in found.lanes:
+        for warning in lane.report.warnings if lane.report is not None else ():
+            typer.echo(f"warning: {warning}")
     if found.error:
         typer.echo(f"error: {found.error}")
     if not found.served:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import structlog
 
+from anabranch.container import partitioner
 from anabranch.container.folder import Folder
 from anabranch.errors import AnabranchError, StateError
 from anabranch.model.lane import Lane, Position
@@ -49,6 +50,19 @@ class Inputs:
             self._systems.kafka.commit(f"{self._lane.job}.{self._lane.stage}", told)
         except AnabranchError as error:
             log.debug("positions could not be committed", lane=self._lane.id, error=str(error))
+
+    def warnings(self, own: Collection[str]) -> tuple[str, ...]:
+        """What is odd about the keys of topics that others write. ``own``: the job's own streams."""
+        found = []
+        for name, stream in self.streams:
+            if name != "kafka" or stream in own:
+                continue
+            mine = sorted(ssp.partition for ssp in self.ssps if ssp.stream == stream)
+            try:
+                found.append(partitioner.disagreeing(self._systems.kafka, stream, dict.fromkeys((mine[0], mine[-1]))))
+            except AnabranchError as error:
+                log.debug("keys could not be looked at", stream=stream, error=str(error))
+        return tuple(warning for warning in found if warning)
 
     def check(self, folder: Folder) -> None:
         """Look at the streams: a lane at its noted ends may end before its query has.

@@ -222,7 +222,11 @@ class LaneRunner:
             started = query.start(last=folder.batch(last) if last >= 0 else None, pending=folder.pending)
         self._started = started
         held = _listed(self._positions(folder))
-        self._report = self._changed(phase="running", batch=folder.committed(), positions=held)
+        warnings = self._inputs.warnings(query.own) if query.stateful else ()
+        for warning in warnings:
+            if warning not in self._report.warnings:
+                log.warning(warning, lane=self.lane.id)
+        self._report = self._changed(phase="running", batch=folder.committed(), positions=held, warnings=warnings)
         return started
 
     def _watch(self, folder: Folder, query: StreamingQuery) -> None:

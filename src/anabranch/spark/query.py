@@ -115,6 +115,11 @@ class LaneQuery:
         return self._group.stateful is not None
 
     @property
+    def own(self) -> frozenset[str]:
+        """The streams between the job's stages."""
+        return frozenset(stages.stream_of(self.graph, node) for node in self.graph.nodes if is_boundary(node))
+
+    @property
     def most(self) -> int:
         """The rows that a batch may have."""
         return self.max_rows or self.settings.job.max_rows_per_batch
