@@ -29,7 +29,8 @@ from anabranch.config import (
     SystemsSettings,
 )
 from anabranch.container.folder import Folder
-from anabranch.container.lane import Build, LaneRunner, Offsets, Place
+from anabranch.container.lane import Build, LaneRunner, Offsets
+from anabranch.container.place import Place
 from anabranch.grouping import groupers
 from anabranch.messages import LaneReport
 from anabranch.model.lane import Lane

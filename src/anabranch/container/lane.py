@@ -5,28 +5,24 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from time import monotonic
 from typing import Any
 
 import structlog
-from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch import steps
 from anabranch.container import blame, failures, pacing
 from anabranch.container.folder import Folder
 from anabranch.container.inputs import Inputs
-from anabranch.errors import AnabranchError, ConflictError, StateError
+from anabranch.container.place import Place
+from anabranch.errors import AnabranchError, StateError
 from anabranch.messages import LaneReport
 from anabranch.model.lane import Lane, Position
 from anabranch.model.ssp import SSP
 from anabranch.spark import clock
 from anabranch.spark.query import LaneQuery
-from anabranch.systems.embedded import output as embedded
-from anabranch.systems.kafka import output as kafka
-from anabranch.systems.systems import Systems
 
 log = structlog.get_logger()
 
@@ -35,22 +31,11 @@ _ENDS_EVERY = 0.5
 _TELL_EVERY = 5.0
 _SMALLER = 4
 """A batch that took too long is tried with so many times fewer rows."""
-_LOCK_PATIENCE = 60.0
 _start_one_at_a_time = threading.Lock()
 
 Offsets = dict[SSP, int]
 Build = Callable[[Folder, str, str, Offsets, Callable[[int], None]], LaneQuery]
 """Makes the query from its folder, the files of its gate and its clock, where it starts, and who counts its drops."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where lanes run: the session, the storage root, a local folder for gates, and the systems."""
-
-    spark: SparkSession
-    root: str
-    gates: Path
-    systems: Systems
 
 
 class LaneRunner:
@@ -123,7 +108,9 @@ class LaneRunner:
 
     def _run(self) -> None:
         try:
-            folder = self._folder()
+            folder = self._place.folder(self.lane, self._epoch, self._stop.is_set)
+            folder.note_streams(self._inputs.ids())
+            self._inputs.check(folder)
             while not self._known.wait(_POLL):
                 if self._stop.is_set():
                     self._end(folder)
@@ -163,52 +150,6 @@ class LaneRunner:
             return query.ranges(held.batch(held.planned())) if held is not None and held.pending else {}
         except Exception:  # the folder may be what failed
             return {}
-
-    def _folder(self) -> Folder:
-        """Take the lane's folder: a new one for a new lane, else the one it has, which must be there and agree."""
-        folder_epoch = self.lane.folder_epoch or self._epoch
-        uri = f"{self._place.root}/{self.lane.job}/{self.lane.id}/{folder_epoch}"
-        folder = Folder(self._place.spark, uri, self._place.systems.streams_by_topic)
-        published = self._published()
-        if self.lane.folder_epoch and not folder.exists():
-            raise StateError(
-                f"the folder of lane {self.lane.id} is gone: {folder.uri}",
-                "restore the storage root; without it the lane's positions and state are lost",
-            )
-        if not self.lane.folder_epoch:
-            if published >= 0:
-                raise StateError(
-                    f"lane {self.lane.id} is new, but its outputs hold batch {published} of it",
-                    "the store was set back: restore the newest copy of it",
-                )
-            folder.make()
-        if published > folder.planned():
-            raise StateError(
-                f"the outputs of lane {self.lane.id} hold its batch {published}, but its folder {folder.uri} knows "
-                f"none after {folder.planned()}",
-                "restore the storage root; going on would write records twice",
-            )
-        self._lock(folder)
-        folder.note_streams(self._inputs.ids())
-        self._inputs.check(folder)
-        return folder
-
-    def _lock(self, folder: Folder) -> None:
-        deadline = monotonic() + _LOCK_PATIENCE
-        while True:
-            try:
-                return folder.lock()
-            except ConflictError:
-                if monotonic() > deadline or self._stop.is_set():
-                    raise
-                time.sleep(_POLL)
-
-    def _published(self) -> int:
-        """The last batch of which an output holds anything, -1 if none."""
-        systems, lane = self._place.systems, self.lane
-        local = [stream for stream in lane.outputs if lane.system(stream) == "embedded"]
-        found = embedded.published(systems.embedded, lane.id, local)
-        return max(found, kafka.published(systems.kafka, lane)) if len(local) < len(lane.outputs) else found
 
     def _start(self, folder: Folder) -> StreamingQuery:
         self._gate.unlink(missing_ok=True)
@@ -268,7 +209,7 @@ class LaneRunner:
 
     def _can_shrink(self, folder: Folder) -> bool:
         stateless = self._query is not None and not self._query.stateful
-        return stateless and folder.pending and self._published() < folder.planned()
+        return stateless and folder.pending and self._place.published(self.lane) < folder.planned()
 
     def _shrink(self, folder: Folder, query: LaneQuery) -> None:
         """A pending batch that is larger than batches may be, and of which nothing was published, is planned anew."""

@@ -14,7 +14,8 @@ from pyspark.sql import SparkSession
 from anabranch.config import Settings
 from anabranch.container import forgetting
 from anabranch.container.folder import Folder
-from anabranch.container.lane import LaneRunner, Offsets, Place
+from anabranch.container.lane import LaneRunner, Offsets
+from anabranch.container.place import Place
 from anabranch.errors import FencedError
 from anabranch.messages import Answer, Heartbeat, Registered, Registration, WantedLane
 from anabranch.model.graph import Graph

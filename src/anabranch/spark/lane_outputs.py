@@ -1,0 +1,149 @@
+"""Where a lane's rows go: its sinks, their slots, and what publishes them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from anabranch.event_time import durations
+from anabranch.model.graph import Node
+from anabranch.operators.rules import is_boundary, is_shuffle
+from anabranch.planning import stages
+from anabranch.spark import dead_letters, evaluation, hidden, operators
+from anabranch.spark.dead_letters import Aside, Letters
+from anabranch.spark.evaluation import Sink
+from anabranch.spark.functions import Rejecting
+from anabranch.spark.intake import FAULTS
+from anabranch.spark.labels import label
+from anabranch.spark.lane_parts import LaneParts
+from anabranch.spark.publishing import Publishing
+from anabranch.spark.sink import Keyless
+from anabranch.systems.embedded.output import EmbeddedPublisher
+from anabranch.systems.kafka.output import KafkaPublisher
+from anabranch.systems.kafka.spark import Plain
+from anabranch.systems.output import Publisher, Target
+
+_DROP, _FAIL = "drop", "fail"
+
+
+@dataclass(frozen=True)
+class LaneOutputs(LaneParts):
+    """What becomes of the rows of a lane, and of what it can't process."""
+
+    @property
+    def allowed(self) -> float:
+        """The seconds that a batch may take."""
+        if not any(publisher.slotted for publisher in self._publishers.values()):
+            return math.inf
+        return durations.parse(self.settings.systems.kafka.transaction_timeout) / 1000
+
+    def _rejecting(self, policy: str) -> Rejecting | None:
+        return None if policy == _FAIL else partial(self._aside.rejects, keep=policy != _DROP)
+
+    @cached_property
+    def _aside(self) -> Aside:
+        read = {n.id: stages.stream_of(self.graph, n) for n in self._group.sources}
+        letters = {
+            stream: Letters(Target(dead, self.lane.outputs[dead]), self._publishers[self.lane.system(dead)].output)
+            for stream, dead in self.lane.dead_letters.items()
+        }
+        return Aside(
+            job=self.lane.job,
+            streams=read,
+            systems={stream: self.systems.named(self._where[stream]) for stream in read.values()},
+            letters=letters,
+            operators={label(node): node.name for node in self._group.nodes},
+            slots=self.lane.slots,
+            said=dead_letters.listening(self.spark.sparkContext),
+        )
+
+    @cached_property
+    def _publishers(self) -> dict[str, Publisher]:
+        """How the lane writes exactly once, by the system."""
+        written = [stages.stream_of(self.graph, n) for n in self._group.sinks if n.kind != "foreach_batch"]
+        exact = [*self.lane.dead_letters.values(), *(stream for stream in written if not self._is_plain(stream))]
+        return {name: self._publisher(name) for name in sorted({self.lane.system(stream) for stream in exact})}
+
+    def _publisher(self, system: str) -> Publisher:
+        if system == "kafka":
+            return KafkaPublisher(self.systems.kafka, self.lane, self.epoch)
+        return EmbeddedPublisher(self.systems.embedded, self.lane, self.epoch)
+
+    def _keyless(self, frames: dict[int, DataFrame]) -> DataFrame:
+        """Of some records' rows, those that come to the state with null keys, as :meth:`Source.faulty` tells it."""
+        rows = evaluation.before_state(self._group, frames, self._bare_context)
+        at = [hidden.field(name) for name in ("source", "partition", "offset")]
+        return rows.where(operators.keyless()).select(*at, F.lit("null_key").alias("fault"))
+
+    @cached_property
+    def _sinks(self) -> dict[int, Sink]:
+        traced = any(is_boundary(node) for node in self._group.sinks)
+        return {
+            node.id: Sink(number, node, self._written_as(node), traced, self._slots(node))
+            for number, node in enumerate(self._group.sinks)
+            if node.kind != "foreach_batch"
+        }
+
+    def _written_as(self, node: Node) -> str:
+        return "json" if is_boundary(node) else self._format(node.args["stream"])
+
+    def _slots(self, node: Node) -> dict[tuple[int, int], int] | None:
+        """See :class:`Sink`."""
+        stream = stages.stream_of(self.graph, node)
+        if self._is_plain(stream) or not self._publishers[self.lane.system(stream)].slotted:
+            return None
+        if self._group.stateful is not None:
+            return {}
+        return {(s.node.id, ssp.partition): self.lane.slots.index(str(ssp)) for s in self._sources for ssp in s.ssps}
+
+    def _plain(self, streams: Mapping[int, str]) -> dict[int, Plain]:
+        """What writes the outputs that are written at least once, by their numbers."""
+        kafka = self.systems.kafka
+        topics = {number: kafka.topic(stream) for number, stream in streams.items() if self._is_plain(stream)}
+        return dict.fromkeys(topics, Plain(kafka, topics))
+
+    @cached_property
+    def _publishing(self) -> Publishing:
+        job = self.settings.job
+        streams = {s.number: stages.stream_of(self.graph, s.node) for s in self._sinks.values()}
+        targets = {n: Target(stream, self.lane.outputs[stream]) for n, stream in streams.items()}
+        boundaries = {s.number: s.node for s in self._sinks.values() if is_boundary(s.node)}
+        keyless = {number: label(node) for number, node in boundaries.items()}
+        wanted = stages.timed(self.graph)
+        dropping = [*(["null_key"] if job.on_null_key == _DROP else []), *(FAULTS if job.on_error == _DROP else [])]
+        stateful = self._group.stateful
+        return Publishing(
+            spark=self.spark,
+            lane=self.lane,
+            publishers=self._publishers,
+            plain=self._plain(streams),
+            targets=targets,
+            timed=[targets[n] for n, node in boundaries.items() if node.id in wanted and self._delays],
+            without_key=Keyless(keyless, self._rejecting(job.on_null_key)) if keyless else None,
+            aside=self._aside,
+            sources=self._sources,
+            reports=self.lane.reports,
+            dropping=dropping,
+            keyless_rows=self._keyless,
+            into_state=label(stateful) if stateful is not None else "",
+            planned=self.planned,
+            clock=Path(self.clock) if self._delays else None,
+            delays=self._delays,
+            dropped=self.dropped,
+            unruly=any(node.kind == "transform" or is_shuffle(node) for node in self._group.nodes),
+        )
+
+    def settle(self) -> None:
+        """Let readers see what the lane has published, once it has ended."""
+        self._publishing.settle()
+
+    @property
+    def put_aside(self) -> int:
+        """How many records this lane has ever put aside."""
+        return self._publishing.put_aside()

@@ -1,0 +1,209 @@
+"""What a lane's query is made of: its part of the graph, its sources, and the settings it goes by."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from anabranch.config import Settings
+from anabranch.model.graph import Graph, Node
+from anabranch.model.job_model import JobModel
+from anabranch.model.lane import Lane
+from anabranch.model.ssp import SSP
+from anabranch.operators.rules import is_boundary, is_shuffle
+from anabranch.planning import groups, plan, stages
+from anabranch.planning.groups import Group
+from anabranch.planning.stages import Stage
+from anabranch.spark import codec, hidden, intake, pruning
+from anabranch.spark.batches import Batch
+from anabranch.spark.operators import Context
+from anabranch.spark.records import SCHEMA
+from anabranch.spark.source import Source
+from anabranch.systems.systems import Systems
+
+_DROP, _FAIL = "drop", "fail"
+
+
+@dataclass(frozen=True)
+class LaneParts:
+    """Everything a lane's query is made of. ``starting`` are offsets by whole SSP, for a lane without a checkpoint.
+
+    ``folder``: the checkpoint folder as Spark takes it; ``planned`` gives what its offset log says of a batch.
+    ``gate``: a local file that stops intake while it exists; ``clock``: one for the lane's event time.
+    ``until``: offsets by whole SSP that are never read beyond. ``schemas``: columns after each operator.
+    ``dropped`` is told how many records each batch has dropped. ``held_back`` is set when the query has ended because
+    of the gate, with a batch that is planned and not begun. ``max_rows``: of a batch (0: as settings say).
+    """
+
+    spark: SparkSession
+    settings: Settings
+    graph: Graph
+    functions: Mapping[int, Callable[..., Any]]
+    schemas: Mapping[int, Any]
+    model: JobModel
+    lane: Lane
+    epoch: int
+    folder: str
+    planned: Callable[[int], Batch]
+    gate: str
+    clock: str
+    home: str
+    starting: Mapping[SSP, int]
+    until: Mapping[SSP, int] = field(default_factory=dict)
+    dropped: Callable[[int], None] = lambda _: None
+    held_back: threading.Event = field(default_factory=threading.Event)
+    max_rows: int = 0
+
+    @property
+    def stateful(self) -> bool:
+        """Whether it keeps state."""
+        return self._group.stateful is not None
+
+    @property
+    def own(self) -> frozenset[str]:
+        """The streams between the job's stages."""
+        return frozenset(stages.stream_of(self.graph, node) for node in self.graph.nodes if is_boundary(node))
+
+    @property
+    def most(self) -> int:
+        """The rows that a batch may have."""
+        return self.max_rows or self.settings.job.max_rows_per_batch
+
+    @property
+    def real_time(self) -> bool:
+        """Whether records go through one by one. Up to noted ends, they go in batches."""
+        return self.settings.job.trigger == "real-time" and not self.until
+
+    @property
+    def operators(self) -> tuple[Node, ...]:
+        """The operators that it runs."""
+        return self._group.nodes
+
+    def ranges(self, batch: Batch) -> dict[str, tuple[int, int]]:
+        """What a batch reads: by SSP, the first offset and the one after the last."""
+        return {
+            f"{source.system.name}/{source.stream}/{partition}": each
+            for source in self._sources
+            for partition, each in batch.ranges(source.stream, source.starts).items()
+        }
+
+    @property
+    def has_event_time(self) -> bool:
+        """Whether the lane has a watermark of ours."""
+        return bool(self._delays)
+
+    @cached_property
+    def _stage(self) -> Stage:
+        return next(s for s in stages.cut(self.graph) if s.id == self.lane.stage)
+
+    @cached_property
+    def _groups(self) -> tuple[Group, ...]:
+        """All groups of the stage, of which the lane runs one."""
+        written = [stages.stream_of(self.graph, s) for s in self._stage.sinks if s.kind != "foreach_batch"]
+        return groups.cut(self.graph, self._stage, {stream: self._kind(stream) for stream in written})
+
+    def _kind(self, stream: str) -> str:
+        return plan.kind(self._where[stream], self._is_plain(stream))
+
+    @cached_property
+    def systems(self) -> Systems:
+        """The systems that its streams live in."""
+        return Systems(self.settings, self.lane.job)
+
+    @cached_property
+    def _where(self) -> Mapping[str, str]:
+        return stages.systems(self.graph, self.systems.bound(), self.systems.default)
+
+    @cached_property
+    def _group(self) -> Group:
+        return next(group for group in self._groups if group.name == self.lane.group)
+
+    @cached_property
+    def _delays(self) -> dict[str, int | None]:
+        """Of each SSP that moves the lane's watermark, the delay in ms; None: its writers tell their own."""
+        if self.settings.job.watermark_scope != "ssp":
+            return {}
+        found: dict[str, int | None] = {}
+        for source in self._sources:
+            if source.timed or (is_boundary(source.node) and source.node in self._group.timed(self.graph)):
+                for ssp in source.ssps:
+                    delay = source.node.args.get("watermark")
+                    known = found.get(str(ssp))
+                    found[str(ssp)] = delay if known is None or delay is None else max(known, delay)
+        return found
+
+    @cached_property
+    def _sources(self) -> list[Source]:
+        return [self._source(node) for node in self._group.sources]
+
+    def _source(self, node: Node) -> Source:
+        stage, factor = self._stage, self.model.factor
+        stream, broadcast = stages.stream_of(self.graph, node), bool(node.args.get("broadcast"))
+        held = self.lane.broadcast if broadcast else self.lane.ssps
+        model = next(s for s in self.model.stages if s.stage == stage.id)
+        mine = [task for task in model.tasks if task.name in self.lane.tasks]
+        job = self.settings.job
+        return Source(
+            spark=self.spark,
+            system=self.systems.named(self._where[stream]),
+            node=node,
+            stream=stream,
+            ssps=tuple(sorted({s.whole for s in held if s.stream == stream}, key=lambda s: s.order)),
+            starting=self.starting,
+            tasks=plan.task_numbers(model, factor),
+            everyone=sorted({task.index // factor for task in mine}) if broadcast else (),
+            intake=None if is_boundary(node) else self._intake(node),
+            columns=self._columns(node) if is_boundary(node) else self.schemas[node.id],
+            fail=job.on_error == _FAIL,
+            timed=not is_boundary(node) and job.watermark_scope == "ssp" and node in self._group.timed(self.graph),
+            bare=self._group.stateful is not None,
+        )
+
+    def _intake(self, node: Node) -> intake.Intake:
+        format_, keyed = self._format(node.args["stream"]), self._looks_for_null_keys
+        whole = intake.of_graph(node, format_, keyed)
+        if sum(node in group.sources for group in self._groups) > 1:
+            return whole  # all lanes must find the same records faulty
+        rows = whole.rows(whole.opened(self._no_records), F.lit(0), "", fail=False)
+        needed = pruning.needed(self._group, node, rows.schema, self._bare_context)
+        return whole if needed is None else intake.of_graph(node, format_, keyed, needed | {whole.time})
+
+    @property
+    def _looks_for_null_keys(self) -> bool:
+        """Whether rows with null keys may come to the lane's state and must be told of: they are those of records with
+        null keys, as long as neither a shuffle nor a function has given rows other keys."""
+        stateful = self._group.stateful
+        shuffled = any(is_shuffle(node) for node in self._group.nodes)
+        if stateful is None or shuffled or self.settings.job.on_null_key == _FAIL:
+            return False
+        return stateful.inputs[0] not in self._bare_context.changed
+
+    def _columns(self, node: Node) -> StructType:
+        """The columns of an intermediate stream that are needed."""
+        whole = self.schemas[node.id]
+        frame = self._no_records.select(codec.parse_json(F.col("value"), whole), hidden.of_record(F.lit(0), node.id))
+        return codec.pruned(whole, pruning.needed(self._group, node, frame.schema, self._bare_context))
+
+    @property
+    def _no_records(self) -> DataFrame:
+        return self.spark.createDataFrame([], SCHEMA)
+
+    @cached_property
+    def _bare_context(self) -> Context:
+        graph, stage = self.graph, self._stage
+        changed = stages.changed(graph, stage)
+        return Context(self.functions, stages.key_columns(graph, stage), stages.event_times(graph), changed)
+
+    def _format(self, stream: str) -> str:
+        bound = self.settings.streams.get(stream)
+        return bound.format if bound is not None else "json"
+
+    def _is_plain(self, stream: str) -> bool:
+        return self.settings.job.trigger == "real-time" or stream in self.settings.at_least_once
