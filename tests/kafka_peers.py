@@ -39,7 +39,7 @@ def start(folder: Path) -> broker.Cluster:
 
 def clear(servers: str) -> None:
     """Delete all topics and consumer groups; returns when they are gone."""
-    admin = AdminClient({"bootstrap.servers": servers})
+    admin = AdminClient({"bootstrap.servers": servers, "log_level": 4})
     deadline = time.monotonic() + PATIENCE
     while (topics := _topics(admin)) or (groups := _groups(admin)):
         assert time.monotonic() < deadline, f"these are still there after {PATIENCE:g} s: {topics or groups}"

@@ -11,9 +11,13 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 from anabranch import steps
+from anabranch.systems.embedded import Log
+from tests import kafka_peers, kafka_soak
+from tests.acceptance import numbered
 from tests.acceptance.harness import (
     EXAMPLE,
     INPUT,
@@ -31,6 +35,8 @@ STATE = FOLDER / "state.json"
 COUNT = 20_000
 SMALL, LARGER = 1500, 5000
 STEPS = tuple(itertools.product((0, 1), steps.NAMES))
+IN_KAFKA = tuple((stage, step) for stage, step in STEPS if step != steps.PLANNING)
+"""Batches of a Kafka source are planned where no hook of ours is."""
 
 Scenario = Callable[[int, Workspace], str]
 
@@ -71,7 +77,8 @@ def lagging(seed: int, workspace: Workspace) -> str:
 
 def _killed(seed: int, dice: random.Random, workspace: Workspace) -> str:
     """Start the job and kill it, for even seeds at a step, for odd ones at a random time; says how."""
-    stage, step = STEPS[seed // 2 % len(STEPS)]
+    points = STEPS if workspace.cluster is None else IN_KAFKA
+    stage, step = points[seed // 2 % len(points)]
     batch = dice.randint(1, 6)
     hold = "" if seed % 2 else f"{stage}-:{step}:{batch}"
     process = workspace.start("run", "delays.py", "--available-now", hold=hold, job__max_rows_per_batch=SMALL)
@@ -194,16 +201,18 @@ DAMAGES: dict[str, Damage] = {
 
 # Each is run once a seed, in a workspace of its own. Every later issue adds its long runs here.
 SCENARIOS: dict[str, Scenario] = {"spine": spine, "lagging": lagging, "damage": damage}
+SCENARIOS_IN_KAFKA: dict[str, Scenario] = {**kafka_soak.SCENARIOS, "kafka-delays": lagging}
+ALL = {**SCENARIOS, **SCENARIOS_IN_KAFKA}
 
 
 def main() -> int:
     words = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     words.add_argument("--seeds", type=int, default=20, help="how many seeds of each scenario (default: 20)")
     words.add_argument("--from", type=int, default=0, dest="first", help="the first seed (default: 0)")
-    words.add_argument("--only", choices=sorted(SCENARIOS), help="this scenario only")
+    words.add_argument("--only", choices=sorted(ALL), help="this scenario only")
     words.add_argument("--again", action="store_true", help="also the seeds that are done")
     given = words.parse_args()
-    for name in [given.only] if given.only else SCENARIOS:
+    for name in [given.only] if given.only else ALL:
         for seed in range(given.first, given.first + given.seeds):
             if seed in _done().get(name, []) and not given.again:
                 print(f"{name} {seed}: done before", flush=True)
@@ -219,21 +228,29 @@ def _ran(name: str, seed: int) -> bool:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     (FOLDER / ".gitignore").write_text("*\n")
-    workspace = Workspace(folder)
     begun = time.monotonic()
-    try:
-        found = SCENARIOS[name](seed, workspace)
-    except AssertionError as error:
-        what = str(error) or traceback.extract_tb(error.__traceback__)[-1].line
-        print(f"{name} {seed}: FAILED: {what}\n  its files are in {folder}; again with\n  {command}", flush=True)
-        return False
-    finally:
-        workspace.close()
+    with ExitStack() as stack:
+        workspace = _workspace(name, folder, stack)
+        stack.callback(workspace.close)
+        try:
+            found = ALL[name](seed, workspace)
+        except AssertionError as error:
+            what = str(error) or traceback.extract_tb(error.__traceback__)[-1].line
+            print(f"{name} {seed}: FAILED: {what}\n  its files are in {folder}; again with\n  {command}", flush=True)
+            return False
     shutil.rmtree(folder)
     print(f"{name} {seed}: ok, {found}; {time.monotonic() - begun:.0f} s", flush=True)
     done = _done()
     _write({**done, name: sorted({*done.get(name, []), seed})})
     return True
+
+
+def _workspace(name: str, folder: Path, stack: ExitStack) -> Workspace:
+    """The streams of a scenario in Kafka are in a broker of its own, which ends with the stack."""
+    if name not in SCENARIOS_IN_KAFKA:
+        return Workspace(folder)
+    cluster = stack.enter_context(kafka_peers.start(folder / "cluster"))
+    return numbered.workspace_of(folder, cluster) if name in kafka_soak.SCENARIOS else Workspace(folder, cluster)
 
 
 def _done() -> dict[str, list[int]]:

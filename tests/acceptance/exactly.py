@@ -17,12 +17,12 @@ FAIL_ONCE = os.environ.get("EXACTLY_FAIL_ONCE", "")
 
 def placed(message: dict[str, Any]) -> dict[str, Any]:
     """With the place of its customer: all of one customer have the same."""
-    if FAIL_ONCE and message["number"] >= 10 and _taken(Path(FAIL_ONCE)):
-        raise RuntimeError("this task fails once")
-    return {**message, "place": f"place-{int(message['customer'].removeprefix('c')) % 13}"}
+    return {**message, "place": f"place-{int(message['customer'].removeprefix('c')) % 29}"}
 
 
 def named(message: dict[str, Any]) -> dict[str, Any]:
+    if FAIL_ONCE and message["number"] >= 10 and _taken(Path(FAIL_ONCE)):
+        raise RuntimeError("this task fails once")
     return {**message, "name": f"{message['stream']}/{message['customer']}/{message['number']}"}
 
 

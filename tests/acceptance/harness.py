@@ -205,6 +205,7 @@ class Workspace:
         **settings: object,
     ) -> None:
         self.folder = folder
+        self.cluster = cluster
         self.job = job.stem
         self.system: System = EmbeddedSystem(folder / ".anabranch" / "streams")
         bound: dict[str, object] = {}

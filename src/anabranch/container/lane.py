@@ -133,16 +133,25 @@ class LaneRunner:
     def _told(self, error: Exception) -> str:
         if isinstance(error, AnabranchError):
             return str(error)
-        try:  # what Spark says of a stream that is gone is hard to read
-            if self._held is not None and not failures.is_ours(error):
-                self._inputs.check(self._held)
-        except AnabranchError as found:
-            return str(found)
+        found = "" if failures.is_ours(error) else self._wrong_inputs()
+        if found:
+            return found
         told = failures.explain(error)
         blamed = None
         if not failures.is_ours(error) and self._query is not None:
             blamed = blame.explained(str(error), told, self._query.operators, self._pending_ranges(self._query))
         return told if blamed is None else str(blamed)
+
+    def _wrong_inputs(self) -> str:
+        """What is wrong with the inputs, if that is it: what Spark says of a stream that is gone is hard to read."""
+        try:
+            if self._held is not None:
+                self._inputs.check(self._held)
+        except AnabranchError as found:
+            return str(found)
+        except Exception:  # the folder may be what failed
+            return ""
+        return ""
 
     def _pending_ranges(self, query: LaneQuery) -> dict[str, tuple[int, int]]:
         try:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from anabranch.config import KafkaSettings, Settings, StreamSettings
+from anabranch.config import Settings, StreamSettings
 from anabranch.errors import AnabranchError
 from anabranch.model.graph import Graph
 from anabranch.operators.rules import is_boundary
@@ -79,9 +79,10 @@ def _without_servers(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 @contextmanager
-def opened(kafka: KafkaSettings, names: Names, topics: Mapping[str, str]) -> Iterator[KafkaStreams]:
-    """The run's streams, ``topics`` by their names; all that the run has left on the broker is deleted at the end."""
-    streams = KafkaStreams(kafka, topics)
+def opened(settings: Settings, names: Names) -> Iterator[KafkaStreams]:
+    """The run's streams; all that the run has left on the broker is deleted at the end."""
+    topics = {stream: bound.topic for stream, bound in settings.streams.items() if bound.topic is not None}
+    streams = KafkaStreams(settings.systems.kafka, topics)
     try:
         yield streams
     except BaseException:
@@ -97,4 +98,6 @@ def names_back(names: Names) -> Iterator[None]:
     try:
         yield
     except AnabranchError as error:
-        raise type(error)(names.here(error.what), names.here(error.cure)).with_traceback(error.__traceback__) from None
+        error.what, error.cure = names.here(error.what), names.here(error.cure)
+        error.args = (error.what, error.cure)
+        raise

@@ -20,6 +20,7 @@ from anabranch.coordinator.store.store import Store
 from anabranch.errors import JobFailedError, OutOfTimeError
 from anabranch.messages import Answer, Heartbeat, Registered, Registration
 from anabranch.model.job_model import JobModel
+from anabranch.planning.plan import Plan
 from anabranch.systems.systems import Systems
 from anabranch.testing.killing import Kill, KilledError
 from anabranch.testing.result import Pending
@@ -85,13 +86,20 @@ class Incarnation:
             preparation.check_outputs(plan, settings)
         schemas = preparation.resolved(file, settings)
         if not known:
-            preparation.create_outputs(plan, settings)
+            self._create(plan)
         prepared = Prepared(file, settings, plan, schemas)
         self._coordinator.start(preparation.start_message(prepared, until_caught_up))
         self._coordination = _Watched(self._coordinator, job, self._deadline)
         return Container(
             self._spark, self._coordination, settings, file.graph, file.functions, schemas, file.home, period=_PERIOD
         )
+
+    def _create(self, plan: Plan) -> None:
+        """The streams of a test keep all their records, whatever time they have."""
+        systems = Systems(self._settings, self._job)
+        for output in plan.outputs:
+            if output.stream is not None:
+                systems.named(str(output.system)).create(output.stream, output.partitions, internal=True)
 
     def _registration(self) -> Registration:
         return Registration(job=self._job, seat="0", execution=uuid.uuid4().hex, host="localhost", pid=os.getpid())

@@ -118,7 +118,7 @@ class Kill:
     def _at_ends(self, lane: Lane, positions: Mapping[SSP, int]) -> bool:
         wanted = {ssp.whole for ssp in (*lane.ssps, *lane.broadcast)}
         streams = {(ssp.system, ssp.stream) for ssp in wanted}
-        ends = {(system, stream): self._systems.named(system).ends(stream) for system, stream in streams}
+        ends = {(system, stream): self._systems.named(system).high_watermarks(stream) for system, stream in streams}
         return all(positions.get(ssp, 0) >= ends[ssp.system, ssp.stream][ssp.partition] for ssp in wanted)
 
     def _folder(self, lane_id: str) -> Folder:

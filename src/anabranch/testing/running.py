@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -42,12 +42,12 @@ _FAILING = ("on_error", "on_null_key")
 
 @dataclass(frozen=True)
 class _Site:
-    """What a run works with. ``names``: of streams whose names in the test are others."""
+    """What a run works with. ``here`` gives names, of the job and its streams, as the test knows them."""
 
     file: JobFile
     settings: Settings
     streams: Streams
-    names: Mapping[str, str]
+    here: Callable[[str], str] = str
 
 
 def run(
@@ -111,14 +111,12 @@ def run(
         _check_parts(cut, found)
         if broker is None:
             streams = EmbeddedStreams(found.systems.embedded.root)
-            return _run(_Site(file, _embedded(found), streams, {}), reads, counts, cut, timeout)
+            return _run(_Site(file, _embedded(found), streams), reads, counts, cut, timeout)
         names = Names.new()
         placed = brokers.settings_on(broker, found, names, file.graph)
         there = replace(file, graph=names.job(file.graph))
-        topics = {stream: str(bound.topic) for stream, bound in placed.streams.items()}
-        with brokers.names_back(names), brokers.opened(placed.systems.kafka, names, topics) as streams_there:
-            site = _Site(there, placed, streams_there, names.streams(file.graph))
-            return _run(site, reads, counts, cut, timeout)
+        with brokers.names_back(names), brokers.opened(placed, names) as streams_there:
+            return _run(_Site(there, placed, streams_there, names.here), reads, counts, cut, timeout)
 
 
 def _run(
@@ -142,8 +140,7 @@ def _run(
             incarnation.run()
     written = _writes(site.file.graph)
     aside = [stream for stream in streams.names() if stream not in (*reads, *written)]
-    records = {site.names.get(each, each): _records(site, each) for each in (*written, *aside)}
-    return Result(records, kills)
+    return Result({site.here(each): _records(site, each) for each in (*written, *aside)}, kills)
 
 
 def _settings(
@@ -173,9 +170,8 @@ def _embedded(settings: Settings) -> Settings:
 def _check_parts(cut: Iterable[Part], settings: Settings) -> None:
     if settings.job.trigger == "real-time" and any(part.ends is KILL for part in cut):
         raise UsageError(
-            'the inputs have a KILL, and the job has trigger "real-time": there a record is not in any batch when it '
-            "is written",
-            'leave KILL out, or give run(..., trigger="micro-batch")',
+            'the inputs have a KILL, which falls between the steps of a batch, and the job\'s trigger is "real-time"',
+            'leave it out, or give run(..., trigger="micro-batch")',
         )
 
 
@@ -233,9 +229,15 @@ def _records(site: _Site, stream: str) -> Iterator[Record]:
             offset=int(offset),
             key=record["key"],
             value=decoded(record["value"], format_, stream),
-            headers=tuple((header["key"], header["value"]) for header in record["headers"] or ()),
+            headers=tuple(_header(site, each["key"], each["value"]) for each in record["headers"] or ()),
             timestamp=record["timestamp"],
         )
+
+
+def _header(site: _Site, name: str, value: bytes | None) -> tuple[str, bytes | None]:
+    if value is None or not name.startswith("anabranch."):
+        return name, value
+    return name, site.here(value.decode()).encode()
 
 
 @contextmanager

@@ -4,33 +4,64 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from anabranch.config import Settings, SparkSettings
+from anabranch.config import KafkaSettings, Settings, SparkSettings, SystemsSettings
+from anabranch.errors import AnabranchError, ConfigError
 from anabranch.spark import session
 from anabranch.systems.embedded.spark import EmbeddedSource
+from anabranch.systems.kafka import jars
 
 __all__ = ["shared"]
 
 # Such a JVM lives for a minute: the quick compiler alone makes it a quarter shorter.
 _SHORT_LIVED = {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC -Xms256m"}
-_SMALL = Settings(spark=SparkSettings(master="local[2,4]", memory="1g", conf=_SHORT_LIVED))
+_SMALL = SparkSettings(master="local[2,4]", memory="1g", conf=_SHORT_LIVED)
+
+_CONNECTOR = "org/apache/spark/sql/kafka010/KafkaSourceProvider.class"
 
 
-def shared() -> SparkSession:
+def shared(settings: Settings) -> SparkSession:
     """The session of this process, started at the first call. It ends with the process.
 
-    A session that somebody else has started gets the settings that lanes need.
+    A session that somebody else has started gets the settings that lanes need. One of ours has Spark's Kafka connector
+    where its jars are on this machine, else only if the first call is for a job on Kafka.
+
+    Raises:
+        AnabranchError: the job is on Kafka, and the session that runs has no connector.
     """
+    on_kafka = settings.systems.default == "kafka"
     if SparkContext._active_spark_context is None:
         known = [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
         os.environ["PYTHONPATH"] = os.pathsep.join([*known, *(path for path in sys.path if os.path.isdir(path))])
-        return session.start(_SMALL)
+        kafka = settings.systems.kafka
+        systems = SystemsSettings(default="kafka" if on_kafka or _has_jars(kafka) else "embedded", kafka=kafka)
+        return session.start(Settings(spark=_SMALL, systems=systems))
     spark = SparkSession.builder.getOrCreate()
+    if on_kafka and not _has_connector(spark):
+        raise AnabranchError(
+            "the Spark session of this process has no Kafka connector, and none can be added to it now",
+            "fetch its jars (scripts/fetch-jars), or let [systems.kafka] jars name a folder with them: then every "
+            "session of anabranch.testing has it; or run the tests that have broker= first; give a session that you "
+            "start yourself spark.jars or spark.jars.packages",
+        )
     for name, value in session.SETTINGS.items():
         if name.startswith("spark.sql."):
             spark.conf.set(name, value)
     spark.dataSource.register(EmbeddedSource)
     return spark
+
+
+def _has_jars(kafka: KafkaSettings) -> bool:
+    try:
+        return bool(jars.found(kafka).paths)
+    except ConfigError:  # only those who use Kafka need to hear of it
+        return False
+
+
+def _has_connector(spark: SparkSession) -> bool:
+    jvm: Any = spark._jvm
+    return jvm.java.lang.Thread.currentThread().getContextClassLoader().getResource(_CONNECTOR) is not None

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -158,7 +159,8 @@ class KafkaStreams:
     def _delete(self, what: str, listed: Callable[[], list[str]], delete: _Delete) -> None:
         deadline = time.monotonic() + _PATIENCE
         while names := listed():
-            for answer in self._cluster.ask(lambda admin, names=names: delete(admin, names)).values():
+            answers = self._cluster.ask(partial(_asked, delete, names))
+            for answer in answers.values():
                 if isinstance(answer, KafkaError) and answer.code() not in _GONE:
                     raise self._cluster.explained(answer, f"deleting the {what} of a test")
             if time.monotonic() > deadline:
@@ -167,6 +169,10 @@ class KafkaStreams:
                     "delete them by hand: kafka-topics.sh, kafka-consumer-groups.sh",
                 )
             time.sleep(_STEP_SECONDS / 10)
+
+
+def _asked(delete: _Delete, names: list[str], admin: AdminClient) -> Mapping[str, Future[None]]:
+    return delete(admin, names)
 
 
 def _queued(producer: Producer, topic: str, message: Encoded) -> bool:
