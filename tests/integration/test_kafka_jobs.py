@@ -245,3 +245,31 @@ def test_keys_that_another_partitioner_has_placed_are_told(kafka: KafkaSite) -> 
     (report,) = run.ran().values()
     (warning,) = report.warnings
     assert f"kafka/{source} isn't partitioned by murmur2: key 0x{at_home.hex()} is in partition 1" in warning
+
+
+def test_slots_that_are_refreshed_meanwhile_go_on(kafka: KafkaSite) -> None:
+    source, output = kafka.create("in", 1), f"{kafka.name}-out"
+    run = kafka.deployed(filtering(kafka, source))
+    (lane,) = run.lanes
+    lane_query = run.query(lane, str(kafka.root / "lane"))
+    query = lane_query.start()
+    for n in (2, 4, 6):
+        kafka.put(source, 0, [{"n": n}], [b"k"])
+        _until(query, lambda n=n: n in numbers(kafka, output))  # type: ignore[misc]
+        lane_query.refresh()
+    query.stop()
+    assert numbers(kafka, output) == [2, 4, 6]
+
+
+def test_what_comes_of_several_partitions_is_not_put_aside_inexactly(kafka: KafkaSite) -> None:
+    source = kafka.create("in", 2)
+    job = Job(f"{kafka.name}-mixed")
+    mixed = job.read(source, schema="n int").transform(lambda frame: frame.repartition(3))
+    mixed.map(lambda m: m, name="f").write(f"{kafka.name}-out")
+    told = kafka.deployed(job, on_error="dead-letter").failure()
+    assert "map 'f'" in told
+    assert "brings records of several partitions together" in told
+    kafka.put(source, 0, [{"n": n} for n in range(6)], [b"k"] * 6)
+    run = kafka.deployed(job, on_error="drop")
+    run.ran()
+    assert sorted(numbers(kafka, f"{kafka.name}-out")) == list(range(6))

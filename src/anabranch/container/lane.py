@@ -29,6 +29,8 @@ log = structlog.get_logger()
 _POLL = 0.1
 _ENDS_EVERY = 0.5
 _TELL_EVERY = 5.0
+_REFRESH_EVERY = 12 * 3600.0
+"""What tells whose the slots are expires after some days."""
 _SMALLER = 4
 """A batch that took too long is tried with so many times fewer rows."""
 _start_one_at_a_time = threading.Lock()
@@ -79,6 +81,7 @@ class LaneRunner:
         self._ends_known: tuple[Position, ...] = ()
         self._ends_at = 0.0
         self._told_at = 0.0
+        self._refreshed = monotonic()
         self._thread = threading.Thread(target=self._run, name=f"lane {lane.id}", daemon=True)
 
     @property
@@ -189,6 +192,9 @@ class LaneRunner:
                 )
             if self._stop.is_set() or self._done(folder):
                 break
+            if monotonic() > self._refreshed + _REFRESH_EVERY and self._query is not None:
+                self._query.refresh()
+                self._refreshed = monotonic()
             if self._is_slow():
                 self._stop_at_boundary(folder, query)
                 query = self._start(folder)

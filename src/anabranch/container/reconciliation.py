@@ -70,7 +70,7 @@ class Container:
         systems = Systems(settings, graph.job)
         self._place = Place(spark, settings.storage.root, Path(self._gates.name), systems)
         self._runners: dict[str, LaneRunner] = {}
-        self._noted: dict[str, Offsets] = {}
+        self._noted: dict[str, dict[int, int]] = {}
         self._forgotten = time.monotonic()
 
     def run(self, registration: Registration) -> None:
@@ -147,11 +147,12 @@ class Container:
     def _starting(self, lane: Lane) -> Offsets:
         given: Offsets = {position.ssp.whole: position.offset for position in lane.starting}
         latest = {n.args["stream"] for n in self._graph.nodes if n.kind == "read" and n.args["start"] == "latest"}
+        places: dict[str, dict[int, int]] = {}
         for ssp in (*lane.ssps, *lane.broadcast):
-            if ssp.whole not in given:
+            if ssp.stream not in places:
                 system = self._place.systems.named(ssp.system)
-                places = system.ends(ssp.stream) if ssp.stream in latest else system.starts(ssp.stream)
-                given[ssp.whole] = places[ssp.partition]
+                places[ssp.stream] = system.ends(ssp.stream) if ssp.stream in latest else system.starts(ssp.stream)
+            given.setdefault(ssp.whole, places[ssp.stream][ssp.partition])
         return given
 
     def _until(self, lane: Lane) -> Offsets:
@@ -161,12 +162,8 @@ class Container:
         for ssp in (*lane.ssps, *lane.broadcast):
             if ssp.stream not in own:
                 if ssp.stream not in self._noted:
-                    self._noted[ssp.stream] = {}
-                ends = self._noted[ssp.stream]
-                if ssp.whole not in ends:
-                    system = self._place.systems.named(ssp.system)
-                    ends[ssp.whole] = system.high_watermarks(ssp.stream)[ssp.partition]
-                found[ssp.whole] = ends[ssp.whole]
+                    self._noted[ssp.stream] = self._place.systems.named(ssp.system).high_watermarks(ssp.stream)
+                found[ssp.whole] = self._noted[ssp.stream][ssp.partition]
         return found
 
     def _forget(self) -> None:

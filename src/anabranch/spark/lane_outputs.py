@@ -11,8 +11,10 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from anabranch.errors import GraphError
 from anabranch.event_time import durations
 from anabranch.model.graph import Node
+from anabranch.operators import rule
 from anabranch.operators.rules import is_boundary, is_shuffle
 from anabranch.planning import stages
 from anabranch.spark import dead_letters, evaluation, hidden, operators
@@ -45,6 +47,31 @@ class LaneOutputs(LaneParts):
 
     def _rejecting(self, policy: str) -> Rejecting | None:
         return None if policy == _FAIL else partial(self._aside.rejects, keep=policy != _DROP)
+
+    def refresh(self) -> None:
+        """Say once more that the lane's slots are ours, so that what tells it doesn't expire."""
+        for publisher in self._publishers.values():
+            publisher.take(new=False)
+
+    def _check_ways(self) -> None:
+        """Refuse what would put aside, from several Spark tasks, what belongs into one slot.
+
+        Raises:
+            GraphError: names the operator.
+        """
+        letters = {self.lane.system(stream) for stream in self.lane.dead_letters.values()}
+        if self.settings.job.on_error != "dead-letter" or not any(self._publishers[name].slotted for name in letters):
+            return
+        mixed: Node | None = None
+        for node in self._group.nodes:
+            if node.kind == "transform" or is_shuffle(node):
+                mixed = node
+            elif mixed is not None and rule(node).function:
+                raise GraphError(
+                    f"{label(node)} comes after {label(mixed)}, which brings records of several partitions together: "
+                    "what it can't process can't be put aside in Kafka exactly once",
+                    'set [job] on_error = "fail" or "drop", or use partition_by(via="stream")',
+                )
 
     @cached_property
     def _aside(self) -> Aside:

@@ -49,6 +49,7 @@ class LaneQuery(LaneOutputs):
         self.spark.conf.set("spark.sql.shuffle.partitions", str(self.lane.state_partitions))
         if self.real_time and not once:
             return self._start_real_time()
+        self._check_ways()
         if not once:
             self._publishing.take(new=last is None)
         self._publishing.begin(last, pending)
