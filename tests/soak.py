@@ -7,6 +7,7 @@ import itertools
 import json
 import random
 import shutil
+import subprocess
 import sys
 import time
 import traceback
@@ -234,7 +235,7 @@ def _ran(name: str, seed: int) -> bool:
         stack.callback(workspace.close)
         try:
             found = ALL[name](seed, workspace)
-        except AssertionError as error:
+        except (AssertionError, subprocess.TimeoutExpired) as error:
             what = str(error) or traceback.extract_tb(error.__traceback__)[-1].line
             print(f"{name} {seed}: FAILED: {what}\n  its files are in {folder}; again with\n  {command}", flush=True)
             return False
@@ -250,7 +251,10 @@ def _workspace(name: str, folder: Path, stack: ExitStack) -> Workspace:
     if name not in SCENARIOS_IN_KAFKA:
         return Workspace(folder)
     cluster = stack.enter_context(kafka_peers.start(folder / "cluster"))
-    return numbered.workspace_of(folder, cluster) if name in kafka_soak.SCENARIOS else Workspace(folder, cluster)
+    patience = kafka_soak.PATIENCE
+    if name in kafka_soak.SCENARIOS:
+        return numbered.workspace_of(folder, cluster, patience=patience)
+    return Workspace(folder, cluster, patience=patience)
 
 
 def _done() -> dict[str, list[int]]:

@@ -103,6 +103,7 @@ class Process:
     out: Path
     err: Path
     note: Path
+    patience: float
     begun: float = field(default_factory=time.monotonic)
 
     @property
@@ -117,16 +118,16 @@ class Process:
     def ended(self) -> bool:
         return self.popen.poll() is not None
 
-    def wait(self, timeout: float = PATIENCE) -> int:
+    def wait(self) -> int:
         """Its exit code."""
-        return self.popen.wait(timeout)
+        return self.popen.wait(self.patience)
 
-    def until(self, what: str, condition: Callable[[], bool], timeout: float = PATIENCE) -> None:
+    def until(self, what: str, condition: Callable[[], bool]) -> None:
         """Wait for a condition that comes true while it runs."""
-        end = time.monotonic() + timeout
+        end = time.monotonic() + self.patience
         while not condition():
             assert not self.ended, f"it ended with {self.popen.returncode} before {what}:\n{self.stderr}"
-            assert time.monotonic() < end, f"no {what} within {timeout:g} s:\n{self.stderr}"
+            assert time.monotonic() < end, f"no {what} within {self.patience:g} s:\n{self.stderr}"
             time.sleep(0.02)
 
     def held(self) -> str:
@@ -144,7 +145,7 @@ class Process:
         """SIGKILL to the process alone; all that it has started must end by itself."""
         children = descendants(self.popen.pid)
         os.kill(self.popen.pid, signal.SIGKILL)
-        assert self.popen.wait(PATIENCE) == -signal.SIGKILL
+        assert self.wait() == -signal.SIGKILL
         end = time.monotonic() + 60
         while left := {child: started for child, started in children.items() if started == start_of(child)}:
             assert time.monotonic() < end, f"these outlived the process by 60 s: {[command(child) for child in left]}"
@@ -194,6 +195,7 @@ class Workspace:
 
     Its streams are in the embedded log, or in Kafka if there is a ``cluster``: one that has none but these, as all that
     stands there is deleted. ``twin``: another workspace, whose streams these are, and nothing is deleted.
+    ``patience``: seconds that a process may take.
     """
 
     def __init__(
@@ -202,10 +204,12 @@ class Workspace:
         cluster: broker.Cluster | None = None,
         job: Path = EXAMPLE,
         twin: Workspace | None = None,
+        patience: float = PATIENCE,
         **settings: object,
     ) -> None:
         self.folder = folder
         self.cluster = cluster
+        self.patience = patience
         self.job = job.stem
         self.system: System = EmbeddedSystem(folder / ".anabranch" / "streams")
         bound: dict[str, object] = {}
@@ -265,7 +269,7 @@ class Workspace:
                 stderr=stderr,
                 start_new_session=True,
             )
-        self._processes.append(Process(popen, out, err, note))
+        self._processes.append(Process(popen, out, err, note, self.patience))
         return self._processes[-1]
 
     def call(self, *words: str, code: int = 0, **settings: Any) -> Process:

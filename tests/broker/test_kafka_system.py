@@ -27,6 +27,7 @@ from anabranch.systems.kafka.controls import ControlLog
 from anabranch.systems.kafka.system import INTERNAL, KafkaSystem
 from anabranch.systems.kafka.topics import Topics
 from anabranch.systems.records import RECORD_SCHEMA
+from tests.kafka_peers import RACK
 
 pytestmark = pytest.mark.integration
 
@@ -34,12 +35,8 @@ AT_MS = 1_700_000_000_000
 
 
 @pytest.fixture(scope="module")
-def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaSettings]:
-    folder = jars.broker_folder()
-    assert folder is not None, "a broker's jars are needed: scripts/fetch-jars fetches them"
-    limit = {"message.max.bytes": "300000"}
-    with broker.start(tmp_path_factory.mktemp("broker"), folder, racks=["r7"], properties=limit) as cluster:
-        yield KafkaSettings(bootstrap_servers=cluster.bootstrap_servers)
+def settings(cluster: broker.Cluster) -> KafkaSettings:
+    return KafkaSettings(bootstrap_servers=cluster.bootstrap_servers)
 
 
 @pytest.fixture
@@ -55,6 +52,14 @@ def stream(system: KafkaSystem) -> str:
 def made(system: KafkaSystem, partitions: int = 1) -> str:
     name = f"s-{uuid.uuid4().hex}"
     system.create(name, partitions)
+    return name
+
+
+@pytest.fixture
+def limited(system: KafkaSystem) -> str:
+    """A stream that takes no more than 300,000 bytes at once."""
+    name = f"s-{uuid.uuid4().hex}"
+    Topics(Cluster(system.settings)).create(name, 1, {"max.message.bytes": "300000"})
     return name
 
 
@@ -395,24 +400,24 @@ def test_keys_go_where_murmur2_says_and_null_keys_everywhere(system: KafkaSystem
 
 
 @pytest.mark.parametrize("size", [299_950, 300_001, 2_000_000])
-def test_a_record_that_is_too_large_is_named_with_the_limit(system: KafkaSystem, stream: str, size: int) -> None:
+def test_a_record_that_is_too_large_is_named_with_the_limit(system: KafkaSystem, limited: str, size: int) -> None:
     large = np.random.default_rng(1).bytes(size)
-    with system.appender(stream) as appender:
+    with system.appender(limited) as appender:
         with pytest.raises(AnabranchError, match="is too large") as error:
             appender.append(batch([record(b"small"), record(b"small"), record(large, b"k")]))
-        assert f"record 2 of the batch for {stream} is too large with {size + 1:,} bytes: at most 300,000" in str(
+        assert f"record 2 of the batch for {limited} is too large with {size + 1:,} bytes: at most 300,000" in str(
             error.value
         )
         assert "max.message.bytes" in error.value.cure
-        written = system.ends(stream)[0]
+        written = system.ends(limited)[0]
         assert f"{written} record" in error.value.what
         assert appender.append(batch([record(b"after")])) == 1
-    assert read(system, stream, (0, system.ends(stream)[0]))[-1][1] == b"after"
+    assert read(system, limited, (0, system.ends(limited)[0]))[-1][1] == b"after"
 
 
-def test_many_records_below_the_limit_are_written(system: KafkaSystem, stream: str) -> None:
+def test_many_records_below_the_limit_are_written(system: KafkaSystem, limited: str) -> None:
     large = np.random.default_rng(1).bytes(100_000)
-    with system.appender(stream) as appender:
+    with system.appender(limited) as appender:
         assert appender.append(batch(record(large) for _ in range(20))) == 20
 
 
@@ -432,7 +437,7 @@ def test_an_offset_is_found_by_time(system: KafkaSystem) -> None:
 
 
 def test_racks_of_partitions_are_those_of_their_brokers(system: KafkaSystem) -> None:
-    assert system.racks(made(system, 2)) == {0: ("r7",), 1: ("r7",)}
+    assert system.racks(made(system, 2)) == {0: (RACK,), 1: (RACK,)}
 
 
 def _ends(system: KafkaSystem, stream: str, answer: Any) -> None:

@@ -26,7 +26,8 @@ from anabranch import steps
 from anabranch.config import KafkaSettings
 from anabranch.errors import AnabranchError, ConfigError, FencedError, StateError
 from anabranch.model.hashing import partitions_for
-from anabranch.systems.kafka import broker, jars, markers, transactions
+from anabranch.systems.kafka import markers, transactions
+from anabranch.systems.kafka.broker import Cluster
 from anabranch.systems.kafka.clients import librdkafka
 from anabranch.systems.kafka.holder import Holder
 from anabranch.systems.kafka.markers import Marker, Markers
@@ -38,10 +39,6 @@ pytestmark = pytest.mark.integration
 AT = datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
 PARTITIONS = 3
 PATIENCE = 20.0
-QUICK = {
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
-    "transaction.max.timeout.ms": "180000",
-}
 
 # A Python worker: writes a batch for each line it reads, and kills itself at a step if it is told to.
 WORKER = """
@@ -120,11 +117,8 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = jars.broker_folder()
-    assert folder is not None, "a broker's jars are needed: scripts/fetch-jars fetches them"
-    with broker.start(tmp_path_factory.mktemp("broker"), folder, properties=QUICK) as cluster:
-        yield cluster.bootstrap_servers
+def servers(cluster: Cluster) -> str:
+    return cluster.bootstrap_servers
 
 
 @pytest.fixture(autouse=True)

@@ -155,6 +155,19 @@ def test_a_job_file_is_run_with_its_settings_and_the_modules_beside_it(tmp_path:
     assert run(tmp_path / "words.py", {"words": ["one", "two"]}, partitions=1)["loud"] == ["ONE", "TWO"]
 
 
+def test_it_runs_on_an_embedded_log_whatever_the_file_says(tmp_path: Path) -> None:
+    config = tmp_path / "anabranch.toml"
+    config.write_text(
+        '[job]\ntrigger = "real-time"\n[systems]\ndefault = "kafka"\n[systems.kafka]\nbootstrap_servers = "nowhere:1"\n'
+        '[streams.in]\nsystem = "kafka"\ntopic = "theirs"\nformat = "string"\non_data_loss = "earliest"\n'
+        '[streams.out]\nformat = "string"\ndelivery = "at-least-once"\n'
+    )
+    job = Job("j")
+    job.read("in").write("out")
+    result = run(job, {"in": ["a", KILL, "b"]}, config=config, partitions=1)
+    assert result["out"] == ["a", "b"]
+
+
 def test_errors_of_the_graph_come_as_they_are() -> None:
     job = Job("j")
     job.read("in", schema="n int").agg(c="count(*)").write("out")

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark import SparkContext
 
 from anabranch import Job
+from anabranch.config import KafkaSettings, Settings, StreamSettings, SystemsSettings
 from anabranch.errors import ConfigError, NotFoundError, UsageError
-from anabranch.testing import BATCH, KILL, Message, Record, Result, keys, parts, run
+from anabranch.testing import BATCH, KILL, Message, Record, Result, brokers, keys, parts, run, session
+from anabranch.testing.brokers import Names
 from anabranch.testing.messages import Encoder
 
 AT = datetime(2013, 1, 1, tzinfo=UTC)
@@ -150,3 +154,66 @@ def test_a_folder_that_is_not_empty(tmp_path: Any) -> None:
     (tmp_path / "mine").touch()
     with pytest.raises(UsageError, match="isn't empty"):
         run(copying(), {"flights": []}, folder=tmp_path)
+
+
+def test_on_a_broker_all_streams_of_a_job_have_topics_of_the_runs_own() -> None:
+    job = Job("delays")
+    job.read("flights", key="k string", schema="n int").partition_by("n").write("out")
+    kafka = KafkaSettings(
+        bootstrap_servers="theirs:9092",
+        security_protocol="SASL_SSL",
+        sasl_username="ada",
+        client={"bootstrap.servers": "theirs:9093", "linger.ms": "5"},
+    )
+    streams = {"flights": StreamSettings(system="embedded", format="string"), "other": StreamSettings(system="kafka")}
+    settings = Settings(systems=SystemsSettings(kafka=kafka), streams=streams)
+    found = brokers.settings_on("here:1", settings, Names("run-1"), job.graph)
+    assert {stream: (bound.system, bound.topic, bound.format) for stream, bound in found.streams.items()} == {
+        "flights": ("kafka", "run-1-flights", "string"),
+        "flights-dead-letters": ("kafka", "run-1-flights-dead-letters", "json"),
+        "run-1-delays-by-n-1": ("kafka", "run-1-delays-by-n-1", "json"),
+        "run-1-delays-by-n-1-dead-letters": ("kafka", "run-1-delays-by-n-1-dead-letters", "json"),
+        "out": ("kafka", "run-1-out", "json"),
+        "out-dead-letters": ("kafka", "run-1-out-dead-letters", "json"),
+    }
+    assert found.systems.default == "kafka"
+    there = found.systems.kafka
+    assert (there.bootstrap_servers, there.security_protocol, there.sasl_username) == ("here:1", "SASL_SSL", "ada")
+    assert there.client["linger.ms"] == "5"
+    assert "bootstrap.servers" not in there.client
+
+
+def test_names_on_a_broker_are_new_for_each_run_and_come_back_as_they_were() -> None:
+    one, other = Names.new(), Names.new()
+    assert one != other
+    assert one.here(f"job {one.there('delays')} can't read {one.there('delays-by-n-1')}") == (
+        "job delays can't read delays-by-n-1"
+    )
+    with pytest.raises(UsageError, match=r"^topic flights is gone\n  make flights$"), brokers.names_back(one):
+        raise UsageError(f"topic {one.there('flights')} is gone", f"make {one.there('flights')}")
+
+
+@pytest.mark.parametrize(
+    ("system", "jars", "default"),
+    [("embedded", False, "embedded"), ("embedded", True, "kafka"), ("kafka", False, "kafka"), ("kafka", True, "kafka")],
+)
+def test_a_session_has_the_connector_where_its_jars_are_here_or_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: Any, jars: bool, default: str
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
+    monkeypatch.setattr(session.session, "start", lambda settings: settings)
+    (tmp_path / "spark-sql-kafka-0-10_2.13-4.2.0.jar").touch()
+    kafka = KafkaSettings(jars=tmp_path if jars else None)
+    started: Any = session.shared(Settings(systems=SystemsSettings(default=system, kafka=kafka)))
+    assert started.systems == SystemsSettings(default=default, kafka=kafka)  # type: ignore[arg-type]
+
+
+def test_a_folder_without_jars_is_told_only_to_those_who_use_kafka(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
+    monkeypatch.setattr(session.session, "start", lambda settings: settings)
+    systems = SystemsSettings(kafka=KafkaSettings(jars=tmp_path))
+    started: Any = session.shared(Settings(systems=systems))
+    assert started.systems.default == "embedded"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import platform
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
+from confluent_kafka import KafkaError
 
 from anabranch import config as configuration
 from anabranch.cli import preparation
@@ -16,6 +18,8 @@ from anabranch.config import Settings
 from anabranch.coordinator.store.store import Store
 from anabranch.errors import AnabranchError, NotFoundError
 from anabranch.systems.embedded import EmbeddedSystem
+from anabranch.systems.kafka import jars
+from anabranch.systems.kafka.cluster import Cluster
 
 
 def doctor(
@@ -41,6 +45,9 @@ def _results(settings: Settings) -> Iterator[tuple[str, bool, str]]:
         "storage root": _storage,
         "embedded root": _embedded,
         "store": _store,
+        "kafka connector": _connector,
+        **({"kafka": _kafka} if _wants_kafka(settings) else {}),
+        "maven": _maven,
     }
     for name, check in checks.items():
         try:
@@ -86,3 +93,30 @@ def _store(settings: Settings) -> str:
         return f"{settings.coordinator.store}, {len(store.jobs())} job(s)"
     finally:
         store.close()
+
+
+def _connector(settings: Settings) -> str:
+    found = jars.found(settings.systems.kafka)
+    if not found.paths:
+        return f"{found.packages}, which Spark gets from a Maven repository when a job on Kafka starts"
+    where = "of [systems.kafka] jars" if found.source == "setting" else "of scripts/fetch-jars"
+    return f"{len(found.paths)} jars {where} ({found.paths[0].parent})"
+
+
+def _wants_kafka(settings: Settings) -> bool:
+    """Whether a stream lives there, or the settings say where it is."""
+    systems = {settings.systems.default, *(each.system for each in settings.streams.values())}
+    return "kafka" in systems or bool(settings.systems.kafka.model_fields_set)
+
+
+def _kafka(settings: Settings) -> str:
+    cluster = Cluster(settings.systems.kafka)
+    wait = cluster.patience
+    answer = cluster.ask(lambda admin: {"": admin.describe_cluster(request_timeout=wait)})[""]
+    if isinstance(answer, KafkaError):
+        raise cluster.explained(answer, "looking at the brokers")
+    return f"{cluster.shown}, {len(answer.nodes)} broker(s)"
+
+
+def _maven(_: Settings) -> str:
+    return shutil.which("mvn") or "none (only scripts/fetch-jars needs it)"

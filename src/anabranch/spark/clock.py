@@ -19,6 +19,7 @@ from typing import Any
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
+from anabranch.errors import AnabranchError
 from anabranch.event_time import control, progress
 from anabranch.event_time.progress import Progress, Upstream
 from anabranch.systems.systems import Systems
@@ -125,7 +126,14 @@ class _Reader(DataSourceStreamReader):
         if os.path.exists(self._gate):
             return start
         clock = read(self._file)
-        return start if clock is None else clock.heard(self._systems).to_builtins()
+        if clock is None:
+            return start
+        try:
+            return clock.heard(self._systems).to_builtins()
+        except AnabranchError as error:
+            if type(error) is not AnabranchError:  # of a stream, or of what it holds
+                raise
+            return clock.progress.to_builtins()  # a system that doesn't answer now holds nothing up
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         risen = end["watermark"] is not None and end["watermark"] != start["watermark"]

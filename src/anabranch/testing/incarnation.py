@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 import uuid
@@ -90,9 +91,11 @@ class Incarnation:
         prepared = Prepared(file, settings, plan, schemas)
         self._coordinator.start(preparation.start_message(prepared, until_caught_up))
         self._coordination = _Watched(self._coordinator, job, self._deadline)
-        return Container(
+        container = Container(
             self._spark, self._coordination, settings, file.graph, file.functions, schemas, file.home, period=_PERIOD
         )
+        container._forgotten = math.inf  # results have what was read between stages, too
+        return container
 
     def _create(self, plan: Plan) -> None:
         """The streams of a test keep all their records, whatever time they have."""

@@ -192,7 +192,7 @@ def _queued(producer: Producer, topic: str, message: Encoded) -> bool:
 
 
 def _unix_ms(at: datetime) -> int:
-    return max(0, int(at.timestamp() * 1000))
+    return max(1, int(at.timestamp() * 1000))  # 0 would be taken for now
 
 
 def _batch(messages: Sequence[Encoded]) -> pa.RecordBatch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 import time
 import uuid
 from collections import deque
@@ -47,6 +48,8 @@ _TUNED = {
 _MESSAGE_LIMIT = 1_000_000  # librdkafka's default of message.max.bytes
 _POLL_EVERY = 5_000  # rows
 _BRIEFLY = 10.0  # seconds for what only spares others a wait
+_LONGEST = 20.0  # seconds that a broker may take to answer within a transaction
+_stuck: list[Producer] = []
 _PURGED = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
 
 
@@ -144,7 +147,8 @@ class Holder:
         """Commit the transaction and a marker in it. Readers see it some milliseconds later: it is decided then, and
         whoever opens the id or reads the marker waits for the rest."""
         offsets, group = [reader.place(slot, marker)], reader.group_metadata()
-        _retried(lambda left: self._producer.send_offsets_to_transaction(offsets, group, left), deadline)
+        send, producer = self._producer.send_offsets_to_transaction, self._producer
+        _retried(lambda left: _bounded(lambda: send(offsets, group, left), min(left, _LONGEST), producer), deadline)
         try:
             _retried(self._producer.commit_transaction, deadline)
         except KafkaException as error:
@@ -201,6 +205,29 @@ def _unmasked() -> Iterator[None]:
         if isinstance(error.__cause__, KafkaException):
             raise error.__cause__ from None
         raise
+
+
+def _bounded(call: Callable[[], object], seconds: float, producer: Producer) -> None:
+    """Call in a thread, and wait no longer than this: some calls never end once their broker was away.
+
+    The producer of a call that hasn't ended is never destroyed: that would wait for it.
+    """
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            call()
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        _stuck.append(producer)
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"no answer within {seconds:.0f} s"))
+    if raised:
+        raise raised[0]
 
 
 def _retried(call: Callable[[float], object], deadline: float) -> None:

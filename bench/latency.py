@@ -1,0 +1,133 @@
+"""How long a record takes from Kafka to Kafka through a filter: anabranch, a query by hand, Kafka Streams.
+
+500 records a second are sent, each with the time of its sending; a consumer takes the time at which it has each of
+the output's. The first seconds after the first record has come are not counted. Sides run in turn on one broker.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from confluent_kafka import TopicPartition
+
+from bench.support import cluster as clusters
+from bench.support import sides
+from bench.support.cluster import PARTITIONS, Cluster, python
+from bench.support.processes import EndedError, Side, explained, interruptible, side
+from bench.support.sides import Anabranch, Task, UnsupportedError
+
+RATE = 500
+WARMING_SECONDS = 20.0
+SILENT_SECONDS = 300.0
+
+HAND, MICRO, EXACT, REAL, STREAMS = "by-hand", "micro-batch", "exactly-once", "real-time", "streams"
+SIDES: dict[str, Callable[[Task, Side], None]] = {
+    HAND: sides.by_hand,
+    MICRO: Anabranch(),
+    EXACT: Anabranch(delivery="exactly-once"),
+    REAL: Anabranch(trigger="real-time"),
+    STREAMS: sides.kafka_streams,
+}
+GOALS = (("p50", REAL, STREAMS, 1.2), ("p99", REAL, STREAMS, 2.0))
+
+
+@dataclass(frozen=True)
+class Latency:
+    """In milliseconds; ``records``: how many were measured."""
+
+    p50: float
+    p99: float
+    worst: float
+    records: int
+
+    @classmethod
+    def of(cls, milliseconds: list[float]) -> Latency:
+        cuts = statistics.quantiles(milliseconds, n=100, method="inclusive")
+        return cls(cuts[49], cuts[98], max(milliseconds), len(milliseconds))
+
+
+def measured(cluster: Cluster, name: str, seconds: int) -> Latency:
+    """Run a side."""
+    source, output = f"in-{name}", f"out-{name}"
+    for topic in (source, output):
+        cluster.create(topic)
+    with side(cluster.folder / output) as started, side(cluster.folder / source) as sending:
+        SIDES[name](Task(cluster, "filter", source, output, quick=True), started)
+        sending.start(python("bench.support.pacing", cluster.bootstrap_servers, source, RATE))
+        found = arrived(cluster, output, seconds, [started, sending])
+    cluster.delete(source, output)
+    return Latency.of(found)
+
+
+def arrived(cluster: Cluster, output: str, seconds: int, running: list[Side]) -> list[float]:
+    """The milliseconds of all records that were sent in so many seconds. Raises EndedError if some don't come."""
+    consumer = cluster.consumer()
+    consumer.assign([TopicPartition(output, number, 0) for number in range(PARTITIONS)])
+    found: list[float] = []
+    begin = end = 0
+    ended: set[int] = set()
+    last = time.monotonic()
+    try:
+        while len(ended) < PARTITIONS:  # each partition has its records in order
+            message = consumer.poll(0.1)
+            now = time.time_ns()
+            if message is None or message.error() is not None:
+                for each in running:
+                    each.check()
+                if time.monotonic() - last > SILENT_SECONDS:
+                    raise EndedError(f"nothing comes any more:\n{running[0].said()}")
+                continue
+            last = time.monotonic()
+            sent = json.loads(message.value() or b"")["sent"]
+            if not begin:
+                begin = now + int(WARMING_SECONDS * 1e9)
+                end = begin + seconds * 10**9
+            if begin <= sent < end:
+                found.append((now - sent) / 1e6)
+            elif sent >= end:
+                ended.add(message.partition() or 0)
+    finally:
+        consumer.close()
+    if abs(len(found) - seconds * RATE) > RATE:
+        raise EndedError(f"{len(found):,} records came of {seconds * RATE:,} that were to be sent")
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=int, default=120, help="that are measured (default: 120)")
+    parser.add_argument("--only", default=",".join(SIDES), help=f"of {','.join(SIDES)}")
+    arguments = parser.parse_args()
+    names = arguments.only.split(",")
+    if not set(names) <= set(SIDES):
+        parser.error(f"sides are {', '.join(SIDES)}")
+    interruptible()
+    found: dict[str, Latency] = {}
+    with clusters.fresh() as cluster, explained():
+        for name in names:
+            try:
+                found[name] = measured(cluster, name, arguments.seconds)
+            except UnsupportedError as error:
+                print(f"{name}: not supported by this version: {error}", flush=True)
+                continue
+            ran = found[name]
+            print(f"{name}: p50 {ran.p50:.1f} ms, p99 {ran.p99:.1f} ms, {ran.records:,} records", flush=True)
+    print(f"\n| {RATE} records/s | p50 ms | p99 ms | longest ms | p50 to streams | p99 to streams |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: |")
+    streams = found.get(STREAMS)
+    for name, ran in found.items():
+        ratios = (f"{ran.p50 / streams.p50:.2f}", f"{ran.p99 / streams.p99:.2f}") if streams else ("-", "-")
+        print(f"| {name} | {ran.p50:.1f} | {ran.p99:.1f} | {ran.worst:.1f} | {' | '.join(ratios)} |")
+    for what, mine, other, goal in GOALS:
+        if mine in found and other in found:
+            ratio = getattr(found[mine], what) / getattr(found[other], what)
+            print(f"{what}: {mine} / {other} {ratio:.2f}, goal {goal}: {'met' if ratio <= goal else 'missed'}")
+
+
+if __name__ == "__main__":
+    main()

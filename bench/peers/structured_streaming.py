@@ -1,0 +1,55 @@
+"""A Structured Streaming query as one writes it by hand, with Spark's defaults: a process of its own.
+
+For the count, what nobody would leave as it is: RocksDB, and as many state partitions as anabranch has, not 200.
+Arguments: a JSON object with bootstrap, work, input, output, folder, jars, batch (0: no limit), schema, late and state.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+
+def passed(raw: DataFrame, given: dict[str, Any]) -> DataFrame:
+    parsed = raw.select("key", "value", F.from_json(raw.value.cast("string"), "dep_delay int").alias("flight"))
+    return parsed.where(f"flight.dep_delay >= {given['late']}").select("key", "value")
+
+
+def rewritten(raw: DataFrame, given: dict[str, Any]) -> DataFrame:
+    parsed = raw.select("key", F.from_json(raw.value.cast("string"), given["schema"]).alias("flight"))
+    return parsed.where(f"flight.dep_delay >= {given['late']}").select("key", F.to_json("flight").alias("value"))
+
+
+def counted(raw: DataFrame, given: dict[str, Any]) -> DataFrame:
+    delay = F.from_json(raw.value.cast("string"), "dep_delay int").dep_delay
+    counts = raw.groupBy("key").agg(F.count("*").alias("flights"), F.sum(delay).alias("total"))
+    return counts.select("key", F.to_json(F.struct("flights", "total")).alias("value"))
+
+
+def main(given: dict[str, Any]) -> None:
+    builder = SparkSession.builder.appName("by hand").master("local[*]").config("spark.driver.memory", "2g")
+    builder = builder.config("spark.jars", given["jars"]).config("spark.ui.enabled", "false")
+    builder = builder.config("spark.ui.showConsoleProgress", "false")
+    if given["work"] == "count":
+        builder = builder.config("spark.sql.streaming.stateStore.providerClass", ROCKSDB)
+        builder = builder.config("spark.sql.shuffle.partitions", str(given["state"]))
+    spark = builder.getOrCreate()
+    reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", given["bootstrap"])
+    reader = reader.option("subscribe", given["input"]).option("startingOffsets", "earliest")
+    if given["batch"]:
+        reader = reader.option("maxOffsetsPerTrigger", str(given["batch"]))
+    build = {"filter": passed, "rewrite": rewritten, "count": counted}[given["work"]]
+    writer = build(reader.load(), given).writeStream.format("kafka")
+    writer = writer.option("kafka.bootstrap.servers", given["bootstrap"]).option("topic", given["output"])
+    writer = writer.outputMode("update" if given["work"] == "count" else "append")
+    writer.option("checkpointLocation", f"{given['folder']}/checkpoint").start().awaitTermination()
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

@@ -1,0 +1,1 @@
+"""What the benchmarks against other programs share."""

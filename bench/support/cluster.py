@@ -1,0 +1,139 @@
+"""The broker that all sides of a run share, and what the benchmarks do with its topics."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, Message, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
+
+from anabranch.config import KafkaSettings
+from anabranch.systems.kafka import broker, jars
+from bench.support.processes import side
+
+ROOT = Path(__file__).parents[2]
+PARTITIONS = 4
+FLAGS = ("-Xms1g", "-Xmx1g")
+"""Java's own compilers and collector: the broker of tests starts sooner and is slower."""
+
+PATIENT = {"broker.heartbeat.interval.ms": "2000", "broker.session.timeout.ms": "60000"}
+"""That of tests is taken for dead when it can't say within 3 s that it lives."""
+
+FILLERS = 2
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A fresh broker. ``folder`` holds it, and a folder for each side."""
+
+    bootstrap_servers: str
+    folder: Path
+    connector: tuple[Path, ...]
+    admin: AdminClient
+
+    def create(self, topic: str) -> None:
+        self.admin.create_topics([NewTopic(topic, PARTITIONS)])[topic].result(60)
+        # Asked too early, the client would take it for minutes that there are no leaders.
+        while not self._is_led(topic):
+            time.sleep(0.05)
+
+    def _is_led(self, topic: str) -> bool:
+        partitions = self.admin.list_topics(topic, timeout=60).topics[topic].partitions
+        return len(partitions) == PARTITIONS and all(each.leader >= 0 for each in partitions.values())
+
+    def delete(self, *topics: str) -> None:
+        for future in self.admin.delete_topics(list(topics)).values():
+            future.result(60)
+
+    def end(self, topic: str) -> int:
+        """How many offsets of a topic committed readers may pass, in all partitions."""
+        wanted = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(PARTITIONS)}  # type: ignore[no-untyped-call]
+        asked = self.admin.list_offsets(wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=60)
+        return sum(int(future.result().offset) for future in asked.values())
+
+    def records(self, topic: str) -> Iterator[Message]:
+        """All committed records of a topic, each partition's in order."""
+        consumer = self.consumer()
+        consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
+        ended = 0
+        try:
+            while ended < PARTITIONS:
+                for message in consumer.consume(10_000, 1.0):
+                    error = message.error()
+                    if error is None:
+                        yield message
+                    elif error.code() == KafkaError._PARTITION_EOF:
+                        ended += 1
+                    else:
+                        raise RuntimeError(f"{topic} can't be read: {error}")
+        finally:
+            consumer.close()
+
+    def consumer(self) -> Consumer:
+        """One of committed records that is quick with many of them and with a few."""
+        return Consumer(
+            {
+                "bootstrap.servers": self.bootstrap_servers,
+                "log_level": 2,
+                "group.id": "bench",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "isolation.level": "read_committed",
+                "queued.min.messages": 1_000_000,
+                "queued.max.messages.kbytes": 1_000_000,
+                "fetch.queue.backoff.ms": 5,
+                "fetch.wait.max.ms": 100,
+            }
+        )
+
+    def fill(self, topic: str, records: int, keys: int) -> int:
+        """Make a topic of flights (see :mod:`bench.support.flights`); returns how many of them are late."""
+        self.create(topic)
+        begun = time.monotonic()
+        files = [self.folder / "fill" / f"{number}.json" for number in range(FILLERS)]
+        with side(self.folder / "fill") as filling:
+            for number, file in enumerate(files):
+                share = records * (number + 1) // FILLERS - records * number // FILLERS
+                filling.start(python("bench.support.flights", self.bootstrap_servers, topic, share, keys, number, file))
+            filling.finish()
+        late = sum(int(file.read_text()) for file in files)
+        print(f"{records:,} records in {topic} after {time.monotonic() - begun:.0f} s", flush=True)
+        return late
+
+
+def python(module: str, *arguments: object) -> list[str]:
+    """A command that runs a module of this repository."""
+    code = (
+        f"import sys; sys.path.insert(0, {str(ROOT)!r}); import runpy; runpy.run_module({module!r}, {{}}, '__main__')"
+    )
+    return [sys.executable, "-c", code, *map(str, arguments)]
+
+
+@contextmanager
+def fresh() -> Iterator[Cluster]:
+    """A broker of its own in a temporary folder, from fetched jars."""
+    folder, connector = jars.broker_folder(), jars.found(KafkaSettings())
+    if folder is None or connector.source != "cache":
+        subprocess.run([str(ROOT / "scripts" / "fetch-jars")], stdout=subprocess.DEVNULL, check=True)
+        folder, connector = jars.broker_folder(), jars.found(KafkaSettings())
+    assert folder is not None
+    with (
+        tempfile.TemporaryDirectory(prefix="anabranch-bench-", ignore_cleanup_errors=True) as name,
+        broker.start(Path(name) / "broker", folder, properties=PATIENT, flags=FLAGS) as started,
+    ):
+        admin = AdminClient({"bootstrap.servers": started.bootstrap_servers, "log_level": 2})
+        yield Cluster(started.bootstrap_servers, Path(name), connector.paths, admin)
+
+
+def cache() -> Path:
+    """The folder of what was fetched."""
+    home = os.environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path.home() / ".cache") / "anabranch"

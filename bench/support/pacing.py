@@ -1,0 +1,28 @@
+"""Sends records at a steady rate, each with the time at which it is sent, until it is ended: a process of its own.
+
+Arguments: bootstrap servers, topic, records a second.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from confluent_kafka import Producer
+
+
+def main(bootstrap: str, topic: str, rate: int) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "partitioner": "murmur2_random"})
+    begun = time.monotonic()
+    number = 0
+    while True:
+        ahead = begun + number / rate - time.monotonic()
+        if ahead > 0:
+            producer.poll(ahead)
+            continue
+        producer.produce(topic, b'{"dep_delay":20,"sent":%d}' % time.time_ns(), b"N%05d" % (number % 20_000))
+        number += 1
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))

@@ -1,0 +1,129 @@
+"""The processes of one side of a benchmark: started, watched, accounted for and ended together. Linux only (/proc)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+TICKS = os.sysconf("SC_CLK_TCK")
+PATIENCE = 30.0
+"""Seconds that processes have to end in good order."""
+
+
+class EndedError(Exception):
+    """A process ended that should go on; with the end of what it said."""
+
+
+@dataclass
+class Side:
+    """Some commands, each in a session of its own: whatever they start is known by it, also when its parent is gone.
+
+    ``folder`` gets their log and whatever they keep in a temporary folder.
+    """
+
+    folder: Path
+    _leaders: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    @property
+    def log(self) -> Path:
+        """What the processes say."""
+        return self.folder / "log"
+
+    def start(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+        temporary = self.folder / "tmp"
+        temporary.mkdir(parents=True, exist_ok=True)
+        places = {"TMPDIR": str(temporary), "SPARK_LOCAL_DIRS": str(temporary)}
+        with self.log.open("ab") as log:
+            self._leaders.append(
+                subprocess.Popen(
+                    command,
+                    cwd=self.folder,
+                    env={**os.environ, **places, **(environment or {})},
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
+            )
+
+    def check(self) -> None:
+        """Raises EndedError if a command has ended."""
+        for leader in self._leaders:
+            if leader.poll() is not None:
+                raise EndedError(f"a process ended with {leader.returncode}:\n{self.said()}")
+
+    def finish(self) -> None:
+        """Wait for all commands. Raises EndedError if one fails."""
+        for leader in self._leaders:
+            if leader.wait() != 0:
+                raise EndedError(f"a process ended with {leader.returncode}:\n{self.said()}")
+
+    def said(self) -> str:
+        """The end of the log."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-25:])
+
+    def cpu_seconds(self) -> float:
+        """User and system time of all processes so far, with those that have ended and were waited for."""
+        return sum(sum(map(int, fields[11:15])) for _, fields in self._processes()) / TICKS
+
+    def end(self) -> None:
+        """SIGTERM for the commands, then SIGKILL for whatever is left."""
+        for leader in self._leaders:
+            leader.terminate()
+        deadline = time.monotonic() + PATIENCE
+        while any(True for _ in self._processes()) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        for pid, _ in self._processes():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for leader in self._leaders:
+            leader.wait()
+
+    def _processes(self) -> Iterator[tuple[int, list[str]]]:
+        """Process ids, with the fields of ``/proc/PID/stat`` from the third on."""
+        sessions = {str(leader.pid) for leader in self._leaders}
+        for leader in self._leaders:
+            leader.poll()
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdecimal():
+                with suppress(OSError):
+                    fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                    if fields[3] in sessions and fields[0] != "Z":
+                        yield int(entry.name), fields
+
+
+@contextmanager
+def side(folder: Path) -> Iterator[Side]:
+    """A side whose processes end with the block, however that ends."""
+    folder.mkdir(parents=True)
+    started = Side(folder)
+    try:
+        yield started
+    finally:
+        started.end()
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Let a side that failed end the command with what it said, and Ctrl-C end it, without our stack."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+    except EndedError as error:
+        raise SystemExit(str(error)) from None
+
+
+def interruptible() -> None:
+    """Let SIGTERM end this process as Ctrl-C does: with everything that it has started."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)

@@ -1,0 +1,158 @@
+"""How each side of the Kafka benchmarks is started: the same work, from one topic into another."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import venv
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.support.cluster import ROOT, Cluster, cache
+from bench.support.flights import LATE, SCHEMA
+from bench.support.processes import Side
+
+PEERS = ROOT / "bench" / "peers"
+MEMORY = "2g"
+STATE_PARTITIONS = 4
+STREAMS = "4.1.0"
+QUIX = "3.28.1"
+
+JOBS = {
+    "filter": f"""
+job.read("flights").where("from_json(value, 'dep_delay int').dep_delay >= {LATE}").write("out")
+""",
+    "rewrite": f"""
+job.read("flights", schema="{SCHEMA}").where("dep_delay >= {LATE}").write("out")
+""",
+    "count": """
+flights = job.read("flights", key="tailnum string", schema="dep_delay int")
+flights.agg(flights="count(*)", total="sum(dep_delay)").write("out")
+""",
+}
+FORMATS = {"filter": "string", "rewrite": "json", "count": "json"}
+
+
+class UnsupportedError(Exception):
+    """This version of anabranch can't do it: why."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a side is given. ``batch``: the most records of a micro-batch, 0 for no limit; ``quick``: latency counts."""
+
+    cluster: Cluster
+    work: str
+    input: str
+    output: str
+    batch: int = 0
+    quick: bool = False
+
+
+def by_hand(task: Task, started: Side) -> None:
+    """Structured Streaming with Spark's defaults. Where there is no state, that is: all there is in one batch."""
+    given = {
+        **_given(task, started),
+        "jars": ",".join(map(str, task.cluster.connector)),
+        "batch": task.batch if task.work == "count" else 0,
+        "schema": SCHEMA,
+        "state": STATE_PARTITIONS,
+    }
+    started.start(
+        [sys.executable, str(PEERS / "structured_streaming.py"), json.dumps(given)],
+        {"PYSPARK_PYTHON": sys.executable},
+    )
+
+
+@dataclass(frozen=True)
+class Anabranch:
+    """``anabranch run``, as a user would type it."""
+
+    delivery: str = "at-least-once"
+    trigger: str = "micro-batch"
+
+    def __call__(self, task: Task, started: Side) -> None:
+        file = started.folder / "job.py"
+        file.write_text(f"from anabranch import Job\n\njob = Job({task.output!r})\n{JOBS[task.work]}")
+        (started.folder / "anabranch.toml").write_text(self._settings(task))
+        if self.trigger != "micro-batch":
+            self._check(file)
+        started.start([_anabranch(), "run", str(file)])
+
+    def _settings(self, task: Task) -> str:
+        batch = f"max_rows_per_batch = {task.batch}\n" if task.batch else ""
+        trigger = f'trigger = "{self.trigger}"\n' if self.trigger != "micro-batch" else ""
+        return f"""\
+[job]
+on_error = "fail"
+on_null_key = "fail"
+state_partitions = {STATE_PARTITIONS}
+{batch}{trigger}
+[systems]
+default = "kafka"
+
+[systems.kafka]
+bootstrap_servers = "{task.cluster.bootstrap_servers}"
+
+[streams.flights]
+topic = "{task.input}"
+format = "{FORMATS[task.work]}"
+
+[streams.out]
+topic = "{task.output}"
+format = "{FORMATS[task.work]}"
+delivery = "{self.delivery}"
+
+[spark]
+memory = "{MEMORY}"
+"""
+
+    def _check(self, file: Path) -> None:
+        command = [_anabranch(), "plan", str(file)]
+        planned = subprocess.run(command, cwd=file.parent, capture_output=True, text=True, check=False)
+        if planned.returncode != 0:
+            raise UnsupportedError(planned.stderr.strip().splitlines()[0])
+
+
+def kafka_streams(task: Task, started: Side) -> None:
+    """Kafka Streams: two threads, at least once, no cache; for latency without its linger of 100 ms."""
+    jars = cache() / f"streams-{STREAMS}"
+    if not jars.is_dir():
+        subprocess.run([str(ROOT / "scripts" / "fetch-jars"), "streams"], stdout=subprocess.DEVNULL, check=True)
+    classes = task.cluster.folder / "classes"
+    if not classes.is_dir():
+        source = PEERS / "KafkaStreamsPeer.java"
+        subprocess.run(["javac", "-cp", f"{jars}/*", "-d", str(classes), str(source)], check=True)
+    places = [task.cluster.bootstrap_servers, task.work, task.input, task.output, str(started.folder / "state")]
+    command = ["java", f"-Xmx{MEMORY}", "-cp", f"{classes}:{jars}/*", "KafkaStreamsPeer"]
+    started.start([*command, *places, str(LATE), "0" if task.quick else ""])
+
+
+def quixstreams(task: Task, started: Side) -> None:
+    """A Python library, in an environment of its own: two processes, for one has one core."""
+    home = cache() / f"quixstreams-{QUIX}"
+    python = home / "bin" / "python"
+    if not (home / "ready").exists():
+        print(f"Installing quixstreams {QUIX} into {home} ...", file=sys.stderr, flush=True)
+        venv.create(home, clear=True, with_pip=True)
+        subprocess.run([str(python), "-m", "pip", "install", "-q", f"quixstreams=={QUIX}"], check=True)
+        (home / "ready").touch()
+    for number in range(2):
+        given = {**_given(task, started), "folder": str(started.folder / f"state-{number}"), "group": task.output}
+        started.start([str(python), str(PEERS / "quix.py"), json.dumps(given)])
+
+
+def _given(task: Task, started: Side) -> dict[str, object]:
+    return {
+        "bootstrap": task.cluster.bootstrap_servers,
+        "work": task.work,
+        "input": task.input,
+        "output": task.output,
+        "folder": str(started.folder),
+        "late": LATE,
+    }
+
+
+def _anabranch() -> str:
+    return str(Path(sys.executable).with_name("anabranch"))

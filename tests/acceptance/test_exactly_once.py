@@ -1,0 +1,70 @@
+"""Whatever is killed, a consumer of committed records gets each once and in order; at least once, it does not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from anabranch import steps
+from anabranch.systems.kafka.broker import Cluster
+from tests import kafka_peers
+from tests.acceptance import numbered
+from tests.acceptance.harness import Workspace
+
+pytestmark = pytest.mark.acceptance
+
+COUNT = 4000
+SMALL, LARGER = 1000, 3000
+NARROW = json.dumps({"spark.sql.execution.arrow.maxRecordsPerBatch": "50"})
+"""So that a function fails a task that has written already."""
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, cluster: Cluster) -> Iterator[Workspace]:
+    made = numbered.workspace_of(tmp_path, cluster)
+    numbered.put(made, COUNT)
+    yield made
+    made.close()
+
+
+def killed(workspace: Workspace, stage: int, step: str, batch: int) -> str:
+    """Run the job with small batches to a step, and kill it there; gives the lane."""
+    hold = f"{stage}-:{step}:{batch}"
+    words = "run", "exactly.py", "--available-now"
+    process = workspace.start(*words, hold=hold, job__max_rows_per_batch=SMALL)
+    lane = process.held()
+    numbered.check_held(workspace, lane, step, batch)
+    process.kill()
+    return lane
+
+
+@pytest.mark.timeout(600)
+def test_each_record_once_whatever_is_killed(workspace: Workspace, tmp_path: Path) -> None:
+    """A kill with transactions open, one between the commits of two slots, one while slots are opened; then a task
+    that fails once. Soak does each at each stage."""
+    lane = killed(workspace, 0, steps.PRODUCED, 1)
+    assert killed(workspace, 0, steps.TRANSACTED, 1) == lane
+    killed(workspace, 1, steps.OPENING, workspace.lane("1-").committed + 1)
+    assert workspace.lane(lane).read < 1.6 * COUNT
+
+    failing = tmp_path / "fail-once"
+    failing.touch()
+    workspace.finish(job__max_rows_per_batch=LARGER, spark__conf=NARROW, env={"EXACTLY_FAIL_ONCE": str(failing)})
+    assert not failing.exists()
+    numbered.check(workspace, COUNT)
+    numbered.check_nothing_is_left(workspace)
+
+
+def test_at_least_once_some_come_twice(workspace: Workspace) -> None:
+    """So the other test can fail."""
+    workspace.settings["streams__exact__delivery"] = "at-least-once"
+    process = workspace.start("run", "exactly.py", hold=f"1-:{steps.PUBLISHED}:1", job__max_rows_per_batch=SMALL)
+    process.held()
+    process.kill()
+    workspace.finish()
+    came = numbered.counted(kafka_peers.committed(workspace.kafka.bootstrap_servers, numbered.OUTPUT))
+    assert set(came) == set(numbered.wanted(COUNT)), "at least once"
+    assert came.total() > len(came), "no record came twice"

@@ -1,0 +1,98 @@
+"""``anabranch doctor``: what it says of Kafka, with a broker that is down or none that is asked for."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from anabranch.cli import doctor
+from anabranch.cli.main import app
+from anabranch.systems.kafka import jars
+from anabranch.systems.kafka.cluster import Cluster
+
+Found = dict[str, tuple[bool, str]]
+Look = Callable[[str], Found]
+
+
+@pytest.fixture
+def look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Look:
+    """What doctor finds with these settings, by check, on a machine without anything of Kafka's."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(doctor, "Cluster", partial(Cluster, patience=0.5))
+
+    def call(settings: str) -> Found:
+        (tmp_path / "anabranch.toml").write_text(settings)
+        result = CliRunner().invoke(app, ["doctor", "--json", "--config", str(tmp_path / "anabranch.toml")])
+        found = {each["check"]: (each["ok"], each["found"]) for each in json.loads(result.stdout)}
+        assert (result.exit_code == 0) == all(ok for ok, _ in found.values())
+        return found
+
+    return call
+
+
+def connector(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    for artifact, version in jars.CONNECTOR.items():
+        (folder / f"{artifact}-{version}.jar").touch()
+    return folder
+
+
+def test_which_connector_is_used(look: Look, tmp_path: Path) -> None:
+    ok, said = look("")["kafka connector"]
+    assert ok
+    assert said.startswith("org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0, which Spark gets from a Maven repository")
+    cache = connector(tmp_path / "cache" / "anabranch" / "connector-4.2.0")
+    assert look("")["kafka connector"] == (True, f"4 jars of scripts/fetch-jars ({cache})")
+    mine = connector(tmp_path / "mine")
+    (mine / "more.jar").touch()
+    assert look('[systems.kafka]\njars = "mine"')["kafka connector"] == (
+        True,
+        f"5 jars of [systems.kafka] jars ({mine})",
+    )
+    ok, said = look('[systems.kafka]\njars = "nowhere"')["kafka connector"]
+    assert not ok
+    assert "nowhere, which is no folder" in said
+
+
+@pytest.mark.parametrize(
+    ("settings", "asked"),
+    [
+        ("", False),
+        ('[streams.a]\nformat = "raw"', False),
+        ('[systems.embedded]\nroot = "here"', False),
+        ('[systems]\ndefault = "kafka"', True),
+        ('[streams.a]\nsystem = "kafka"', True),
+        ('[systems.kafka]\nrack = "r1"', True),
+    ],
+)
+def test_a_broker_is_asked_where_one_is_wanted(
+    look: Look, monkeypatch: pytest.MonkeyPatch, settings: str, asked: bool
+) -> None:
+    monkeypatch.setattr(doctor, "_kafka", lambda _: "asked")
+    assert ("kafka" in look(settings)) == asked
+
+
+def test_a_broker_that_does_not_answer(look: Look) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        ok, said = look(f'[systems.kafka]\nbootstrap_servers = "{address}"')["kafka"]
+    assert not ok
+    assert said.startswith(f"the Kafka cluster {address} didn't answer for 0.5 s: ")
+    assert "[systems.kafka] bootstrap_servers" in said
+
+
+def test_maven_is_missed_by_nobody(look: Look, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mvn = tmp_path / "mvn"
+    mvn.write_text("#!/bin/sh\n")
+    mvn.chmod(0o755)
+    monkeypatch.setattr(doctor.shutil, "which", lambda name: None)
+    assert look("")["maven"] == (True, "none (only scripts/fetch-jars needs it)")
+    monkeypatch.setattr(doctor.shutil, "which", lambda name: str(mvn) if name == "mvn" else None)
+    assert look("")["maven"] == (True, str(mvn))
