@@ -74,16 +74,18 @@ class Side:
 
     def end(self) -> None:
         """SIGTERM for the commands, then SIGKILL for whatever is left."""
-        for leader in self._leaders:
-            leader.terminate()
         deadline = time.monotonic() + PATIENCE
-        while any(True for _ in self._processes()) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        for pid, _ in self._processes():
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        for leader in self._leaders:
-            leader.wait()
+        try:
+            for leader in self._leaders:
+                leader.terminate()
+            while any(True for _ in self._processes()) and time.monotonic() < deadline:
+                time.sleep(0.1)
+        finally:
+            for pid, _ in self._processes():
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            for leader in self._leaders:
+                leader.wait()
 
     def _processes(self) -> Iterator[tuple[int, list[str]]]:
         """Process ids, with the fields of ``/proc/PID/stat`` from the third on."""

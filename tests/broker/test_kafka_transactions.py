@@ -31,6 +31,7 @@ from anabranch.systems.kafka.broker import Cluster
 from anabranch.systems.kafka.clients import librdkafka
 from anabranch.systems.kafka.holder import Holder
 from anabranch.systems.kafka.markers import Marker, Markers
+from anabranch.systems.kafka.system import KafkaSystem
 from anabranch.systems.kafka.transactions import SlotTransaction, SlotWriter, fence
 from anabranch.systems.records import RECORD_SCHEMA
 
@@ -39,6 +40,7 @@ pytestmark = pytest.mark.integration
 AT = datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
 PARTITIONS = 3
 PATIENCE = 20.0
+SETTLING = 5.0
 
 # A Python worker: writes a batch for each line it reads, and kills itself at a step if it is told to.
 WORKER = """
@@ -525,7 +527,14 @@ def not_opening(step: str, lane: str, batch: int) -> None:
 def read(
     settings: KafkaSettings, topic: str, isolation: str = "read_committed"
 ) -> list[tuple[int, bytes | None, bytes | None, Any, int]]:
-    """All records of a topic up to its end, in the order of partitions and offsets."""
+    """All records of a topic up to its end, in the order of partitions and offsets.
+
+    A transaction is committed some time before its markers are in the partitions: they are waited for, as long as it
+    isn't one that the test leaves open.
+    """
+    system, deadline = KafkaSystem(settings), time.monotonic() + SETTLING
+    while system.ends(topic) != system.high_watermarks(topic) and time.monotonic() < deadline:
+        time.sleep(0.02)
     config = {"group.id": "tests", "enable.auto.commit": False, "auto.offset.reset": "earliest"}
     config |= {"isolation.level": isolation, "enable.partition.eof": True, "fetch.wait.max.ms": 50}
     with closing(Consumer(librdkafka(settings) | config)) as consumer:

@@ -159,6 +159,12 @@ def _fingerprint(prepared: Prepared) -> dict[str, str]:
         **operators,
         **counts,
         **outputs,
+        **{
+            f"delivery of {stream}": "at-least-once"
+            for _, stream in written
+            if stream in prepared.settings.at_least_once
+        },
+        **({"trigger": job.trigger} if job.trigger != "micro-batch" else {}),
         "factor": str(job.factor),
         "grouper": job.grouper,
         "containers": str(job.containers),

@@ -64,7 +64,7 @@ class LaneRunner:
         self._stop = threading.Event()
         self._upstream_ended = threading.Event()
         self._known = threading.Event()
-        self._report = LaneReport(lane=lane.id, phase="starting", folder_epoch=lane.folder_epoch or epoch)
+        self._report = LaneReport(lane=lane.id, phase="starting", folder_epoch=lane.folder_epoch)
         self._rows = 0
         self._seen_batch = -1
         self._newest_progress = ""
@@ -112,6 +112,7 @@ class LaneRunner:
     def _run(self) -> None:
         try:
             folder = self._place.folder(self.lane, self._epoch, self._stop.is_set)
+            self._report = self._changed(folder_epoch=self.lane.folder_epoch or self._epoch)
             folder.note_streams(self._inputs.ids())
             self._inputs.check(folder)
             while not self._known.wait(_POLL):

@@ -110,7 +110,7 @@ class Container:
                 self._runners[lane_id] = self._started(each.lane, model, epoch, answer.until_caught_up)
 
     def _acknowledge(self, runner: LaneRunner, wanted: WantedLane) -> None:
-        if wanted.lane.folder_epoch == runner.report.folder_epoch:
+        if 0 < wanted.lane.folder_epoch == runner.report.folder_epoch:
             runner.acknowledge(wanted.upstream_ended)
 
     def _started(self, lane: Lane, model: JobModel, epoch: int, until_caught_up: bool) -> LaneRunner:

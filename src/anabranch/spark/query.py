@@ -67,7 +67,8 @@ class LaneQuery(LaneOutputs):
         """Batches last for the interval; where they end, the positions are kept. A stop abandons the one that runs."""
         frames = {s.node.id: s.rows(s.opened(self._streamed(s))) for s in self._sources}
         way = evaluation.trunk(self._group, frames, self._context)
-        rows = None if way is None else evaluation.fan_out(self._group, *way, self._sinks)
+        one_pass = way is not None and evaluation.fans_out(self._group, way[0])
+        rows = evaluation.fan_out(self._group, *way, self._sinks) if way is not None and one_pass else None
         if rows is None:
             raise GraphError(
                 f"lane {self.lane.id} can't run in real time: its records take several ways that can't be one pass",
