@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
 from anabranch.config import KafkaSettings
@@ -26,6 +26,13 @@ FLAGS = ("-Xms1g", "-Xmx1g")
 
 PATIENT = {"broker.heartbeat.interval.ms": "2000", "broker.session.timeout.ms": "60000"}
 """That of tests is taken for dead when it can't say within 3 s that it lives."""
+
+UNLED = {
+    KafkaError._NOENT,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+}
 
 FILLERS = 2
 
@@ -41,13 +48,18 @@ class Cluster:
 
     def create(self, topic: str) -> None:
         self.admin.create_topics([NewTopic(topic, PARTITIONS)])[topic].result(60)
-        # Asked too early, the client would take it for minutes that there are no leaders.
+        # A client that asks too early takes it for minutes that there is no leader: so each time another one.
         while not self._is_led(topic):
-            time.sleep(0.05)
+            time.sleep(0.1)
 
     def _is_led(self, topic: str) -> bool:
-        partitions = self.admin.list_topics(topic, timeout=60).topics[topic].partitions
-        return len(partitions) == PARTITIONS and all(each.leader >= 0 for each in partitions.values())
+        try:
+            _end(_admin(self.bootstrap_servers), topic)
+        except KafkaException as error:
+            if error.args[0].code() not in UNLED:
+                raise
+            return False
+        return True
 
     def delete(self, *topics: str) -> None:
         for future in self.admin.delete_topics(list(topics)).values():
@@ -55,9 +67,7 @@ class Cluster:
 
     def end(self, topic: str) -> int:
         """How many offsets of a topic committed readers may pass, in all partitions."""
-        wanted = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(PARTITIONS)}  # type: ignore[no-untyped-call]
-        asked = self.admin.list_offsets(wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=60)
-        return sum(int(future.result().offset) for future in asked.values())
+        return _end(self.admin, topic)
 
     def records(self, topic: str) -> Iterator[Message]:
         """All committed records of a topic, each partition's in order."""
@@ -109,6 +119,16 @@ class Cluster:
         return late
 
 
+def _admin(bootstrap_servers: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 2})
+
+
+def _end(admin: AdminClient, topic: str) -> int:
+    wanted = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(PARTITIONS)}  # type: ignore[no-untyped-call]
+    asked = admin.list_offsets(wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=60)
+    return sum(int(future.result().offset) for future in asked.values())
+
+
 def python(module: str, *arguments: object) -> list[str]:
     """A command that runs a module of this repository."""
     code = (
@@ -129,8 +149,8 @@ def fresh() -> Iterator[Cluster]:
         tempfile.TemporaryDirectory(prefix="anabranch-bench-", ignore_cleanup_errors=True) as name,
         broker.start(Path(name) / "broker", folder, properties=PATIENT, flags=FLAGS) as started,
     ):
-        admin = AdminClient({"bootstrap.servers": started.bootstrap_servers, "log_level": 2})
-        yield Cluster(started.bootstrap_servers, Path(name), connector.paths, admin)
+        servers = started.bootstrap_servers
+        yield Cluster(servers, Path(name), connector.paths, _admin(servers))
 
 
 def cache() -> Path:
