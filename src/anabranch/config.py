@@ -27,7 +27,7 @@ class _Section(BaseModel):
 
 class JobSettings(_Section):
     """How the job is cut into tasks and containers. ``interval`` is at least the time between the starts of batches;
-    in real time it is the length of a batch (at least 5 seconds; default: 1 minute).
+    in real time it is the length of a batch (at least 5 seconds; default: 5 minutes).
 
     ``on_error`` and ``on_null_key`` say what becomes of a record that can't be processed, ``watermark_scope`` whether a
     lane's watermark follows the slowest of its SSPs, or is Spark's own, which follows the fastest.

@@ -21,7 +21,7 @@ from anabranch.errors import AnabranchError, StateError
 from anabranch.messages import LaneReport
 from anabranch.model.lane import Lane, Position
 from anabranch.model.ssp import SSP
-from anabranch.spark import clock
+from anabranch.spark import clock, history
 from anabranch.spark.query import LaneQuery
 
 log = structlog.get_logger()
@@ -244,8 +244,7 @@ class LaneRunner:
         self._dropped += records
 
     def _take_progress(self, folder: Folder, query: StreamingQuery) -> None:
-        progress: Any = query.lastProgress
-        newest = "" if progress is None else progress["timestamp"]
+        newest = history.newest(query)
         time = clock.read(self._clock)
         if time is not None:
             self._report = self._changed(watermark=time.progress.watermark, held_by=time.held_by)
@@ -253,27 +252,23 @@ class LaneRunner:
             self._report = self._changed(ends=self._ends())
             return
         self._newest_progress = newest
-        for each in query.recentProgress:
-            ran = "addBatch" in each["durationMs"]
-            if each["batchId"] > self._seen_batch and ran:
-                rows = sum(s["numInputRows"] for s in each["sources"] if not clock.is_of_clock(s["endOffset"]))
-                self._rows += rows
-                self._last_rows = rows
-                self._late_groups += sum(state["numRowsDroppedByWatermark"] for state in each["stateOperators"])
-                self._seen_batch = each["batchId"]
-                seconds = each["durationMs"].get("triggerExecution", 0) / 1000
-                self._report = self._changed(
-                    batch=self._seen_batch,
-                    rows=self._rows,
-                    seconds=seconds,
-                    rows_per_second=rows / seconds if seconds else 0.0,
-                    ends=self._ends(),
-                    positions=_listed(self._positions(folder)),
-                    dead_letters=self._dead_letters(),
-                    dropped=self._dropped,
-                    late_groups=self._late_groups,
-                )
-                steps.reach(steps.COMMITTED, self.lane.id, self._seen_batch)
+        for ran in history.since(query, self._seen_batch):
+            self._rows += ran.rows
+            self._last_rows = ran.rows
+            self._late_groups += ran.late_groups
+            self._seen_batch = ran.number
+            self._report = self._changed(
+                batch=ran.number,
+                rows=self._rows,
+                seconds=ran.seconds,
+                rows_per_second=ran.rows / ran.seconds if ran.seconds else 0.0,
+                ends=self._ends(),
+                positions=_listed(self._positions(folder)),
+                dead_letters=self._dead_letters(),
+                dropped=self._dropped,
+                late_groups=self._late_groups,
+            )
+            steps.reach(steps.COMMITTED, self.lane.id, self._seen_batch)
         if monotonic() > self._told_at + _TELL_EVERY:
             self._inputs.tell(self._report.positions)
             self._told_at = monotonic()

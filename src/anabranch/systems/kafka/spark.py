@@ -19,6 +19,7 @@ PRODUCING = {
     "kafka.linger.ms": "20",
     "kafka.batch.size": "1000000",
 }
+AT_ONCE = {"kafka.linger.ms": "0"}
 FETCHING = {
     "kafka.max.poll.records": "10000",
     "kafka.max.partition.fetch.bytes": "8388608",
@@ -76,10 +77,11 @@ class Plain:
         topics = [F.when(F.col("output") == number, F.lit(topic)) for number, topic in self.topics.items()]
         return [F.coalesce(*topics).alias("topic"), F.col("key"), F.col("value"), _unpacked().alias("headers")]
 
-    def options(self, writer: Any) -> Any:
-        """A writer with the settings of the cluster, and those for throughput."""
+    def options(self, writer: Any, at_once: bool = False) -> Any:
+        """A writer with the settings of the cluster, and those for throughput. ``at_once``: no record waits for more of
+        them, and those that come while others are on their way still go together."""
         client = {f"kafka.{name}": value for name, value in clients.java(self.system.settings).items()}
-        return writer.options(**{**PRODUCING, **client})
+        return writer.options(**{**PRODUCING, **(AT_ONCE if at_once else {}), **client})
 
 
 def _unpacked() -> Column:

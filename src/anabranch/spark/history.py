@@ -1,0 +1,58 @@
+"""What a running query says of the batches that it has run, at a cost that doesn't grow with how many it remembers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql.streaming.query import StreamingQuery
+
+from anabranch.spark import clock
+
+__all__ = ["Ran", "newest", "since"]
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A batch that was run: the records that it read, how long it took, and its groups of late rows."""
+
+    number: int
+    rows: int
+    seconds: float
+    late_groups: int
+
+
+def newest(query: StreamingQuery) -> str:
+    """What tells the newest news of a query from older ones; '' while there are none."""
+    told = _java(query).lastProgress()
+    return "" if told is None else str(told.timestamp())
+
+
+def since(query: StreamingQuery, batch: int) -> list[Ran]:
+    """The batches after one that a query has run, oldest first, as far as it remembers them.
+
+    PySpark's own ``recentProgress`` fetches every field of all that is remembered, each by a call into the JVM.
+    """
+    recent = _java(query).recentProgress()
+    found: list[Ran] = []
+    for place in reversed(range(len(recent))):
+        told = json.loads(recent[place].json())
+        if told["batchId"] <= batch:
+            break
+        if "addBatch" in told["durationMs"]:
+            found.append(_ran(told))
+    return found[::-1]
+
+
+def _ran(told: dict[str, Any]) -> Ran:
+    return Ran(
+        number=told["batchId"],
+        rows=sum(each["numInputRows"] for each in told["sources"] if not clock.is_of_clock(each["endOffset"])),
+        seconds=told["durationMs"].get("triggerExecution", 0) / 1000,
+        late_groups=sum(state["numRowsDroppedByWatermark"] for state in told["stateOperators"]),
+    )
+
+
+def _java(query: StreamingQuery) -> Any:
+    return query._jsq
