@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -46,6 +47,40 @@ def clear(servers: str) -> None:
         gone = admin.delete_topics(topics) if topics else admin.delete_consumer_groups(groups)
         for future in gone.values():
             _settle(future.exception())
+
+
+def delete(servers: str, topic: str) -> None:
+    """Delete a topic; returns when it is gone."""
+    admin = AdminClient({"bootstrap.servers": servers, "log_level": 4})
+    admin.delete_topics([topic])[topic].result(PATIENCE)
+    deadline = time.monotonic() + PATIENCE
+    while topic in _topics(admin):
+        assert time.monotonic() < deadline, f"{topic} is still there after {PATIENCE:g} s"
+
+
+def said_to_the_console(servers: str, topic: str, keys: Sequence[str]) -> None:
+    """Put records with these keys by the broker's own console producer."""
+    found = jars.broker_folder()
+    assert found is not None
+    reading = {"parse.key": "true", "key.separator": "\t"}
+    subprocess.run(
+        ["java", "-cp", f"{found}/*", "org.apache.kafka.tools.ConsoleProducer", "--bootstrap-server", servers]
+        + ["--topic", topic, *(word for each in reading.items() for word in ("--property", "=".join(each)))],
+        input="".join(f"{key}\tfrom the console\n" for key in keys).encode(),
+        timeout=PATIENCE,
+        check=True,
+        capture_output=True,
+    )
+
+
+def certified(folder: Path) -> broker.Tls:
+    """A certificate of 127.0.0.1 that has signed itself, by Java's keytool."""
+    keystore, ca, password = folder / "broker.p12", folder / "ca.pem", "changeit"
+    common = "keytool", "-keystore", str(keystore), "-storetype", "PKCS12", "-storepass", password, "-alias", "broker"
+    made = "-keyalg", "RSA", "-dname", "CN=127.0.0.1", "-ext", "SAN=ip:127.0.0.1", "-validity", "2"
+    for words in (("-genkeypair", *made), ("-exportcert", "-rfc", "-file", str(ca))):
+        subprocess.run([*common, *words], check=True, capture_output=True, timeout=PATIENCE)
+    return broker.Tls(keystore, password, ca)
 
 
 def committed(servers: str, topic: str) -> Iterator[Seen]:

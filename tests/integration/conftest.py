@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from anabranch.config import Settings, SparkSettings, SystemsSettings
+from anabranch.config import KafkaSettings, Settings, SparkSettings, SystemsSettings
 from anabranch.spark import session
 from anabranch.systems.kafka.broker import Cluster
 from tests import jvm
@@ -42,4 +42,4 @@ def site(spark: SparkSession, tmp_path: Path) -> Site:
 
 @pytest.fixture
 def kafka(spark: SparkSession, tmp_path: Path, cluster: Cluster) -> KafkaSite:
-    return KafkaSite(spark, tmp_path, cluster.bootstrap_servers)
+    return KafkaSite(spark, tmp_path, KafkaSettings(bootstrap_servers=cluster.bootstrap_servers))

@@ -132,17 +132,16 @@ class Site:
 class KafkaSite(Site):
     """On a broker that others use, too: names of streams and jobs begin with ``name``."""
 
-    def __init__(self, spark: SparkSession, root: Path, broker: str) -> None:
+    def __init__(self, spark: SparkSession, root: Path, broker: KafkaSettings) -> None:
         self.name = f"t{uuid.uuid4().hex[:8]}"
         self._broker = broker
         super().__init__(spark, root)
         self.system = Systems(self.settings()).kafka
-        self._producer = Producer({"bootstrap.servers": broker, "logger": logging.getLogger("kafka.test")})
+        self._producer = Producer(clients.librdkafka(broker))
 
     def settings(self, formats: Mapping[str, Any] | None = None, **job: Any) -> Settings:
         embedded = super().settings(formats, **job)
-        kafka = KafkaSettings(bootstrap_servers=self._broker)
-        return embedded.model_copy(update={"systems": SystemsSettings(default="kafka", kafka=kafka)})
+        return embedded.model_copy(update={"systems": SystemsSettings(default="kafka", kafka=self._broker)})
 
     def create(self, stream: str, partitions: int) -> str:
         """Make a stream; its whole name."""

@@ -17,9 +17,12 @@ from anabranch import Job
 from anabranch.config import StreamSettings
 from anabranch.container.folder import Folder
 from anabranch.model.hashing import partition_for
+from tests import kafka_peers
 from tests.integration.harness import PATIENCE, KafkaSite
 
-KEYS = [b"", b"plain", b"\x00\xff\xfe", "ключ".encode(), "鍵🔑".encode()]
+TEXTS = [b"", b"plain", b"\x00\x01\x7f", "ключ".encode(), "鍵🔑".encode()]
+"""Keys that can be typed: other bytes don't go through a console."""
+KEYS = [*TEXTS, b"\x00\xff\xfe"]
 
 
 def filtering(kafka: KafkaSite, source: str, output: str = "out") -> Job:
@@ -78,7 +81,7 @@ def test_stages_state_and_windows(kafka: KafkaSite) -> None:
 
 @pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
 def test_keys_headers_and_nulls(kafka: KafkaSite, delivery: Any) -> None:
-    """Both outputs put a key where the broker's own producer does: by murmur2."""
+    """Both outputs put a key where the broker's own console producer does: by murmur2."""
     source, output = kafka.create("in", 3), f"{kafka.name}-out"
     kafka.put(source, 0, [b"v"] * len(KEYS), KEYS)
     plain = Producer({"bootstrap.servers": kafka.system.settings.bootstrap_servers})
@@ -91,6 +94,11 @@ def test_keys_headers_and_nulls(kafka: KafkaSite, delivery: Any) -> None:
     settings = kafka.settings({source: "raw", output: "raw"})
     bound = StreamSettings(format="raw", delivery=delivery)
     kafka.deployed(job, settings.model_copy(update={"streams": {**settings.streams, output: bound}})).ran()
+
+    console = kafka.create("console", 3)
+    kafka_peers.said_to_the_console(kafka.system.settings.bootstrap_servers, console, [k.decode() for k in TEXTS])
+    put = {r["key"]: p for p in range(3) for r in kafka.records(console, p)}
+    assert put == {key: partition_for(key, 3) for key in TEXTS}
 
     found = [(p, r) for p in range(3) for r in kafka.records(output, p)]
     assert {r["key"]: p for p, r in found if r["key"] in KEYS} == {key: partition_for(key, 3) for key in KEYS}

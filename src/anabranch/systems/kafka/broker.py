@@ -21,9 +21,9 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from anabranch.errors import AnabranchError, NotFoundError
-from anabranch.systems.kafka.broker_properties import ADDRESS, Ports, login, of_broker
+from anabranch.systems.kafka.broker_properties import ADDRESS, SCRAM, Ports, Tls, login, of_broker
 
-__all__ = ["ADDRESS", "QUICK", "Cluster", "start"]
+__all__ = ["ADDRESS", "QUICK", "SCRAM", "Cluster", "Tls", "start"]
 
 PORTS = range(20_000, 32_000)
 """Below what Linux and macOS take for outgoing connections: a broker that is down finds its port free again."""
@@ -87,6 +87,7 @@ class Cluster:
         properties: Mapping[str, str],
         sasl: Mapping[str, str] | None,
         flags: Sequence[str],
+        tls: Tls | None,
     ) -> None:
         ports = _free_ports(count)
         self.bootstrap_servers = ",".join(f"{ADDRESS}:{port.client}" for port in ports)
@@ -94,11 +95,11 @@ class Cluster:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "log4j2.properties").write_text(LOGGING)
         for index in range(count):
-            client = {"bootstrap.servers": f"{ADDRESS}:{ports[index].client}", **login(sasl)}
+            client = {"bootstrap.servers": f"{ADDRESS}:{ports[index].client}", **login(sasl, tls)}
             broker = _Broker(folder.resolve() / f"broker-{index}", jars.resolve(), index, client, flags)
-            broker.configure({**of_broker(index, ports, racks, sasl), **properties})
+            broker.configure({**of_broker(index, ports, racks, sasl, tls), **properties})
             self._brokers.append(broker)
-        _format(self._brokers)
+        _format(self._brokers, sasl or {})
         try:
             for broker in self._brokers:
                 broker.launch()
@@ -157,6 +158,7 @@ def start(
     properties: Mapping[str, str] = {},
     sasl: Mapping[str, str] | None = None,
     flags: Sequence[str] = QUICK,
+    tls: Tls | None = None,
 ) -> Cluster:
     """Start brokers on free ports of the loopback address; returns when they serve. Use it as a context manager.
 
@@ -166,8 +168,9 @@ def start(
         count: how many; an odd number, if one of them is to be lost.
         racks: ``broker.rack`` of each, in turn.
         properties: further settings of each broker; they win.
-        sasl: user → password. With it clients must log in, by SASL_PLAINTEXT and PLAIN.
+        sasl: user → password. With it clients must log in, by PLAIN or SCRAM-SHA-512.
         flags: of Java. By default brokers start quickly and stay slow.
+        tls: with it, what clients and brokers say is encrypted.
 
     Raises:
         NotFoundError: there is no Java.
@@ -175,8 +178,8 @@ def start(
     """
     for _ in range(ATTEMPTS - 1):
         with suppress(_AddressInUseError):
-            return Cluster(folder, jars, count, racks, properties, sasl, flags)
-    return Cluster(folder, jars, count, racks, properties, sasl, flags)
+            return Cluster(folder, jars, count, racks, properties, sasl, flags, tls)
+    return Cluster(folder, jars, count, racks, properties, sasl, flags, tls)
 
 
 class _Broker:
@@ -214,12 +217,14 @@ class _Broker:
         """Whether its data are of that cluster: another one may have taken the port that we chose."""
         return f"cluster.id={cluster_id}\n" in self._meta.read_text()
 
-    def format(self, cluster_id: str) -> subprocess.Popen[bytes] | None:
+    def format(self, cluster_id: str, sasl: Mapping[str, str]) -> subprocess.Popen[bytes] | None:
         """Begin to make the data folder; None: it was made by an earlier start."""
         if self._meta.exists():
             return None
         # One word with "=": an id may begin with a dash.
         command = [*self._java, "kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}"]
+        for name, password in sasl.items():
+            command.append(f"--add-scram={SCRAM}=[name={name},password={json.dumps(password, ensure_ascii=False)}]")
         with self.log.open("ab") as log:
             return subprocess.Popen(
                 [*command, "-c", str(self.config)], stdin=subprocess.DEVNULL, stdout=log, stderr=log
@@ -273,9 +278,9 @@ class _Broker:
             return log.read().decode(errors="replace")
 
 
-def _format(brokers: Iterable[_Broker]) -> None:
+def _format(brokers: Iterable[_Broker], sasl: Mapping[str, str]) -> None:
     cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-    formatting = [(broker, broker.format(cluster_id)) for broker in brokers]
+    formatting = [(broker, broker.format(cluster_id, sasl)) for broker in brokers]
     codes = [(broker, process.wait()) for broker, process in formatting if process is not None]
     for broker, code in codes:
         if code != 0:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-__all__ = ["ADDRESS", "Ports", "login", "of_broker"]
+__all__ = ["ADDRESS", "SCRAM", "Ports", "Tls", "login", "of_broker"]
 
 ADDRESS = "127.0.0.1"
+SCRAM = "SCRAM-SHA-512"
 
 
 @dataclass(frozen=True)
@@ -19,12 +21,20 @@ class Ports:
     controller: int
 
 
+@dataclass(frozen=True)
+class Tls:
+    """The brokers' certificate, of 127.0.0.1, and its key: a PKCS12 file. ``ca``: a PEM file that clients trust."""
+
+    keystore: Path
+    password: str
+    ca: Path
+
+
 def of_broker(
-    index: int, ports: Sequence[Ports], racks: Sequence[str], sasl: Mapping[str, str] | None
+    index: int, ports: Sequence[Ports], racks: Sequence[str], sasl: Mapping[str, str] | None, tls: Tls | None
 ) -> dict[str, str]:
     """The settings of the broker with this index, of as many as there are ports; all but its folder."""
     client = f"CLIENT://{ADDRESS}:{ports[index].client}"
-    protocol = "SASL_PLAINTEXT" if sasl else "PLAINTEXT"
     replicas = min(3, len(ports))
     properties = {
         "process.roles": "broker,controller",
@@ -32,7 +42,7 @@ def of_broker(
         "controller.quorum.voters": ",".join(f"{node}@{ADDRESS}:{port.controller}" for node, port in enumerate(ports)),
         "listeners": f"{client},CONTROLLER://{ADDRESS}:{ports[index].controller}",
         "advertised.listeners": client,
-        "listener.security.protocol.map": f"CLIENT:{protocol},CONTROLLER:PLAINTEXT",
+        "listener.security.protocol.map": f"CLIENT:{_protocol(sasl, tls)},CONTROLLER:PLAINTEXT",
         "inter.broker.listener.name": "CLIENT",
         "controller.listener.names": "CONTROLLER",
         "auto.create.topics.enable": "false",
@@ -55,22 +65,36 @@ def of_broker(
         user, password = next(iter(sasl.items()))
         options = {"username": user, "password": password, **{f"user_{name}": word for name, word in sasl.items()}}
         said = " ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in options.items())
-        properties["sasl.enabled.mechanisms"] = "PLAIN"
+        properties["sasl.enabled.mechanisms"] = f"PLAIN,{SCRAM}"
         properties["sasl.mechanism.inter.broker.protocol"] = "PLAIN"
         properties["listener.name.client.plain.sasl.jaas.config"] = (
             f"org.apache.kafka.common.security.plain.PlainLoginModule required {said};"
         )
+        properties[f"listener.name.client.{SCRAM.lower()}.sasl.jaas.config"] = (
+            "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+        )
+    if tls is not None:
+        properties |= {
+            "ssl.keystore.type": "PKCS12",
+            "ssl.keystore.location": str(tls.keystore),
+            "ssl.keystore.password": tls.password,
+            "ssl.key.password": tls.password,
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(tls.ca),
+        }
     return properties
 
 
-def login(sasl: Mapping[str, str] | None) -> dict[str, str]:
+def login(sasl: Mapping[str, str] | None, tls: Tls | None) -> dict[str, str]:
     """What confluent-kafka's clients need to log in as the first user."""
-    if not sasl:
-        return {}
-    user, password = next(iter(sasl.items()))
-    return {
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": "PLAIN",
-        "sasl.username": user,
-        "sasl.password": password,
-    }
+    properties = {"security.protocol": _protocol(sasl, tls)}
+    if tls is not None:
+        properties["ssl.ca.location"] = str(tls.ca)
+    if sasl:
+        user, password = next(iter(sasl.items()))
+        properties |= {"sasl.mechanism": "PLAIN", "sasl.username": user, "sasl.password": password}
+    return properties
+
+
+def _protocol(sasl: Mapping[str, str] | None, tls: Tls | None) -> str:
+    return f"{'SASL_' if sasl else ''}{'PLAINTEXT' if tls is None else 'SSL'}"

@@ -19,7 +19,7 @@ PRODUCING = {
     "kafka.linger.ms": "20",
     "kafka.batch.size": "1000000",
 }
-AT_ONCE = {"kafka.linger.ms": "0"}
+AT_ONCE = {"kafka.linger.ms": "0", "kafka.max.in.flight.requests.per.connection": "1"}
 FETCHING = {
     "kafka.max.poll.records": "10000",
     "kafka.max.partition.fetch.bytes": "8388608",
