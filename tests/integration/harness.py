@@ -4,7 +4,6 @@ came out."""
 from __future__ import annotations
 
 import json
-import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -44,6 +43,7 @@ from anabranch.spark import resolution
 from anabranch.spark.query import LaneQuery
 from anabranch.systems.contract import System
 from anabranch.systems.embedded import EmbeddedSystem, LaneWriter, Log, SegmentWriter
+from anabranch.systems.kafka import clients
 from anabranch.systems.records import RECORD_SCHEMA
 from anabranch.systems.systems import Systems
 

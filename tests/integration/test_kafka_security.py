@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from pyspark.sql import SparkSession
 
 from anabranch import Job
@@ -16,20 +15,19 @@ from tests.integration.harness import KafkaSite
 PASSWORD = 'p "ä\\ss'
 
 
-def test_a_job_on_brokers_with_scram_and_tls(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_on_brokers_with_scram_and_tls(spark: SparkSession, tmp_path: Path) -> None:
     folder = jars.broker_folder()
     assert folder is not None
     tls = kafka_peers.certified(tmp_path)
-    monkeypatch.setenv("ANABRANCH_TEST_PASSWORD", PASSWORD)
+    secret = tmp_path / "secret"
+    secret.write_text(PASSWORD)
     with broker.start(tmp_path / "brokers", folder, sasl={"ann": PASSWORD}, tls=tls) as cluster:
         settings = KafkaSettings(
             bootstrap_servers=cluster.bootstrap_servers,
             security_protocol="SASL_SSL",
             sasl_mechanism=broker.SCRAM,
             sasl_username="ann",
-            sasl_password="${env:ANABRANCH_TEST_PASSWORD}",
+            sasl_password=f"${{file:{secret}}}",
             ssl_ca=tls.ca,
         )
         site = KafkaSite(spark, tmp_path, settings)

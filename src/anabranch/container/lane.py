@@ -29,6 +29,7 @@ log = structlog.get_logger()
 _POLL = 0.1
 _ENDS_EVERY = 0.5
 _TELL_EVERY = 5.0
+_LOOK_EVERY = 5.0
 _REFRESH_EVERY = 12 * 3600.0
 """What tells whose the slots are expires after some days."""
 _SMALLER = 4
@@ -82,6 +83,8 @@ class LaneRunner:
         self._ends_at = 0.0
         self._told_at = 0.0
         self._refreshed = monotonic()
+        self._looked_at = monotonic()
+        self._gone = ""
         self._thread = threading.Thread(target=self._run, name=f"lane {lane.id}", daemon=True)
 
     @property
@@ -196,11 +199,34 @@ class LaneRunner:
             if monotonic() > self._refreshed + _REFRESH_EVERY and self._query is not None:
                 self._query.refresh()
                 self._refreshed = monotonic()
+            if monotonic() > self._looked_at + _LOOK_EVERY:
+                self._look_for_outputs()
+                self._looked_at = monotonic()
             if self._is_slow():
                 self._stop_at_boundary(folder, query)
                 query = self._start(folder)
             time.sleep(_POLL)
         self._stop_at_boundary(folder, query)
+
+    def _look_for_outputs(self) -> None:
+        """What is deleted under a running query, that goes on trying to write to for minutes.
+
+        Raises:
+            StateError: an output stream is gone, and was the last time.
+        """
+        systems = {self.lane.system(stream) for stream in self.lane.outputs}
+        try:
+            there = {name: self._place.systems.named(name).streams() for name in systems}
+        except AnabranchError as error:
+            log.debug("the output streams aren't known", lane=self.lane.id, error=str(error))
+            return
+        gone = next((s for s in sorted(self.lane.outputs) if s not in there[self.lane.system(s)]), "")
+        if gone and gone == self._gone:
+            raise StateError(
+                f"the output stream {gone!r} of lane {self.lane.id} is gone from {self.lane.system(gone)}",
+                "restore it; or, to begin afresh, give the job another name",
+            )
+        self._gone = gone
 
     def _is_slow(self) -> bool:
         """Whether batches come near the time that they may take; then the next ones must be smaller."""

@@ -224,7 +224,7 @@ class _Broker:
         # One word with "=": an id may begin with a dash.
         command = [*self._java, "kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}"]
         for name, password in sasl.items():
-            command.append(f"--add-scram={SCRAM}=[name={name},password={json.dumps(password, ensure_ascii=False)}]")
+            command.append(f'--add-scram={SCRAM}=[name={name},password="{password}"]')
         with self.log.open("ab") as log:
             return subprocess.Popen(
                 [*command, "-c", str(self.config)], stdin=subprocess.DEVNULL, stdout=log, stderr=log
