@@ -62,10 +62,16 @@ def said_to_the_console(servers: str, topic: str, keys: Sequence[str]) -> None:
     """Put records with these keys by the broker's own console producer."""
     found = jars.broker_folder()
     assert found is not None
-    reading = {"parse.key": "true", "key.separator": "\t"}
+    reading = "parse.key=true", "key.separator=\t"
+    words = (
+        "--bootstrap-server",
+        servers,
+        "--topic",
+        topic,
+        *(word for each in reading for word in ("--property", each)),
+    )
     subprocess.run(
-        ["java", "-cp", f"{found}/*", "org.apache.kafka.tools.ConsoleProducer", "--bootstrap-server", servers]
-        + ["--topic", topic, *(word for each in reading.items() for word in ("--property", "=".join(each)))],
+        ["java", "-cp", f"{found}/*", "org.apache.kafka.tools.ConsoleProducer", *words],
         input="".join(f"{key}\tfrom the console\n" for key in keys).encode(),
         timeout=PATIENCE,
         check=True,
