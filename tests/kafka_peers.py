@@ -62,14 +62,8 @@ def said_to_the_console(servers: str, topic: str, keys: Sequence[str]) -> None:
     """Put records with these keys by the broker's own console producer."""
     found = jars.broker_folder()
     assert found is not None
-    reading = "parse.key=true", "key.separator=\t"
-    words = (
-        "--bootstrap-server",
-        servers,
-        "--topic",
-        topic,
-        *(word for each in reading for word in ("--property", each)),
-    )
+    reading = [word for each in ("parse.key=true", "key.separator=\t") for word in ("--property", each)]
+    words = "--bootstrap-server", servers, "--topic", topic, *reading
     subprocess.run(
         ["java", "-cp", f"{found}/*", "org.apache.kafka.tools.ConsoleProducer", *words],
         input="".join(f"{key}\tfrom the console\n" for key in keys).encode(),
