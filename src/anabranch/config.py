@@ -7,7 +7,7 @@ import os
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict, SettingsError
@@ -19,6 +19,8 @@ __all__ = ["Settings", "load"]
 
 FILE_NAME = "anabranch.toml"
 PREFIX = "ANABRANCH__"
+
+S = TypeVar("S", bound=BaseModel)
 
 
 class _Section(BaseModel):
@@ -114,16 +116,35 @@ class SystemsSettings(_Section):
     kafka: KafkaSettings = KafkaSettings()
 
 
+class FormatsSettings(_Section):
+    """What values in binary formats take. ``registry``: the URL of a schema registry, for ``confluent``; the login may
+    be references. ``avro`` and ``protobuf`` are Maven coordinates of what Spark reads them with, ``jars`` a folder
+    with those, which wins.
+    """
+
+    registry: str | None = None
+    registry_username: str | None = None
+    registry_password: str | None = None
+    avro: str = "org.apache.spark:spark-avro_2.13:4.1.1"
+    protobuf: str = "org.apache.spark:spark-protobuf_2.13:4.3.0"
+    jars: Path | None = None
+
+
 class StreamSettings(_Section):
     """Binds a stream of the job to a system and says how its values are written.
 
     ``system``: default: ``[systems] default``. ``topic``: its name in Kafka (default: the stream's own).
+    ``schema_file``: of avro and confluent, an Avro schema; of protobuf, a descriptor set, and ``message`` one in it.
+    ``subject`` is that of confluent (default: the topic and ``-value``).
     ``delivery`` is that of the output; ``on_data_loss`` what a lane does when records that it hasn't read are gone.
     """
 
     system: SystemName | None = None
     topic: str | None = None
-    format: Literal["json", "string", "raw"] = "json"
+    format: Literal["json", "string", "raw", "avro", "protobuf", "confluent"] = "json"
+    schema_file: Path | None = None
+    message: str | None = None
+    subject: str | None = None
     delivery: Literal["exactly-once", "at-least-once"] = "exactly-once"
     on_data_loss: Literal["fail", "earliest"] = "fail"
 
@@ -134,6 +155,10 @@ class SparkSettings(_Section):
     master: str | None = None
     memory: str = "2g"
     conf: dict[str, str] = {}
+
+
+_FOR = {"schema_file": ("avro", "protobuf", "confluent"), "message": ("protobuf",), "subject": ("confluent",)}
+"""The formats that a setting of a stream is for."""
 
 
 class Settings(BaseSettings):
@@ -147,6 +172,7 @@ class Settings(BaseSettings):
     storage: StorageSettings = StorageSettings()
     coordinator: CoordinatorSettings = CoordinatorSettings()
     systems: SystemsSettings = SystemsSettings()
+    formats: FormatsSettings = FormatsSettings()
     streams: dict[str, StreamSettings] = {}
     spark: SparkSettings = SparkSettings()
 
@@ -157,6 +183,9 @@ class Settings(BaseSettings):
             odd = [name for name in ("delivery", "on_data_loss", "topic") if name in each.model_fields_set]
             if system != "kafka" and odd:
                 raise ValueError(f"streams.{stream}.{odd[0]} is for streams in Kafka, and {stream} lives in {system}")
+            for name, formats in _FOR.items():
+                if name in each.model_fields_set and each.format not in formats:
+                    raise ValueError(f"streams.{stream}.{name} is for format {' or '.join(formats)}, not {each.format}")
         return self
 
     @property
@@ -246,17 +275,21 @@ def _absolute(settings: Settings, folder: Path) -> Settings:
             "systems": settings.systems.model_copy(
                 update={
                     "embedded": EmbeddedSettings(root=embedded),
-                    "kafka": _with_paths(settings.systems.kafka, folder),
+                    "kafka": _with_paths(
+                        settings.systems.kafka, folder, "ssl_ca", "ssl_certificate", "ssl_key", "jars"
+                    ),
                 }
             ),
+            "formats": _with_paths(settings.formats, folder, "jars"),
+            "streams": {name: _with_paths(each, folder, "schema_file") for name, each in settings.streams.items()},
         }
     )
 
 
-def _with_paths(kafka: KafkaSettings, folder: Path) -> KafkaSettings:
-    paths = {name: getattr(kafka, name) for name in ("ssl_ca", "ssl_certificate", "ssl_key", "jars")}
+def _with_paths(section: S, folder: Path, *names: str) -> S:
+    paths = {name: getattr(section, name) for name in names}
     given = {name: path for name, path in paths.items() if path is not None and "${" not in str(path)}
-    return kafka.model_copy(update={name: (folder / path.expanduser()).resolve() for name, path in given.items()})
+    return section.model_copy(update={name: (folder / path.expanduser()).resolve() for name, path in given.items()})
 
 
 def _explain(error: ValidationError, path: Path | None) -> tuple[str, str]:

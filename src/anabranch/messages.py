@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from anabranch.formats import Format
 from anabranch.model.document import Document
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel
@@ -12,6 +13,7 @@ class Start(Document, frozen=True, kw_only=True):
     """A planned deployment, handed over to be started. ``lanes`` are all new; ``model.run_id`` is 0: not given yet.
 
     ``fingerprint`` maps what must be the same for a resume (graph, factor, …) to its hash or value.
+    ``formats`` are those of the streams that aren't JSON: they stay as they are now for as long as the deployment.
     ``until_caught_up``: lanes end when their inputs are at the ends that were noted at the start.
     """
 
@@ -19,6 +21,7 @@ class Start(Document, frozen=True, kw_only=True):
     model: JobModel
     lanes: tuple[Lane, ...]
     fingerprint: dict[str, str]
+    formats: dict[str, Format] = {}
     promises: dict[str, str] = {}
     until_caught_up: bool = False
 

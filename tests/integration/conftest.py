@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from anabranch.config import KafkaSettings, Settings, SparkSettings, SystemsSettings
+from anabranch.config import KafkaSettings, Settings, SparkSettings, StreamSettings, SystemsSettings
 from anabranch.spark import session
 from anabranch.systems.kafka.broker import Cluster
 from tests import jvm
@@ -26,6 +26,7 @@ def spark() -> Iterator[SparkSession]:
     settings = Settings(
         spark=SparkSettings(master="local[2]", memory="1g"),
         systems=SystemsSettings(default="kafka"),  # with its jars
+        streams={"any": StreamSettings(format="avro")},
     )
     with pytest.MonkeyPatch.context() as patch:
         for name, value in jvm.QUICK.items():

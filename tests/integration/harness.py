@@ -18,6 +18,7 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from anabranch import Job
+from anabranch.cli import loading, preparation
 from anabranch.config import (
     EmbeddedSettings,
     JobSettings,
@@ -30,6 +31,7 @@ from anabranch.config import (
 from anabranch.container.folder import Folder
 from anabranch.container.lane import Build, LaneRunner, Offsets
 from anabranch.container.place import Place
+from anabranch.formats import Format
 from anabranch.grouping import groupers
 from anabranch.messages import LaneReport
 from anabranch.model.lane import Lane
@@ -103,7 +105,7 @@ class Site:
         """Plan a job, resolve its schemas and create its outputs. Raises GraphError as ``anabranch run`` does."""
         settings = settings or self.settings(**job_settings)
         graph = job.graph
-        formats = {stream: bound.format for stream, bound in settings.streams.items()}
+        formats = preparation.formats(loading.of(job), settings, register=True)
         schemas = resolution.columns(graph, job.functions, formats)
         plan = planning.make(
             graph,
@@ -126,7 +128,7 @@ class Site:
                 self.system.create(output.stream, output.partitions, output.intermediate)
         numbers = count()
         lanes = planning.lanes_of(plan, settings.job.state_partitions, lambda: f"{next(numbers):08x}")
-        return Deployed(self, settings, job, schemas, plan, list(lanes))
+        return Deployed(self, settings, job, schemas, formats, plan, list(lanes))
 
 
 class KafkaSite(Site):
@@ -163,6 +165,7 @@ class Deployed:
     settings: Settings
     job: Job
     schemas: Mapping[int, Any]
+    formats: Mapping[str, Format]
     plan: Plan
     lanes: list[Lane]
     epoch: int = 1
@@ -216,6 +219,7 @@ class Deployed:
             graph=self.job.graph,
             functions=self.job.functions,
             schemas=self.schemas,
+            formats=self.formats,
             model=self.plan.model,
             lane=lane,
             epoch=epoch,

@@ -220,7 +220,7 @@ def test_values_pass_through_json_unchanged(spark: SparkSession) -> None:
     ]
     schema = codec.parse_schema(VALUES)
     frame = spark.createDataFrame([(n, *row) for n, row in enumerate(rows)], f"number int, {VALUES}").drop("number")
-    encoded = frame.select(codec.encode_value(frame, "json", "a test").alias("value"))
+    encoded = frame.select(codec.encode_json(frame, frame.columns).alias("value"))
     found = encoded.select(codec.parse_json(F.col("value"), schema)).collect()
     for before, after in zip(frame.collect(), found, strict=True):
         assert _comparable(after) == _comparable(before)

@@ -22,7 +22,7 @@ def caught_up(site: Site, job: Job) -> JobStatus:
     coordinator.start(
         Start(graph=job.graph, model=run.plan.model, lanes=tuple(run.lanes), fingerprint={}, until_caught_up=True)
     )
-    container = Container(site.spark, coordinator, run.settings, job.graph, job.functions, run.schemas, "")
+    container = Container(site.spark, coordinator, run.settings, job.graph, job.functions, run.schemas, {}, "")
     container.run(Registration(job=job.name, seat="0", execution="x", host="here", pid=1))
     return coordinator.status(job.name)
 

@@ -11,10 +11,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from anabranch import Job
+from anabranch.formats import JSON
 from anabranch.job import Stream
 from anabranch.planning import groups, stages
 from anabranch.planning.groups import Group
-from anabranch.spark import evaluation, intake
+from anabranch.spark import evaluation, intake, values
 from anabranch.spark.evaluation import Sink
 from anabranch.spark.operators import Context
 from anabranch.spark.records import SCHEMA
@@ -82,7 +83,7 @@ def outputs(frame: DataFrame) -> list[str]:
 
 
 def sinks_of(group: Group) -> dict[int, Sink]:
-    return {node.id: Sink(number, node, "json") for number, node in enumerate(group.sinks)}
+    return {node.id: Sink(number, node, values.writing(JSON)) for number, node in enumerate(group.sinks)}
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -93,7 +94,7 @@ def test_one_pass_gives_what_each_branch_gives(spark: SparkSession, seed: int) -
     (group,) = groups.cut(graph, stage, {node.args["stream"]: "embedded" for node in stage.sinks})
     context = Context({}, stages.key_columns(graph, stage), stages.event_times(graph))
     (source,) = group.sources
-    taken = intake.of_graph(source, "json", keyed=False)
+    taken = intake.of_graph(source, JSON, keyed=False)
     start = taken.rows(taken.opened(records(spark)), F.lit(0), "", fail=False)
     sinks = sinks_of(group)
 

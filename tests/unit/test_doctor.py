@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 from collections.abc import Callable
 from functools import partial
@@ -15,6 +16,7 @@ from anabranch.cli import doctor
 from anabranch.cli.main import app
 from anabranch.systems.kafka import jars
 from anabranch.systems.kafka.cluster import Cluster
+from tests.registry import serving
 
 Found = dict[str, tuple[bool, str]]
 Look = Callable[[str], Found]
@@ -96,3 +98,29 @@ def test_maven_is_missed_by_nobody(look: Look, tmp_path: Path, monkeypatch: pyte
     assert look("")["maven"] == (True, "none (only scripts/fetch-jars needs it)")
     monkeypatch.setattr(doctor.shutil, "which", lambda name: str(mvn) if name == "mvn" else None)
     assert look("")["maven"] == (True, str(mvn))
+
+
+def test_what_binary_formats_take(look: Look, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not {"spark-avro", "spark-protobuf", "schema registry"} & look("").keys()
+    avro = tmp_path / "cache" / "anabranch" / "avro-4.1.1" / "spark-avro_2.13-4.1.1.jar"
+    avro.parent.mkdir(parents=True)
+    avro.touch()
+    bound = '[streams.a]\nformat = "confluent"\n[streams.b]\nformat = "protobuf"\n'
+    maven = tmp_path / "bin" / "mvn"
+    maven.parent.mkdir()
+    monkeypatch.setenv("PATH", str(maven.parent), prepend=os.pathsep)
+    for code, ok in ((0, True), (1, False)):
+        maven.write_text(f"#!/bin/sh\nexit {code}\n")
+        maven.chmod(0o700)
+        found = look(bound)
+        assert found["spark-avro"] == (True, str(avro))
+        assert found["spark-protobuf"][0] == ok
+        assert found["spark-protobuf"][1].startswith("org.apache.spark:spark-protobuf_2.13:4.3.0")
+    assert "can't be had from the Maven repository here" in found["spark-protobuf"][1]
+    with serving() as registry:
+        registry.register("flights-value", {"type": "string"})
+        url = registry.url
+        assert look(f'[formats]\nregistry = "{url}"')["schema registry"] == (True, f"{url}, 1 subject(s)")
+    ok, said = look(f'[formats]\nregistry = "{url}"')["schema registry"]
+    assert not ok
+    assert f"the schema registry {url} didn't answer" in said

@@ -66,4 +66,4 @@ def test_a_long_value_is_cut() -> None:
     ],
 )
 def test_each_fault_has_its_words(fault: str, said: str) -> None:
-    assert faults.explaining(FIELDS, "k int", "at")(fault, b"k", b"") == said
+    assert faults.explaining(faults.OfJson(FIELDS), "k int", "at")(fault, b"k", b"") == said

@@ -135,11 +135,11 @@ def test_a_version_from_the_future_is_refused_and_left_as_it_is(url: str) -> Non
     path = database.path_of(url)
     assert path is not None
     with sqlite3.connect(path) as raw:
-        raw.execute("update meta set value = '2' where key = 'format'")
+        raw.execute("update meta set value = '3' where key = 'format'")
     raw.close()
     before = path.read_bytes()
     for opening in (Store, Store.open_existing):
-        with pytest.raises(UnsupportedFormatError, match="format version 2; this anabranch knows 1"):
+        with pytest.raises(UnsupportedFormatError, match="format version 3; this anabranch knows 2"):
             opening(url)
     assert path.read_bytes() == before
     assert [one.name for one in path.parent.iterdir()] == [path.name]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import platform
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -13,13 +15,17 @@ import typer
 from confluent_kafka import KafkaError
 
 from anabranch import config as configuration
-from anabranch.cli import preparation
+from anabranch.cli import preparation, progress
 from anabranch.config import Settings
 from anabranch.coordinator.store.store import Store
 from anabranch.errors import AnabranchError, NotFoundError
+from anabranch.formats import modules
+from anabranch.formats.registry import Registry
 from anabranch.systems.embedded import EmbeddedSystem
 from anabranch.systems.kafka import jars
 from anabranch.systems.kafka.cluster import Cluster
+
+_MAVEN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
 
 
 def doctor(
@@ -46,6 +52,8 @@ def _results(settings: Settings) -> Iterator[tuple[str, bool, str]]:
         "embedded root": _embedded,
         "store": _store,
         "kafka connector": _connector,
+        **{module: partial(_module, module) for module in modules.needed(settings)},
+        **({"schema registry": _registry} if settings.formats.registry is not None else {}),
         **({"kafka": _kafka} if _wants_kafka(settings) else {}),
         "maven": _maven,
     }
@@ -101,6 +109,30 @@ def _connector(settings: Settings) -> str:
         return f"{found.packages}, which Spark gets from a Maven repository when a job on Kafka starts"
     where = "of [systems.kafka] jars" if found.source == "setting" else "of scripts/fetch-jars"
     return f"{len(found.paths)} jars {where} ({found.paths[0].parent})"
+
+
+def _module(module: str, settings: Settings) -> str:
+    """What brings a format into Spark. Maven is asked whether it has it: a job that can't get it doesn't start."""
+    where = modules.found(settings.formats, module)
+    if isinstance(where, Path):
+        return str(where)
+    maven = shutil.which("mvn")
+    if maven is None:
+        return f"{where}, which Spark gets from a Maven repository; whether it has it can't be asked without mvn"
+    progress.say(f"asking Maven for {where} ...")
+    command = [maven, "-q", "-B", f"{_MAVEN}:get", f"-Dartifact={where}", "-Dtransitive=false"]
+    ran = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if ran.returncode != 0:
+        raise AnabranchError(
+            f"{where} can't be had from the Maven repository here",
+            "name one that can in [formats], or a folder with its jar in [formats] jars",
+        )
+    return f"{where}, which Spark gets from a Maven repository"
+
+
+def _registry(settings: Settings) -> str:
+    with Registry(settings.formats) as registry:
+        return f"{settings.formats.registry}, {len(registry.subjects())} subject(s)"
 
 
 def _wants_kafka(settings: Settings) -> bool:

@@ -24,12 +24,13 @@ def plan(
     settings = preparation.settings_of(job, config)
     file = loading.load(job)
     made = preparation.plan(file, settings)
+    formats = preparation.formats(file, settings)
     from anabranch.spark import session
 
     progress.say("checking schemas with Spark ...")
     spark = session.start(settings, file.home, Path(os.devnull))
     try:
-        preparation.resolved(file, settings)
+        preparation.resolved(file, formats)
     finally:
         spark.stop()
     if json:

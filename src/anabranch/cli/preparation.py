@@ -17,10 +17,12 @@ from anabranch import config
 from anabranch.cli.loading import JobFile
 from anabranch.config import Settings
 from anabranch.errors import AnabranchError, ConfigError, StateError
+from anabranch.formats import Format, settling
 from anabranch.grouping import groupers
 from anabranch.grouping.request import Grouper
 from anabranch.messages import Start
 from anabranch.model.factor import check_factor
+from anabranch.model.graph import Graph
 from anabranch.planning import plan as planning
 from anabranch.planning import stages
 from anabranch.planning.plan import Plan
@@ -36,6 +38,7 @@ class Prepared:
     settings: Settings
     plan: Plan
     schemas: Mapping[int, Any]
+    formats: Mapping[str, Format]
 
 
 def settings_of(job: Path, file: Path | None) -> Settings:
@@ -76,11 +79,25 @@ def cores(plan: Plan, settings: Settings) -> int:
     return planning.task_slots(plan, settings.job.state_partitions) if settings.job.trigger == "real-time" else 0
 
 
-def resolved(file: JobFile, settings: Settings) -> Mapping[int, Any]:
+def formats(
+    file: JobFile, settings: Settings, kept: Mapping[str, Format] = {}, register: bool = False
+) -> dict[str, Format]:
+    """The formats of the job's streams; see :func:`anabranch.formats.settling.settled`."""
+    read, written = _streams(file.graph)
+    return settling.settled(settings, read, written, kept, register)
+
+
+def _streams(graph: Graph) -> tuple[list[str], list[str]]:
+    """The streams that a job reads and writes, without those between its stages."""
+    ways = ([node.args["stream"] for node in graph.nodes if node.kind == kind] for kind in ("read", "write"))
+    read, written = ways
+    return read, written
+
+
+def resolved(file: JobFile, formats: Mapping[str, Format]) -> Mapping[int, Any]:
     """The schema after each operator, found by Spark on empty frames."""
     from anabranch.spark import resolution
 
-    formats = {stream: bound.format for stream, bound in settings.streams.items()}
     return resolution.columns(file.graph, file.functions, formats)
 
 
@@ -92,6 +109,7 @@ def start_message(prepared: Prepared, until_caught_up: bool) -> Start:
         model=prepared.plan.model,
         lanes=lanes,
         fingerprint=_fingerprint(prepared),
+        formats=dict(prepared.formats),
         promises={output.operator: output.promise for output in prepared.plan.outputs},
         until_caught_up=until_caught_up,
     )
@@ -153,6 +171,7 @@ def _fingerprint(prepared: Prepared) -> dict[str, str]:
     streams = Counter(f"{ssp.system}/{ssp.stream}" for ssp in ssps)
     counts = {f"partitions of {stream}": str(count) for stream, count in streams.items()}
     systems = Systems(prepared.settings, graph.job)
+    declared = settling.declared(prepared.settings, {stream for way in _streams(graph) for stream in way})
     written = [(str(o.system), o.stream) for o in prepared.plan.outputs if o.stream is not None]
     outputs = {f"output stream {stream}": systems.named(name).id(stream) for name, stream in written}
     return {
@@ -164,6 +183,7 @@ def _fingerprint(prepared: Prepared) -> dict[str, str]:
             for _, stream in written
             if stream in prepared.settings.at_least_once
         },
+        **{f"format of {stream}": told for stream, told in declared.items()},
         **({"trigger": job.trigger} if job.trigger != "micro-batch" else {}),
         "factor": str(job.factor),
         "grouper": job.grouper,

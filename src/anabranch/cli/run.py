@@ -55,12 +55,13 @@ def execute(file: JobFile, settings: Settings, available_now: bool, show: progre
         store = Store(store_url)
         coordinator = Coordinator(store)
         try:
-            known = set(coordinator.known_lanes(name))
+            known, kept = set(coordinator.known_lanes(name)), coordinator.known_formats(name)
         except AnabranchError:
-            known = set()
+            known, kept = set(), {}
         preparation.check_writers(plan, settings, known)
         if known:
             preparation.check_outputs(plan, settings)
+        formats = preparation.formats(file, settings, kept, register=True)
         from anabranch.spark import session
 
         session.java_version()
@@ -68,8 +69,8 @@ def execute(file: JobFile, settings: Settings, available_now: bool, show: progre
         progress.say(f"starting Spark for job {name} (what it and functions print goes to {printed}) ...")
         spark = session.start(settings, file.home, printed, preparation.cores(plan, settings))
         try:
-            schemas = preparation.resolved(file, settings)
-            prepared = Prepared(file, settings, plan, schemas)
+            schemas = preparation.resolved(file, formats)
+            prepared = Prepared(file, settings, plan, schemas, formats)
             for warning in plan.warnings:
                 progress.say(f"warning: {warning}")
             if not known:
@@ -98,6 +99,7 @@ def _serve(prepared: Prepared, coordinator: Coordinator, spark: Any, show: progr
             prepared.file.graph,
             prepared.file.functions,
             prepared.schemas,
+            prepared.formats,
             prepared.file.home,
         )
         shown.start()

@@ -17,6 +17,7 @@ from anabranch.container.folder import Folder
 from anabranch.container.lane import LaneRunner, Offsets
 from anabranch.container.place import Place
 from anabranch.errors import FencedError
+from anabranch.formats import Format
 from anabranch.messages import Answer, Heartbeat, Registered, Registration, WantedLane
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel
@@ -43,7 +44,8 @@ class Coordination(Protocol):
 
 
 class Container:
-    """One container of a job. ``functions`` are the job file's, by node; ``home`` is its folder.
+    """One container of a job. ``functions`` are the job file's, by node; ``home`` is its folder; ``formats`` are those
+    of streams that aren't JSON.
 
     ``period``: seconds between two beats.
     """
@@ -56,6 +58,7 @@ class Container:
         graph: Graph,
         functions: Mapping[int, Callable[..., Any]],
         schemas: Mapping[int, Any],
+        formats: Mapping[str, Format],
         home: str,
         period: float = _PERIOD,
     ) -> None:
@@ -65,6 +68,7 @@ class Container:
         self._graph = graph
         self._functions = functions
         self._schemas = schemas
+        self._formats = formats
         self._home = home
         self._gates = tempfile.TemporaryDirectory(prefix="anabranch-gates-")
         systems = Systems(settings, graph.job)
@@ -126,6 +130,7 @@ class Container:
                 graph=self._graph,
                 functions=self._functions,
                 schemas=self._schemas,
+                formats=self._formats,
                 model=model,
                 lane=lane,
                 epoch=epoch,

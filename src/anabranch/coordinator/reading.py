@@ -5,11 +5,12 @@ from __future__ import annotations
 from anabranch.coordinator.naming import check_name
 from anabranch.coordinator.store import DeploymentRecord, Event, Store
 from anabranch.errors import NotFoundError, UsageError
+from anabranch.formats import Format
 from anabranch.messages import JobStatus, LaneStatus
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane
 
-__all__ = ["MOST_EVENTS", "deployment", "events", "jobs", "known_lanes", "model", "status"]
+__all__ = ["MOST_EVENTS", "deployment", "events", "jobs", "known_formats", "known_lanes", "model", "status"]
 
 MOST_EVENTS = 10_000
 
@@ -46,6 +47,12 @@ def events(store: Store, job: str, limit: int) -> list[Event]:
         raise UsageError(f"{limit} events can't be asked for", f"ask for 1 to {MOST_EVENTS}")
     deployment(store, job)
     return store.events(job, limit)
+
+
+def known_formats(store: Store, job: str) -> dict[str, Format]:
+    """The formats that a job keeps, by stream; none for one that never ran."""
+    found = store.deployment(check_name("job", job))
+    return {} if found is None else found.formats
 
 
 def known_lanes(store: Store, job: str) -> dict[str, Lane]:

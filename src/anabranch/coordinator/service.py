@@ -14,6 +14,7 @@ from anabranch.coordinator.serving import Process, Serving
 from anabranch.coordinator.states import DeploymentState, Snapshot, step
 from anabranch.coordinator.store import DeploymentRecord, Event, Store
 from anabranch.errors import ConflictError, NotFoundError, OutOfTimeError
+from anabranch.formats import Format
 from anabranch.messages import Answer, Heartbeat, JobStatus, LaneReport, Registered, Registration, Start
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, LaneState
@@ -134,6 +135,10 @@ class Coordinator:
     def events(self, job: str, limit: int = 100) -> list[Event]:
         """The last ``limit`` events of a job, oldest first."""
         return reading.events(self._store, job, limit)
+
+    def known_formats(self, job: str) -> dict[str, Format]:
+        """The formats that a job keeps, by stream; none for one that never ran."""
+        return reading.known_formats(self._store, job)
 
     def known_lanes(self, job: str) -> dict[str, Lane]:
         """All lanes that a job ever had, by id; none for a job that never ran."""

@@ -16,6 +16,7 @@ from anabranch.cli import loading, preparation
 from anabranch.cli.loading import JobFile
 from anabranch.config import Settings
 from anabranch.errors import UsageError
+from anabranch.formats import JSON
 from anabranch.job import Job
 from anabranch.model.graph import Node
 from anabranch.model.job_model import StageModel
@@ -75,6 +76,7 @@ class _Batch:
         self._graph = job.graph
         self._plan: Plan = preparation.plan(self._file, self.settings)
         self._systems = Systems(self.settings, job.graph.job)
+        self.formats = preparation.formats(self._file, self.settings)
         self.reads = {n.args["stream"]: n for n in reversed(self._graph.nodes) if n.kind == "read"}
         self.written: dict[str, list[Node]] = {}
         for node in self._graph.nodes:
@@ -162,8 +164,7 @@ class _Batch:
             left = None if left is None else left - (stop - start)
             ranges[partition] = [(start, stop)] if stop > start else []
         raw = records.again(spark, system, stream, ranges)
-        bound = self.settings.streams.get(stream)
-        taken = intake.of_graph(node, bound.format if bound is not None else "json", keyed=False)
+        taken = intake.of_graph(node, self.formats.get(stream, JSON), keyed=False)
         opened = taken.opened(raw.withColumn("task", task))
         rows = taken.rows(opened, F.col("task"), f"{system.name}/{stream}", fail=self.settings.job.on_error == _FAIL)
         taken.check(rows)

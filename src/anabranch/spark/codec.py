@@ -18,9 +18,6 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from anabranch.errors import GraphError
-from anabranch.spark import hidden
-
 # Spark writes milliseconds by default; reading takes any number of digits.
 _WRITE = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
@@ -135,22 +132,11 @@ def json_fault(struct: str) -> Column:
     return F.col(struct).isNull() | F.col(f"{struct}.{CORRUPT}").isNotNull()
 
 
-def encode_value(frame: DataFrame, format_: str, where: str) -> Column:
-    """Value bytes of a row, hidden column apart.
-
-    Raises:
-        GraphError: string and raw need one single column, ``value``.
-    """
-    names = [name for name in frame.columns if name != hidden.NAME]
-    if format_ == "json":
-        return F.to_json(F.struct(*[frame[_quoted(name)] for name in names]), _WRITE).cast("binary")
-    if names != ["value"]:
-        raise GraphError(
-            f'{where} writes the columns {", ".join(names)} to a stream of format "{format_}"',
-            'select one column named value, or set the stream\'s format to "json"',
-        )
-    return frame["value"].cast("binary")
+def encode_json(frame: DataFrame, names: Sequence[str]) -> Column:
+    """Value bytes of these columns: a JSON object."""
+    return F.to_json(F.struct(*[frame[quoted(name)] for name in names]), _WRITE).cast("binary")
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """A column's name as SQL takes it."""
     return f"`{name.replace('`', '``')}`"

@@ -16,6 +16,7 @@ from anabranch.planning.groups import Group
 from anabranch.spark import codec, hidden
 from anabranch.spark.labels import label
 from anabranch.spark.operators import Context, apply, stage_key
+from anabranch.spark.values import Writer
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Sink:
 
     number: int
     node: Node
-    format: str
+    writer: Writer
     traced: bool = False
     slots: Mapping[tuple[int, int], int] | None = None
 
@@ -181,7 +182,7 @@ def _encoded_row(frame: DataFrame, names: list[str], sink: Sink) -> Column:
     return F.struct(
         F.lit(sink.number).alias("output"),
         _key(visible, sink).alias("key"),
-        codec.encode_value(visible, sink.format, label(sink.node)).alias("value"),
+        sink.writer.encode(visible, names, label(sink.node)).alias("value"),
         hidden.field("headers").alias("headers"),
         hidden.field("timestamp").alias("timestamp"),
         hidden.field("offset").alias("origin"),

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 _INTEGERS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 
 Explain = Callable[[str, bytes | None, bytes | None], str]
+ExplainValue = Callable[[bytes | None], str]
 
 
-def explaining(fields: tuple[tuple[str, str], ...], key: str, time: str) -> Explain:
+def explaining(of_value: ExplainValue, key: str, time: str) -> Explain:
     """The explanation of a fault by its name, from the record's key and value.
 
     Args:
-        fields: name and simple type of the value's declared fields.
+        of_value: why a value can't be read.
         key: what ``key=`` declares.
         time: the column of event time.
     """
 
     def explain(fault: str, key_bytes: bytes | None, value: bytes | None) -> str:
         if fault == "value":
-            return of_json(value, fields)
+            return of_value(value)
         if fault == "key":
             return f"the key 0x{(key_bytes or b'').hex()} isn't {key!r}"
         if fault == "null_key":
@@ -31,6 +33,43 @@ def explaining(fields: tuple[tuple[str, str], ...], key: str, time: str) -> Expl
         return f"the event time {time!r} is null"
 
     return explain
+
+
+@dataclass(frozen=True)
+class OfJson:
+    """``fields``: name and simple type of the declared ones."""
+
+    fields: tuple[tuple[str, str], ...]
+
+    def __call__(self, value: bytes | None) -> str:
+        return of_json(value, self.fields)
+
+
+@dataclass(frozen=True)
+class OfAvro:
+    """``ids``: those that are known, of a stream of a registry."""
+
+    ids: tuple[int, ...] | None
+
+    def __call__(self, value: bytes | None) -> str:
+        if value is None:
+            return "the value is null"
+        if self.ids is None:
+            return "the value isn't Avro of its schema"
+        if len(value) < 5 or value[0] != 0:
+            return "the value doesn't begin with the id of a registered schema"
+        number = int.from_bytes(value[1:5], "big")
+        if number in self.ids:
+            return f"the value isn't Avro of schema {number}, or that can't be read by the job's"
+        return f"schema {number} wasn't one of the subject's when the job first ran: {', '.join(map(str, self.ids))}"
+
+
+@dataclass(frozen=True)
+class OfProtobuf:
+    message: str
+
+    def __call__(self, value: bytes | None) -> str:
+        return "the value is null" if value is None else f"the value is no message {self.message}"
 
 
 def of_json(value: bytes | None, fields: tuple[tuple[str, str], ...]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
 from typing import Any
@@ -13,9 +13,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType, TimestampType
 
 from anabranch.errors import GraphError
+from anabranch.formats import Format
 from anabranch.model.graph import Node
-from anabranch.spark import codec, hidden, raising
+from anabranch.spark import codec, hidden, raising, values
 from anabranch.spark.labels import label
+from anabranch.spark.values import Reader
 
 _BLOCK = 1000
 _MARKS = 30
@@ -36,15 +38,18 @@ _MARKED = "marked"
 class Intake:
     """How the records of a source become rows.
 
-    ``value`` and ``key`` are what is declared of them (None: nothing); of the value, only the columns that are needed.
+    ``reader`` opens values, only the columns that are needed; ``key`` is what is declared of it (None: nothing).
     ``keyed``: its keys are those of a stateful operator, which takes no null ones.
     """
 
     node: Node
-    format: str
-    value: StructType | None
+    reader: Reader
     key: StructType | None
     keyed: bool
+
+    def pruned(self, only: set[str]) -> Intake:
+        """With no more columns of the value than these."""
+        return replace(self, reader=self.reader.pruned(only))
 
     @property
     def time(self) -> str:
@@ -53,18 +58,14 @@ class Intake:
 
     def opened(self, raw: DataFrame) -> DataFrame:
         """The records with their value decoded as far as it can be. No more than that: what is observed is copied."""
-        value = raw["value"]
-        if self.format == "json" and self.value is not None:
-            value = codec.try_json(value, self.value)
-        elif self.format == "string":
-            value = value.cast("string")
-        return raw.select(value.alias(_VALUE), *[name for name in raw.columns if name != "value"])
+        rest = [name for name in raw.columns if name != "value"]
+        return raw.select(self.reader.opened(raw["value"]).alias(_VALUE), *rest)
 
     def faults(self) -> dict[str, Column]:
         """What can be wrong with a record, by name, as conditions on :meth:`opened`."""
         key = F.col("key")
         found = {
-            "value": codec.json_fault(_VALUE) if self.format == "json" else None,
+            "value": self.reader.fault(_VALUE),
             "key": codec.key_fault(key, self.key) if self.key is not None else None,
             "null_time": self._time().isNull() if self.time else None,
         }
@@ -91,7 +92,7 @@ class Intake:
         if faults:
             good: Column = ~reduce(or_, faults.values())
             for name, fault in faults.items() if fail else ():
-                good = F.when(fault, _failing(self.node, stream, name)).otherwise(good)
+                good = F.when(fault, _failing(self.node, stream, name, self.reader.wanted)).otherwise(good)
             opened = opened.where(good)
         return opened.select(*self._columns(opened), hidden.of_record(task, self.node.id))
 
@@ -131,8 +132,8 @@ class Intake:
 
     def _columns(self, opened: DataFrame) -> list[Column]:
         keys = list(self._keys().values())
-        if self.format == "json" and self.value is not None:
-            return [*[F.col(f"{_VALUE}.`{name}`") for name in self.value.names], *keys]
+        if self.reader.schema is not None:
+            return [*[F.col(f"{_VALUE}.`{name}`") for name in self.reader.schema.names], *keys]
         return [opened[_VALUE].alias("value"), *keys]
 
 
@@ -164,9 +165,9 @@ def marked(mask: int, ranges: Mapping[int, Range]) -> dict[int, list[Range]]:
     return found
 
 
-def _failing(node: Node, stream: str, fault: str) -> Column:
+def _failing(node: Node, stream: str, fault: str, wanted: str) -> Column:
     what = {
-        "value": "has a value that isn't JSON of the declared schema",
+        "value": f"has a value that isn't {wanted}",
         "key": "has a key that isn't what key= declares",
         "null_time": "has no event time",
     }[fault]
@@ -175,27 +176,16 @@ def _failing(node: Node, stream: str, fault: str) -> Column:
     return raising.for_record(before, after, cure, F.col("partition"), F.col("offset"))
 
 
-def of_graph(node: Node, format_: str, keyed: bool, only: set[str] | None = None) -> Intake:
-    """The intake of a ``read``. ``only``: the columns of the value to parse, when not all are needed.
+def of_graph(node: Node, format_: Format, keyed: bool) -> Intake:
+    """The intake of a ``read``.
 
     Raises:
-        GraphError: a JSON stream is read without a schema, or another one with it.
+        GraphError: what it declares isn't what a stream of that format takes.
     """
-    declared, key = node.args.get("schema"), node.args.get("key")
-    if format_ == "json" and not declared:
-        raise GraphError(
-            f"{label(node)} reads JSON without a schema",
-            'declare it: read(..., schema="carrier string, delay int"), or set the stream\'s format to "string"',
-        )
-    if format_ != "json" and declared:
-        raise GraphError(
-            f'{label(node)} declares a schema, but the stream\'s format is "{format_}"',
-            'leave schema= out, or set the stream\'s format to "json"',
-        )
+    key = node.args.get("key")
     return Intake(
         node=node,
-        format=format_,
-        value=codec.pruned(codec.parse_schema(declared), only) if declared else None,
+        reader=values.reading(format_, node.args.get("schema"), label(node)),
         key=codec.parse_schema(key) if key else None,
         keyed=keyed,
     )

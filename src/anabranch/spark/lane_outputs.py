@@ -13,11 +13,12 @@ from pyspark.sql import functions as F
 
 from anabranch.errors import GraphError
 from anabranch.event_time import durations
+from anabranch.formats import JSON, Format
 from anabranch.model.graph import Node
 from anabranch.operators import rule
 from anabranch.operators.rules import is_boundary, is_shuffle
 from anabranch.planning import stages
-from anabranch.spark import dead_letters, evaluation, hidden, operators
+from anabranch.spark import dead_letters, evaluation, hidden, operators, values
 from anabranch.spark.dead_letters import Aside, Letters
 from anabranch.spark.evaluation import Sink
 from anabranch.spark.functions import Rejecting
@@ -112,13 +113,13 @@ class LaneOutputs(LaneParts):
     def _sinks(self) -> dict[int, Sink]:
         traced = any(is_boundary(node) for node in self._group.sinks)
         return {
-            node.id: Sink(number, node, self._written_as(node), traced, self._slots(node))
+            node.id: Sink(number, node, values.writing(self._written_as(node)), traced, self._slots(node))
             for number, node in enumerate(self._group.sinks)
             if node.kind != "foreach_batch"
         }
 
-    def _written_as(self, node: Node) -> str:
-        return "json" if is_boundary(node) else self._format(node.args["stream"])
+    def _written_as(self, node: Node) -> Format:
+        return JSON if is_boundary(node) else self._format(node.args["stream"])
 
     def _slots(self, node: Node) -> dict[tuple[int, int], int] | None:
         """See :class:`Sink`."""

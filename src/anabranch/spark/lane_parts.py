@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from anabranch.config import Settings
+from anabranch.formats import JSON, Format
 from anabranch.model.graph import Graph, Node
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane
@@ -37,9 +38,10 @@ class LaneParts:
 
     ``folder``: the checkpoint folder as Spark takes it; ``planned`` gives what its offset log says of a batch.
     ``gate``: a local file that stops intake while it exists; ``clock``: one for the lane's event time.
-    ``until``: offsets by whole SSP that are never read beyond. ``schemas``: columns after each operator.
-    ``dropped`` is told how many records each batch has dropped. ``held_back`` is set when the query has ended because
-    of the gate, with a batch that is planned and not begun. ``max_rows``: of a batch (0: as settings say).
+    ``until``: offsets by whole SSP that are never read beyond. ``schemas``: columns after each operator. ``formats``:
+    of streams that aren't JSON. ``dropped`` is told how many records each batch has dropped. ``held_back`` is set when
+    the query has ended because of the gate, with a batch that is planned and not begun. ``max_rows``: of a batch (0: as
+    settings say).
     """
 
     spark: SparkSession
@@ -47,6 +49,7 @@ class LaneParts:
     graph: Graph
     functions: Mapping[int, Callable[..., Any]]
     schemas: Mapping[int, Any]
+    formats: Mapping[str, Format]
     model: JobModel
     lane: Lane
     epoch: int
@@ -173,7 +176,7 @@ class LaneParts:
             return whole  # all lanes must find the same records faulty
         rows = whole.rows(whole.opened(self._no_records), F.lit(0), "", fail=False)
         needed = pruning.needed(self._group, node, rows.schema, self._bare_context)
-        return whole if needed is None else intake.of_graph(node, format_, keyed, needed | {whole.time})
+        return whole if needed is None else whole.pruned(needed | {whole.time})
 
     @property
     def _looks_for_null_keys(self) -> bool:
@@ -201,9 +204,8 @@ class LaneParts:
         changed = stages.changed(graph, stage)
         return Context(self.functions, stages.key_columns(graph, stage), stages.event_times(graph), changed)
 
-    def _format(self, stream: str) -> str:
-        bound = self.settings.streams.get(stream)
-        return bound.format if bound is not None else "json"
+    def _format(self, stream: str) -> Format:
+        return self.formats.get(stream, JSON)
 
     def _is_plain(self, stream: str) -> bool:
         return self.settings.job.trigger == "real-time" or stream in self.settings.at_least_once

@@ -173,13 +173,10 @@ class Publishing:
             self._put_aside(self.keyless_rows(frames), None, self.into_state)
 
     def _put_aside(self, found: DataFrame, source: Source | None, operator: str) -> None:
-        fields: tuple[tuple[str, str], ...] = ()
-        key, time = "", ""
+        explain = faults.explaining(faults.OfJson(()), "", "")
         if source is not None and source.intake is not None:
             key, time = str(source.node.args.get("key")), source.intake.time
-            if source.intake.value is not None:
-                fields = tuple((f.name, f.dataType.simpleString()) for f in source.intake.value)
-        explain = faults.explaining(fields, key, time)
+            explain = faults.explaining(source.intake.reader.explain, key, time)
         look = dead_letters.looked_through(self.aside, operator, self.dropping, explain)
         found.mapInArrow(look, "nothing int").collect()
 

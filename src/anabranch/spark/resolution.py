@@ -11,11 +11,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from anabranch.errors import AnabranchError, GraphError
+from anabranch.formats import JSON, Format
 from anabranch.model.graph import Graph, Node
 from anabranch.operators import rule
 from anabranch.operators.rules import is_boundary
 from anabranch.planning import stages
-from anabranch.spark import codec, evaluation, hidden
+from anabranch.spark import codec, evaluation, hidden, values
 from anabranch.spark import intake as intakes
 from anabranch.spark.labels import label
 from anabranch.spark.operators import Context, apply, check_stateless
@@ -23,9 +24,11 @@ from anabranch.spark.records import SCHEMA
 
 
 def columns(
-    graph: Graph, functions: Mapping[int, Callable[..., Any]], formats: Mapping[str, str]
+    graph: Graph, functions: Mapping[int, Callable[..., Any]], formats: Mapping[str, Format]
 ) -> dict[int, StructType]:
-    """The schema after each operator, hidden column apart, by the active session. ``formats``: by stream, default json.
+    """The schema after each operator, hidden column apart, by the active session.
+
+    ``formats`` are those of streams that aren't JSON.
 
     Raises:
         GraphError: an expression or a function doesn't fit; names the operator.
@@ -46,15 +49,15 @@ def _after(
     node: Node,
     frames: Mapping[int, DataFrame],
     context: Context,
-    formats: Mapping[str, str],
+    formats: Mapping[str, Format],
 ) -> DataFrame | None:
     if node.kind == "read":
         raw = SparkSession.active().createDataFrame([], SCHEMA)
-        return _read(node, raw, formats.get(node.args["stream"], "json"))
+        return _read(node, raw, formats.get(node.args["stream"], JSON))
     inputs = [frames[i] for i in node.inputs]
     if is_boundary(node) or node.kind == "write":
         stream = stages.stream_of(graph, node)
-        encoded = evaluation.encode(inputs[0], evaluation.Sink(0, node, formats.get(stream, "json")))
+        encoded = evaluation.encode(inputs[0], evaluation.Sink(0, node, values.writing(formats.get(stream, JSON))))
         if not is_boundary(node):
             return None
         visible = StructType([f for f in inputs[0].schema if f.name != hidden.NAME])
@@ -68,7 +71,7 @@ def _after(
     return frame
 
 
-def _read(node: Node, raw: DataFrame, format_: str) -> DataFrame:
+def _read(node: Node, raw: DataFrame, format_: Format) -> DataFrame:
     intake = intakes.of_graph(node, format_, keyed=False)
     rows = intake.rows(intake.opened(raw), F.lit(0), "", fail=False)
     intake.check(rows)

@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 
 from anabranch.config import Settings
 from anabranch.errors import AnabranchError, ConfigError
+from anabranch.formats import modules
 from anabranch.spark.clock import EventTimeSource
 from anabranch.systems.embedded.spark import EmbeddedSource
 from anabranch.systems.kafka import jars
@@ -132,9 +133,9 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
 
 
 def _jars(settings: Settings) -> dict[str, str]:
-    """Spark's Kafka connector, where a stream lives there or may come to."""
+    """Spark's Kafka connector, where a stream lives there or may come to; its modules for binary formats."""
     wanted = "kafka" in {settings.systems.default, *(each.system for each in settings.streams.values())}
-    return jars.found(settings.systems.kafka).conf() if wanted else {}
+    return modules.conf(settings, jars.found(settings.systems.kafka).conf() if wanted else {})
 
 
 def carry(functions: Iterable[Callable[..., Any]]) -> None:

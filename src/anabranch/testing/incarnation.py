@@ -85,14 +85,23 @@ class Incarnation:
         preparation.check_writers(plan, settings, known)
         if known:
             preparation.check_outputs(plan, settings)
-        schemas = preparation.resolved(file, settings)
+        formats = preparation.formats(file, settings, self._coordinator.known_formats(job))
+        schemas = preparation.resolved(file, formats)
         if not known:
             self._create(plan)
-        prepared = Prepared(file, settings, plan, schemas)
+        prepared = Prepared(file, settings, plan, schemas, formats)
         self._coordinator.start(preparation.start_message(prepared, until_caught_up))
         self._coordination = _Watched(self._coordinator, job, self._deadline)
         container = Container(
-            self._spark, self._coordination, settings, file.graph, file.functions, schemas, file.home, period=_PERIOD
+            self._spark,
+            self._coordination,
+            settings,
+            file.graph,
+            file.functions,
+            schemas,
+            formats,
+            file.home,
+            period=_PERIOD,
         )
         container._forgotten = math.inf  # results have what was read between stages, too
         return container

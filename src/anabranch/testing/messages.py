@@ -20,6 +20,8 @@ __all__ = ["Encoded", "Encoder", "Message"]
 
 _JSON = msgspec.json.Encoder(decimal_format="number")
 
+_BINARY = "avro", "protobuf", "confluent"
+
 Headers = Mapping[str, bytes | str | None] | Sequence[tuple[str, bytes | str | None]]
 
 
@@ -56,8 +58,9 @@ class Encoded:
 class Encoder:
     """Makes the messages of one stream; ``key`` are the key columns that the job declares."""
 
-    def __init__(self, stream: str, key: Sequence[Field], partitions: int) -> None:
+    def __init__(self, stream: str, key: Sequence[Field], partitions: int, format_: str = "json") -> None:
         self._stream = stream
+        self._format = format_
         self._key = key
         self._partitions = partitions
         self._turn: Iterator[int] = cycle(range(partitions))
@@ -90,6 +93,11 @@ class Encoder:
     def _key_and_value(self, message: Message) -> tuple[bytes | None, bytes | None]:
         value, key = message.value, message.key
         if isinstance(value, Mapping):
+            if self._format in _BINARY:
+                raise UsageError(
+                    f"it is a dict, and the stream's format is {self._format!r}",
+                    "give the value as bytes, as fastavro or a message's SerializeToString() gives it",
+                )
             names = {name for name, _ in self._key} if isinstance(key, EllipsisType) else set()
             rest = _JSON.encode({name: content for name, content in value.items() if name not in names})
             return keys.encode(self._key, value) if isinstance(key, EllipsisType) and names else _given(key), rest

@@ -16,7 +16,7 @@ __all__ = ["Pending", "Record", "Result", "decoded"]
 
 @dataclass(frozen=True)
 class Record:
-    """A record of a stream. ``value``: decoded by the stream's format (json: as parsed; string: str; raw: bytes)."""
+    """A record of a stream. ``value``: decoded by the stream's format (json: as parsed; string: str; others: bytes)."""
 
     partition: int
     offset: int
@@ -92,7 +92,7 @@ def decoded(value: bytes | None, format_: str, stream: str = "") -> Any:
 
     Of dead letters, what isn't in that format stays as it is: it may be why they are there.
     """
-    if value is None or format_ == "raw":
+    if value is None or format_ not in ("json", "string"):
         return value
     try:
         return json.loads(value) if format_ == "json" else value.decode()

@@ -79,7 +79,8 @@ def run(
     Args:
         job: a Job, or the path of a job file.
         inputs: for each stream that the job reads, its rows in order: dicts (JSON values; the columns of
-            ``read(key=...)`` become the message key), bytes or str (values as they are), None, or Message.
+            ``read(key=...)`` become the message key), bytes or str (values as they are), None, or Message. Values in
+            Avro and the like are bytes, in results too; no schema is registered.
         broker: ``"host:port"`` of a Kafka broker to run it on. All its streams are topics there, the inputs too, under
             names that no other run has; they are deleted at the end, with the run's consumer groups. Login and the
             like are taken from ``[systems.kafka]``. Left out: on an embedded log, whatever the file says.
@@ -127,7 +128,10 @@ def _run(
         streams.create(stream, count)
     spark = session.shared(site.settings)
     carry(site.file.functions.values())
-    encoders = {stream: Encoder(stream, _key(node), counts[stream]) for stream, node in reads.items()}
+    encoders = {
+        stream: Encoder(stream, _key(node), counts[stream], _format(site.settings, stream))
+        for stream, node in reads.items()
+    }
     kills: list[tuple[Pending, ...]] = []
     deadline = time.monotonic() + timeout
     for part in cut:
@@ -157,12 +161,21 @@ def _settings(
     file = Path(config) if config is not None else None
     found = configuration.load(file, beside, over)
     unsaid = {name: "fail" for name in _FAILING if name not in found.job.model_fields_set}
-    return configuration.load(file, beside, {**over, "job": {**over["job"], **unsaid}})
+    subjects = {
+        stream: {"subject": f"{bound.topic or stream}-value"}  # whatever topic the test gives it
+        for stream, bound in found.streams.items()
+        if bound.format == "confluent" and bound.subject is None
+    }
+    return configuration.load(file, beside, {**over, "job": {**over["job"], **unsaid}, "streams": subjects})
 
 
 def _embedded(settings: Settings) -> Settings:
     """The settings with every stream on the embedded log."""
-    streams = {stream: StreamSettings(format=bound.format) for stream, bound in settings.streams.items()}
+    fields = "format", "schema_file", "message", "subject"
+    streams = {
+        stream: StreamSettings(**{name: getattr(bound, name) for name in bound.model_fields_set.intersection(fields)})
+        for stream, bound in settings.streams.items()
+    }
     systems = settings.systems.model_copy(update={"default": "embedded"})
     return settings.model_copy(update={"systems": systems, "streams": streams})
 
@@ -221,8 +234,7 @@ def _key(node: Node) -> list[Field]:
 
 
 def _records(site: _Site, stream: str) -> Iterator[Record]:
-    bound = site.settings.streams.get(stream)
-    format_ = bound.format if bound is not None else "json"
+    format_ = _format(site.settings, stream)
     for number, offset, record in site.streams.records(stream):
         yield Record(
             partition=number,
@@ -232,6 +244,11 @@ def _records(site: _Site, stream: str) -> Iterator[Record]:
             headers=tuple(_header(site, each["key"], each["value"]) for each in record["headers"] or ()),
             timestamp=record["timestamp"],
         )
+
+
+def _format(settings: Settings, stream: str) -> str:
+    bound = settings.streams.get(stream)
+    return bound.format if bound is not None else "json"
 
 
 def _header(site: _Site, name: str, value: bytes | None) -> tuple[str, bytes | None]:

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from anabranch.config import KafkaSettings, Settings, SparkSettings, SystemsSettings
 from anabranch.errors import AnabranchError, ConfigError
+from anabranch.formats import modules
 from anabranch.spark import session
 from anabranch.systems.embedded.spark import EmbeddedSource
 from anabranch.systems.kafka import jars
@@ -39,7 +40,8 @@ def shared(settings: Settings) -> SparkSession:
         os.environ["PYTHONPATH"] = os.pathsep.join([*known, *(path for path in sys.path if os.path.isdir(path))])
         kafka = settings.systems.kafka
         systems = SystemsSettings(default="kafka" if on_kafka or _has_jars(kafka) else "embedded", kafka=kafka)
-        return session.start(Settings(spark=_SMALL, systems=systems))
+        binary = settings.streams if modules.needed(settings) else {}
+        return session.start(Settings(spark=_SMALL, systems=systems, formats=settings.formats, streams=binary))
     spark = SparkSession.builder.getOrCreate()
     if on_kafka and not _has_connector(spark):
         raise AnabranchError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from anabranch.formats import Format
 from anabranch.messages import ContainerStatus
 from anabranch.model.document import Document
 
@@ -17,6 +18,7 @@ class DeploymentRecord(Document, frozen=True, kw_only=True):
     generation: int
     fingerprint: dict[str, str]
     promises: dict[str, str]
+    formats: dict[str, Format]
     until_caught_up: bool
     error: str | None
     created_at: float

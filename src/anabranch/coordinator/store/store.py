@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from anabranch.coordinator.store import database
 from anabranch.coordinator.store.records import ContainerRecord, DeploymentRecord, Event
 from anabranch.coordinator.store.tables import containers, deployments, events, jobs, lanes, models
+from anabranch.formats import Format
 from anabranch.messages import Registration, Start
 from anabranch.model.document import decode, encode
 from anabranch.model.graph import Graph
@@ -68,7 +69,8 @@ class Store:
             row = connection.execute(_last(query.where(deployments.c.job == job), deployments.c.id)).mappings().first()
         if row is None:
             return None
-        documents = {name: msgspec.json.decode(row[name]) for name in ("fingerprint", "promises")}
+        documents = {name: msgspec.json.decode(row[name]) for name in ("fingerprint", "promises", "formats")}
+        documents["formats"] = {stream: Format.from_builtins(each) for stream, each in documents["formats"].items()}
         return DeploymentRecord(**{**row, **documents})
 
     def graph(self, job: str, deployment: int) -> Graph:
@@ -124,6 +126,7 @@ class Store:
                 "graph": encode(start.graph).decode(),
                 "fingerprint": msgspec.json.encode(start.fingerprint).decode(),
                 "promises": msgspec.json.encode(start.promises).decode(),
+                "formats": msgspec.json.encode({s: f.to_builtins() for s, f in start.formats.items()}).decode(),
                 "until_caught_up": start.until_caught_up,
                 "created_at": event.at,
                 "changed_at": event.at,

@@ -18,7 +18,7 @@ from sqlalchemy import (
     Text,
 )
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 metadata = MetaData()
 
@@ -45,6 +45,7 @@ deployments = Table(
     Column("graph", Text, nullable=False),
     Column("fingerprint", Text, nullable=False),
     Column("promises", Text, nullable=False),
+    Column("formats", Text, nullable=False),
     Column("until_caught_up", Boolean, nullable=False),
     Column("error", Text),
     Column("created_at", Float, nullable=False),

@@ -8,7 +8,7 @@ from typing import Any
 
 from anabranch.config import KafkaSettings
 from anabranch.errors import ConfigError
-from anabranch.systems.kafka.references import has_reference, resolved
+from anabranch.references import has_reference, resolved
 
 __all__ = ["java", "librdkafka", "secrets", "shown"]
 

@@ -1,0 +1,59 @@
+"""Where Spark's modules for binary formats come from: a folder, the cache of ``scripts/fetch-jars``, Maven."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from anabranch.config import FormatsSettings, Settings
+from anabranch.errors import ConfigError
+
+__all__ = ["AVRO", "conf", "found", "needed"]
+
+AVRO = "4.1.1"
+"""The version of Spark's module for Avro that ``scripts/fetch-jars`` fetches."""
+
+_MODULES = {"avro": "spark-avro", "confluent": "spark-avro", "protobuf": "spark-protobuf"}
+
+
+def needed(settings: Settings) -> list[str]:
+    """The modules that the formats of streams take, by their names: spark-avro, spark-protobuf."""
+    return sorted({_MODULES[each.format] for each in settings.streams.values() if each.format in _MODULES})
+
+
+def found(settings: FormatsSettings, module: str) -> Path | str:
+    """A module's jar; else the Maven coordinates by which Spark gets it itself.
+
+    Raises:
+        ConfigError: the folder that is set lacks it.
+    """
+    if settings.jars is not None:
+        jars = sorted(settings.jars.glob(f"{module}_*.jar")) if settings.jars.is_dir() else []
+        if not jars:
+            raise ConfigError(
+                f"[formats] jars names {settings.jars}, which lacks {module}_2.13-*.jar",
+                f"put {_packages(settings)[module]} there, or leave the setting out",
+            )
+        return jars[-1]
+    home = os.environ.get("XDG_CACHE_HOME")
+    cache = (Path(home) if home else Path.home() / ".cache") / "anabranch"
+    fetched = cache / f"avro-{AVRO}" / f"spark-avro_2.13-{AVRO}.jar"
+    if module == "spark-avro" and fetched.is_file():
+        return fetched
+    return _packages(settings)[module]
+
+
+def conf(settings: Settings, held: Mapping[str, str]) -> dict[str, str]:
+    """Spark settings that bring the modules into a session beside what it already gets, ``held``."""
+    jars = [held["spark.jars"]] if "spark.jars" in held else []
+    packages = [held["spark.jars.packages"]] if "spark.jars.packages" in held else []
+    for module in needed(settings):
+        where = found(settings.formats, module)
+        (packages if isinstance(where, str) else jars).append(str(where))
+    given = {"spark.jars": ",".join(jars), "spark.jars.packages": ",".join(packages)}
+    return {name: value for name, value in given.items() if value}
+
+
+def _packages(settings: FormatsSettings) -> dict[str, str]:
+    return {"spark-avro": settings.avro, "spark-protobuf": settings.protobuf}

@@ -1,0 +1,125 @@
+"""Settles the formats of a job's streams: from settings, schema files and the registry to what the job keeps."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from anabranch.config import Settings, StreamSettings
+from anabranch.errors import ConfigError
+from anabranch.formats.format import Format
+from anabranch.formats.registry import Registry
+
+__all__ = ["declared", "settled"]
+
+_PLAIN = ("json", "string", "raw")
+
+
+def declared(settings: Settings, streams: Iterable[str]) -> dict[str, str]:
+    """By stream, what tells its format from another that settings and schema files could declare.
+
+    A job can't go on with another one. What a registry says isn't in it, and JSON, text and bytes aren't listed.
+    """
+    found: dict[str, str] = {}
+    for stream in streams:
+        bound = settings.streams.get(stream)
+        if bound is not None and bound.format not in _PLAIN:
+            said = [bound.message, bound.subject, _file(stream, bound)]
+            found[stream] = f"{bound.format} {hashlib.sha256(json.dumps(said).encode()).hexdigest()[:12]}"
+    return found
+
+
+def settled(
+    settings: Settings,
+    read: Collection[str],
+    written: Collection[str],
+    kept: Mapping[str, Format] = {},
+    register: bool = False,
+) -> dict[str, Format]:
+    """The formats of a job's streams, as they are now; those that aren't listed are JSON.
+
+    Args:
+        read, written: the streams of the job.
+        kept: what the job has, if it has run: the registry isn't asked again. A batch that is run once more must find
+            the same records readable.
+        register: register the schemas that the job writes with, where they aren't yet. Without it their ids may be
+            missing (-1), which is enough to plan a job.
+
+    Raises:
+        ConfigError: a schema is missing, or is none.
+        AnabranchError: the registry doesn't answer.
+    """
+    bound = {name: settings.streams[name] for name in sorted({*read, *written}) if name in settings.streams}
+    found = {name: _of_settings(name, each) for name, each in bound.items() if each.format != "confluent"}
+    found |= {name: held for name, held in kept.items() if name in bound and name not in found}
+    if len(found) < len(bound):
+        with Registry(settings.formats) as registry:
+            for name in bound.keys() - found.keys():
+                found[name] = _of_registry(registry, name, bound[name], name in written, register)
+    return found
+
+
+def _of_settings(stream: str, bound: StreamSettings) -> Format:
+    if bound.format in _PLAIN:
+        return Format(name=bound.format)
+    file = "flights.avsc" if bound.format == "avro" else "flights.desc"
+    if bound.schema_file is None:
+        raise ConfigError(
+            f'streams.{stream} has format = "{bound.format}" and no schema',
+            f'set [streams.{stream}] schema_file = "{file}"',
+        )
+    if bound.format == "protobuf" and bound.message is None:
+        raise ConfigError(
+            f'streams.{stream} has format = "protobuf" and no message', f'set [streams.{stream}] message = "Flight"'
+        )
+    return Format(name=bound.format, schema=_file(stream, bound), message=bound.message or "")
+
+
+def _of_registry(registry: Registry, stream: str, bound: StreamSettings, written: bool, register: bool) -> Format:
+    subject = bound.subject or f"{bound.topic or stream}-value"
+    versions = registry.versions(subject)
+    writers = {str(each.id): each.schema for each in versions}
+    if bound.schema_file is None:
+        if not versions:
+            raise ConfigError(
+                f"the schema registry knows no subject {subject!r}, that of stream {stream}",
+                f"register a schema; or set [streams.{stream}] subject, or schema_file; "
+                f"its subjects: {', '.join(registry.subjects()) or 'none'}",
+            )
+        return Format(name="confluent", schema=versions[-1].schema, id=versions[-1].id, writers=writers)
+    schema = _file(stream, bound)
+    if not written:
+        return Format(name="confluent", schema=schema, writers=writers)
+    number = registry.register(subject, schema) if register else registry.id(subject, schema)
+    known = {} if number is None else {str(number): schema}
+    return Format(name="confluent", schema=schema, id=-1 if number is None else number, writers={**writers, **known})
+
+
+def _file(stream: str, bound: StreamSettings) -> str:
+    """What the schema file holds: Avro as text, a descriptor set in base64; '' if there is none."""
+    path = bound.schema_file
+    if path is None:
+        return ""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(
+            f"{path}, the schema of stream {stream}, can't be read: {error.strerror}",
+            f"let [streams.{stream}] schema_file name a file that is there",
+        ) from None
+    return base64.b64encode(content).decode() if bound.format == "protobuf" else _avro(stream, path, content)
+
+
+def _avro(stream: str, path: Path, content: bytes) -> str:
+    """An Avro schema without the blanks that mean nothing."""
+    try:
+        schema: Any = json.loads(content)
+    except ValueError as error:
+        raise ConfigError(f"{path}, the schema of stream {stream}, is not JSON: {error}", "mend it") from None
+    if not isinstance(schema, Mapping) or schema.get("type") != "record":
+        raise ConfigError(f"{path}, the schema of stream {stream}, is no record of Avro", 'give it "type": "record"')
+    return json.dumps(schema, separators=(",", ":"))

@@ -1,0 +1,131 @@
+"""Avro, with and without the id of a registry before it; by Spark's own functions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.avro.functions import from_avro, to_avro
+from pyspark.sql.types import StructType
+
+from anabranch.errors import GraphError
+from anabranch.formats import Format
+from anabranch.spark import codec
+from anabranch.spark.faults import ExplainValue, OfAvro
+from anabranch.spark.values import way
+
+__all__ = ["AvroReader", "AvroWriter"]
+
+_READ = "_anabranch_read"
+"""A field that no writer has and every reader: its default is there wherever a value could be read, while Spark gives a
+row of nulls where it could not."""
+
+_ALL = 2**31 - 1
+_HEAD = 5
+"""Bytes before Avro of a registry: zero, and four of the id."""
+
+
+@dataclass(frozen=True)
+class AvroReader:
+    """``text``: the reader's schema, as JSON. ``writers``: the writers' by their ids; None: one, which has no id."""
+
+    schema: StructType
+    text: str
+    writers: tuple[tuple[int | None, str], ...]
+
+    @classmethod
+    def of(cls, format_: Format, where: str) -> AvroReader:
+        """The reader of a stream. GraphError if Spark can't read the schema."""
+        writers: list[tuple[int | None, str]] = [(None, format_.schema)]
+        if format_.name == "confluent":
+            writers = [(int(number), schema) for number, schema in sorted(format_.writers.items())]
+        return cls(columns(format_.schema, where), format_.schema, tuple(writers))
+
+    @property
+    def wanted(self) -> str:
+        return "Avro of its schema" if self._plain else "Avro of a schema that was registered when the job first ran"
+
+    @property
+    def explain(self) -> ExplainValue:
+        return OfAvro(None if self._plain else tuple(number for number, _ in self.writers if number is not None))
+
+    @property
+    def _plain(self) -> bool:
+        return all(number is None for number, _ in self.writers)
+
+    def narrowed(self, declared: StructType, where: str) -> AvroReader:
+        """With the columns that are declared. GraphError if the schema has others."""
+        error = way.undeclared(declared, self.schema, where, "its Avro schema")
+        if error is not None:
+            raise error
+        return replace(self, schema=declared)
+
+    def opened(self, value: Column) -> Column:
+        text = _with_mark(self.text, self.schema.names)
+        if self._plain:
+            ((_, writer),) = self.writers
+            return _decoded(value, writer, text)
+        head, body = F.substring(value, 1, _HEAD), F.substring(value, _HEAD + 1, _ALL)
+        ways = [
+            (head == F.lit(_head(int(number or 0))), _decoded(body, writer, text)) for number, writer in self.writers
+        ]
+        if not ways:
+            return F.lit(None).cast(_struct(self.schema))
+        (condition, first), *others = ways
+        return reduce(lambda chain, each: chain.when(*each), others, F.when(condition, first))
+
+    def fault(self, opened: str) -> Column:
+        return F.col(f"{opened}.{_READ}").isNull()
+
+    def pruned(self, only: set[str]) -> AvroReader:
+        return replace(self, schema=codec.pruned(self.schema, only))
+
+
+@dataclass(frozen=True)
+class AvroWriter:
+    """Writes by the format's schema."""
+
+    format: Format
+
+    def encode(self, frame: DataFrame, names: Sequence[str], where: str) -> Column:
+        held = columns(self.format.schema, where)
+        way.check_written(frame, names, held, where, "its Avro schema")
+        value = to_avro(F.struct(*[frame[codec.quoted(name)] for name in names]), self.format.schema)
+        return value if self.format.name == "avro" else F.concat(F.lit(_head(max(0, self.format.id))), value)
+
+
+def columns(schema: str, where: str) -> StructType:
+    """The columns of an Avro record. GraphError if Spark can't read it."""
+    try:
+        found = SparkSession.active().range(0).select(from_avro(F.lit(b""), schema).alias("v")).schema["v"].dataType
+    except Exception as error:
+        raise GraphError(
+            f"{where}: Spark can't take its Avro schema: {str(error).strip().splitlines()[0]}",
+            "mend the schema; anabranch doctor says whether Spark's module for Avro is there",
+        ) from None
+    assert isinstance(found, StructType)
+    return found
+
+
+def _decoded(value: Column, writer: str, reader: str) -> Column:
+    return from_avro(value, writer, {"mode": "PERMISSIVE", "avroSchema": reader})
+
+
+def _with_mark(schema: str, names: Sequence[str]) -> str:
+    """A record's schema with some of its fields, and with the mark."""
+    record: dict[str, Any] = json.loads(schema)
+    fields = [field for field in record["fields"] if field["name"] in names]
+    return json.dumps({**record, "fields": [*fields, {"name": _READ, "type": "boolean", "default": True}]})
+
+
+def _struct(schema: StructType) -> str:
+    return StructType([*schema.fields]).add(_READ, "boolean").simpleString()
+
+
+def _head(number: int) -> bytes:
+    return b"\0" + number.to_bytes(4, "big")

@@ -1,0 +1,98 @@
+"""What every format gives: a way from bytes to columns, and one back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, Self
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql.types import DataType, StructType
+
+from anabranch.errors import GraphError
+from anabranch.spark.faults import ExplainValue
+
+__all__ = ["Reader", "Writer", "check_written", "same", "undeclared"]
+
+
+class Reader(Protocol):
+    """From the bytes of a value to a column that is opened once, and from that to the row's columns."""
+
+    @property
+    def schema(self) -> StructType | None:
+        """The columns, fields of what is opened; None: what is opened is the one column ``value``."""
+        ...
+
+    @property
+    def wanted(self) -> str:
+        """What every value should be: "JSON of the declared schema"."""
+        ...
+
+    @property
+    def explain(self) -> ExplainValue:
+        """Says why a value couldn't be read. It travels to Python workers."""
+        ...
+
+    def opened(self, value: Column) -> Column: ...
+
+    def fault(self, opened: str) -> Column | None:
+        """Whether the value of an opened column couldn't be read; None where all can."""
+        ...
+
+    def pruned(self, only: set[str]) -> Self:
+        """With no more columns than needed."""
+        ...
+
+
+class Writer(Protocol):
+    """From columns to the bytes of a value."""
+
+    def encode(self, frame: DataFrame, names: Sequence[str], where: str) -> Column:
+        """The value of these columns. GraphError if the format can't hold them; ``where`` is the operator."""
+        ...
+
+
+def same(one: DataType, other: DataType) -> bool:
+    """Whether two types differ in nothing but what may be null."""
+    return one.simpleString() == other.simpleString()
+
+
+def undeclared(declared: StructType, held: StructType, where: str, what: str) -> GraphError | None:
+    """What is declared of a stream that its own schema has otherwise."""
+    known = {field.name: field.dataType for field in held}
+    for field in declared:
+        if field.name not in known:
+            return GraphError(
+                f"{where} declares the column {field.name!r}, which {what} doesn't have",
+                f"it has: {', '.join(known) or 'none'}; without schema=, all of them are read",
+            )
+        if not same(field.dataType, known[field.name]):
+            return GraphError(
+                f"{where} declares {field.name!r} as {field.dataType.simpleString()}; {what} has "
+                f"{known[field.name].simpleString()}",
+                f'declare "{field.name} {known[field.name].simpleString()}", or leave schema= out',
+            )
+    return None
+
+
+def check_written(frame: DataFrame, names: Sequence[str], held: StructType, where: str, what: str) -> None:
+    """Raises GraphError if columns aren't what a stream's schema has."""
+    known = {field.name: field for field in held}
+    types = {field.name: field.dataType for field in frame.schema}
+    for name in names:
+        if name not in known:
+            raise GraphError(
+                f"{where} writes the column {name!r}, which {what} doesn't have",
+                f"select those that it has: {', '.join(known)}",
+            )
+        if not same(types[name], known[name].dataType):
+            raise GraphError(
+                f"{where} writes {name!r} as {types[name].simpleString()}; {what} has "
+                f"{known[name].dataType.simpleString()}",
+                f"cast it: CAST({name} AS {known[name].dataType.simpleString()}) AS {name}",
+            )
+    missing = [field.name for field in held if field.name not in names and not field.nullable]
+    if missing:
+        raise GraphError(
+            f"{where} writes no column {missing[0]!r}, and {what} has one that may not be null",
+            f"add what is missing: {', '.join(missing)}",
+        )
