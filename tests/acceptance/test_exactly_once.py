@@ -55,3 +55,6 @@ def test_each_record_once_whatever_is_killed(workspace: Workspace, tmp_path: Pat
     assert not failing.exists()
     numbered.check(workspace, COUNT)
     numbered.check_nothing_is_left(workspace)
+
+    changed = workspace.call("run", "exactly.py", streams__exact__delivery="at-least-once", code=4)
+    assert "differs in: delivery of exact (none → at-least-once)" in changed.stderr
