@@ -190,6 +190,18 @@ def test_a_registry_says_what_was_written_and_by_which_schema(
     assert [record["value"] for record in aside] == values[2:]
 
 
+def test_a_subject_that_nobody_has_written_to_yet(site: Site, tmp_path: Path, registry: FakeRegistry) -> None:
+    """It can be read by a schema file; whatever comes later has an id that isn't known."""
+    site.log.create("flights", 1)
+    value = framed(9, written(OLD, carrier="AA", delay=20))
+    site.put("flights", 0, [value], [b"k"])
+    streams = avro(tmp_path, flights=OLD, late=LATE)
+    streams["flights"] = streams["flights"].model_copy(update={"format": "confluent"})
+    site.deployed(late("flights", "late"), bound(site, streams, registry.url, on_error="dead-letter")).ran()
+    assert site.records("late", 0) == []
+    assert [record["value"] for record in site.records("flights-dead-letters", 0)] == [value]
+
+
 def test_a_test_gives_and_gets_bytes(spark: SparkSession, tmp_path: Path, registry: FakeRegistry) -> None:
     """And registers nothing."""
     registry.register("flights-value", OLD)

@@ -67,3 +67,19 @@ def test_a_long_value_is_cut() -> None:
 )
 def test_each_fault_has_its_words(fault: str, said: str) -> None:
     assert faults.explaining(faults.OfJson(FIELDS), "k int", "at")(fault, b"k", b"") == said
+
+
+@pytest.mark.parametrize(
+    ("ids", "value", "said"),
+    [
+        (None, None, "the value is null"),
+        (None, b"x", "the value isn't Avro of its schema"),
+        ((7,), b"", "the value doesn't begin with the id of a registered schema"),
+        ((7,), b"\1\0\0\0\7x", "the value doesn't begin with the id of a registered schema"),
+        ((7,), b"\0\0\0\0\7x", "the value isn't Avro of schema 7, or that can't be read by the job's"),
+        ((7, 9), b"\0\0\0\1\0x", "schema 256 wasn't one of the subject's when the job first ran: 7, 9"),
+        ((), b"\0\0\0\1\0x", "schema 256 wasn't one of the subject's when the job first ran: none"),
+    ],
+)
+def test_what_is_wrong_with_avro(ids: tuple[int, ...] | None, value: bytes | None, said: str) -> None:
+    assert faults.OfAvro(ids)(value) == said

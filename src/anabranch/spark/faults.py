@@ -61,7 +61,8 @@ class OfAvro:
         number = int.from_bytes(value[1:5], "big")
         if number in self.ids:
             return f"the value isn't Avro of schema {number}, or that can't be read by the job's"
-        return f"schema {number} wasn't one of the subject's when the job first ran: {', '.join(map(str, self.ids))}"
+        known = ", ".join(map(str, self.ids)) or "none"
+        return f"schema {number} wasn't one of the subject's when the job first ran: {known}"
 
 
 @dataclass(frozen=True)

@@ -32,31 +32,30 @@ _HEAD = 5
 
 @dataclass(frozen=True)
 class AvroReader:
-    """``text``: the reader's schema, as JSON. ``writers``: the writers' by their ids; None: one, which has no id."""
+    """``text``: the reader's schema, as JSON. ``writers``: those of values, by the ids that come before them; None if
+    none comes: values are written as they are read."""
 
     schema: StructType
     text: str
-    writers: tuple[tuple[int | None, str], ...]
+    writers: tuple[tuple[int, str], ...] | None
 
     @classmethod
     def of(cls, format_: Format, where: str) -> AvroReader:
         """The reader of a stream. GraphError if Spark can't read the schema."""
-        writers: list[tuple[int | None, str]] = [(None, format_.schema)]
-        if format_.name == "confluent":
-            writers = [(int(number), schema) for number, schema in sorted(format_.writers.items())]
-        return cls(columns(format_.schema, where), format_.schema, tuple(writers))
+        schema = columns(format_.schema, where)
+        if format_.name == "avro":
+            return cls(schema, format_.schema, None)
+        return cls(schema, format_.schema, tuple((int(id_), text) for id_, text in sorted(format_.writers.items())))
 
     @property
     def wanted(self) -> str:
-        return "Avro of its schema" if self._plain else "Avro of a schema that was registered when the job first ran"
+        if self.writers is None:
+            return "Avro of its schema"
+        return "Avro of a schema that was registered when the job first ran"
 
     @property
     def explain(self) -> ExplainValue:
-        return OfAvro(None if self._plain else tuple(number for number, _ in self.writers if number is not None))
-
-    @property
-    def _plain(self) -> bool:
-        return all(number is None for number, _ in self.writers)
+        return OfAvro(None if self.writers is None else tuple(id_ for id_, _ in self.writers))
 
     def narrowed(self, declared: StructType, where: str) -> AvroReader:
         """With the columns that are declared. GraphError if the schema has others."""
@@ -67,13 +66,10 @@ class AvroReader:
 
     def opened(self, value: Column) -> Column:
         text = _with_mark(self.text, self.schema.names)
-        if self._plain:
-            ((_, writer),) = self.writers
-            return _decoded(value, writer, text)
+        if self.writers is None:
+            return _decoded(value, self.text, text)
         head, body = F.substring(value, 1, _HEAD), F.substring(value, _HEAD + 1, _ALL)
-        ways = [
-            (head == F.lit(_head(int(number or 0))), _decoded(body, writer, text)) for number, writer in self.writers
-        ]
+        ways = [(head == F.lit(_head(id_)), _decoded(body, writer, text)) for id_, writer in self.writers]
         if not ways:
             return F.lit(None).cast(_struct(self.schema))
         (condition, first), *others = ways
