@@ -89,8 +89,7 @@ def formats(
 
 def _streams(graph: Graph) -> tuple[list[str], list[str]]:
     """The streams that a job reads and writes, without those between its stages."""
-    ways = ([node.args["stream"] for node in graph.nodes if node.kind == kind] for kind in ("read", "write"))
-    read, written = ways
+    read, written = ([node.args["stream"] for node in graph.nodes if node.kind == kind] for kind in ("read", "write"))
     return read, written
 
 

@@ -55,7 +55,8 @@ def settled(
     """
     bound = {name: settings.streams[name] for name in sorted({*read, *written}) if name in settings.streams}
     found = {name: _of_settings(name, each) for name, each in bound.items() if each.format != "confluent"}
-    found |= {name: held for name, held in kept.items() if name in bound and name not in found}
+    asked = {name: held for name, held in kept.items() if held.name == "confluent"}
+    found |= {name: held for name, held in asked.items() if name in bound and name not in found}
     if len(found) < len(bound):
         with Registry(settings.formats) as registry:
             for name in bound.keys() - found.keys():
