@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from anabranch import steps
 from tests import kafka_peers
 from tests.acceptance import numbered
-from tests.acceptance.harness import Process, Workspace, command, descendants
+from tests.acceptance.harness import INPUT, LATE, Process, Workspace, command, descendants, flights
 
 EACH = 100_000
 COUNT = EACH * len(numbered.STREAMS)
@@ -129,6 +129,25 @@ def fencing(seed: int, workspace: Workspace) -> str:
     numbered.check(second, EACH)
     assert second.ends() == ends, "the first has written something"
     return f"frozen {how} for {seconds:.0f} s, ended with {code}: epoch {newer} has taken over from {older}"
+
+
+def deleted_under_a_job(workspace: Workspace, stream: str) -> None:
+    """A topic goes that the job ``delays`` reads or writes: it fails and names it, and doesn't make it again."""
+    process = workspace.start("run", "delays.py", job__max_rows_per_batch=500)
+    process.until("two batches", lambda: workspace.committed("0-") >= 1)
+    kafka_peers.delete(workspace.kafka.bootstrap_servers, stream)
+    assert process.wait() == 1, process.stderr
+    assert "Traceback" not in process.stderr
+    assert stream in process.stderr.splitlines()[-2], process.stderr
+    assert stream not in workspace.system.streams()
+
+
+def deleted(seed: int, workspace: Workspace) -> str:
+    """A topic is deleted under a job: for even seeds an input, for odd ones an output."""
+    workspace.put(flights(seed, count=4000))
+    stream = (INPUT, LATE)[seed % 2]
+    deleted_under_a_job(workspace, stream)
+    return f"{stream} was deleted"
 
 
 Scenario = Callable[[int, Workspace], str]

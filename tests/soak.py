@@ -202,7 +202,11 @@ DAMAGES: dict[str, Damage] = {
 
 # Each is run once a seed, in a workspace of its own. Every later issue adds its long runs here.
 SCENARIOS: dict[str, Scenario] = {"spine": spine, "lagging": lagging, "damage": damage}
-SCENARIOS_IN_KAFKA: dict[str, Scenario] = {**kafka_soak.SCENARIOS, "kafka-delays": lagging}
+SCENARIOS_IN_KAFKA: dict[str, Scenario] = {
+    **kafka_soak.SCENARIOS,
+    "kafka-delays": lagging,
+    "kafka-deleted": kafka_soak.deleted,
+}
 ALL = {**SCENARIOS, **SCENARIOS_IN_KAFKA}
 
 

@@ -56,7 +56,8 @@ def _print(made: Plan) -> None:
         lanes.add_column(column)
     for lane in made.lanes:
         operators = ", ".join(lane.operators)
-        lanes.add_row(lane.stage, lane.seat, lane.group, operators, str(len(lane.tasks)), str(len(lane.ssps)))
+        read = {ssp.whole for ssp in lane.ssps}
+        lanes.add_row(lane.stage, lane.seat, lane.group, operators, str(len(lane.tasks)), str(len(read)))
     outputs = Table(title="outputs", title_justify="left")
     for column in ("operator", "stream", "promise"):
         outputs.add_column(column)

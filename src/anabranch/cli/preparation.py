@@ -209,16 +209,20 @@ def _grouper(name: str) -> Grouper:
         ) from error
 
 
-def refuse_unsupported(settings: Settings) -> None:
+def refuse_unsupported(plan: Plan) -> None:
     """What can be planned, but not run yet.
 
     Raises:
-        ConfigError: a factor above 1, or several containers.
+        ConfigError: several containers, or a broadcast input with a factor above 1.
     """
-    for name, value in (("factor", settings.job.factor), ("containers", settings.job.containers)):
-        if value > 1:
+    containers, factor = len(plan.model.containers), plan.model.factor
+    broadcast = any(lane.broadcast for lane in plan.lanes)
+    refused = {"containers": containers if containers > 1 else 0, "factor": factor if factor > 1 and broadcast else 0}
+    for name, value in refused.items():
+        if value:
+            what = f"[job] {name} = {value}{' with a broadcast input' if name == 'factor' else ''}"
             raise ConfigError(
-                f"[job] {name} = {value} can be planned, but this version doesn't run it yet",
+                f"{what} can be planned, but this version doesn't run it yet",
                 f"set {name} = 1; anabranch plan shows what {name} = {value} will do",
             )
 

@@ -45,12 +45,12 @@ def execute(file: JobFile, settings: Settings, available_now: bool, show: progre
         AnabranchError: the job failed, or can't be started.
         KeyboardInterrupt: after SIGINT, once every lane has ended at a batch boundary.
     """
-    preparation.refuse_unsupported(settings)
     store_url, name = settings.coordinator.store, file.graph.job
     if "://" not in settings.storage.root:
         preparation.writable(Path(settings.storage.root), "storage root")
     preparation.writable(settings.systems.embedded.root, "embedded root")
     plan = preparation.plan(file, settings)
+    preparation.refuse_unsupported(plan)
     with endpoint.RunLock(store_url, name):
         store = Store(store_url)
         coordinator = Coordinator(store)

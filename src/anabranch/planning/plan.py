@@ -197,7 +197,7 @@ def lanes_of(plan: Plan, state_partitions: int, new_id: Callable[[], str]) -> tu
 def slots_of(lane: PlannedLane, state_partitions: int) -> tuple[str, ...]:
     """The parts of a lane's output, by the names that they have whatever runs where: those of its rows, then those of
     what each operator puts aside. The place in the list is the slot's number: never change the order."""
-    ssps = tuple(str(ssp) for ssp in (*lane.ssps, *lane.broadcast))
+    ssps = tuple(dict.fromkeys(str(ssp.whole) for ssp in (*lane.ssps, *lane.broadcast)))
     state = tuple(f"{STATE}-{number}" for number in range(state_partitions)) if lane.stateful else ()
     aside = [name for operator in lane.rejecting for name in (f"{operator}:{part}" for part in (*ssps, *state))]
     return (*(state or ssps), *aside)
@@ -207,7 +207,8 @@ def task_slots(plan: Plan, state_partitions: int) -> int:
     """How many tasks of a container's lanes run at once in real-time mode: all of all stages of their queries."""
     slots: Counter[str] = Counter()
     for lane in plan.lanes:
-        slots[lane.seat] += len(lane.ssps) + len(lane.broadcast) + (state_partitions if lane.stateful else 0)
+        read = {ssp.whole for ssp in (*lane.ssps, *lane.broadcast)}
+        slots[lane.seat] += len(read) + (state_partitions if lane.stateful else 0)
     return max(slots.values(), default=0)
 
 

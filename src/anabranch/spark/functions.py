@@ -6,7 +6,8 @@ import asyncio
 import inspect
 import itertools
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.errors import OperatorError
-from anabranch.spark import hidden
+from anabranch.spark import buckets, hidden
 from anabranch.spark.dead_letters import Rejects
 
 Batches = Iterator[pa.RecordBatch]
+Reject = Callable[[Mapping[str, Any], str, Mapping[str, Any]], None]
 Rejecting = Callable[[str], Rejects]
 """Opens, in a Spark task, what takes the rows that an operator (its label) rejects."""
 
@@ -26,34 +28,50 @@ _CURE = "mend the function; the lane goes on from this batch at the next run"
 
 
 def wrap(
-    kind: str, function: Callable[..., Any], schema: pa.Schema, label: str, home: str, on_error: Rejecting | None
+    kind: str,
+    function: Callable[..., Any],
+    schema: pa.Schema,
+    label: str,
+    home: str,
+    on_error: Rejecting | None,
+    factor: int = 1,
 ) -> Callable[[Batches], Batches]:
     """The function for ``mapInArrow`` that runs an operator of the given kind.
+
+    With a factor above 1, each bucket of a partition has a thread of its own while the function works on an Arrow
+    batch; what comes of it has the order of the rows all the same.
 
     Args:
         schema: of the result, without the hidden column.
         label: names the operator in errors.
         home: the job's folder: traces are shortened to its files.
         on_error: what takes the messages on which the function raises; None: it fails the lane.
+        factor: into how many buckets each partition is cut.
     """
     call = {"map_arrow": _map_arrow, "map": _map, "flat_map": _flat_map, "filter": _filter}[kind]
 
+    def worked(rows: pa.RecordBatch, reject: Reject | None) -> buckets.Worked:
+        origin = rows.column(hidden.NAME)
+        visible = rows.drop_columns([hidden.NAME])
+        try:
+            result, indexes = call(function, visible, schema)
+        except Exception as error:
+            if reject is None:
+                raise _explained(error, label, origin, home) from None
+            result, indexes = _one_by_one(call, function, visible, schema, origin, reject, home)
+        if kind == "map_arrow" and result.num_rows != rows.num_rows:
+            origin = _of_no_record(origin)
+        columns = [*result.columns, origin.take(indexes)]
+        whole = schema.append(pa.field(hidden.NAME, origin.type))
+        return pa.RecordBatch.from_arrays(columns, schema=whole), indexes.to_numpy()
+
     def run(batches: Batches) -> Batches:
         rejects = on_error(label) if on_error is not None else None
-        for batch in batches:
-            for rows in _of_one_partition(batch):
-                origin = rows.column(hidden.NAME)
-                visible = rows.drop_columns([hidden.NAME])
-                try:
-                    result, indexes = call(function, visible, schema)
-                except Exception as error:
-                    if rejects is None:
-                        raise _explained(error, label, origin, home) from None
-                    result, indexes = _one_by_one(call, function, visible, schema, origin, rejects, home)
-                if kind == "map_arrow" and result.num_rows != rows.num_rows:
-                    origin = _of_no_record(origin)
-                columns = [*result.columns, origin.take(indexes)]
-                yield pa.RecordBatch.from_arrays(columns, schema=schema.append(pa.field(hidden.NAME, origin.type)))
+        with buckets.threads(factor) as each_bucket:
+            work = partial(worked, reject=rejects.add if rejects is not None else None)
+            for batch in batches:
+                for rows in _of_one_partition(batch):
+                    yield each_bucket(work, rows)
         if rejects is not None:
             rejects.close()
 
@@ -75,7 +93,7 @@ def _one_by_one(
     rows: pa.RecordBatch,
     schema: pa.Schema,
     origin: pa.Array,
-    rejects: Rejects,
+    reject: Reject,
     home: str,
 ) -> tuple[pa.RecordBatch, pa.Array]:
     """Once more, each row by itself: those on which the function raises are rejected."""
@@ -87,7 +105,7 @@ def _one_by_one(
             result, _ = call(function, row, schema)
         except Exception as error:
             told = f"{type(error).__name__}: {error}{_at(error, home)}"
-            rejects.add(origin[index].as_py(), told, row.to_pylist()[0])
+            reject(origin[index].as_py(), told, row.to_pylist()[0])
         else:
             results.append(result)
             indexes += [index] * result.num_rows

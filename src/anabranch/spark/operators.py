@@ -34,7 +34,8 @@ class Context:
 
     ``on_error`` and ``on_null_key`` take what can't be processed (None: it fails the lane). ``watermarked`` gives a
     frame, whose event time is in the column of that name, the lane's watermark. ``home`` is the job's folder.
-    ``shuffle_partitions`` is for shuffles inside the query.
+    ``shuffle_partitions`` is for shuffles inside the query; ``factor``: how many buckets of a partition functions work
+    on at once.
     """
 
     functions: Mapping[int, Callable[..., Any]]
@@ -46,6 +47,7 @@ class Context:
     watermarked: Callable[[DataFrame, str], DataFrame] | None = None
     home: str = ""
     shuffle_partitions: int = 4
+    factor: int = 1
 
 
 def apply(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFrame:
@@ -122,6 +124,7 @@ def _function(node: Node, frame: DataFrame, context: Context) -> DataFrame:
         label(node),
         context.home,
         context.on_error,
+        context.factor,
     )
     schema = StructType([*result.fields, frame.schema[hidden.NAME]])
     mapped = frame.mapInArrow(run, schema)

@@ -93,6 +93,7 @@ class LaneQuery(LaneOutputs):
             watermarked=self._watermarked,
             home=self.home,
             shuffle_partitions=self.lane.state_partitions,
+            factor=self.model.factor,
         )
 
     def _streamed(self, source: Source) -> DataFrame:

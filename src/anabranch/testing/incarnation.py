@@ -39,7 +39,6 @@ class Incarnation:
     """
 
     def __init__(self, spark: SparkSession, file: JobFile, settings: Settings, deadline: float) -> None:
-        preparation.refuse_unsupported(settings)
         self._spark = spark
         self._file = file
         self._settings = settings
@@ -81,6 +80,7 @@ class Incarnation:
     def _container(self, until_caught_up: bool) -> Container:
         file, settings, job = self._file, self._settings, self._job
         plan = preparation.plan(file, settings)
+        preparation.refuse_unsupported(plan)
         known = set(self._store.lanes(job))
         preparation.check_writers(plan, settings, known)
         if known:
