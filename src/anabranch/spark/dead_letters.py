@@ -6,6 +6,7 @@ A dead letter is the record itself, bytes, headers and timestamp, with headers t
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -75,7 +76,10 @@ class Aside:
 
 @dataclass
 class Rejects:
-    """The records that an operator has rejected in one Spark task; what it adds up to is told when it is closed."""
+    """The records that an operator has rejected in one Spark task; what it adds up to is told when it is closed.
+
+    Threads may add at the same time.
+    """
 
     aside: Aside
     operator: str
@@ -83,21 +87,23 @@ class Rejects:
     _errors: dict[tuple[int, int], dict[int, str]] = field(default_factory=dict)
     _derived: dict[tuple[int, int], list[tuple[bytes | None, bytes, str]]] = field(default_factory=dict)
     _count: int = 0
+    _adding: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, origin: Mapping[str, Any], error: str, row: Mapping[str, Any] | None = None) -> None:
         """Reject what came of one record. ``origin``: the row's hidden column.
 
         ``row`` stands for a row that comes of no single record.
         """
-        self._count += 1
-        if not self.keep:
-            return
-        place = origin["source"], origin["partition"]
-        if origin["source"] == STATE or origin["offset"] < 0:
-            value = json.dumps(row, default=str).encode() if row is not None else b"null"
-            self._derived.setdefault(place, []).append((origin["key"], value, error))
-        else:
-            self._errors.setdefault(place, {})[origin["offset"]] = error
+        with self._adding:
+            self._count += 1
+            if not self.keep:
+                return
+            place = origin["source"], origin["partition"]
+            if origin["source"] == STATE or origin["offset"] < 0:
+                value = json.dumps(row, default=str).encode() if row is not None else b"null"
+                self._derived.setdefault(place, []).append((origin["key"], value, error))
+            else:
+                self._errors.setdefault(place, {})[origin["offset"]] = error
 
     def __enter__(self) -> Self:
         return self
