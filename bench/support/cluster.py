@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -152,9 +151,3 @@ def fresh() -> Iterator[Cluster]:
     ):
         servers = started.bootstrap_servers
         yield Cluster(servers, Path(name), connector.paths, _admin(servers))
-
-
-def cache() -> Path:
-    """The folder of what was fetched."""
-    home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(home) if home else Path.home() / ".cache") / "anabranch"

@@ -9,7 +9,8 @@ import venv
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.support.cluster import ROOT, Cluster, cache
+from anabranch import fetched
+from bench.support.cluster import ROOT, Cluster
 from bench.support.flights import LATE, SCHEMA
 from bench.support.processes import Side
 
@@ -121,7 +122,7 @@ memory = "{MEMORY}"
 
 def kafka_streams(task: Task, started: Side) -> None:
     """Kafka Streams: two threads, at least once, no cache; for latency without its linger of 100 ms."""
-    jars = cache() / f"streams-{STREAMS}"
+    jars = fetched.folder() / f"streams-{STREAMS}"
     if not jars.is_dir():
         subprocess.run([str(ROOT / "scripts" / "fetch-jars"), "streams"], stdout=subprocess.DEVNULL, check=True)
     classes = task.cluster.folder / "classes"
@@ -135,7 +136,7 @@ def kafka_streams(task: Task, started: Side) -> None:
 
 def quixstreams(task: Task, started: Side) -> None:
     """A Python library, in an environment of its own: two processes, for one has one core."""
-    home = cache() / f"quixstreams-{QUIX}"
+    home = fetched.folder() / f"quixstreams-{QUIX}"
     python = home / "bin" / "python"
     if not (home / "ready").exists():
         print(f"Installing quixstreams {QUIX} into {home} ...", file=sys.stderr, flush=True)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import itertools
 import pickle
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -20,6 +19,7 @@ from anabranch.systems.contract import System
 from anabranch.systems.embedded import EmbeddedSystem
 from anabranch.systems.kafka.system import KafkaSystem
 from anabranch.systems.records import RECORD_SCHEMA
+from tests.broker.reading import values
 
 pytestmark = pytest.mark.integration
 
@@ -59,15 +59,6 @@ def put(system: System, stream: str, keys: Sequence[bytes | None], **more: Any) 
 
 def key_of(partition: int) -> bytes:
     return next(key for key in (b"%d" % n for n in itertools.count()) if partition_for(key, 3) == partition)
-
-
-def values(found: Iterable[tuple[Any, pa.RecordBatch]]) -> list[tuple[int, bytes]]:
-    got: list[tuple[int, bytes]] = []
-    for offsets, records in found:
-        assert offsets.dtype == np.int64
-        assert records.schema.equals(RECORD_SCHEMA)
-        got += zip(offsets.tolist(), records.column("value").to_pylist(), strict=True)
-    return got
 
 
 def test_a_stream_is_made_once_and_has_its_count(system: System, stream: str) -> None:

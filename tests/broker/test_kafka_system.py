@@ -27,6 +27,7 @@ from anabranch.systems.kafka.controls import ControlLog
 from anabranch.systems.kafka.system import INTERNAL, KafkaSystem
 from anabranch.systems.kafka.topics import Topics
 from anabranch.systems.records import RECORD_SCHEMA
+from tests.broker.reading import values
 from tests.kafka_peers import RACK
 
 pytestmark = pytest.mark.integration
@@ -115,15 +116,6 @@ def ends(system: KafkaSystem, stream: str) -> dict[int, int]:
 def delete(system: KafkaSystem, stream: str) -> None:
     cluster = Cluster(system.settings)
     cluster.ask(lambda admin: admin.delete_topics([stream], operation_timeout=10))
-
-
-def values(found: Iterable[tuple[Any, pa.RecordBatch]]) -> list[tuple[int, bytes]]:
-    got: list[tuple[int, bytes]] = []
-    for offsets, records in found:
-        assert offsets.dtype == np.int64
-        assert records.schema.equals(RECORD_SCHEMA)
-        got += zip(offsets.tolist(), records.column("value").to_pylist(), strict=True)
-    return got
 
 
 def test_it_is_a_system(system: KafkaSystem, stream: str) -> None:

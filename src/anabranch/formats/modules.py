@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from anabranch import fetched
 from anabranch.config import FormatsSettings, Settings
 from anabranch.errors import ConfigError
 
-__all__ = ["AVRO", "conf", "found", "needed"]
+__all__ = ["AVRO", "MODULES", "conf", "found", "needed"]
 
 AVRO = "4.1.1"
 """The version of Spark's module for Avro that ``scripts/fetch-jars`` fetches."""
 
-_MODULES = {"avro": "spark-avro", "confluent": "spark-avro", "protobuf": "spark-protobuf"}
+MODULES = {"avro": "spark-avro", "confluent": "spark-avro", "protobuf": "spark-protobuf"}
+"""Of Spark, by the formats that take one: the binary ones."""
 
 
 def needed(settings: Settings) -> list[str]:
     """The modules that the formats of streams take, by their names: spark-avro, spark-protobuf."""
-    return sorted({_MODULES[each.format] for each in settings.streams.values() if each.format in _MODULES})
+    return sorted({MODULES[each.format] for each in settings.streams.values() if each.format in MODULES})
 
 
 def found(settings: FormatsSettings, module: str) -> Path | str:
@@ -36,11 +37,9 @@ def found(settings: FormatsSettings, module: str) -> Path | str:
                 f"put {_packages(settings)[module]} there, or leave the setting out",
             )
         return jars[-1]
-    home = os.environ.get("XDG_CACHE_HOME")
-    cache = (Path(home) if home else Path.home() / ".cache") / "anabranch"
-    fetched = cache / f"avro-{AVRO}" / f"spark-avro_2.13-{AVRO}.jar"
-    if module == "spark-avro" and fetched.is_file():
-        return fetched
+    avro = fetched.folder() / f"avro-{AVRO}" / f"spark-avro_2.13-{AVRO}.jar"
+    if module == "spark-avro" and avro.is_file():
+        return avro
     return _packages(settings)[module]
 
 

@@ -90,9 +90,8 @@ class Registry:
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """The parsed answer; None if there is no such thing."""
-        content = {} if body is None else {"json": body}
         try:
-            answer = self._client.request(method, path, **content)  # type: ignore[arg-type]
+            answer = self._client.request(method, path, json=body)
             if answer.status_code == _NOT_FOUND:
                 return None
             if answer.is_success:

@@ -11,12 +11,11 @@ from typing import Any
 
 from anabranch.config import Settings, StreamSettings
 from anabranch.errors import ConfigError
+from anabranch.formats import modules
 from anabranch.formats.format import Format
 from anabranch.formats.registry import Registry
 
 __all__ = ["declared", "settled"]
-
-_PLAIN = ("json", "string", "raw")
 
 
 def declared(settings: Settings, streams: Iterable[str]) -> dict[str, str]:
@@ -27,7 +26,7 @@ def declared(settings: Settings, streams: Iterable[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for stream in streams:
         bound = settings.streams.get(stream)
-        if bound is not None and bound.format not in _PLAIN:
+        if bound is not None and bound.format in modules.MODULES:
             said = [bound.message, bound.subject, _file(stream, bound)]
             found[stream] = f"{bound.format} {hashlib.sha256(json.dumps(said).encode()).hexdigest()[:12]}"
     return found
@@ -55,8 +54,8 @@ def settled(
     """
     bound = {name: settings.streams[name] for name in sorted({*read, *written}) if name in settings.streams}
     found = {name: _of_settings(name, each) for name, each in bound.items() if each.format != "confluent"}
-    asked = {name: held for name, held in kept.items() if held.name == "confluent"}
-    found |= {name: held for name, held in asked.items() if name in bound and name not in found}
+    missing = bound.keys() - found.keys()
+    found |= {name: kept[name] for name in missing & kept.keys() if kept[name].name == "confluent"}
     if len(found) < len(bound):
         with Registry(settings.formats) as registry:
             for name in bound.keys() - found.keys():
@@ -65,7 +64,7 @@ def settled(
 
 
 def _of_settings(stream: str, bound: StreamSettings) -> Format:
-    if bound.format in _PLAIN:
+    if bound.format not in modules.MODULES:
         return Format(name=bound.format)
     file = "flights.avsc" if bound.format == "avro" else "flights.desc"
     if bound.schema_file is None:

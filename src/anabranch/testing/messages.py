@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from anabranch.errors import UsageError
+from anabranch.formats import modules
 from anabranch.model.hashing import partition_for
 from anabranch.testing import keys
 from anabranch.testing.keys import Field
@@ -19,8 +20,6 @@ from anabranch.testing.keys import Field
 __all__ = ["Encoded", "Encoder", "Message"]
 
 _JSON = msgspec.json.Encoder(decimal_format="number")
-
-_BINARY = "avro", "protobuf", "confluent"
 
 Headers = Mapping[str, bytes | str | None] | Sequence[tuple[str, bytes | str | None]]
 
@@ -93,7 +92,7 @@ class Encoder:
     def _key_and_value(self, message: Message) -> tuple[bytes | None, bytes | None]:
         value, key = message.value, message.key
         if isinstance(value, Mapping):
-            if self._format in _BINARY:
+            if self._format in modules.MODULES:
                 raise UsageError(
                     f"it is a dict, and the stream's format is {self._format!r}",
                     "give the value as bytes, as fastavro or a message's SerializeToString() gives it",

@@ -59,9 +59,7 @@ class AvroReader:
 
     def narrowed(self, declared: StructType, where: str) -> AvroReader:
         """With the columns that are declared. GraphError if the schema has others."""
-        error = way.undeclared(declared, self.schema, where, "its Avro schema")
-        if error is not None:
-            raise error
+        way.check_declared(declared, self.schema, where, "its Avro schema")
         return replace(self, schema=declared)
 
     def opened(self, value: Column) -> Column:

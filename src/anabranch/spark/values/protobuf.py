@@ -39,9 +39,7 @@ class ProtobufReader:
 
     def narrowed(self, declared: StructType, where: str) -> ProtobufReader:
         """With the columns that are declared. GraphError if the message has others."""
-        error = way.undeclared(declared, self.schema, where, f"the message {self.format.message}")
-        if error is not None:
-            raise error
+        way.check_declared(declared, self.schema, where, f"the message {self.format.message}")
         return replace(self, schema=declared)
 
     def opened(self, value: Column) -> Column:

@@ -11,7 +11,7 @@ from pyspark.sql.types import DataType, StructType
 from anabranch.errors import GraphError
 from anabranch.spark.faults import ExplainValue
 
-__all__ = ["Reader", "Writer", "check_written", "same", "undeclared"]
+__all__ = ["Reader", "Writer", "check_declared", "check_written"]
 
 
 class Reader(Protocol):
@@ -51,27 +51,26 @@ class Writer(Protocol):
         ...
 
 
-def same(one: DataType, other: DataType) -> bool:
+def _same(one: DataType, other: DataType) -> bool:
     """Whether two types differ in nothing but what may be null."""
     return one.simpleString() == other.simpleString()
 
 
-def undeclared(declared: StructType, held: StructType, where: str, what: str) -> GraphError | None:
-    """What is declared of a stream that its own schema has otherwise."""
+def check_declared(declared: StructType, held: StructType, where: str, what: str) -> None:
+    """Raises GraphError if columns are declared that a stream's schema doesn't have so."""
     known = {field.name: field.dataType for field in held}
     for field in declared:
         if field.name not in known:
-            return GraphError(
+            raise GraphError(
                 f"{where} declares the column {field.name!r}, which {what} doesn't have",
                 f"it has: {', '.join(known) or 'none'}; without schema=, all of them are read",
             )
-        if not same(field.dataType, known[field.name]):
-            return GraphError(
+        if not _same(field.dataType, known[field.name]):
+            raise GraphError(
                 f"{where} declares {field.name!r} as {field.dataType.simpleString()}; {what} has "
                 f"{known[field.name].simpleString()}",
                 f'declare "{field.name} {known[field.name].simpleString()}", or leave schema= out',
             )
-    return None
 
 
 def check_written(frame: DataFrame, names: Sequence[str], held: StructType, where: str, what: str) -> None:
@@ -84,7 +83,7 @@ def check_written(frame: DataFrame, names: Sequence[str], held: StructType, wher
                 f"{where} writes the column {name!r}, which {what} doesn't have",
                 f"select those that it has: {', '.join(known)}",
             )
-        if not same(types[name], known[name].dataType):
+        if not _same(types[name], known[name].dataType):
             raise GraphError(
                 f"{where} writes {name!r} as {types[name].simpleString()}; {what} has "
                 f"{known[name].dataType.simpleString()}",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from anabranch import fetched
 from anabranch.config import KafkaSettings
 from anabranch.errors import ConfigError
 
@@ -47,7 +47,7 @@ def found(settings: KafkaSettings) -> Jars:
     """
     if settings.jars is not None:
         return Jars("setting", _of_folder(settings.jars), settings.packages)
-    folder = _cache() / f"connector-{CONNECTOR['spark-sql-kafka-0-10_2.13']}"
+    folder = fetched.folder() / f"connector-{CONNECTOR['spark-sql-kafka-0-10_2.13']}"
     paths = tuple(folder / f"{artifact}-{version}.jar" for artifact, version in CONNECTOR.items())
     if all(path.is_file() for path in paths):
         return Jars("cache", paths, settings.packages)
@@ -56,7 +56,7 @@ def found(settings: KafkaSettings) -> Jars:
 
 def broker_folder() -> Path | None:
     """The jars of the broker that ``scripts/fetch-jars`` has fetched; None: it hasn't."""
-    folder = _cache() / f"broker-{BROKER}"
+    folder = fetched.folder() / f"broker-{BROKER}"
     return folder if (folder / f"kafka_2.13-{BROKER}.jar").is_file() else None
 
 
@@ -70,8 +70,3 @@ def _of_folder(folder: Path) -> tuple[Path, ...]:
     if not any(path.name.startswith("spark-sql-kafka-0-10") for path in paths):
         raise ConfigError(f"[systems.kafka] jars names {folder}, which lacks spark-sql-kafka-0-10_2.13-*.jar", cure)
     return paths
-
-
-def _cache() -> Path:
-    home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(home) if home else Path.home() / ".cache") / "anabranch"
