@@ -323,7 +323,6 @@ def _check_entries(infos: list[zipfile.ZipInfo], sha256: str) -> None:
         raise _refused(sha256, f"{len(infos)} files, at most {MAX_FILES} may be")
     if not infos:
         raise _refused(sha256, "there is nothing in it")
-    seen = set()
     for info in infos:
         name = info.orig_filename
         if name != info.filename:  # newer Pythons take another name from an extra field
@@ -335,9 +334,6 @@ def _check_entries(infos: list[zipfile.ZipInfo], sha256: str) -> None:
             raise _refused(sha256, f"{name!r}: is no ordinary file")
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise _refused(sha256, f"{name!r}: compressed by method {info.compress_type}")
-        if name in seen:
-            raise _refused(sha256, f"{name!r}: is in it twice")
-        seen.add(name)
 
 
 def _refused(sha256: str, why: str) -> UsageError:
