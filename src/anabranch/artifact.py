@@ -1,0 +1,360 @@
+"""The code of a job as one file with a hash: packed where it is written, unpacked where it runs.
+
+Both sides trust the hash for what the content *is* and nobody for what it *does*: an archive that this module
+wouldn't have written is refused before a byte of it reaches the cache.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import hashlib
+import io
+import json
+import os
+import re
+import shutil
+import stat
+import struct
+import subprocess
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath, PureWindowsPath
+
+from anabranch.errors import AnabranchError, NotFoundError, OutOfTimeError, UsageError
+
+__all__ = ["DATA", "MAX_BYTES", "MAX_FILES", "MAX_UNPACKED", "Artifact", "check_sha", "pack", "unpack", "unpacked"]
+
+MAX_BYTES = 50_000_000
+"""Of an artifact."""
+
+MAX_FILES = 10_000
+"""In an artifact."""
+
+MAX_UNPACKED = 200_000_000
+"""Bytes of all files of an artifact together."""
+
+# fmt: off
+DATA = frozenset({
+    ".parquet", ".csv", ".tsv", ".arrow", ".arrows", ".feather", ".avro", ".orc", ".jsonl", ".ndjson", ".xlsx",
+    ".db", ".db-journal", ".db-shm", ".db-wal", ".duckdb", ".sqlite", ".sqlite3", ".sqlite-journal", ".sqlite-shm",
+    ".sqlite-wal", ".hdf5", ".h5", ".log", ".crc", ".zip", ".jar", ".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst", ".7z",
+    ".pyc",
+})
+# fmt: on
+"""Endings of files that are no part of a job's code. Schemas are: ``.avsc``, ``.proto``, ``.desc``, ``.json`` …"""
+
+GIT_SECONDS = 60
+
+_MARKER = ".whole"
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+_SHA = re.compile("[0-9a-f]{64}")
+_GIT_PLACES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
+_BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, OverflowError, struct.error)
+_CURE = "send it again: anabranch start JOB.py"
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A zip of a job's files, the hash of its bytes, and the files' names, relative to the job's folder, sorted."""
+
+    sha256: str
+    content: bytes
+    names: tuple[str, ...]
+
+
+def pack(home: Path) -> Artifact:
+    """The files below ``home``, the job file's folder. The same files give the same hash on every machine.
+
+    In a git work tree: those that git doesn't ignore, committed or not. Elsewhere: ``*.py`` and ``*.toml``. In both
+    without what begins with a dot, environments, ``__pycache__`` and ``DATA``. Submodules and links to folders are
+    left out; a link to a file that is packed too becomes a copy of it. Nothing is compressed: compressors differ.
+
+    Raises:
+        NotFoundError: ``home`` is no folder.
+        UsageError: nothing to pack, too much of it, a name that other machines can't have, a link that leads out.
+        OutOfTimeError: git didn't answer.
+        AnabranchError: a file can't be read, or git fails.
+    """
+    if not home.is_dir():
+        raise NotFoundError(f"{home}: there is no such folder", "name the job's file as it is on this machine")
+    root = home.resolve()
+    listed = _listed_by_git(root)
+    names = _packed(root, _walked(root) if listed is None else listed)
+    if not names:
+        why = "no *.py or *.toml in it" if listed is None else "git ignores all of it, or it is data"
+        raise UsageError(f"{home}: nothing to pack: {why}", "put the job beside its modules; see .gitignore")
+    if len(names) > MAX_FILES:
+        raise UsageError(
+            f"{home}: {len(names)} files to pack, at most {MAX_FILES} may be",
+            "put what isn't code into .gitignore, or the job into a folder of its own",
+        )
+    sizes = {name: _size(root / name) for name in names}
+    _check_size(home, sizes, sum(sizes.values()))
+    content = _zip((name, _read(root / name)) for name in names)
+    _check_size(home, sizes, len(content))
+    return Artifact(hashlib.sha256(content).hexdigest(), content, names)
+
+
+def unpack(content: bytes, sha256: str, cache: Path) -> Path:
+    """``cache/<sha256>``, whole, with the files of ``content``. Several processes may do it at once.
+
+    Raises:
+        UsageError: ``content`` hasn't this hash, or is no archive of ``pack``'s.
+        AnabranchError: the cache can't be written.
+    """
+    check_sha(sha256)
+    if len(content) > MAX_BYTES:
+        raise UsageError(f"artifact {sha256}: {len(content)} bytes, at most {MAX_BYTES} may be", _CURE)
+    found = hashlib.sha256(content).hexdigest()
+    if found != sha256:
+        raise UsageError(f"artifact {sha256}: what came has the hash {found}", _CURE)
+    target, part = cache / sha256, cache / f".{sha256}.part"
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with _locked(cache / f".{sha256}.lock"):
+            if unpacked(sha256, cache) is None:
+                _remove(part)
+                try:
+                    _extract(content, sha256, part)
+                    _remove(target)
+                    part.rename(target)
+                finally:
+                    _remove(part)
+    except OSError as error:
+        raise AnabranchError(
+            f"artifact {sha256}: can't be unpacked into {cache}: {error}",
+            "see that the folder can be written and that its disk has room",
+        ) from error
+    return target
+
+
+def unpacked(sha256: str, cache: Path) -> Path | None:
+    """The folder that ``unpack`` has made; None: there is none, or a file of it is missing or changed.
+
+    Raises:
+        UsageError: ``sha256`` is no hash.
+    """
+    folder = cache / check_sha(sha256)
+    try:
+        files = json.loads((folder / _MARKER).read_bytes())
+        whole = all(_hash_of(folder / name) == digest for name, digest in files.items())
+    except (OSError, ValueError, AttributeError):
+        return None
+    return folder if whole else None
+
+
+def check_sha(text: str) -> str:
+    """``text``, if it is a sha256 in 64 lower-case hexadecimal digits. What it names may then be a path.
+
+    Raises:
+        UsageError: it isn't.
+    """
+    if _SHA.fullmatch(text) is None:
+        raise UsageError(f"{text[:80]!r} is no artifact's hash", "it has 64 digits of 0-9 and a-f")
+    return text
+
+
+def _listed_by_git(root: Path) -> list[str] | None:
+    """None: there is no git, or this is no work tree of it."""
+    command = ["git", "-c", "core.fsmonitor=false", "ls-files", "-z", "-co", "--exclude-standard"]
+    env = {name: value for name, value in os.environ.items() if name not in _GIT_PLACES}
+    env |= {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
+    try:
+        done = subprocess.run(
+            command, cwd=root, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=GIT_SECONDS, check=False
+        )
+    except FileNotFoundError:
+        return None
+    except subprocess.TimeoutExpired as error:
+        raise OutOfTimeError(
+            f"{root}: git didn't list the files within {GIT_SECONDS} s", "put folders of data into .gitignore"
+        ) from error
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip()
+        if "not a git repository" in said:
+            return None
+        raise AnabranchError(f"{root}: git can't list the files: {said}", "see that `git ls-files` works there")
+    return [os.fsdecode(name).removesuffix("/") for name in done.stdout.split(b"\0") if name]
+
+
+def _walked(root: Path) -> Iterator[str]:
+    def stop(error: OSError) -> None:
+        raise _unreadable(error)
+
+    for folder, below, files in os.walk(root, onerror=stop):
+        below[:] = [name for name in below if not _foreign(Path(folder, name))]
+        for name in files:
+            if name.endswith((".py", ".toml")):
+                yield Path(folder, name).relative_to(root).as_posix()
+
+
+def _packed(root: Path, listed: Iterable[str]) -> tuple[str, ...]:
+    """Those of the listed names that are the job's, sorted."""
+    foreign = functools.cache(_foreign)
+    names = {
+        name
+        for name in listed
+        if not name.rpartition("/")[2].startswith(".")
+        and PurePosixPath(name).suffix.lower() not in DATA
+        and not any(foreign(root / folder) for folder in list(PurePosixPath(name).parents)[:-1])
+        and _there(root / name)
+    }
+    for name in names:
+        if (fault := _fault(name)) is not None:
+            raise UsageError(f"{name!r} below {root}: {fault}", "rename it, or put it into .gitignore")
+        real = Path(os.path.realpath(root / name))
+        if real != root / name and not (real.is_relative_to(root) and real.relative_to(root).as_posix() in names):
+            raise UsageError(
+                f"{root / name}: leads to {real}, which isn't packed",
+                "put a copy of the file there, or keep the link out: .gitignore",
+            )
+    return tuple(sorted(names))
+
+
+def _foreign(folder: Path) -> bool:
+    """Nothing below it is the job's: hidden, compiled, or an environment."""
+    return (
+        folder.name.startswith(".")
+        or folder.name == "__pycache__"
+        or (folder / "pyvenv.cfg").exists()
+        or (folder / "conda-meta").is_dir()
+    )
+
+
+def _there(path: Path) -> bool:
+    """A file or a link to one: git lists also what was removed, and submodules."""
+    try:
+        path.lstat()
+        return not path.is_dir()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise _unreadable(error) from error
+
+
+def _fault(name: str) -> str | None:
+    """Why a file in an artifact can't have this name; None: it can."""
+    parts = name.split("/")
+    if not name.isprintable() or "\\" in name or PureWindowsPath(name).drive:
+        return "a name that isn't one everywhere"
+    if any(part == "" or part.startswith(".") for part in parts):
+        return "no path below the job's folder, or hidden"
+    return None
+
+
+def _size(path: Path) -> int:
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise _unreadable(error) from error
+    if not stat.S_ISREG(found.st_mode):
+        raise UsageError(f"{path}: is no ordinary file", "move it out of the job's folder")
+    return found.st_size
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise _unreadable(error) from error
+
+
+def _unreadable(error: OSError) -> AnabranchError:
+    return AnabranchError(
+        f"{error.filename}: can't be read: {error.strerror}", "let this user read it, or put it into .gitignore"
+    )
+
+
+def _check_size(home: Path, sizes: dict[str, int], total: int) -> None:
+    if total > MAX_BYTES:
+        largest = sorted(sizes, key=lambda name: (-sizes[name], name))[:3]
+        named = ", ".join(f"{name} ({sizes[name] / 1e6:.1f} MB)" for name in largest)
+        raise UsageError(
+            f"{home}: {total / 1e6:.1f} MB to pack, at most {MAX_BYTES / 1e6:.0f} MB may be; the largest: {named}",
+            "put what isn't code into .gitignore, or the job into a folder of its own",
+        )
+
+
+def _zip(files: Iterable[tuple[str, bytes]]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        for name, data in files:
+            info = zipfile.ZipInfo(name, _EPOCH)
+            info.create_system = 3  # Unix, on every machine
+            info.external_attr = (stat.S_IFREG | 0o644) << 16
+            archive.writestr(info, data)
+    return buffer.getvalue()
+
+
+def _extract(content: bytes, sha256: str, folder: Path) -> None:
+    """Writes the files of ``content`` and, last of all, the marker that says what they are."""
+    files: dict[str, str] = {}
+    left = MAX_UNPACKED
+    folder.mkdir()
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            infos = archive.infolist()
+            _check_entries(infos, sha256)
+            for info in infos:
+                path = folder / info.filename
+                path.parent.mkdir(parents=True, exist_ok=True)
+                digest = hashlib.sha256()
+                with archive.open(info) as source, path.open("xb") as file:
+                    while chunk := source.read(1 << 16):
+                        left -= len(chunk)
+                        if left < 0:
+                            raise _refused(sha256, f"more than {MAX_UNPACKED / 1e6:.0f} MB of files")
+                        digest.update(chunk)
+                        file.write(chunk)
+                files[info.filename] = digest.hexdigest()
+    except _BROKEN as error:
+        raise _refused(sha256, f"no sound archive: {error}") from error
+    except (FileExistsError, NotADirectoryError) as error:
+        raise _refused(sha256, f"two of its files are at one place: {error.filename}") from error
+    (folder / _MARKER).write_text(json.dumps(files))
+
+
+def _check_entries(infos: list[zipfile.ZipInfo], sha256: str) -> None:
+    if len(infos) > MAX_FILES:
+        raise _refused(sha256, f"{len(infos)} files, at most {MAX_FILES} may be")
+    if not infos:
+        raise _refused(sha256, "there is nothing in it")
+    for info in infos:
+        name = info.orig_filename
+        if name != info.filename:  # newer Pythons take another name from an extra field
+            raise _refused(sha256, f"{name!r}: is also named {info.filename!r}")
+        kind = stat.S_IFMT(info.external_attr >> 16)
+        if (fault := _fault(name)) is not None:
+            raise _refused(sha256, f"{name!r}: {fault}")
+        if kind not in (0, stat.S_IFREG):
+            raise _refused(sha256, f"{name!r}: is no ordinary file")
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise _refused(sha256, f"{name!r}: compressed by method {info.compress_type}")
+
+
+def _refused(sha256: str, why: str) -> UsageError:
+    return UsageError(f"artifact {sha256}: refused: {why}", _CURE)
+
+
+def _hash_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """One process at a time. The lock goes with the process, however that ends."""
+    with path.open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
