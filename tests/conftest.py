@@ -1,4 +1,4 @@
-"""A broker for all tests of this process."""
+"""A broker and a PostgreSQL server for all tests of this process."""
 
 from __future__ import annotations
 
@@ -7,11 +7,18 @@ from collections.abc import Iterator
 import pytest
 
 from anabranch.systems.kafka.broker import Cluster
-from tests import kafka_peers
+from tests import kafka_peers, postgres
 
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """One broker, started when a test first asks for it. What tests leave there, others may meet."""
     with kafka_peers.start(tmp_path_factory.mktemp("cluster")) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[postgres.Server]:
+    """One server, started when a test first asks for it; each test has databases of its own there."""
+    with postgres.serving() as started:
         yield started

@@ -11,9 +11,11 @@ __all__ = [
     "JobFailedError",
     "LogError",
     "NotFoundError",
+    "NotLeadingError",
     "OperatorError",
     "OutOfTimeError",
     "StateError",
+    "StoreUnavailableError",
     "UnsupportedFormatError",
     "UsageError",
 ]
@@ -66,6 +68,17 @@ class ConflictError(AnabranchError):
     """Somebody else holds it, or it exists already in another form."""
 
     exit_code = 4
+
+
+class NotLeadingError(AnabranchError):
+    """Another coordinator leads, or none does: this one answers, and changes nothing."""
+
+
+class StoreUnavailableError(AnabranchError):
+    """The store's database is away, or held up, now: the same call may work later.
+
+    Whether a write that was under way has been stored isn't known.
+    """
 
 
 class FencedError(ConflictError):

@@ -7,13 +7,25 @@ import re
 
 from anabranch.errors import ConfigError
 
-__all__ = ["has_reference", "resolved"]
+__all__ = ["has_reference", "hidden", "resolved"]
 
 _REFERENCE = re.compile(r"\$\{(env|file):([^}]*)\}")
 
 
 def has_reference(text: str) -> bool:
     return _REFERENCE.search(text) is not None
+
+
+def hidden(text: str) -> tuple[str, dict[str, str]]:
+    """``text`` with a word in place of each reference, for what has a syntax of its own; and word → reference."""
+    references: dict[str, str] = {}
+
+    def word(found: re.Match[str]) -> str:
+        name = f"reference{len(references)}hidden"
+        references[name] = found[0]
+        return name
+
+    return _REFERENCE.sub(word, text), references
 
 
 def resolved(setting: str, text: str) -> str:

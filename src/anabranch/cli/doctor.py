@@ -17,6 +17,7 @@ from confluent_kafka import KafkaError
 from anabranch import config as configuration
 from anabranch.cli import preparation, progress
 from anabranch.config import Settings
+from anabranch.coordinator.store import database
 from anabranch.coordinator.store.store import Store
 from anabranch.errors import AnabranchError, NotFoundError
 from anabranch.formats import modules
@@ -96,9 +97,9 @@ def _store(settings: Settings) -> str:
     try:
         store = Store.open_existing(settings.coordinator.store)
     except NotFoundError:
-        return f"{settings.coordinator.store} (none yet; made by the first run)"
+        return f"{database.shown(settings.coordinator.store)} (none yet; made by the first run)"
     try:
-        return f"{settings.coordinator.store}, {len(store.jobs())} job(s)"
+        return f"{store.url}, {len(store.jobs())} job(s)"
     finally:
         store.close()
 

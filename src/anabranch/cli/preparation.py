@@ -16,6 +16,7 @@ import msgspec
 from anabranch import config
 from anabranch.cli.loading import JobFile
 from anabranch.config import Settings
+from anabranch.coordinator.store import database
 from anabranch.errors import AnabranchError, ConfigError, StateError
 from anabranch.formats import Format, settling
 from anabranch.grouping import groupers
@@ -156,7 +157,7 @@ def check_writers(plan: Plan, settings: Settings, known: set[str]) -> None:
                 continue
             raise StateError(
                 f"{where} holds records that lane {lane} of job {plan.model.job!r} wrote, but the store "
-                f"{settings.coordinator.store} doesn't know that lane",
+                f"{database.shown(settings.coordinator.store)} doesn't know that lane",
                 "restore the store; or, to begin afresh, remove the job's output streams or give the job another name",
             )
 

@@ -36,6 +36,11 @@ class Note(Document, frozen=True, kw_only=True):
 def run_folder(store_url: str) -> Path:
     """The folder beside a store where notes and locks lie. ConfigError for a store without a place."""
     path = database.path_of(store_url)
+    if database.is_on_server(store_url):
+        raise ConfigError(
+            f"anabranch run keeps its store in SQLite, and [coordinator] store is {database.shown(store_url)}",
+            "a store in PostgreSQL is for a coordinator: anabranch coordinator",
+        )
     if path is None:
         raise ConfigError("a store in memory has no place for notes", "name a file in [coordinator] store")
     return path.parent / "run"

@@ -34,7 +34,7 @@ _CLOSE = {"Connection": "close"}  # uvicorn does so when a route breaks, without
 
 
 def app(coordinator: Coordinator) -> Starlette:
-    """The routes of a coordinator. Errors are ``{"error", "cure", "kind"}``, status 400, 404, 409 or 500."""
+    """The routes of a coordinator. Errors are ``{"error", "cure", "kind"}``, status 400, 404, 409, 500 or 503."""
     polls = ThreadPoolExecutor(_MOST_CONTAINERS, "anabranch-poll")
 
     async def healthz(request: Request) -> Response:

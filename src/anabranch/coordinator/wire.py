@@ -5,13 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 from anabranch import errors
-from anabranch.errors import AnabranchError, ConflictError, NotFoundError, UnsupportedFormatError, UsageError
+from anabranch.errors import (
+    AnabranchError,
+    ConflictError,
+    NotFoundError,
+    NotLeadingError,
+    StoreUnavailableError,
+    UnsupportedFormatError,
+    UsageError,
+)
 from anabranch.model.document import FORMAT_VERSION, Document
 
 __all__ = ["SERVICE", "error_of", "payload", "payload_of", "status_of"]
 
 SERVICE = "anabranch"
-_STATUSES: dict[int, type[AnabranchError]] = {400: UsageError, 404: NotFoundError, 409: ConflictError}
+_STATUSES: dict[int, type[AnabranchError]] = {
+    400: UsageError,
+    404: NotFoundError,
+    409: ConflictError,
+    503: NotLeadingError,
+}
 
 
 def payload(document: Document) -> dict[str, Any]:
@@ -23,6 +36,8 @@ def status_of(error: AnabranchError) -> int:
     """The HTTP status that an error is sent with."""
     if isinstance(error, UnsupportedFormatError):
         return 400
+    if isinstance(error, StoreUnavailableError):
+        return 503
     return next((status for status, kind in _STATUSES.items() if isinstance(error, kind)), 500)
 
 

@@ -2,39 +2,38 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import quote
 
 import sqlalchemy as sa
-from sqlalchemy.exc import ArgumentError, DatabaseError
-from sqlalchemy.pool import StaticPool
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from anabranch.coordinator.store import tables
-from anabranch.errors import AnabranchError, ConfigError, ConflictError, NotFoundError, UnsupportedFormatError
+from anabranch.coordinator.store import postgresql, sqlite, tables
+from anabranch.coordinator.store.address import Address
+from anabranch.errors import AnabranchError, ConfigError, NotFoundError, StoreUnavailableError, UnsupportedFormatError
 
-__all__ = ["WRITES", "create", "explained", "make_folder", "open_existing", "path_of"]
-
-BUSY_SECONDS = 5.0
-WRITES = {"anabranch_writes": True}
-_CURE = "set [coordinator] store to a place that can be written, as in sqlite:////home/me/coordinator.db"
+__all__ = ["create", "explained", "is_on_server", "make_folder", "open_existing", "path_of", "shown"]
 
 
 def path_of(url: str) -> Path | None:
-    """The file of a store's database; None for one in memory.
+    """The file of a store's database; None for one in memory or on a server.
 
     Raises:
-        ConfigError: not a database URL, or a database that isn't supported yet.
+        ConfigError: not a database URL, or a database that a store can't live in.
     """
-    try:
-        parsed = sa.make_url(url)
-    except ArgumentError as error:
-        raise ConfigError(f"{url!r} is not a database URL", _CURE) from error
-    if parsed.get_backend_name() != "sqlite":
-        raise ConfigError(f"a store can't live in {parsed.get_backend_name()!r} yet, only in sqlite", _CURE)
-    return Path(parsed.database) if parsed.database and parsed.database != ":memory:" else None
+    return Address(url).path
+
+
+def shown(url: str) -> str:
+    """A store's URL as a message may name it: no password."""
+    return Address(url).shown
+
+
+def is_on_server(url: str) -> bool:
+    """Whether several machines may use it: it is PostgreSQL's."""
+    return Address(url).kind == "postgresql"
 
 
 def make_folder(folder: Path) -> None:
@@ -42,21 +41,19 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(f"the folder {folder} of the store can't be made: {error.strerror}", _CURE) from error
+        raise ConfigError(f"the folder {folder} of the store can't be made: {error.strerror}", sqlite.CURE) from error
 
 
 def create(url: str) -> sa.Engine:
-    """The database at ``url``, made if it isn't there."""
-    path = path_of(url)
-    if path is None:
-        engine = _engine(":memory:")
-    else:
-        make_folder(path.parent)
-        engine = _engine(_uri(path, "rwc"))
+    """The database at ``url``, with a store in it. SQLite's is made if it isn't there, PostgreSQL's must be."""
+    address = Address(url)
+    if address.path is not None:
+        make_folder(address.path.parent)
+    engine = postgresql.engine(address) if address.kind == "postgresql" else sqlite.engine(address.path, "rwc")
     try:
         with explained(url):
-            if not _is_ours(engine, url):
-                _prepare(engine)
+            if not _is_ours(engine, address):
+                _prepare(engine, address)
     except BaseException:
         engine.dispose()
         raise
@@ -65,18 +62,20 @@ def create(url: str) -> sa.Engine:
 
 def open_existing(url: str) -> sa.Engine:
     """The database at ``url``; NotFoundError if there is none. Creates nothing."""
-    path = path_of(url)
-    missing = NotFoundError(f"there is no store at {path or url}", "run a job first: anabranch run JOB.py")
-    try:
-        if path is None or not path.is_file():
-            raise missing
-    except OSError as error:
-        raise ConfigError(f"the store {path} can't be read: {error.strerror}", _CURE) from error
-    engine = _engine(_uri(path, "rw"))
+    address = Address(url)
+    if address.kind == "postgresql":
+        engine = postgresql.engine(address)
+    else:
+        try:
+            if address.path is None or not address.path.is_file():
+                raise _missing(address)
+        except OSError as error:
+            raise ConfigError(f"the store {address.path} can't be read: {error.strerror}", sqlite.CURE) from error
+        engine = sqlite.engine(address.path, "rw")
     try:
         with explained(url):
-            if not _is_ours(engine, url):
-                raise missing
+            if not _is_ours(engine, address):
+                raise _missing(address)
     except BaseException:
         engine.dispose()
         raise
@@ -85,74 +84,77 @@ def open_existing(url: str) -> sa.Engine:
 
 @contextmanager
 def explained(url: str) -> Iterator[None]:
-    """Database errors inside become AnabranchErrors that name the store and a cure."""
+    """Database errors inside become AnabranchErrors that name the store and a cure.
+
+    Raises:
+        StoreUnavailableError: PostgreSQL can't be reached, or is lost in the middle.
+        ConflictError: another process has locked SQLite's file.
+    """
     try:
         yield
-    except DatabaseError as error:
-        where = path_of(url) or url
-        message = str(error.orig)
-        if "locked" in message or "busy" in message:
-            raise ConflictError(
-                f"the store {where} is locked by another process for more than {BUSY_SECONDS:.0f} s",
-                "see who holds it (fuser, lsof), end that, and try again",
-            ) from error
-        if "not a database" in message or "malformed" in message:
-            raise ConfigError(
-                f"{where} can't be read as a store: {message}",
-                "restore the file, or name another in [coordinator] store",
-            ) from error
-        if any(word in message for word in ("unable to open", "readonly", "disk I/O", "is full")):
-            raise ConfigError(f"the store {where} can't be opened or written: {message}", _CURE) from error
-        raise AnabranchError(f"the store {where} failed: {message}", "see the database's message") from error
+    except PoolTimeoutError as error:
+        where = Address(url).shown
+        raise StoreUnavailableError(f"the store {where} is held up: all connections are in use", "try again") from error
+    except DBAPIError as error:
+        address = Address(url)
+        meaning = postgresql if address.kind == "postgresql" else sqlite
+        raise meaning.explanation(error, _where(address)) from error
 
 
-def _uri(path: Path, mode: str) -> str:
-    return f"file:{quote(str(path.absolute()))}?mode={mode}"
+def _where(address: Address) -> str:
+    return str(address.path or address.shown)
 
 
-def _engine(database: str) -> sa.Engine:
-    def connect() -> sqlite3.Connection:
-        connection = sqlite3.connect(database, uri=True, timeout=BUSY_SECONDS, check_same_thread=False)
-        connection.isolation_level = None  # transactions begin where begin() below says so
-        connection.execute("PRAGMA foreign_keys = ON")
-        return connection
-
-    engine = sa.create_engine("sqlite://", creator=connect, poolclass=StaticPool)
-
-    @sa.event.listens_for(engine, "begin")
-    def begin(connection: sa.Connection) -> None:
-        writes = connection.get_execution_options().keys() >= WRITES.keys()
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-
-    return engine
+def _missing(address: Address) -> AnabranchError:
+    cure = "run a job first: anabranch run JOB.py"
+    if address.kind == "postgresql":
+        cure = "start a coordinator first: anabranch coordinator"
+    return NotFoundError(f"there is no store at {_where(address)}", cure)
 
 
-def _is_ours(engine: sa.Engine, url: str) -> bool:
-    """Whether it holds a store; an empty database doesn't. Writes nothing."""
-    where = path_of(url) or url
+def _is_ours(engine: sa.Engine, address: Address) -> bool:
     with engine.connect() as connection:
-        there = set(sa.inspect(connection).get_table_names())
-        if not there:
-            return False
-        if "meta" not in there:
-            raise ConfigError(f"{where} is a database of something else: it has the tables {sorted(there)[:5]}", _CURE)
-        query = sa.select(tables.meta.c.value).where(tables.meta.c.key == "format")
-        version = connection.execute(query).scalar()
-    if version != str(tables.FORMAT_VERSION):
-        raise UnsupportedFormatError(
-            f"the store {where} has format version {version}; this anabranch knows {tables.FORMAT_VERSION}",
-            "upgrade anabranch; nothing was changed",
+        return _holds_store(connection, address)
+
+
+def _holds_store(connection: sa.Connection, address: Address) -> bool:
+    """Whether it holds a store; an empty database doesn't. Writes nothing."""
+    where = _where(address)
+    there = set(sa.inspect(connection).get_table_names())
+    if not there:
+        return False
+    if "meta" not in there:
+        raise ConfigError(
+            f"{where} is a database of something else: it has the tables {sorted(there)[:5]}",
+            "name another in [coordinator] store, or an empty one",
         )
+    query = sa.select(tables.meta.c.value).where(tables.meta.c.key == "format")
+    version = connection.execute(query).scalar()
+    if version != str(tables.FORMAT_VERSION):
+        raise _other_version(where, version)
     return True
 
 
-def _prepare(engine: sa.Engine) -> None:
-    raw = engine.raw_connection()
-    try:
-        raw.cursor().execute("PRAGMA journal_mode = WAL")
-    finally:
-        raw.close()
-    with engine.execution_options(**WRITES).begin() as connection:
-        if not sa.inspect(connection).get_table_names():
+def _other_version(where: str, version: str | None) -> AnabranchError:
+    ours = tables.FORMAT_VERSION
+    what = f"the store {where} has format version {version}; this anabranch knows {ours}"
+    if version is None or not version.isdecimal():
+        return UnsupportedFormatError(what, "restore it from a backup; nothing was changed")
+    if int(version) < ours:
+        cure = (
+            "it was written by an older anabranch: go on with that one, or let [coordinator] store name a new place, "
+            "where jobs begin afresh; nothing was changed"
+        )
+        return UnsupportedFormatError(what, cure)
+    return UnsupportedFormatError(what, "it was written by a newer anabranch: upgrade this one; nothing was changed")
+
+
+def _prepare(engine: sa.Engine, address: Address) -> None:
+    if address.kind == "sqlite":
+        sqlite.keep_a_log(engine)
+    with engine.execution_options(**sqlite.WRITES).begin() as connection:
+        if address.kind == "postgresql":
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(postgresql.CREATION)))
+        if not _holds_store(connection, address):
             tables.metadata.create_all(connection)
             connection.execute(sa.insert(tables.meta).values(key="format", value=str(tables.FORMAT_VERSION)))

@@ -6,7 +6,7 @@ from anabranch.formats import Format
 from anabranch.messages import ContainerStatus
 from anabranch.model.document import Document
 
-__all__ = ["ContainerRecord", "DeploymentRecord", "Event"]
+__all__ = ["ContainerRecord", "DeploymentRecord", "Event", "LeaderRecord"]
 
 
 class DeploymentRecord(Document, frozen=True, kw_only=True):
@@ -59,3 +59,15 @@ class Event(Document, frozen=True, kw_only=True):
     who: str
     what: str
     why: str = ""
+
+
+class LeaderRecord(Document, frozen=True, kw_only=True):
+    """Which coordinator leads: ``holder`` is its URL, ``beat`` rises while it does and is -1 when it has resigned."""
+
+    epoch: int
+    holder: str
+    beat: int
+
+    @property
+    def resigned(self) -> bool:
+        return self.beat < 0

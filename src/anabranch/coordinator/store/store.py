@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Self
 
 import msgspec
 import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
 
-from anabranch.coordinator.store import database
-from anabranch.coordinator.store.records import ContainerRecord, DeploymentRecord, Event
-from anabranch.coordinator.store.tables import containers, deployments, events, jobs, lanes, models
+from anabranch.coordinator.store import database, sqlite
+from anabranch.coordinator.store.records import ContainerRecord, DeploymentRecord, Event, LeaderRecord
+from anabranch.coordinator.store.tables import containers, deployments, events, jobs, lanes, leader, models
+from anabranch.errors import NotLeadingError
 from anabranch.formats import Format
 from anabranch.messages import Registration, Start
 from anabranch.model.document import decode, encode
@@ -22,14 +24,22 @@ from anabranch.model.lane import Lane
 
 __all__ = ["Store"]
 
+_NO_EPOCH = 0  # below all that are claimed
+
 
 class Store:
     """A store at a database URL, made if it isn't there; ``sqlite://`` is one in memory. For a few threads.
 
+    ``url`` is for messages: it shows no password. A store that stands by, claims or has claimed writes only while it
+    leads: each of its writes is conditional, in its own transaction, on the epoch that it claimed. One that never did
+    any of that writes without asking.
+
     Raises:
         ConfigError: it can't be opened or written, or is a database of something else.
         UnsupportedFormatError: written by another version; it is left as it is.
-        ConflictError: another process has locked it.
+        ConflictError: another process has locked SQLite's file.
+        StoreUnavailableError: PostgreSQL can't be reached, or was lost in the middle. Later the same store works again.
+        NotLeadingError: a write, but this store doesn't lead; nothing was written.
     """
 
     def __init__(self, url: str) -> None:
@@ -43,10 +53,14 @@ class Store:
         return store
 
     def _open(self, url: str, engine: sa.Engine) -> None:
-        self.url = url
+        self.url = database.shown(url)
+        self._database = url
         self._engine = engine
-        self._writer = engine.execution_options(**database.WRITES)
+        self._writer = engine.execution_options(**sqlite.WRITES)
         self._lock = threading.Lock()
+        one_connection = engine.dialect.name == "sqlite"
+        self._looking: AbstractContextManager[Any] = self._lock if one_connection else nullcontext()
+        self._epoch: int | None = None  # None: writes need not lead
 
     def close(self) -> None:
         with self._lock:
@@ -56,7 +70,7 @@ class Store:
 
     def jobs(self) -> list[str]:
         with self._reading() as connection:
-            return list(connection.execute(sa.select(jobs.c.name).order_by(jobs.c.name)).scalars())
+            return sorted(connection.execute(sa.select(jobs.c.name)).scalars())
 
     def deployment(self, job: str) -> DeploymentRecord | None:
         """The job's last deployment."""
@@ -95,8 +109,8 @@ class Store:
         """The processes that hold the job's seats, or held them last."""
         query = sa.select(containers).where(containers.c.job == job, containers.c.gone.is_(None))
         with self._reading() as connection:
-            rows = connection.execute(query.order_by(containers.c.seat, containers.c.epoch)).mappings().all()
-        return [ContainerRecord(**row) for row in rows]
+            found = [ContainerRecord(**row) for row in connection.execute(query).mappings()]
+        return sorted(found, key=lambda container: (container.seat, container.epoch))
 
     def container(self, container: str) -> ContainerRecord | None:
         with self._reading() as connection:
@@ -110,6 +124,54 @@ class Store:
         with self._reading() as connection:
             rows = connection.execute(query).mappings().all()
         return [Event(**row) for row in reversed(rows)]
+
+    # Who leads
+
+    def leader(self) -> LeaderRecord | None:
+        """The coordinator that leads, or led last."""
+        query = sa.select(leader.c.epoch, leader.c.holder, leader.c.beat)
+        with self._reading() as connection:
+            row = connection.execute(query).mappings().first()
+        return None if row is None else LeaderRecord(**row)
+
+    def stand_by(self) -> None:
+        """From now on this store writes only while it leads."""
+        with self._lock:
+            self._epoch = _NO_EPOCH if self._epoch is None else self._epoch
+
+    def claim(self, seen: LeaderRecord | None, holder: str) -> bool:
+        """Lead from now on, under the next epoch, if the row is exactly as ``seen``; says whether it was."""
+        with self._lock:
+            self._epoch = _NO_EPOCH
+            epoch = 1 if seen is None else seen.epoch + 1
+            values = {"epoch": epoch, "holder": holder, "beat": 0}
+            with database.explained(self._database):
+                try:
+                    with self._writer.begin() as connection:
+                        if seen is None:
+                            there = connection.execute(sa.select(leader.c.epoch)).first() is not None
+                            won = not there and connection.execute(sa.insert(leader).values(id=1, **values)) is not None
+                        else:
+                            its = [leader.c[name] == getattr(seen, name) for name in values]
+                            won = connection.execute(sa.update(leader).where(*its).values(**values)).rowcount == 1
+                except IntegrityError:
+                    return False  # somebody else was the first
+            if won:
+                self._epoch = epoch
+            return won
+
+    def renew(self) -> None:
+        """Say that this store leads still. NotLeadingError if it doesn't."""
+        with self._lock:
+            self._beat(leader.c.beat + 1)
+
+    def resign(self) -> None:
+        """Lead no more; others may claim at once. NotLeadingError if it doesn't lead."""
+        with self._lock:
+            try:
+                self._beat(-1)
+            finally:
+                self._epoch = _NO_EPOCH
 
     # Durable steps
 
@@ -208,18 +270,37 @@ class Store:
 
     @contextmanager
     def _reading(self) -> Iterator[sa.Connection]:
-        with self._lock, database.explained(self.url), self._engine.connect() as connection:
+        with self._looking, database.explained(self._database), self._engine.connect() as connection:
             yield connection
 
     @contextmanager
     def _writing(self, *happened: Event) -> Iterator[sa.Connection]:
-        with self._lock, database.explained(self.url), self._writer.begin() as connection:
+        with self._lock, database.explained(self._database), self._writer.begin() as connection:
+            if self._epoch is not None:
+                # Nobody can claim, nor this store resign, before this transaction has ended.
+                held = connection.execute(sa.select(leader).with_for_update(read=True)).mappings().first()
+                if held is None or held["epoch"] != self._epoch:
+                    raise _not_leading(held["holder"] if held is not None else None)
             yield connection
             _add_events(connection, happened)
+
+    def _beat(self, beat: sa.ColumnElement[int] | int) -> None:
+        with database.explained(self._database), self._writer.begin() as connection:
+            beaten = sa.update(leader).where(leader.c.epoch == self._epoch).values(beat=beat)
+            if connection.execute(beaten).rowcount != 1:
+                raise _not_leading(connection.execute(sa.select(leader.c.holder)).scalar())
 
     def _document(self, column: sa.Column[str], *conditions: sa.ColumnElement[bool]) -> str:
         with self._reading() as connection:
             return connection.execute(sa.select(column).where(*conditions)).scalar_one()
+
+
+def _not_leading(holder: str | None) -> NotLeadingError:
+    if holder is None:
+        return NotLeadingError("no coordinator leads", "try again in some seconds")
+    return NotLeadingError(
+        f"this coordinator doesn't lead; {holder} has claimed that last", "ask that one, or try again in some seconds"
+    )
 
 
 def _last(query: sa.Select[Any], column: sa.Column[int]) -> sa.Select[Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -17,10 +19,31 @@ from sqlalchemy import (
     Table,
     Text,
 )
+from sqlalchemy.types import TypeDecorator
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 metadata = MetaData()
+
+
+class Said(TypeDecorator[str]):
+    """What somebody says, of any characters: PostgreSQL keeps no NUL."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Any) -> str | None:
+        return None if value is None else value.replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+leader = Table(
+    "leader",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),  # 1: there is one row
+    Column("epoch", BigInteger, nullable=False),
+    Column("holder", Text, nullable=False),
+    Column("beat", BigInteger, nullable=False),  # -1: resigned
+)
 
 meta = Table(
     "meta",
@@ -47,7 +70,7 @@ deployments = Table(
     Column("promises", Text, nullable=False),
     Column("formats", Text, nullable=False),
     Column("until_caught_up", Boolean, nullable=False),
-    Column("error", Text),
+    Column("error", Said),
     Column("created_at", Float, nullable=False),
     Column("changed_at", Float, nullable=False),
     PrimaryKeyConstraint("job", "id"),
@@ -86,12 +109,12 @@ containers = Table(
     Column("job", ForeignKey("jobs.name"), nullable=False),
     Column("seat", String(100), nullable=False),
     Column("epoch", BigInteger, nullable=False),
-    Column("execution", Text, nullable=False),
-    Column("host", Text, nullable=False),
+    Column("execution", Said, nullable=False),
+    Column("host", Said, nullable=False),
     Column("pid", BigInteger, nullable=False),
     Column("rack", Text),
     Column("registered_at", Float, nullable=False),
-    Column("gone", Text),  # why it holds its seat no more
+    Column("gone", Said),  # why it holds its seat no more
     Index("containers_of_a_job", "job", "epoch", unique=True),
 )
 
@@ -101,8 +124,8 @@ events = Table(
     Column("id", Integer, primary_key=True, autoincrement=True),
     Column("job", ForeignKey("jobs.name"), nullable=False),
     Column("at", Float, nullable=False),
-    Column("who", Text, nullable=False),
-    Column("what", Text, nullable=False),
-    Column("why", Text, nullable=False),
+    Column("who", Said, nullable=False),
+    Column("what", Said, nullable=False),
+    Column("why", Said, nullable=False),
     Index("events_of_a_job", "job", "id"),
 )

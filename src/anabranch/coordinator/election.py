@@ -1,0 +1,95 @@
+"""Which coordinator leads: a lease on the store's row, by each process's own clock."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from anabranch.coordinator.store import LeaderRecord, Store
+from anabranch.errors import ConflictError, NotLeadingError, StoreUnavailableError
+
+__all__ = ["Election"]
+
+
+class Election:
+    """One candidate. No two of them lead at once if their clocks run at one rate, however long a process is paused.
+
+    A leader counts its lease from before it sent a beat. Another counts from after it first saw that beat, waits for
+    longer than the lease, and claims only a row on which that beat is still the last.
+
+    Args:
+        store: writes only while it leads, from now on. Claimed and resigned here and nowhere else.
+        holder: the URL of this coordinator.
+        clock: seconds, of a clock that goes on while the machine sleeps.
+        lease: how long a beat counts, in seconds.
+        grace: how much longer others wait.
+    """
+
+    def __init__(
+        self, store: Store, holder: str, clock: Callable[[], float], lease: float = 10.0, grace: float = 2.0
+    ) -> None:
+        store.stand_by()
+        self._store = store
+        self._holder = holder
+        self._clock = clock
+        self._lease = lease
+        self._patience = lease + grace
+        self._claimed = False
+        self._ends = -math.inf
+        self._seen: LeaderRecord | None = None
+        self._seen_at = -math.inf
+
+    @property
+    def leads(self) -> bool:
+        """Whether this one leads now. Thread-safe."""
+        return self._clock() < self._ends
+
+    def step(self) -> bool:
+        """Renew the lease, or claim one that is free; to be called about every second by one thread.
+
+        A store that is away is a beat that was missed.
+
+        Returns:
+            whether this one leads.
+        """
+        try:
+            if self._claimed:
+                self._renew()
+            if not self._claimed:
+                self._look()
+        except (StoreUnavailableError, ConflictError):
+            pass  # the lease says how long that may go on
+        return self.leads
+
+    def resign(self) -> None:
+        """Lead no more, so that another may at once; nothing happens if this one doesn't. By the thread of ``step``.
+
+        Raises:
+            StoreUnavailableError: others can't be told, and wait for the lease to end.
+        """
+        claimed, self._claimed, self._ends = self._claimed, False, -math.inf
+        if claimed:
+            try:
+                self._store.resign()
+            except NotLeadingError:
+                return
+
+    def _renew(self) -> None:
+        before = self._clock()
+        try:
+            self._store.renew()
+        except NotLeadingError:
+            self._claimed, self._ends = False, -math.inf
+        else:
+            self._ends = before + self._lease
+
+    def _look(self) -> None:
+        found = self._store.leader()
+        if found is not None and found != self._seen:
+            self._seen, self._seen_at = found, self._clock()
+        free = found is None or found.resigned or self._clock() - self._seen_at > self._patience
+        if not free:
+            return
+        before = self._clock()
+        if self._store.claim(found, self._holder):
+            self._claimed, self._ends = True, before + self._lease

@@ -1,0 +1,98 @@
+"""The URL of a store, taken apart: what may be shown of it, and what its references stand for."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import sqlalchemy as sa
+from sqlalchemy.exc import ArgumentError
+
+from anabranch.errors import ConfigError
+from anabranch.references import hidden, resolved
+
+__all__ = ["Address"]
+
+_SETTING = "[coordinator] store"
+_CURE = (
+    "set [coordinator] store to a file, as in sqlite:////home/me/coordinator.db, or to a database of PostgreSQL's, "
+    "as in postgresql://user:${env:PGPASSWORD}@host:5432/database"
+)
+_DRIVERS = ("sqlite", "postgresql", "postgresql+psycopg")
+
+
+class Address:
+    """Where a store is. ``kind``: sqlite or postgresql; ``shown``: for messages, without passwords.
+
+    Raises:
+        ConfigError: not the URL of a database that a store can live in.
+    """
+
+    def __init__(self, url: str) -> None:
+        text, self._references = hidden(url)
+        self._url = _parsed(text, url)
+        self.kind = self._url.get_backend_name()
+        if self.kind == "sqlite":
+            self.shown = url
+            return
+        if not self._url.database:
+            raise ConfigError(f"{_outward(url)!r} names no database", _CURE)
+        if "@" in (self._url.host or ""):
+            raise ConfigError(f"{_outward(url)!r} has an @ in its password", "write it as %40, or use a reference")
+        self.shown = self._put_back(self._url.set(query={}).render_as_string(hide_password=True))
+
+    @property
+    def path(self) -> Path | None:
+        """SQLite's file; None for a database in memory, or on a server."""
+        database = self._url.database
+        return Path(database) if self.kind == "sqlite" and database and database != ":memory:" else None
+
+    def resolved(self) -> sa.URL:
+        """For connecting; ConfigError when a reference can't be resolved."""
+        url = self._url
+        query = {name: self._filled(value) for name, value in url.query.items()}
+        return sa.URL.create(
+            url.drivername,
+            username=self._filled(url.username),
+            password=self._filled(url.password),
+            host=self._filled(url.host),
+            port=url.port,
+            database=self._filled(url.database),
+            query={name: value for name, value in query.items() if value is not None},
+        )
+
+    def scrubbed(self, message: str) -> str:
+        """``message`` without what passwords and references stand for."""
+        url = self.resolved()
+        secret = {resolved(_SETTING, reference) for reference in self._references.values()}
+        secret |= {str(url.query[name]) for name in url.query if "password" in name}
+        secret.add(str(url.password or ""))
+        for value in sorted(secret - {""}, key=len, reverse=True):
+            message = message.replace(value, "***")
+        return message
+
+    def _filled(self, text: object) -> str | None:
+        return None if text is None else resolved(_SETTING, self._put_back(str(text)))
+
+    def _put_back(self, text: str) -> str:
+        for word, reference in self._references.items():
+            text = text.replace(word, reference)
+        return text
+
+
+def _parsed(text: str, url: str) -> sa.URL:
+    try:
+        parsed = sa.make_url(text)
+        backend = parsed.get_backend_name()
+    except (ArgumentError, ValueError):
+        raise ConfigError(f"{_outward(url)!r} is not a database URL", _CURE) from None
+    if parsed.drivername not in _DRIVERS:
+        named = backend if backend not in _DRIVERS else parsed.drivername
+        raise ConfigError(f"a store can't live in {named!r}, only in sqlite and postgresql", _CURE)
+    return parsed
+
+
+def _outward(url: str) -> str:
+    """What may be shown of a URL that can't be taken apart."""
+    shown = re.sub(r"^.*@", "***@", url, flags=re.DOTALL)
+    return re.sub(r"\?.*", "?***", shown, flags=re.DOTALL)

@@ -1,0 +1,137 @@
+"""A store in a database of PostgreSQL's: how it is reached, how long calls may take and what its errors mean."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from typing import Any, TypeVar
+
+import psycopg
+import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError
+
+from anabranch.coordinator.store.address import Address
+from anabranch.errors import AnabranchError, ConfigError, StoreUnavailableError
+
+__all__ = ["CREATION", "engine", "explanation"]
+
+CREATION = 0x616E6162  # of the lock under which tables are made
+CONNECTS_WITHIN = 5  # seconds
+ANSWERS_WITHIN = 15.0
+_LIMITS = {
+    "statement_timeout": "10s",
+    "lock_timeout": "5s",
+    "idle_in_transaction_session_timeout": "5s",  # a process that froze while it wrote holds up nobody for longer
+}
+_CONNECTIONS = 5
+
+_RETRY = "try again when it answers; nothing was lost but perhaps the last write"
+_SETTING = "set [coordinator] store, as in postgresql://user:${env:PGPASSWORD}@host:5432/database"
+_REFUSED = {
+    "authentication failed": "doesn't accept the login",
+    "no password supplied": "wants a password",
+    "no pg_hba.conf entry": "doesn't let this user or machine in",
+    "does not support SSL": "doesn't speak TLS",
+    "certificate verify failed": "shows a certificate that can't be trusted",
+    "permission denied for database": "doesn't let this user into the database",
+}
+_AWAY = ("08", "53", "57P", "25P03", "25P04")  # connection, resources, shutting down or starting, too long idle
+_HELD_UP = ("57014", "55P03", "40001", "40P01")  # timeouts of statements and locks, deadlocks
+
+T = TypeVar("T")
+
+
+class _Connection(psycopg.Connection[Any]):
+    """Closed when the server is mute for too long, whatever its own limits say: it may be frozen."""
+
+    def wait(self, gen: Generator[Any, Any, T], *args: Any, **kwargs: Any) -> T:
+        return super().wait(_in_time(gen, self), *args, **kwargs)
+
+
+def engine(address: Address) -> sa.Engine:
+    """A few connections, each looked at before it is used: after a restart of PostgreSQL it works again by itself.
+
+    References are resolved for every new connection.
+    """
+
+    def connect() -> psycopg.Connection[Any]:
+        arguments, given = made.dialect.create_connect_args(address.resolved())
+        options = " ".join([*(f"-c {name}={limit}" for name, limit in _LIMITS.items()), given.pop("options", "")])
+        defaults = {"connect_timeout": CONNECTS_WITHIN, "application_name": "anabranch"}
+        try:
+            return _Connection.connect(*arguments, **{**defaults, **given}, options=options.strip())
+        except psycopg.Error as error:
+            raise _refused(error, address) from None  # what it holds may show what references stand for
+
+    made = sa.create_engine(
+        "postgresql+psycopg://",
+        creator=connect,
+        pool_size=_CONNECTIONS,
+        max_overflow=_CONNECTIONS,
+        pool_timeout=ANSWERS_WITHIN,
+        pool_pre_ping=True,
+        use_native_hstore=False,
+        hide_parameters=True,
+    )
+    return made
+
+
+def explanation(error: DBAPIError, where: str) -> AnabranchError:
+    """What an error of a statement means for who uses the store at ``where``."""
+    state = getattr(error.orig, "sqlstate", None) or ""
+    message = _first_line(error.orig)
+    if state.startswith(_HELD_UP):
+        return StoreUnavailableError(f"the store {where} is held up: {message}", _RETRY)
+    lost = error.connection_invalidated or (not state and isinstance(error.orig, psycopg.OperationalError))
+    if lost or state.startswith(_AWAY):
+        return StoreUnavailableError(f"the connection to the store {where} was lost: {message}", _RETRY)
+    if state == "25006":
+        return ConfigError(
+            f"the store {where} can only be read: {message}",
+            "let [coordinator] store name a server that can be written, not a standby of it",
+        )
+    if state in ("42501", "3F000"):
+        return ConfigError(
+            f"the store {where} can't be written: {message}",
+            "let this user own the database, or grant it CREATE on the schema and all rights on the tables",
+        )
+    return AnabranchError(f"the store {where} failed: {message}", "see the database's message")
+
+
+def _in_time(gen: Generator[Any, Any, T], connection: psycopg.Connection[Any]) -> Generator[Any, Any, T]:
+    end = time.monotonic() + ANSWERS_WITHIN
+    try:
+        wanted = next(gen)
+        while True:
+            ready = yield wanted
+            if not ready and time.monotonic() > end:
+                connection.close()
+                raise psycopg.OperationalError(f"no answer within {ANSWERS_WITHIN:g} s")
+            wanted = gen.send(ready)
+    except StopIteration as done:
+        value: T = done.value
+        return value
+
+
+def _refused(error: psycopg.Error, address: Address) -> AnabranchError:
+    message, where = address.scrubbed(_first_line(error)), address.shown
+    for sign, why in _REFUSED.items():
+        if sign in message:
+            return ConfigError(f"the store {where} {why}: {message}", _SETTING)
+    if "does not exist" in message and "FATAL" in message:
+        kind = "role" if 'role "' in message else "database"
+        return ConfigError(
+            f"the store {where} has no such {kind}: {message}",
+            f"make it (create{'user' if kind == 'role' else 'db'}), or name another in [coordinator] store",
+        )
+    if "invalid" in message and "option" in message:
+        return ConfigError(f"the store {where} can't be reached with these options: {message}", _SETTING)
+    return StoreUnavailableError(
+        f"the store {where} can't be reached: {message}",
+        "see whether PostgreSQL runs there and takes connections, and whether [coordinator] store names it",
+    )
+
+
+def _first_line(error: BaseException | None) -> str:
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__

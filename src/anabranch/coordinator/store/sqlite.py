@@ -1,0 +1,66 @@
+"""A store in a file of SQLite's, or in memory: how it is opened and what its errors mean."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from urllib.parse import quote
+
+import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import StaticPool
+
+from anabranch.errors import AnabranchError, ConfigError, ConflictError
+
+__all__ = ["CURE", "WRITES", "engine", "explanation", "keep_a_log"]
+
+BUSY_SECONDS = 5.0
+WRITES = {"anabranch_writes": True}
+CURE = "set [coordinator] store to a place that can be written, as in sqlite:////home/me/coordinator.db"
+
+
+def engine(path: Path | None, mode: str) -> sa.Engine:
+    """One connection to a file, or to a database in memory. ``mode``: rw, or rwc to make the file."""
+    database = ":memory:" if path is None else f"file:{quote(str(path.absolute()))}?mode={mode}"
+
+    def connect() -> sqlite3.Connection:
+        connection = sqlite3.connect(database, uri=True, timeout=BUSY_SECONDS, check_same_thread=False)
+        connection.isolation_level = None  # transactions begin where begin() below says so
+        connection.execute("PRAGMA foreign_keys = ON")
+        return connection
+
+    made = sa.create_engine("sqlite://", creator=connect, poolclass=StaticPool)
+
+    @sa.event.listens_for(made, "begin")
+    def begin(connection: sa.Connection) -> None:
+        writes = connection.get_execution_options().keys() >= WRITES.keys()
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return made
+
+
+def keep_a_log(engine: sa.Engine) -> None:
+    """Let readers go on while somebody writes; the file keeps that setting."""
+    raw = engine.raw_connection()
+    try:
+        raw.cursor().execute("PRAGMA journal_mode = WAL")
+    finally:
+        raw.close()
+
+
+def explanation(error: DBAPIError, where: str) -> AnabranchError:
+    """What an error of the database means for who uses the store at ``where``."""
+    message = str(error.orig)
+    if "locked" in message or "busy" in message:
+        return ConflictError(
+            f"the store {where} is locked by another process for more than {BUSY_SECONDS:.0f} s",
+            "see who holds it (fuser, lsof), end that, and try again",
+        )
+    if "not a database" in message or "malformed" in message:
+        return ConfigError(
+            f"{where} can't be read as a store: {message}",
+            "restore the file, or name another in [coordinator] store",
+        )
+    if any(word in message for word in ("unable to open", "readonly", "disk I/O", "is full")):
+        return ConfigError(f"the store {where} can't be opened or written: {message}", CURE)
+    return AnabranchError(f"the store {where} failed: {message}", "see the database's message")

@@ -1,0 +1,121 @@
+"""A store in SQLite's file, or in memory: what can't be opened is refused in words, and left as it is."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from anabranch.coordinator.store import Store, database, sqlite
+from anabranch.errors import ConfigError, ConflictError, NotFoundError, UnsupportedFormatError
+from tests.unit.coordinator_helpers import FIRST, SECOND
+from tests.unit.store_helpers import filled
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/deep/er/coordinator.db"
+
+
+def test_a_store_in_memory_is_one_for_all_threads() -> None:
+    store = filled(Store("sqlite://"))
+    seen: list[list[str]] = []
+    threads = [threading.Thread(target=lambda: seen.append(store.jobs())) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen == [["delays"]] * 4
+
+
+def test_looking_creates_nothing(tmp_path: Path, url: str) -> None:
+    with pytest.raises(NotFoundError, match=r"no store at .*coordinator\.db"):
+        Store.open_existing(url)
+    (tmp_path / "empty.db").touch()
+    with pytest.raises(NotFoundError):
+        Store.open_existing(f"sqlite:///{tmp_path}/empty.db")
+    with pytest.raises(NotFoundError):
+        Store.open_existing("sqlite://")
+    assert [path.name for path in tmp_path.iterdir()] == ["empty.db"]
+    assert (tmp_path / "empty.db").stat().st_size == 0
+
+
+def test_a_version_from_the_future_is_refused_and_left_as_it_is(url: str) -> None:
+    filled(Store(url)).close()
+    path = database.path_of(url)
+    assert path is not None
+    with sqlite3.connect(path) as raw:
+        raw.execute("update meta set value = '4' where key = 'format'")
+    raw.close()
+    before = path.read_bytes()
+    for opening in (Store, Store.open_existing):
+        with pytest.raises(UnsupportedFormatError, match="format version 4; this anabranch knows 3"):
+            opening(url)
+    assert path.read_bytes() == before
+    assert [one.name for one in path.parent.iterdir()] == [path.name]
+
+
+def test_another_program_s_database_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    with sqlite3.connect(path) as raw:
+        raw.execute("create table songs (title)")
+    raw.close()
+    before = path.read_bytes()
+    with pytest.raises(ConfigError, match=r"other\.db is a database of something else.*songs"):
+        Store(f"sqlite:///{path}")
+    assert path.read_bytes() == before
+
+
+def not_a_database(folder: Path) -> str:
+    (folder / "notes.txt").write_text("shopping list: milk, bread, a stream processor\n" * 100)
+    return f"sqlite:///{folder}/notes.txt"
+
+
+def below_a_file(folder: Path) -> str:
+    (folder / "file").touch()
+    return f"sqlite:///{folder}/file/deep/coordinator.db"
+
+
+def a_folder(folder: Path) -> str:
+    return f"sqlite:///{folder}"
+
+
+@pytest.mark.parametrize(
+    ("place", "says"),
+    [
+        (not_a_database, r"notes\.txt can't be read as a store: file is not a database"),
+        (below_a_file, r"folder .*file/deep of the store can't be made: Not a directory"),
+        (a_folder, r"can't be opened or written: unable to open database file"),
+        (lambda _: "mysql://host/db", "can't live in 'mysql', only in sqlite and postgresql"),
+        (lambda _: "coordinator.db", "'coordinator.db' is not a database URL"),
+    ],
+)
+def test_what_can_t_be_a_store_is_a_setting_to_change(place: object, says: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=says) as caught:
+        Store(place(tmp_path))  # type: ignore[operator]
+    assert caught.value.cure
+
+
+def test_a_locked_store_says_so(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.05)
+    store = filled(Store(url))
+    holder = sqlite3.connect(database.path_of(url) or "", isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    with pytest.raises(ConflictError, match=r"coordinator\.db is locked"):
+        store.put_lanes([store.lanes("delays")[SECOND]], [])
+    assert list(store.lanes("delays")) == [FIRST, SECOND]  # reading goes on
+    holder.close()
+    store.put_lanes([store.lanes("delays")[SECOND]], [])
+
+
+def test_the_coordinator_needs_no_spark() -> None:
+    code = (
+        "import sys\nfrom anabranch.coordinator import client, endpoint, http\n"
+        "print([name for name in sys.modules if name.startswith(('pyspark', 'anabranch.spark'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
