@@ -26,7 +26,18 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from anabranch.errors import AnabranchError, NotFoundError, OutOfTimeError, UsageError
 
-__all__ = ["DATA", "MAX_BYTES", "MAX_FILES", "MAX_UNPACKED", "Artifact", "check_sha", "pack", "unpack", "unpacked"]
+__all__ = [
+    "DATA",
+    "MAX_BYTES",
+    "MAX_FILES",
+    "MAX_UNPACKED",
+    "Artifact",
+    "check",
+    "check_sha",
+    "pack",
+    "unpack",
+    "unpacked",
+]
 
 MAX_BYTES = 50_000_000
 """Of an artifact."""
@@ -106,12 +117,7 @@ def unpack(content: bytes, sha256: str, cache: Path) -> Path:
         UsageError: ``content`` hasn't this hash, or is no archive of ``pack``'s.
         AnabranchError: the cache can't be written.
     """
-    check_sha(sha256)
-    if len(content) > MAX_BYTES:
-        raise UsageError(f"artifact {sha256}: {len(content)} bytes, at most {MAX_BYTES} may be", _CURE)
-    found = hashlib.sha256(content).hexdigest()
-    if found != sha256:
-        raise UsageError(f"artifact {sha256}: what came has the hash {found}", _CURE)
+    check(sha256, content)
     target, part = cache / sha256, cache / f".{sha256}.part"
     try:
         cache.mkdir(parents=True, exist_ok=True)
@@ -145,6 +151,16 @@ def unpacked(sha256: str, cache: Path) -> Path | None:
     except (OSError, ValueError, AttributeError):
         return None
     return folder if whole else None
+
+
+def check(sha256: str, content: bytes) -> None:
+    """Whether ``content`` has this hash, and no more bytes than it may. UsageError if not."""
+    check_sha(sha256)
+    if len(content) > MAX_BYTES:
+        raise UsageError(f"artifact {sha256}: {len(content)} bytes, at most {MAX_BYTES} may be", _CURE)
+    found = hashlib.sha256(content).hexdigest()
+    if found != sha256:
+        raise UsageError(f"artifact {sha256}: what came has the hash {found}", _CURE)
 
 
 def check_sha(text: str) -> str:

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from anabranch.formats import Format
 from anabranch.model.document import Document
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, Position
+
+
+class Program(Document, frozen=True, kw_only=True):
+    """What a container in another process needs to run a deployment, besides its model and lanes.
+
+    ``artifact`` is the sha256 of the job's code, ``file`` the job file in it. ``settings`` are those of the one who
+    started the job, with absolute paths; secrets are references. ``schemas`` map operators (by node) to what comes out
+    of them, as Spark's JSON.
+    """
+
+    artifact: str
+    file: str
+    settings: dict[str, Any]
+    schemas: dict[str, str]
 
 
 class Start(Document, frozen=True, kw_only=True):
@@ -15,6 +31,7 @@ class Start(Document, frozen=True, kw_only=True):
     ``fingerprint`` maps what must be the same for a resume (graph, factor, …) to its hash or value.
     ``formats`` are those of the streams that aren't JSON: they stay as they are now for as long as the deployment.
     ``until_caught_up``: lanes end when their inputs are at the ends that were noted at the start.
+    ``program`` is for containers in other processes; None: the one that starts it is the only container.
     """
 
     graph: Graph
@@ -24,25 +41,43 @@ class Start(Document, frozen=True, kw_only=True):
     formats: dict[str, Format] = {}
     promises: dict[str, str] = {}
     until_caught_up: bool = False
+    program: Program | None = None
+
+
+class Running(Document, frozen=True, kw_only=True):
+    """A deployment as a container that comes to it is told of it. ``formats`` as in :class:`Start`."""
+
+    job: str
+    deployment: int
+    program: Program
+    formats: dict[str, Format] = {}
 
 
 class Registration(Document, frozen=True, kw_only=True):
-    """A process takes a seat. ``execution`` is its EXECUTION_ENV_CONTAINER_ID."""
+    """A process wants a seat, the one that is named or any free one; said twice, it is the same one.
+
+    ``execution`` is its EXECUTION_ENV_CONTAINER_ID.
+    """
 
     job: str
-    seat: str
     execution: str
     host: str
     pid: int
+    seat: str | None = None
     rack: str | None = None
 
 
 class Registered(Document, frozen=True, kw_only=True):
-    """The process's container id and epoch, and how long its lease lasts from each beat, in seconds."""
+    """The process's container id and epoch, and how long its lease lasts from each beat, in seconds.
 
-    container: str
-    epoch: int
+    ``seat`` None: all of them are taken: ask again. ``done``: nor will one be free, as the job doesn't run.
+    """
+
     lease: float
+    seat: str | None = None
+    container: str = ""
+    epoch: int = 0
+    done: bool = False
 
 
 class LaneReport(Document, frozen=True, kw_only=True):
@@ -53,7 +88,7 @@ class LaneReport(Document, frozen=True, kw_only=True):
     lane started, ``batch`` the last committed one (-1: none), ``seconds`` its duration. ``watermark`` is in Unix ms
     (None: not known, or the lane has none) and ``held_by`` the SSP that holds it back. ``dead_letters`` are all that
     the lane ever wrote; ``dropped`` records and ``late_groups`` (groups of late rows) those since it started.
-    ``warnings`` are for who looks: the lane goes on.
+    ``warnings`` are for who looks: the lane goes on. ``fenced``: it failed because another process has the lane.
     """
 
     lane: str
@@ -72,15 +107,22 @@ class LaneReport(Document, frozen=True, kw_only=True):
     late_groups: int = 0
     warnings: tuple[str, ...] = ()
     error: str | None = None
+    fenced: bool = False
 
 
 class Heartbeat(Document, frozen=True, kw_only=True):
-    """A beat. ``seen`` is the ``revision`` of the last answer: a newer one is answered at once."""
+    """A beat. ``seen`` is the ``revision`` of the last answer: a newer one is answered at once.
+
+    ``number`` rises: of a beat that another one has overtaken, the lanes aren't heard. ``leaving``: all its lanes have
+    ended, and it gives its seat back.
+    """
 
     container: str
     epoch: int
+    number: int
     seen: int = -1
     lanes: tuple[LaneReport, ...] = ()
+    leaving: bool = False
 
 
 class WantedLane(Document, frozen=True, kw_only=True):
@@ -105,7 +147,10 @@ class Answer(Document, frozen=True, kw_only=True):
 
 
 class ContainerStatus(Document, frozen=True, kw_only=True):
-    """A container as ``status`` shows it."""
+    """A container as ``status`` shows it. ``lease``: seconds until it ends (None: nobody serves the job).
+
+    ``gone``: why it has lost its seat.
+    """
 
     container: str
     seat: str
@@ -114,6 +159,8 @@ class ContainerStatus(Document, frozen=True, kw_only=True):
     pid: int
     rack: str | None = None
     alive: bool = True
+    lease: float | None = None
+    gone: str | None = None
 
 
 class LaneStatus(Document, frozen=True, kw_only=True):

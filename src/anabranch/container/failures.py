@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from anabranch.errors import FencedError
+
 _OURS = re.compile(r"anabranch\.errors\.\w+: (.+?)(?=\n\s*\n|\n\tat |\n\s*at \S+\(|\Z)", re.DOTALL)
 _SPARK_CODE = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] (.+)")
 _PYTHON = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(\S.*)")
@@ -13,6 +15,11 @@ _TRACE = re.compile(r"\n(?:\tat |JVM stacktrace|Caused by:).*", re.DOTALL)
 def is_ours(error: BaseException) -> bool:
     """Whether it tells of an error of anabranch's."""
     return _OURS.search(str(error)) is not None
+
+
+def is_fenced(error: BaseException) -> bool:
+    """Whether it says that another process has the lane, here or in a Python worker."""
+    return isinstance(error, FencedError) or f"anabranch.errors.{FencedError.__name__}" in str(error)
 
 
 def explain(error: BaseException) -> str:

@@ -133,7 +133,7 @@ class LaneRunner:
                     break
             self._end(folder)
         except Exception as error:
-            self._report = self._changed(phase="failed", error=self._told(error))
+            self._report = self._changed(phase="failed", error=self._told(error), fenced=failures.is_fenced(error))
             if self._started is not None:
                 self._started.stop()  # what failed may be ours, and not the query
 

@@ -32,7 +32,8 @@ class Place:
     systems: Systems
 
     def folder(self, lane: Lane, epoch: int, unless: Callable[[], bool]) -> Folder:
-        """Take a lane's folder: a new one for a new lane, else the one it has, which must be there and agree.
+        """Take a lane's folder: a new one for a new lane, else the one it has, which must be there and agree, or a copy
+        of that if it was abandoned.
 
         ``unless``: whether to wait no longer for a process that has it.
         """
@@ -57,6 +58,8 @@ class Place:
                 f"after {folder.planned()}",
                 "restore the storage root; going on would write records twice",
             )
+        if lane.folder_epoch and lane.abandoned:
+            folder = folder.clone(f"{self.root}/{lane.job}/{lane.id}/{epoch}", self.spark)
         _lock(folder, unless)
         return folder
 

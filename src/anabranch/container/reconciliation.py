@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 from pyspark.sql import SparkSession
 
+from anabranch.clocks import boottime
 from anabranch.config import Settings
 from anabranch.container import forgetting
+from anabranch.container.agent import Agent
+from anabranch.container.beats import Beats, Coordination, Direct
 from anabranch.container.folder import Folder
 from anabranch.container.lane import LaneRunner, Offsets
 from anabranch.container.place import Place
-from anabranch.errors import FencedError
 from anabranch.formats import Format
-from anabranch.messages import Answer, Heartbeat, Registered, Registration, WantedLane
+from anabranch.messages import Answer, LaneReport, Registration, WantedLane
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane
@@ -31,16 +34,6 @@ _PERIOD = 0.3
 _FORGET_EVERY = 60.0
 
 log = structlog.get_logger()
-
-
-class Coordination(Protocol):
-    """What a container needs of the coordinator: the same in process and over HTTP."""
-
-    def register(self, registration: Registration) -> Registered: ...
-
-    def heartbeat(self, beat: Heartbeat, wait: float = 0) -> Answer: ...
-
-    def model(self, job: str) -> JobModel: ...
 
 
 class Container:
@@ -84,23 +77,31 @@ class Container:
             FencedError: a newer process took this one's seat; everything was stopped.
         """
         me = self._coordination.register(registration)
-        model = self._coordination.model(registration.job)
-        seen = -1
+        agent = Agent(me, boottime(), boottime, survives=True)
+        self.serve(me.epoch, self._coordination.model(registration.job), Direct(self._coordination, agent))
+
+    def serve(self, epoch: int, model: JobModel, beats: Beats, leaving: threading.Event | None = None) -> None:
+        """Reconcile, with a seat that was taken under ``epoch``, until nothing is left to run or ``leaving`` is set.
+
+        Raises:
+            FencedError: the seat is lost; everything was stopped.
+        """
         try:
-            while True:
-                reports = tuple(runner.report for runner in self._runners.values())
-                beat = Heartbeat(container=me.container, epoch=me.epoch, seen=seen, lanes=reports)
-                answer = self._coordination.heartbeat(beat)
-                seen = answer.revision
-                if not answer.alive:
-                    raise FencedError(f"container {me.container} must stop: {answer.reason}", "")
-                self._reconcile(answer, model, me.epoch)
-                self._forget()
-                if answer.done and all(runner.ended for runner in self._runners.values()):
-                    return
+            while leaving is None or not leaving.is_set():
+                answer = beats.take(self.reports)
+                if answer is not None:
+                    self._reconcile(answer, model, epoch)
+                    self._forget()
+                    if answer.done and all(runner.ended for runner in self._runners.values()):
+                        return
                 time.sleep(self._period)
         finally:
             self._stop_all()
+
+    @property
+    def reports(self) -> tuple[LaneReport, ...]:
+        """How the lanes are now."""
+        return tuple(runner.report for runner in self._runners.values())
 
     def _reconcile(self, answer: Answer, model: JobModel, epoch: int) -> None:
         wanted = {w.lane.id: w for w in answer.wanted}

@@ -12,10 +12,11 @@ import msgspec
 from anabranch.coordinator.naming import check_container, check_name
 from anabranch.coordinator.store import Event
 from anabranch.coordinator.wire import error_of, payload
-from anabranch.errors import AnabranchError, NotFoundError, OutOfTimeError
-from anabranch.messages import Answer, Heartbeat, JobStatus, Registered, Registration
+from anabranch.errors import AnabranchError, NotFoundError, NotLeadingError, OutOfTimeError
+from anabranch.messages import Answer, Heartbeat, JobStatus, Registered, Registration, Running, Start
 from anabranch.model.document import Document, decode
 from anabranch.model.job_model import JobModel
+from anabranch.model.lane import Lane
 
 __all__ = ["Client"]
 
@@ -26,13 +27,21 @@ class Client:
     """Raises what the coordinator raised; NotFoundError when nothing listens, OutOfTimeError if it's mute.
 
     Args:
+        url: several, separated by commas, are of coordinators on one store: the one that leads is found.
         timeout: seconds for an answer, beyond what a call asks the coordinator to wait.
+        token: what the coordinator wants to see.
     """
 
-    def __init__(self, url: str, timeout: float = 10.0) -> None:
-        self.url = url
+    def __init__(self, url: str, timeout: float = 10.0, token: str | None = None) -> None:
+        self._urls = [each.strip().rstrip("/") for each in url.split(",")]
         self._timeout = timeout
-        self._http = httpx.Client(base_url=url, timeout=timeout, trust_env=False)
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        self._http = httpx.Client(timeout=timeout, trust_env=False, headers=headers)
+
+    @property
+    def url(self) -> str:
+        """The coordinator that is asked first."""
+        return self._urls[0]
 
     def close(self) -> None:
         self._http.close()
@@ -58,6 +67,25 @@ class Client:
         answer = self._ask("GET", f"{_job_path(job)}/events", params={"limit": limit})
         return [_document(event, Event) for event in _listed(answer, "events")]
 
+    def running(self, job: str) -> Running:
+        return decode(self._ask("GET", f"{_job_path(job)}/running"), Running)
+
+    def known_lanes(self, job: str) -> dict[str, Lane]:
+        found = [_document(lane, Lane) for lane in _listed(self._ask("GET", f"{_job_path(job)}/lanes"), "lanes")]
+        return {lane.id: lane for lane in found}
+
+    def put_artifact(self, sha256: str, content: bytes) -> None:
+        self._ask("PUT", f"/artifacts/{sha256}", content=content)
+
+    def artifact(self, sha256: str) -> bytes:
+        return self._ask("GET", f"/artifacts/{sha256}")
+
+    def start(self, start: Start) -> int:
+        return int(msgspec.json.decode(self._ask("POST", "/jobs", json=payload(start)))["deployment"])
+
+    def resume(self, job: str) -> int:
+        return int(msgspec.json.decode(self._ask("POST", f"{_job_path(job)}/start"))["deployment"])
+
     def stop(self, job: str) -> None:
         self._ask("POST", f"{_job_path(job)}/stop")
 
@@ -75,14 +103,29 @@ class Client:
         return bool(msgspec.json.decode(answer)["alive"])
 
     def _ask(self, method: str, path: str, **request: Any) -> bytes:
+        """Ask the coordinator that answered last; if it is away or stands by, the others, each once."""
+        for left in range(len(self._urls) - 1, -1, -1):
+            url = self._urls[0]
+            try:
+                return self._ask_one(url, method, path, **request)
+            except (NotLeadingError, _AwayError) as error:
+                if not left:
+                    raise error.told if isinstance(error, _AwayError) else error from error
+                if self._urls[0] == url:  # no other thread has turned to the next one
+                    self._urls = [*self._urls[1:], url]
+        raise AssertionError("there is at least one URL")
+
+    def _ask_one(self, url: str, method: str, path: str, **request: Any) -> bytes:
         try:
-            answer = self._http.request(method, path, **request)
+            answer = self._http.request(method, url + path, **request)
         except httpx.ConnectError as error:
-            raise NotFoundError(f"nothing runs at {self.url}", "start a job: anabranch run JOB.py") from error
+            told = NotFoundError(f"nothing runs at {url}", "start a job: anabranch run JOB.py")
+            raise _AwayError(told) from error
         except httpx.TimeoutException as error:
-            raise OutOfTimeError(f"the coordinator at {self.url} doesn't answer", "see whether it hangs") from error
-        except httpx.HTTPError as error:
-            raise AnabranchError(f"the coordinator at {self.url} broke off: {error}", "try again") from error
+            mute = OutOfTimeError(f"the coordinator at {url} doesn't answer", "see whether it hangs")
+            raise _AwayError(mute) from error
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise _AwayError(AnabranchError(f"the coordinator at {url} broke off: {error}", "try again")) from error
         if answer.is_success:
             return answer.content
         try:
@@ -90,6 +133,14 @@ class Client:
         except msgspec.DecodeError:
             body = None
         raise error_of(answer.status_code, body)
+
+
+class _AwayError(Exception):
+    """A coordinator that couldn't be asked; ``told`` is what the caller is told if no other one can."""
+
+    def __init__(self, told: AnabranchError) -> None:
+        super().__init__(str(told))
+        self.told = told
 
 
 def _job_path(job: str) -> str:

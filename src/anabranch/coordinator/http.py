@@ -3,39 +3,89 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 import math
 import socket
 import threading
 import time
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
+from typing import Any, Protocol, TypeVar
 
+import structlog
 import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from anabranch.artifact import MAX_BYTES
 from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.wire import SERVICE, payload, payload_of, status_of
 from anabranch.errors import AnabranchError, ConflictError, UsageError
-from anabranch.messages import Heartbeat, Registration
+from anabranch.messages import Heartbeat, Registration, Start
 from anabranch.model.document import decode
 
-__all__ = ["Server", "app", "serve"]
+__all__ = ["Alone", "Desk", "Server", "app", "listen", "serve"]
 
 _MOST_CONTAINERS = 1000
-_HOST = "127.0.0.1"
+_LOOPBACK = "127.0.0.1"
+_MOST_BYTES = 16_000_000  # of a plan; a beat of 1,000 positions has some hundred thousand
 _STARTED_WITHIN = 10.0
 _KEPT_ALIVE = 60  # seconds; longer than containers are silent
+T = TypeVar("T")
+log = structlog.get_logger()
 _CLOSE = {"Connection": "close"}  # uvicorn does so when a route breaks, without saying it
 
 
-def app(coordinator: Coordinator) -> Starlette:
-    """The routes of a coordinator. Errors are ``{"error", "cure", "kind"}``, status 400, 404, 409, 500 or 503."""
+class Desk(Protocol):
+    """Who takes what changes something: a coordinator that always leads, or one among several."""
+
+    def check(self) -> None:
+        """Raises NotLeadingError if it doesn't lead now."""
+        ...
+
+    def start(self, start: Start) -> int: ...
+
+    def resume(self, job: str) -> int: ...
+
+
+class Alone:
+    """The desk of a coordinator that is the only one on its store."""
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self.start = coordinator.start
+        self.resume = coordinator.resume
+
+    def check(self) -> None:
+        """It always leads."""
+
+
+def app(coordinator: Coordinator, desk: Desk | None = None, token: str | None = None) -> Starlette:
+    """The routes of a coordinator. Errors are ``{"error", "cure", "kind"}``, status 400, 401, 404, 409, 413, 500
+    or 503.
+
+    Args:
+        desk: default: :class:`Alone`.
+        token: what every request but ``/healthz`` must bring as ``Authorization: Bearer``; None: nothing.
+    """
     polls = ThreadPoolExecutor(_MOST_CONTAINERS, "anabranch-poll")
+    leader = Alone(coordinator) if desk is None else desk
+
+    async def led(pool: Executor | None, act: Callable[..., T], *args: Any) -> T:
+        """What only a leader may do, or say: it must lead before and after."""
+
+        def acted() -> T:
+            leader.check()
+            done = act(*args)
+            leader.check()
+            return done
+
+        return await asyncio.get_running_loop().run_in_executor(pool, acted)
 
     async def healthz(request: Request) -> Response:
         return JSONResponse({"service": SERVICE, "status": "ok"})
@@ -43,11 +93,27 @@ def app(coordinator: Coordinator) -> Starlette:
     async def jobs(request: Request) -> Response:
         return JSONResponse({"jobs": [payload(job) for job in await run_in_threadpool(coordinator.jobs)]})
 
+    async def start(request: Request) -> Response:
+        plan = decode(await _body(request), Start)
+        if plan.program is None:
+            raise UsageError("the plan has no program", "start the job with anabranch start")
+        return JSONResponse({"deployment": await led(None, leader.start, plan)})
+
+    async def resume(request: Request) -> Response:
+        return JSONResponse({"deployment": await led(None, leader.resume, request.path_params["job"])})
+
     async def job(request: Request) -> Response:
         return JSONResponse(payload(await run_in_threadpool(coordinator.status, request.path_params["job"])))
 
     async def model(request: Request) -> Response:
         return JSONResponse(payload(await run_in_threadpool(coordinator.model, request.path_params["job"])))
+
+    async def running(request: Request) -> Response:
+        return JSONResponse(payload(await run_in_threadpool(coordinator.running, request.path_params["job"])))
+
+    async def lanes(request: Request) -> Response:
+        found = await run_in_threadpool(coordinator.known_lanes, request.path_params["job"])
+        return JSONResponse({"lanes": [payload(lane) for lane in found.values()]})
 
     async def events(request: Request) -> Response:
         limit = _number(request, "limit", 100)
@@ -55,19 +121,27 @@ def app(coordinator: Coordinator) -> Starlette:
         return JSONResponse({"events": [payload(event) for event in found]})
 
     async def stop(request: Request) -> Response:
-        await run_in_threadpool(coordinator.stop, request.path_params["job"])
+        await led(None, coordinator.stop, request.path_params["job"])
         return JSONResponse({})
 
+    async def put_artifact(request: Request) -> Response:
+        content = await _body(request, MAX_BYTES)
+        await led(None, coordinator.put_artifact, request.path_params["sha256"], content)
+        return JSONResponse({})
+
+    async def artifact(request: Request) -> Response:
+        content = await run_in_threadpool(coordinator.artifact, request.path_params["sha256"])
+        return Response(content, media_type="application/zip")
+
     async def register(request: Request) -> Response:
-        registration = decode(await request.body(), Registration)
-        return JSONResponse(payload(await run_in_threadpool(coordinator.register, registration)))
+        registration = decode(await _body(request), Registration)
+        return JSONResponse(payload(await led(None, coordinator.register, registration)))
 
     async def heartbeat(request: Request) -> Response:
-        beat, wait = decode(await request.body(), Heartbeat), _number(request, "wait", 0.0)
+        beat, wait = decode(await _body(request), Heartbeat), _number(request, "wait", 0.0)
         if beat.container != request.path_params["container"]:
             raise UsageError("the beat is of another container than its path", "send it to its own path")
-        answer = await asyncio.get_running_loop().run_in_executor(polls, coordinator.heartbeat, beat, wait)
-        return JSONResponse(payload(answer))
+        return JSONResponse(payload(await led(polls, coordinator.heartbeat, beat, wait)))
 
     async def container_heartbeat(request: Request) -> Response:
         execution = request.query_params.get("executionContainerId", "")
@@ -76,34 +150,68 @@ def app(coordinator: Coordinator) -> Starlette:
                 "executionContainerId is missing",
                 "ask with ?executionContainerId=$EXECUTION_ENV_CONTAINER_ID",
             )
-        return JSONResponse({"alive": await run_in_threadpool(coordinator.holds_seat, execution)})
+        return JSONResponse({"alive": await led(None, coordinator.holds_seat, execution)})
 
     return Starlette(
         routes=[
             _get("/healthz", healthz),
             _get("/jobs", jobs),
+            Route("/jobs", start, methods=["POST"]),
             _get("/jobs/{job}", job),
             _get("/jobs/{job}/model", model),
+            _get("/jobs/{job}/running", running),
+            _get("/jobs/{job}/lanes", lanes),
             _get("/jobs/{job}/events", events),
+            Route("/jobs/{job}/start", resume, methods=["POST"]),
             Route("/jobs/{job}/stop", stop, methods=["POST"]),
+            _get("/artifacts/{sha256}", artifact),
+            Route("/artifacts/{sha256}", put_artifact, methods=["PUT"]),
             Route("/containers", register, methods=["POST"]),
             Route("/containers/{container}/heartbeat", heartbeat, methods=["POST"]),
             _get("/containerHeartbeat", container_heartbeat),
         ],
+        middleware=[] if token is None else [Middleware(_Guarded, token=token)],
         exception_handlers={AnabranchError: _refused, HTTPException: _no_route, Exception: _broken},
     )
+
+
+class _Guarded:
+    """Lets a request in that brings the token."""
+
+    def __init__(self, app: ASGIApp, token: str) -> None:
+        self._app = app
+        self._wanted = f"Bearer {token}".encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        brought = dict(scope.get("headers", [])).get(b"authorization", b"")
+        if scope["type"] != "http" or scope["path"] == "/healthz" or hmac.compare_digest(brought, self._wanted):
+            await self._app(scope, receive, send)
+            return
+        log.warning("a request without the token was refused", path=scope["path"][:200], client=scope.get("client"))
+        what = {"error": "the token is missing or wrong", "cure": "set [coordinator] token", "kind": "AnabranchError"}
+        await JSONResponse(what, 401, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
+
+
+async def _body(request: Request, most: int = _MOST_BYTES) -> bytes:
+    """What a request brings; HTTPException 413 when that is too much."""
+    read = bytearray()
+    async for piece in request.stream():
+        read += piece
+        if len(read) > most:
+            raise HTTPException(413, f"more than {most} bytes")
+    return bytes(read)
 
 
 class Server:
     """A coordinator that listens. ``close`` refuses new requests and gives those under way a second."""
 
-    def __init__(self, coordinator: Coordinator, listener: socket.socket) -> None:
-        self.port: int = listener.getsockname()[1]
-        self.url = f"http://{_HOST}:{self.port}"
+    def __init__(self, routes: Starlette, listener: socket.socket) -> None:
+        host, self.port = listener.getsockname()[:2]
+        self.url = f"http://{host}:{self.port}"
         self._listener = listener
         self._server = uvicorn.Server(
             uvicorn.Config(
-                app(coordinator),
+                routes,
                 access_log=False,
                 log_config=None,
                 lifespan="off",
@@ -128,19 +236,24 @@ class Server:
         self._listener.close()
 
 
-def serve(coordinator: Coordinator, port: int = 0) -> Server:
-    """Listen on 127.0.0.1; port 0 is any free one. ConflictError when the port is taken."""
+def listen(host: str = _LOOPBACK, port: int = 0) -> socket.socket:
+    """A socket that listens; port 0 is any free one. ConflictError when it can't."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind((_HOST, port))
+        listener.bind((host, port))
         listener.listen(128)
     except OSError as error:
         listener.close()
         raise ConflictError(
-            f"port {port} of {_HOST} can't be listened on: {error.strerror}", "choose another port"
+            f"port {port} of {host} can't be listened on: {error.strerror}", "choose another port"
         ) from error
-    return Server(coordinator, listener)
+    return listener
+
+
+def serve(coordinator: Coordinator, port: int = 0) -> Server:
+    """Serve the only coordinator of a store on 127.0.0.1; port 0 is any free one. ConflictError: the port is taken."""
+    return Server(app(coordinator), listen(port=port))
 
 
 def _get(path: str, endpoint: Callable[[Request], Awaitable[Response]]) -> Route:

@@ -30,7 +30,11 @@ def applied(lane: Lane, report: LaneReport) -> Lane:
         )
     if lane.state is LaneState.CLOSED:
         return lane
-    after = msgspec.structs.replace(lane, folder_epoch=report.folder_epoch or lane.folder_epoch)
+    after = lane
+    if report.folder_epoch not in (0, lane.folder_epoch):
+        after = msgspec.structs.replace(lane, folder_epoch=report.folder_epoch, abandoned=False)
+    if report.phase == "running" and not lane.ran:
+        after = msgspec.structs.replace(after, ran=True)
     if report.phase == "running" and lane.state is LaneState.PLANNED:
         after = msgspec.structs.replace(after, state=LaneState.RUNNING)
     elif report.phase == "ended":

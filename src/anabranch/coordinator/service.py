@@ -5,28 +5,37 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
+from anabranch import artifact
+from anabranch.clocks import boottime
 from anabranch.coordinator import plans, reading, reports
 from anabranch.coordinator.naming import check_container, check_name
 from anabranch.coordinator.serving import Process, Serving
 from anabranch.coordinator.states import DeploymentState, Snapshot, step
 from anabranch.coordinator.store import DeploymentRecord, Event, Store
-from anabranch.errors import ConflictError, NotFoundError, OutOfTimeError
+from anabranch.errors import ConflictError, FencedError, NotFoundError, OutOfTimeError
 from anabranch.formats import Format
-from anabranch.messages import Answer, Heartbeat, JobStatus, LaneReport, Registered, Registration, Start
+from anabranch.messages import Answer, Heartbeat, JobStatus, LaneReport, Registered, Registration, Running, Start
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, LaneState
 
-__all__ = ["Coordinator", "boottime"]
+__all__ = ["Coordinator", "Fence"]
 
 _LOOK_AGAIN = 1.0
+_LOST_SHOWN = 5
+"""So many processes that have lost their seats are shown."""
 
 
-def boottime() -> float:
-    """Seconds on a clock that goes on while the machine sleeps."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+@dataclass(frozen=True)
+class Fence:
+    """A lane whose former process must be stopped for good at the outputs, under the lane's epoch."""
+
+    lane: Lane
+    settings: dict[str, Any]
 
 
 class Coordinator:
@@ -38,6 +47,8 @@ class Coordinator:
         clock: seconds, for leases.
         lease: how long a process counts as alive after a beat, in seconds.
         now: seconds since 1970, for what is stored.
+        grace: a process that isn't heard for so many seconds more than its lease loses its seat: its lanes are fenced
+            (see :meth:`fences`), then others get them. None: it keeps its seat until another process takes it.
     """
 
     def __init__(
@@ -46,11 +57,13 @@ class Coordinator:
         clock: Callable[[], float] = boottime,
         lease: float = 10.0,
         now: Callable[[], float] = time.time,
+        grace: float | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._lease = lease
         self._now = now
+        self._grace = grace
         self._served: dict[str, Serving] = {}
         self._changed = threading.Condition()
 
@@ -78,8 +91,52 @@ class Coordinator:
                 stored = reading.deployment(self._store, job)
             else:
                 plans.check_same(stored, start.fingerprint)
-            self._serve(msgspec.structs.replace(stored, until_caught_up=start.until_caught_up))
+            self._serve(msgspec.structs.replace(stored, until_caught_up=start.until_caught_up, program=start.program))
             return stored.id
+
+    def resume(self, job: str) -> int:
+        """Go on with a job's last deployment as it was started last; gives its number.
+
+        Raises:
+            NotFoundError: nobody knows the job.
+            ConflictError: it runs already, or only the process that ran it has its code.
+        """
+        with self._changed:
+            stored = reading.deployment(self._store, job)
+            if job in self._served:
+                self._advance(self._served[job])
+                if self._served[job].state.active:
+                    raise ConflictError(f"job {job!r} is running already", f"anabranch stop {job}")
+            if stored.program is None:
+                raise ConflictError(f"the code of job {job!r} is not here", f"start it with its file: JOB.py for {job}")
+            self._serve(stored)
+            return stored.id
+
+    def adopt(self, job: str) -> bool:
+        """Serve a job that another coordinator served, as it was left; its processes have a lease to be heard in.
+
+        Gives whether there is anything to serve: a job that runs, or should, in processes of its own.
+        """
+        with self._changed:
+            stored = self._store.deployment(check_name("job", job))
+            if stored is None or stored.program is None or not DeploymentState(stored.state).active:
+                return False
+            model = self._store.model(job, stored.id, stored.generation)
+            serving = self._serving_of(stored, model, DeploymentState(stored.state), self._store.lanes(job))
+            for record in self._store.containers(job):
+                process = Process(record=record, lease_ends=self._clock() + self._lease)
+                process.offered = {lane.id for lane in serving.lanes if lane.seat == record.seat}
+                serving.processes[record.id] = process
+            self._served[job] = serving
+            self._advance(serving)
+            self._changed.notify_all()
+            return True
+
+    def abandon(self) -> None:
+        """Serve nothing any more: another coordinator does."""
+        with self._changed:
+            self._served.clear()
+            self._changed.notify_all()
 
     def stop(self, job: str) -> None:
         """Let a job's lanes end at a batch boundary. Stopping twice is stopping once.
@@ -126,7 +183,8 @@ class Coordinator:
             if job not in self._served:
                 return reading.status(self._store, job)
             self._advance(self._served[job])
-            return self._served[job].status(self._clock())
+            lost = [] if self._grace is None else self._store.lost(job, _LOST_SHOWN)
+            return self._served[job].status(self._clock(), lost)
 
     def model(self, job: str) -> JobModel:
         """The present generation of the job's last deployment."""
@@ -147,15 +205,34 @@ class Coordinator:
     # What a container says
 
     def register(self, registration: Registration) -> Registered:
-        """A process takes a seat, under an epoch above all others of the job; a former one is replaced.
+        """A process takes a seat, under an epoch above all others of the job.
+
+        Where processes are never expelled a former one is replaced; else only a free seat can be taken.
 
         Raises:
             NotFoundError: nobody knows the job, or it has no such seat.
             ConflictError: the job isn't served here.
+            FencedError: the process had a seat, and lost it.
         """
-        seat = check_name("seat", registration.seat)
+        if registration.seat is not None:
+            check_name("seat", registration.seat)
         with self._changed:
             serving = self._serving(registration.job)
+            held = next((one for one in serving.processes.values() if one.record.is_of(registration)), None)
+            if held is not None:
+                return self._registered(held)
+            if self._grace is not None:
+                if (former := self._store.former(registration)) is not None:
+                    raise FencedError(f"container {former.id} must stop: {former.gone}", "start a new process")
+                self._tick(serving)
+                if not serving.state.active:
+                    return Registered(lease=self._lease, done=True)
+            seat = registration.seat
+            if seat is None or self._grace is not None:
+                free = serving.free_seat()
+                if free is None or (seat is not None and free != seat):
+                    return Registered(lease=self._lease)
+                seat = free
             if seat not in serving.seats:
                 raise NotFoundError(
                     f"job {serving.job!r} has no seat {seat!r}",
@@ -166,11 +243,12 @@ class Coordinator:
                 msgspec.structs.replace(lane, state=LaneState.PLANNED) if lane.state is LaneState.RUNNING else lane
                 for lane in lanes
             ]
-            record, stored = self._store.register(registration, unheld, self._now())
-            serving.seat(Process(record=record, lease_ends=self._clock() + self._lease), stored)
+            record, stored = self._store.register(registration, seat, unheld, self._now())
+            process = Process(record=record, lease_ends=self._clock() + self._lease)
+            serving.seat(process, stored)
             self._advance(serving)
             self._changed.notify_all()
-            return Registered(container=record.id, epoch=record.epoch, lease=self._lease)
+            return self._registered(process)
 
     def heartbeat(self, beat: Heartbeat, wait: float = 0.0) -> Answer:
         """Take in what a container says, and say what it should run.
@@ -178,8 +256,10 @@ class Coordinator:
         Args:
             wait: seconds to wait (at most half a lease) for something that ``beat.seen`` hasn't seen.
 
+        One that reports lanes which aren't its own, or that it can't have, must stop.
+
         Raises:
-            NotFoundError, ConflictError: it reports a lane that nobody knows, or of another seat.
+            UsageError: it makes no sense.
         """
         check_container(beat.container)
         with self._changed:
@@ -187,8 +267,18 @@ class Coordinator:
             if serving is None or process is None or process.record.epoch != beat.epoch:
                 return self._refusal(beat)
             process.lease_ends = self._clock() + self._lease
-            self._take_in(serving, process, beat)
-            self._advance(serving)
+            if beat.number > process.heard:
+                try:
+                    self._take_in(serving, process, beat)
+                except (NotFoundError, ConflictError) as error:
+                    return Answer(alive=False, revision=-1, reason=str(error))
+                process.heard = beat.number
+                self._advance(serving)
+                if beat.leaving and not serving.may_write(process):
+                    self._store.leave(process.record, self._now())
+                    serving.leave(process)
+                    self._changed.notify_all()
+                    return Answer(alive=True, revision=serving.revision, done=True)
             self._changed.wait_for(
                 lambda: serving.revision != beat.seen or self._holder(beat.container)[1] is not process,
                 timeout=max(0.0, min(wait, self._lease / 2)),
@@ -197,6 +287,70 @@ class Coordinator:
                 return self._refusal(beat)
             process.lease_ends = self._clock() + self._lease
             return serving.answer(process)
+
+    # What time brings
+
+    def tick(self) -> None:
+        """Look who wasn't heard for too long; to be called about every second.
+
+        Raises:
+            StoreUnavailableError: what must be stored can't be now; call it again.
+        """
+        with self._changed:
+            for serving in self._served.values():
+                self._tick(serving)
+
+    def fences(self) -> list[Fence]:
+        """The lanes to fence, now: whoever fences one says so to :meth:`fenced`. Fencing twice is fencing once."""
+        with self._changed:
+            found = []
+            for serving in self._served.values():
+                found += [Fence(lane, serving.settings) for lane in serving.lanes if lane.unfenced]
+            return found
+
+    def fenced(self, lane: Lane) -> None:
+        """A lane was fenced at all its outputs under its epoch: others may go on with it."""
+        with self._changed:
+            serving = self._served.get(lane.job)
+            held = None if serving is None else serving.known.get(lane.id)
+            if serving is None or held is None or not held.unfenced or held.epoch != lane.epoch:
+                return
+            after = msgspec.structs.replace(held, unfenced=False)
+            event = self._event(lane.job, "coordinator", f"lane {lane.id} is fenced", f"at epoch {lane.epoch}")
+            self._store.put_lanes([after], [event])
+            serving.known[lane.id] = after
+            self._advance(serving)
+            self._changed.notify_all()
+
+    def unfenced(self, lane: Lane, why: str) -> None:
+        """A lane can't be fenced yet; it is tried again."""
+        self._store.note([self._event(lane.job, "coordinator", f"lane {lane.id} can't be fenced yet", why)])
+
+    # What containers in other processes ask for
+
+    def running(self, job: str) -> Running:
+        """What a container needs to run a job.
+
+        Raises:
+            NotFoundError: nobody knows it.
+            ConflictError: its code isn't here.
+        """
+        its = reading.deployment(self._store, job)
+        if its.program is None:
+            raise ConflictError(f"the code of job {job!r} is not here", "start it: anabranch start JOB.py")
+        return Running(job=job, deployment=its.id, program=its.program, formats=its.formats)
+
+    def put_artifact(self, sha256: str, content: bytes) -> None:
+        """Keep the code of a job. UsageError if the hash isn't that of the content, or it is too large."""
+        artifact.check(sha256, content)
+        self._store.put_artifact(sha256, content)
+
+    def artifact(self, sha256: str) -> bytes:
+        """The code of a job. NotFoundError if there is none of that hash."""
+        content = self._store.artifact(artifact.check_sha(sha256))
+        if content is None:
+            raise NotFoundError(f"there is no artifact {sha256}", "start the job again with its file")
+        return content
 
     def holds_seat(self, execution: str) -> bool:
         """Whether the process with this EXECUTION_ENV_CONTAINER_ID holds a seat of a job served here."""
@@ -224,16 +378,51 @@ class Coordinator:
             "the job was started again",
             self._event(job, "coordinator", f"{stored.state} → {transition.to.value}", transition.why),
         )
-        self._served[job] = Serving(
-            job=job,
+        self._served[job] = self._serving_of(stored, model, transition.to, lanes)
+        self._advance(self._served[job])
+        self._changed.notify_all()
+
+    def _serving_of(
+        self, stored: DeploymentRecord, model: JobModel, state: DeploymentState, lanes: dict[str, Lane]
+    ) -> Serving:
+        return Serving(
+            job=stored.job,
             deployment=stored.id,
             generation=stored.generation,
             seats=frozenset(container.seat for container in model.containers),
-            state=transition.to,
+            state=state,
             until_caught_up=stored.until_caught_up,
             known=lanes,
+            expels=self._grace is not None,
+            settings={} if stored.program is None else stored.program.settings,
+            error=stored.error,
         )
-        self._advance(self._served[job])
+
+    def _registered(self, process: Process) -> Registered:
+        process.lease_ends = self._clock() + self._lease
+        record = process.record
+        return Registered(container=record.id, epoch=record.epoch, seat=record.seat, lease=self._lease)
+
+    def _tick(self, serving: Serving) -> None:
+        if self._grace is not None:
+            end = self._clock() - self._grace
+            for process in [one for one in serving.processes.values() if one.lease_ends <= end]:
+                self._expel(serving, process)
+        self._advance(serving)
+
+    def _expel(self, serving: Serving, process: Process) -> None:
+        silent = self._clock() - process.lease_ends + self._lease
+        why = f"it was not heard for {silent:.1f} s"
+        left = [
+            msgspec.structs.replace(
+                lane,
+                unfenced=True,
+                abandoned=True,
+                state=LaneState.PLANNED if lane.state is LaneState.RUNNING else lane.state,
+            )
+            for lane in serving.may_write(process)
+        ]
+        serving.expel(process, self._store.expel(process.record, left, why, self._now()))
         self._changed.notify_all()
 
     def _serving(self, job: str) -> Serving:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from anabranch.coordinator.reports import LAST_PHASES, LIVE_PHASES
 from anabranch.coordinator.states import DeploymentState, LaneView, Snapshot
@@ -19,16 +20,23 @@ _STOP_IT = "stop that container: it runs what it was not told to"
 
 @dataclass
 class Process:
-    """A process that holds a seat. ``offered``: lanes it was told to run and hasn't given back."""
+    """A process that holds a seat. ``offered``: lanes it was told to run and hasn't given back.
+
+    ``heard``: the number of its last beat.
+    """
 
     record: ContainerRecord
     lease_ends: float
     offered: set[str] = field(default_factory=set)
+    heard: int = -1
 
 
 @dataclass
 class Serving:
-    """``known``: the lanes of all deployments. ``reports``: the last one of each lane in this run."""
+    """``known``: the lanes of all deployments. ``reports``: the last one of each lane in this run.
+
+    ``expels``: a process that is silent for too long loses its seat, and its lanes are fenced before others get them.
+    """
 
     job: str
     deployment: int
@@ -37,6 +45,8 @@ class Serving:
     state: DeploymentState
     until_caught_up: bool
     known: dict[str, Lane]
+    expels: bool = False
+    settings: dict[str, Any] = field(default_factory=dict)
     error: str | None = None
     processes: dict[str, Process] = field(default_factory=dict)
     reports: dict[str, LaneReport] = field(default_factory=dict)
@@ -69,9 +79,28 @@ class Serving:
             WantedLane(lane=lane, upstream_ended=self.until_caught_up and all(map(self.ended, lane.upstream)))
             for lane in self.lanes
             if lane.state in {LaneState.PLANNED, LaneState.RUNNING}
+            and not lane.unfenced
             and not self.ended(lane.id)
             and all(self.known[before].state is LaneState.CLOSED for before in lane.predecessors)
         )
+
+    def free_seat(self) -> str | None:
+        """A seat that nobody has, and whose lanes nobody else can write for any more."""
+        taken = {process.record.seat for process in self.processes.values()}
+        taken |= {lane.seat for lane in self.lanes if lane.unfenced}
+        return min(self.seats - taken, default=None)
+
+    def may_write(self, process: Process) -> list[Lane]:
+        """The lanes of a process's seat that it may have begun and hasn't told to have ended."""
+        its = [lane for lane in self.lanes if lane.seat == process.record.seat and lane.state is not LaneState.CLOSED]
+        return [lane for lane in its if lane.folder_epoch and not self.ended(lane.id)]
+
+    def expel(self, process: Process, lanes: Sequence[Lane]) -> None:
+        """A process has lost its seat; its lanes are as they were stored."""
+        del self.processes[process.record.id]
+        for lane in lanes:
+            self.known[lane.id] = lane
+            self.reports.pop(lane.id, None)
 
     def renew(self) -> bool:
         """Raise the revision if what answers depend on has changed."""
@@ -98,6 +127,10 @@ class Serving:
                 _STOP_IT,
             )
         return its
+
+    def leave(self, process: Process) -> None:
+        """A process has given its seat back."""
+        del self.processes[process.record.id]
 
     def is_news(self, report: LaneReport) -> bool:
         """After the end of a lane in this run nothing is: it was overtaken on its way."""
@@ -138,13 +171,14 @@ class Serving:
         )
 
     def snapshot(self, now: float, *, stop_wanted: bool = False) -> Snapshot:
-        held = {lane for process in self.processes.values() if now < process.lease_ends for lane in process.offered}
+        holders = [process for process in self.processes.values() if self.expels or now < process.lease_ends]
+        held = {lane for process in holders for lane in process.offered}
         views = (
             LaneView(
                 id=lane.id,
                 running=lane.state is LaneState.RUNNING,
                 ended=self.ended(lane.id),
-                held=lane.id in held,
+                held=lane.id in held or lane.unfenced,
                 error=f"lane {lane.id}: {lane.error}" if lane.state is LaneState.FAILED else None,
             )
             for lane in self.lanes
@@ -158,13 +192,15 @@ class Serving:
             error=self.error,
         )
 
-    def status(self, now: float) -> JobStatus:
+    def status(self, now: float, lost: Sequence[ContainerRecord] = ()) -> JobStatus:
+        """``lost``: processes that have lost their seats."""
+        containers = [one.record.status(now < one.lease_ends, one.lease_ends - now) for one in self.processes.values()]
         return JobStatus(
             job=self.job,
             deployment=self.deployment,
             generation=self.generation,
             state=self.state.value,
             lanes=tuple(LaneStatus(lane=lane, report=self.reports.get(lane.id)) for lane in self.lanes),
-            containers=tuple(one.record.status(alive=now < one.lease_ends) for one in self.processes.values()),
+            containers=(*containers, *(one.status(alive=False) for one in lost)),
             error=self.error,
         )

@@ -37,7 +37,10 @@ class Lane(Document, frozen=True, kw_only=True):
     ``beside``: the lanes that write the same streams together with it, itself included, with the predecessors of each.
     ``group`` names the output group (``outputs``) or the stateful operator that the lane runs. ``slots`` is the
     sorted list that slot numbers index. ``folder_epoch`` is the epoch under which its present folder was made,
-    0 while it has none.
+    0 while it has none; ``ran``: its query has run in it.
+
+    ``unfenced``: the process that had the lane may still write; nobody may go on before it is fenced at the outputs.
+    ``abandoned``: that process may still write to the folder, too: who goes on does so in a copy.
     """
 
     id: str
@@ -64,6 +67,9 @@ class Lane(Document, frozen=True, kw_only=True):
     state: LaneState = LaneState.PLANNED
     epoch: int = 0
     folder_epoch: int = 0
+    ran: bool = False
+    unfenced: bool = False
+    abandoned: bool = False
     final: tuple[Position, ...] = ()
     watermark: int | None = None
     put_aside: int = 0

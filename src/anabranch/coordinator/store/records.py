@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anabranch.formats import Format
-from anabranch.messages import ContainerStatus
+from anabranch.messages import ContainerStatus, Program, Registration
 from anabranch.model.document import Document
 
 __all__ = ["ContainerRecord", "DeploymentRecord", "Event", "LeaderRecord"]
@@ -19,6 +19,7 @@ class DeploymentRecord(Document, frozen=True, kw_only=True):
     fingerprint: dict[str, str]
     promises: dict[str, str]
     formats: dict[str, Format]
+    program: Program | None
     until_caught_up: bool
     error: str | None
     created_at: float
@@ -39,7 +40,12 @@ class ContainerRecord(Document, frozen=True, kw_only=True):
     registered_at: float
     gone: str | None
 
-    def status(self, alive: bool) -> ContainerStatus:
+    def is_of(self, registration: Registration) -> bool:
+        """Whether this is the process that registers."""
+        its = self.execution, self.host, self.pid
+        return its == (registration.execution, registration.host, registration.pid)
+
+    def status(self, alive: bool, lease: float | None = None) -> ContainerStatus:
         return ContainerStatus(
             container=self.id,
             seat=self.seat,
@@ -48,6 +54,8 @@ class ContainerRecord(Document, frozen=True, kw_only=True):
             pid=self.pid,
             rack=self.rack,
             alive=alive,
+            lease=lease,
+            gone=self.gone,
         )
 
 

@@ -13,10 +13,10 @@ from sqlalchemy.exc import IntegrityError
 
 from anabranch.coordinator.store import database, sqlite
 from anabranch.coordinator.store.records import ContainerRecord, DeploymentRecord, Event, LeaderRecord
-from anabranch.coordinator.store.tables import containers, deployments, events, jobs, lanes, leader, models
+from anabranch.coordinator.store.tables import artifacts, containers, deployments, events, jobs, lanes, leader, models
 from anabranch.errors import NotLeadingError
 from anabranch.formats import Format
-from anabranch.messages import Registration, Start
+from anabranch.messages import Program, Registration, Start
 from anabranch.model.document import decode, encode
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel
@@ -85,7 +85,8 @@ class Store:
             return None
         documents = {name: msgspec.json.decode(row[name]) for name in ("fingerprint", "promises", "formats")}
         documents["formats"] = {stream: Format.from_builtins(each) for stream, each in documents["formats"].items()}
-        return DeploymentRecord(**{**row, **documents})
+        program = None if row["program"] is None else decode(row["program"], Program)
+        return DeploymentRecord(**{**row, **documents, "program": program})
 
     def graph(self, job: str, deployment: int) -> Graph:
         return decode(
@@ -116,6 +117,27 @@ class Store:
         with self._reading() as connection:
             row = connection.execute(sa.select(containers).where(containers.c.id == container)).mappings().first()
         return ContainerRecord(**row) if row is not None else None
+
+    def former(self, registration: Registration) -> ContainerRecord | None:
+        """The process that registers, if it had a seat of the job before and has lost it."""
+        its = [containers.c[name] == getattr(registration, name) for name in ("job", "execution", "host", "pid")]
+        query = sa.select(containers).where(*its, containers.c.gone.is_not(None)).order_by(containers.c.epoch.desc())
+        with self._reading() as connection:
+            row = connection.execute(query.limit(1)).mappings().first()
+        return ContainerRecord(**row) if row is not None else None
+
+    def lost(self, job: str, limit: int) -> list[ContainerRecord]:
+        """The processes that lost a seat of the job last, newest first."""
+        query = sa.select(containers).where(containers.c.job == job, containers.c.gone.is_not(None))
+        with self._reading() as connection:
+            rows = connection.execute(query.order_by(containers.c.epoch.desc()).limit(limit)).mappings().all()
+        return [ContainerRecord(**row) for row in rows]
+
+    def artifact(self, sha256: str) -> bytes | None:
+        """The code of a job, by its hash."""
+        query = sa.select(artifacts.c.content).where(artifacts.c.sha256 == sha256)
+        with self._reading() as connection:
+            return connection.execute(query).scalar()
 
     def events(self, job: str, limit: int) -> list[Event]:
         """The last ``limit`` events, oldest first."""
@@ -189,6 +211,7 @@ class Store:
                 "fingerprint": msgspec.json.encode(start.fingerprint).decode(),
                 "promises": msgspec.json.encode(start.promises).decode(),
                 "formats": msgspec.json.encode({s: f.to_builtins() for s, f in start.formats.items()}).decode(),
+                "program": _program(start.program),
                 "until_caught_up": start.until_caught_up,
                 "created_at": event.at,
                 "changed_at": event.at,
@@ -207,13 +230,14 @@ class Store:
     def resume_deployment(
         self, deployment: DeploymentRecord, state: str, changed: Iterable[Lane], gone: str, event: Event
     ) -> None:
-        """Start a deployment again: its lanes changed, its error cleared, its former processes gone."""
+        """Start a deployment again, with the program given: its lanes changed, its error cleared, its former processes
+        gone."""
         with self._writing(event) as connection:
             _move(connection, deployment.job, deployment.id, state=state, error=None, at=event.at)
             connection.execute(
                 sa.update(deployments)
                 .where(deployments.c.job == deployment.job, deployments.c.id == deployment.id)
-                .values(until_caught_up=deployment.until_caught_up)
+                .values(until_caught_up=deployment.until_caught_up, program=_program(deployment.program))
             )
             _put_lanes(connection, changed)
             _leave(connection, gone, containers.c.job == deployment.job)
@@ -229,17 +253,16 @@ class Store:
             _put_lanes(connection, changed)
 
     def register(
-        self, registration: Registration, changed: Sequence[Lane], at: float
+        self, registration: Registration, seat: str, changed: Sequence[Lane], at: float
     ) -> tuple[ContainerRecord, list[Lane]]:
         """A process takes a seat under the job's next epoch, which the ``changed`` lanes get too.
 
         Returns:
             the process, and the lanes as they were stored.
         """
-        job, seat = registration.job, registration.seat
+        job = registration.job
         with self._writing() as connection:
-            raised = sa.update(jobs).where(jobs.c.name == job).values(epoch=jobs.c.epoch + 1).returning(jobs.c.epoch)
-            epoch = connection.execute(raised).scalar_one()
+            epoch = _next_epoch(connection, job)
             container = f"{job}:{seat}:{epoch}"
             _leave(
                 connection,
@@ -247,7 +270,7 @@ class Store:
                 containers.c.job == job,
                 containers.c.seat == seat,
             )
-            row = {
+            row: dict[str, Any] = {
                 "id": container,
                 "job": job,
                 "seat": seat,
@@ -265,6 +288,35 @@ class Store:
             why = f"process {registration.pid} on {registration.host}"
             _add_events(connection, [Event(job=job, at=at, who=container, what=f"took seat {seat}", why=why)])
         return ContainerRecord(**row), stored
+
+    def expel(self, process: ContainerRecord, changed: Sequence[Lane], why: str, at: float) -> list[Lane]:
+        """A process loses its seat, and its lanes get the job's next epoch; gives those as they were stored."""
+        event = Event(job=process.job, at=at, who="coordinator", what=f"{process.id} has lost its seat", why=why)
+        with self._writing(event) as connection:
+            epoch = _next_epoch(connection, process.job)
+            _leave(connection, why, containers.c.id == process.id)
+            stored = [msgspec.structs.replace(lane, epoch=epoch) for lane in changed]
+            _put_lanes(connection, stored)
+        return stored
+
+    def leave(self, process: ContainerRecord, at: float) -> None:
+        """A process gives its seat back."""
+        with self._writing(
+            Event(job=process.job, at=at, who=process.id, what=f"left seat {process.seat}")
+        ) as connection:
+            _leave(connection, "it gave its seat back", containers.c.id == process.id)
+
+    def put_artifact(self, sha256: str, content: bytes) -> None:
+        """Keep the code of a job; nothing happens if it is there."""
+        with self._writing() as connection:
+            query = sa.select(artifacts.c.sha256).where(artifacts.c.sha256 == sha256)
+            if connection.execute(query).first() is None:
+                connection.execute(sa.insert(artifacts).values(sha256=sha256, content=content))
+
+    def note(self, happened: Sequence[Event]) -> None:
+        """Add to the log of events."""
+        with self._writing(*happened):
+            pass
 
     # How
 
@@ -315,6 +367,15 @@ def _lane_row(lane: Lane) -> dict[str, Any]:
         "state": lane.state.value,
         "record": encode(lane).decode(),
     }
+
+
+def _program(program: Program | None) -> str | None:
+    return None if program is None else encode(program).decode()
+
+
+def _next_epoch(connection: sa.Connection, job: str) -> int:
+    raised = sa.update(jobs).where(jobs.c.name == job).values(epoch=jobs.c.epoch + 1).returning(jobs.c.epoch)
+    return int(connection.execute(raised).scalar_one())
 
 
 def _put_lanes(connection: sa.Connection, changed: Iterable[Lane]) -> None:

@@ -13,6 +13,7 @@ from sqlalchemy import (
     ForeignKeyConstraint,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     PrimaryKeyConstraint,
     String,
@@ -69,6 +70,7 @@ deployments = Table(
     Column("fingerprint", Text, nullable=False),
     Column("promises", Text, nullable=False),
     Column("formats", Text, nullable=False),
+    Column("program", Text),  # of containers in other processes
     Column("until_caught_up", Boolean, nullable=False),
     Column("error", Said),
     Column("created_at", Float, nullable=False),
@@ -128,4 +130,11 @@ events = Table(
     Column("what", Said, nullable=False),
     Column("why", Said, nullable=False),
     Index("events_of_a_job", "job", "id"),
+)
+
+artifacts = Table(
+    "artifacts",
+    metadata,
+    Column("sha256", String(64), primary_key=True),
+    Column("content", LargeBinary, nullable=False),
 )

@@ -1,0 +1,12 @@
+"""The clock that leases are counted on."""
+
+from __future__ import annotations
+
+import time
+
+__all__ = ["boottime"]
+
+
+def boottime() -> float:
+    """Seconds on a clock that goes on while the machine sleeps."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

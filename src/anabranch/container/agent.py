@@ -1,0 +1,99 @@
+"""What a container knows of its seat: its beats, its lease, and when it must stop. No threads, no network, no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from anabranch.messages import Answer, Heartbeat, LaneReport, Registered
+
+__all__ = ["Agent", "Sent"]
+
+_STOPPING = 1 / 3
+"""The part of a lease that is kept for stopping, when nothing may be written after it."""
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A beat that is under way. ``at``: when it was sent, by the container's clock."""
+
+    beat: Heartbeat
+    at: float
+
+
+class Agent:
+    """One holder of a seat. Not thread-safe.
+
+    Args:
+        clock: seconds, on a clock that goes on while the machine sleeps.
+        survives: whether the container goes on without its coordinator (``on_coordinator_loss = "continue"``, when all
+            that it writes can be fenced); else it stops before its lease ends.
+    """
+
+    def __init__(self, me: Registered, registered_at: float, clock: Callable[[], float], *, survives: bool) -> None:
+        self.me = me
+        self._clock = clock
+        self._survives = survives
+        self._number = 0
+        self._heard = -1
+        self._lease_until = registered_at + me.lease
+        self._answer: Answer | None = None
+        self._refused = ""
+        self._missed = ""
+
+    @property
+    def answer(self) -> Answer | None:
+        """The newest answer, None before the first."""
+        return self._answer
+
+    @property
+    def lease_left(self) -> float:
+        """Seconds until the lease ends, counted from when the last answered beat was sent; below 0 once it has."""
+        return self._lease_until - self._clock()
+
+    @property
+    def orphaned(self) -> str:
+        """Why the coordinator isn't heard, once the lease has ended without it; else the empty text."""
+        return self._missed if self._missed and self.lease_left <= 0 else ""
+
+    @property
+    def must_stop(self) -> str:
+        """Why everything must end now; the empty text while it may go on."""
+        if self._refused:
+            return self._refused
+        keep = self.me.lease * _STOPPING
+        if not self._survives and self.lease_left <= keep:
+            return (
+                f"the coordinator was not heard for {self.me.lease - keep:.0f} s, and what it writes can't be fenced"
+                + (f" ({self._missed})" if self._missed else "")
+            )
+        return ""
+
+    def beat(self, reports: Sequence[LaneReport], *, leaving: bool = False) -> Sent:
+        """The next beat. ``leaving``: it gives the seat back."""
+        self._number += 1
+        seen = -1 if self._answer is None else self._answer.revision
+        beat = Heartbeat(
+            container=self.me.container,
+            epoch=self.me.epoch,
+            number=self._number,
+            seen=seen,
+            lanes=tuple(reports),
+            leaving=leaving,
+        )
+        return Sent(beat, self._clock())
+
+    def hear(self, sent: Sent, answer: Answer) -> None:
+        """Take in what was answered to a beat; what a later beat has overtaken only renews the lease."""
+        if not answer.alive:
+            self._refused = answer.reason or "the coordinator says so"
+            return
+        self._missed = ""
+        self._lease_until = max(self._lease_until, sent.at + self.me.lease)
+        if sent.beat.number > self._heard:
+            self._heard = sent.beat.number
+            self._answer = answer
+
+    def miss(self, why: str) -> None:
+        """A beat that had no answer."""
+        self._missed = why

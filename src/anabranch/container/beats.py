@@ -1,0 +1,163 @@
+"""How a container's reports reach its coordinator, and its wishes the container: in one process, or from afar."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import structlog
+
+from anabranch.container.agent import Agent
+from anabranch.errors import FencedError
+from anabranch.messages import Answer, Heartbeat, LaneReport, Registered, Registration
+from anabranch.model.job_model import JobModel
+
+__all__ = ["Beating", "Beats", "Coordination", "Direct"]
+
+log = structlog.get_logger()
+
+
+class Coordination(Protocol):
+    """What a container needs of the coordinator: the same in process and over HTTP."""
+
+    def register(self, registration: Registration) -> Registered: ...
+
+    def heartbeat(self, beat: Heartbeat, wait: float = 0) -> Answer: ...
+
+    def model(self, job: str) -> JobModel: ...
+
+
+class Beats(Protocol):
+    """What a container's loop calls at every turn."""
+
+    def take(self, reports: Sequence[LaneReport]) -> Answer | None:
+        """Tell how the lanes are; gives what should run, None while that isn't known.
+
+        Raises:
+            FencedError: everything must stop; says why.
+        """
+        ...
+
+
+class Direct:
+    """Every turn is a beat, and an error of the coordinator's is one of the container's."""
+
+    def __init__(self, coordination: Coordination, agent: Agent) -> None:
+        self._coordination = coordination
+        self._agent = agent
+
+    def take(self, reports: Sequence[LaneReport]) -> Answer | None:
+        sent = self._agent.beat(reports)
+        self._agent.hear(sent, self._coordination.heartbeat(sent.beat))
+        _check(self._agent)
+        return self._agent.answer
+
+
+class Beating:
+    """Beats in threads of its own, inside ``with``: a poll that waits for news, and a beat at once when a lane changes.
+
+    Whatever goes wrong with a beat, it is a missed one: the threads go on.
+
+    Args:
+        period: seconds that a poll waits, and between two tries while the coordinator isn't heard.
+        say: is told when the coordinator isn't heard any more, and when it is heard again.
+    """
+
+    def __init__(
+        self, coordination: Coordination, agent: Agent, period: float, say: Callable[[str], None] = log.warning
+    ) -> None:
+        self._coordination = coordination
+        self._agent = agent
+        self._period = period
+        self._say = say
+        self._lock = threading.Lock()
+        self._reports: tuple[LaneReport, ...] = ()
+        self._shape: object = None
+        self._leaving = False
+        self._orphaned = False
+        self._changed = threading.Event()
+        self._ended = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._listen, name="beats", daemon=True),
+            threading.Thread(target=self._tell, name="news", daemon=True),
+        ]
+
+    def __enter__(self) -> Beating:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._changed.set()
+
+    @property
+    def must_stop(self) -> str:
+        """As :attr:`Agent.must_stop`."""
+        with self._lock:
+            return self._agent.must_stop
+
+    @property
+    def lease_left(self) -> float:
+        """Seconds; below 0 once the lease has ended."""
+        with self._lock:
+            return self._agent.lease_left
+
+    def take(self, reports: Sequence[LaneReport]) -> Answer | None:
+        fenced = next((report for report in reports if report.fenced), None)
+        if fenced is not None:
+            raise FencedError(f"container {self._agent.me.container} must stop: it was fenced", fenced.error or "")
+        with self._lock:
+            self._reports = tuple(reports)
+            shape = [(report.lane, report.phase, report.folder_epoch, report.batch < 0) for report in reports]
+            news, self._shape = shape != self._shape, shape
+            _check(self._agent)
+            answer = self._agent.answer
+        if news:
+            self._changed.set()
+        return answer
+
+    def leave(self, reports: Sequence[LaneReport]) -> None:
+        """Give the seat back, once all lanes have ended; if the coordinator doesn't hear it, the lease ends."""
+        self._reports, self._leaving = tuple(reports), True
+        self._beat(0.0)
+
+    def _listen(self) -> None:
+        while not self._ended.is_set():
+            if not self._beat(self._period):
+                self._ended.wait(self._period)
+
+    def _tell(self) -> None:
+        while True:
+            self._changed.wait()
+            self._changed.clear()
+            if self._ended.is_set():
+                return
+            self._beat(0.0)
+
+    def _beat(self, wait: float) -> bool:
+        """Whether it was answered."""
+        with self._lock:
+            sent = self._agent.beat(self._reports, leaving=self._leaving)
+        try:
+            answer = self._coordination.heartbeat(sent.beat, wait)
+        except Exception as error:
+            with self._lock:
+                self._agent.miss(str(error))
+                orphaned = self._agent.orphaned
+                news, self._orphaned = bool(orphaned) and not self._orphaned, bool(orphaned)
+            if news:
+                self._say(f"the coordinator is not heard ({orphaned}); the lanes go on, and it is asked again")
+            return False
+        with self._lock:
+            self._agent.hear(sent, answer)
+            news, self._orphaned = self._orphaned, False
+        if news:
+            self._say("the coordinator is heard again")
+        return True
+
+
+def _check(agent: Agent) -> None:
+    if agent.must_stop:
+        raise FencedError(f"container {agent.me.container} must stop: {agent.must_stop}", "")

@@ -1,0 +1,40 @@
+"""Ends a process that must stop and doesn't."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+from anabranch.errors import FencedError
+
+__all__ = ["watch"]
+
+_EVERY = 0.1
+
+
+def watch(must_stop: Callable[[], str], ended: threading.Event, patience: Callable[[], float]) -> None:
+    """Look until ``ended`` whether the process must stop; if it then doesn't end in time, end it, and show its threads.
+
+    Args:
+        must_stop: why; the empty text while it may go on.
+        patience: seconds that stopping may take, asked for when it must stop.
+    """
+
+    def look() -> None:
+        while not (why := must_stop()):
+            if ended.wait(_EVERY):
+                return
+        end = time.monotonic() + max(0.0, patience())
+        while time.monotonic() < end:
+            if ended.wait(_EVERY):
+                return
+        sys.stderr.write(f"error: {why}\n  it didn't stop in time; these are its threads:\n")
+        sys.stderr.flush()
+        faulthandler.dump_traceback()
+        os._exit(FencedError.exit_code)
+
+    threading.Thread(target=look, name="watchdog", daemon=True).start()

@@ -1,0 +1,35 @@
+"""Fences a lane at all its outputs: once that is done, nothing of its former process can become visible there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from anabranch.config import Settings
+from anabranch.model.lane import Lane
+from anabranch.systems.embedded import fence as fence_embedded
+from anabranch.systems.kafka import fencing, markers
+from anabranch.systems.systems import Systems
+
+__all__ = ["fence"]
+
+
+def fence(lane: Lane, settings: Mapping[str, Any]) -> None:
+    """Fence a lane under its epoch. Idempotent; after an error, call it again.
+
+    Outputs that can't be fenced are left: their writer stops within its lease.
+
+    Raises:
+        AnabranchError: a system doesn't answer, or a process with a higher epoch has the lane.
+    """
+    systems = Systems(Settings(**settings), lane.job)
+    for stream in sorted(lane.outputs):
+        if lane.system(stream) == "embedded":
+            fence_embedded(systems.embedded.log, stream, lane.job, lane.id, lane.epoch)
+    if "kafka" in lane.systems.values() and lane.slots:
+        slots = range(len(lane.slots))
+        kafka = systems.kafka.settings
+        found = markers.markers(kafka, lane.job, lane.id, lane.group, slots).values()
+        began = any(marker is not None and marker.batch > markers.NOTHING for marker in found)
+        new = not lane.ran and not began
+        fencing.fence(kafka, lane.job, lane.id, lane.group, slots, lane.epoch, new=new)

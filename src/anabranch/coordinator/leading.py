@@ -1,0 +1,178 @@
+"""A coordinator among several on one store: it serves while it leads, and else stands by."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import structlog
+
+from anabranch.coordinator import endpoint
+from anabranch.coordinator.election import Election
+from anabranch.coordinator.service import Coordinator, Fence
+from anabranch.coordinator.store import Store, database
+from anabranch.errors import AnabranchError, ConflictError, NotLeadingError
+from anabranch.messages import Start
+from anabranch.model.lane import Lane
+
+__all__ = ["Leading"]
+
+_EVERY = 0.25
+_FENCERS = 8
+_TRY_AGAIN = 2.0
+
+log = structlog.get_logger()
+
+Fencing = Callable[[Lane, Mapping[str, Any]], None]
+
+
+class Leading:
+    """Holds the election, adopts the jobs of the store when it is won, and has lanes fenced. Inside ``with``.
+
+    On a store in SQLite, a job that a process of ``anabranch run`` serves is left to that.
+
+    Args:
+        url: where others reach this coordinator.
+        fence: stops a lane's former process at its outputs.
+    """
+
+    def __init__(
+        self, coordinator: Coordinator, store: Store, store_url: str, election: Election, url: str, fence: Fencing
+    ) -> None:
+        self._coordinator = coordinator
+        self._database = store_url
+        self._store = store
+        self._election = election
+        self._url = url
+        self._fence = fence
+        self._led = False
+        self._locks: dict[str, endpoint.RunLock] = {}
+        self._guard = threading.RLock()
+        self._fencing: dict[tuple[str, int], Future[None]] = {}
+        self._ended = threading.Event()
+        self._pool = ThreadPoolExecutor(_FENCERS, "anabranch-fence")
+        self._thread = threading.Thread(target=self._run, name="anabranch-leading", daemon=True)
+
+    def __enter__(self) -> Leading:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    @property
+    def leads(self) -> bool:
+        return self._led and self._election.leads
+
+    def check(self) -> None:
+        """Raises NotLeadingError, which names who does, if this one doesn't lead."""
+        if self.leads:
+            return
+        found = self._store.leader()
+        if found is None or found.resigned or found.holder == self._url:
+            raise NotLeadingError("no coordinator leads now", "try again in some seconds")
+        raise NotLeadingError(f"this coordinator stands by; {found.holder} leads", f"ask {found.holder}")
+
+    def start(self, start: Start) -> int:
+        """As :meth:`Coordinator.start`."""
+        job = start.graph.job
+        taken = self._take(job)
+        try:
+            return self._coordinator.start(start)
+        except BaseException:
+            if taken:
+                self._give(job)
+            raise
+
+    def resume(self, job: str) -> int:
+        """As :meth:`Coordinator.resume`."""
+        taken = self._take(job)
+        try:
+            return self._coordinator.resume(job)
+        except BaseException:
+            if taken:
+                self._give(job)
+            raise
+
+    def _run(self) -> None:
+        while not self._ended.wait(_EVERY):
+            try:
+                self._turn()
+            except AnabranchError as error:
+                log.warning("the coordinator could not go on; it tries again", error=str(error))
+            except Exception:
+                log.exception("the coordinator failed; it tries again")
+        try:
+            self._election.resign()
+        except AnabranchError as error:
+            log.warning(
+                "the coordinator could not resign; another one leads once its lease has ended", error=str(error)
+            )
+        self._step_down()
+
+    def _turn(self) -> None:
+        leads = self._election.step()
+        if self._led and not leads:
+            log.warning("another coordinator may lead now; this one stands by")
+            self._step_down()
+        elif leads and not self._led:
+            for job in self._store.jobs():
+                self._adopt(job)
+            self._led = True
+        if self._led:
+            self._coordinator.tick()
+            for fence in self._coordinator.fences():
+                self._hand_out(fence)
+
+    def _adopt(self, job: str) -> None:
+        try:
+            taken = self._take(job)
+        except ConflictError:
+            return  # a process of anabranch run has it
+        if not self._coordinator.adopt(job) and taken:
+            self._give(job)
+
+    def _hand_out(self, fence: Fence) -> None:
+        key = fence.lane.id, fence.lane.epoch
+        if key not in self._fencing or self._fencing[key].done():
+            self._fencing[key] = self._pool.submit(self._do, fence)
+
+    def _do(self, fence: Fence) -> None:
+        lane = fence.lane
+        try:
+            self._fence(lane, fence.settings)
+            self._coordinator.fenced(lane)
+        except Exception as error:  # it stays unfenced, and comes again
+            log.warning("a lane can't be fenced yet", lane=lane.id, epoch=lane.epoch, error=str(error))
+            if self.leads and not isinstance(error, NotLeadingError):
+                self._coordinator.unfenced(lane, str(error))
+            self._ended.wait(_TRY_AGAIN)
+
+    def _step_down(self) -> None:
+        self._led = False
+        self._coordinator.abandon()
+        for job in list(self._locks):
+            self._give(job)
+
+    def _take(self, job: str) -> bool:
+        """Take a job's lock, so that ``anabranch run`` doesn't serve it, too. Gives whether it was free."""
+        if database.is_on_server(self._database) or database.path_of(self._database) is None:
+            return False
+        with self._guard:
+            if job in self._locks:
+                return False
+            lock = endpoint.RunLock(self._database, job)
+            lock.acquire()
+            self._locks[job] = lock
+            endpoint.write(self._database, job, self._url)
+            return True
+
+    def _give(self, job: str) -> None:
+        with self._guard:
+            if job in self._locks:
+                endpoint.remove(self._database, job)
+                self._locks.pop(job).release()
