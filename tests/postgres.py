@@ -127,13 +127,12 @@ def _binaries(folder: Path) -> Path:
     found = shutil.which("initdb")
     if found is not None:
         return Path(found).resolve().parent
-    jars = sorted((fetched.folder() / f"postgres-{VERSION}").glob("*.jar"))
-    assert jars, "PostgreSQL is needed: put the folder of initdb on the PATH, or run scripts/fetch-jars postgres"
-    name = f"{os.uname().sysname}-{os.uname().machine}".lower().replace("arm64", "aarch64")
-    machine = {"linux-x86_64": "linux-amd64", "linux-aarch64": "linux-arm64v8", "darwin-aarch64": "darwin-arm64v8"}
-    wanted = machine.get(name, "darwin-amd64")
-    jar = next((jar for jar in jars if wanted in jar.name), None)
-    assert jar is not None, f"none of {[jar.name for jar in jars]} is for {name}: put initdb on the PATH"
+    processor = "arm64v8" if os.uname().machine in ("arm64", "aarch64") else "amd64"
+    place = fetched.folder() / f"postgres-{VERSION}-{os.uname().sysname.lower()}-{processor}"
+    jar = next(place.glob("*.jar"), None)
+    assert jar is not None, (
+        "PostgreSQL is needed: put the folder of initdb on the PATH, or run scripts/fetch-jars postgres"
+    )
     with zipfile.ZipFile(jar) as archive:
         packed = next(entry for entry in archive.namelist() if entry.endswith(".txz"))
         with archive.open(packed) as raw, tarfile.open(fileobj=raw, mode="r|xz") as unpacked:

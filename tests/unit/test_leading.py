@@ -6,11 +6,14 @@ import inspect
 import threading
 from collections.abc import Callable
 
+import httpx
 import msgspec
 import pytest
 import sqlalchemy as sa
 
-from anabranch.coordinator import plans, wire
+from anabranch.coordinator import http, plans, wire
+from anabranch.coordinator.client import Client
+from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.store import LeaderRecord, Store, tables
 from anabranch.errors import NotLeadingError, StoreUnavailableError
 from anabranch.messages import Registration
@@ -150,3 +153,22 @@ def test_both_travel_as_503(error: NotLeadingError | StoreUnavailableError) -> N
     assert type(back) is type(error)
     assert (back.what, back.cure) == ("a", "b")
     assert type(wire.error_of(503, {"error": "a"})) is NotLeadingError
+
+
+def test_a_coordinator_that_was_deposed_answers_and_refuses_to_change(url: str) -> None:
+    coordinator = Coordinator(leading(Store(url), A))
+    coordinator.start(plan())
+    server = http.serve(coordinator)
+    try:
+        with Client(server.url) as client:
+            leading(Store(url), B)
+            before = everything(url)
+            for change in (lambda: client.stop("delays"), lambda: client.register(WHO)):
+                with pytest.raises(NotLeadingError, match=f"doesn't lead; {B} has claimed") as caught:
+                    change()
+                assert caught.value.cure
+            assert httpx.post(f"{server.url}/jobs/delays/stop", trust_env=False).status_code == 503
+            assert [job.job for job in client.jobs()] == ["delays"]
+            assert everything(url) == before
+    finally:
+        server.close()

@@ -100,6 +100,10 @@ def test_what_can_t_be_a_store_is_a_setting_to_change(place: object, says: str, 
     assert caught.value.cure
 
 
+def test_a_path_has_no_references(tmp_path: Path) -> None:
+    assert database.path_of(f"sqlite:///{tmp_path}/${{env:HOME}}/c.db") == tmp_path / "${env:HOME}" / "c.db"
+
+
 def test_a_locked_store_says_so(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.05)
     store = filled(Store(url))

@@ -45,7 +45,9 @@ class Address:
     def path(self) -> Path | None:
         """SQLite's file; None for a database in memory, or on a server."""
         database = self._url.database
-        return Path(database) if self.kind == "sqlite" and database and database != ":memory:" else None
+        if self.kind != "sqlite" or not database or database == ":memory:":
+            return None
+        return Path(self._put_back(database))
 
     def resolved(self) -> sa.URL:
         """For connecting; ConfigError when a reference can't be resolved."""
