@@ -14,8 +14,9 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDic
 
 from anabranch.errors import ConfigError, NotFoundError
 from anabranch.event_time import durations
+from anabranch.references import has_reference
 
-__all__ = ["Settings", "load"]
+__all__ = ["Settings", "dumped", "load", "restored"]
 
 FILE_NAME = "anabranch.toml"
 PREFIX = "ANABRANCH__"
@@ -33,6 +34,8 @@ class JobSettings(_Section):
 
     ``on_error`` and ``on_null_key`` say what becomes of a record that can't be processed, ``watermark_scope`` whether a
     lane's watermark follows the slowest of its SSPs, or is Spark's own, which follows the fastest.
+    ``on_coordinator_loss``: what a container does that doesn't hear its coordinator. One with an output that can't be
+    fenced stops in any case, before its lease ends.
     """
 
     grouper: str = "partition"
@@ -45,6 +48,7 @@ class JobSettings(_Section):
     on_error: Literal["dead-letter", "drop", "fail"] = "dead-letter"
     on_null_key: Literal["dead-letter", "drop", "fail"] = "dead-letter"
     watermark_scope: Literal["ssp", "lane"] = "ssp"
+    on_coordinator_loss: Literal["continue", "stop"] = "continue"
 
     @field_validator("interval")
     @classmethod
@@ -60,9 +64,25 @@ class StorageSettings(_Section):
 
 
 class CoordinatorSettings(_Section):
-    """``store``: a database URL; a relative SQLite path is taken from the configuration's folder."""
+    """``store``: a database URL; a relative SQLite path is taken from the configuration's folder.
+
+    ``url``: where the coordinator listens, for the verbs and for containers (several: separated by commas). ``token``:
+    what it wants to see, maybe a reference. A container's ``lease`` ends so long after its last beat; ``grace`` is what
+    the coordinator waits beyond that; ``period`` the longest time between two beats.
+    """
 
     store: str = "sqlite:///./.anabranch/coordinator.db"
+    url: str | None = None
+    token: str | None = None
+    lease: str = "10 seconds"
+    grace: str = "2 seconds"
+    period: str = "2 seconds"
+
+    @field_validator("lease", "grace", "period")
+    @classmethod
+    def _duration(cls, text: str) -> str:
+        durations.parse(text)
+        return text
 
 
 class EmbeddedSettings(_Section):
@@ -223,6 +243,38 @@ def load(file: Path | None = None, beside: Path | None = None, over: Mapping[str
     except ValidationError as error:
         raise ConfigError(*_explain(error, path)) from error
     return _absolute(settings, path.parent if path is not None else Path.cwd())
+
+
+def dumped(settings: Settings) -> dict[str, Any]:
+    """What was set, as plain data for :func:`restored`, with absolute paths.
+
+    Raises:
+        ConfigError: a secret is written out, where only a reference may be kept.
+    """
+    kafka, formats = settings.systems.kafka, settings.formats
+    secrets = {
+        "systems.kafka.sasl_password": kafka.sasl_password,
+        "systems.kafka.ssl_key_password": kafka.ssl_key_password,
+        "formats.registry_password": formats.registry_password,
+        **{f"systems.kafka.client.{name}": text for name, text in kafka.client.items() if "password" in name},
+        **{f"systems.kafka.spark.{name}": text for name, text in kafka.spark.items() if "password" in name},
+    }
+    plain = [name for name, text in secrets.items() if text is not None and not has_reference(text)]
+    if plain:
+        raise ConfigError(
+            f"the setting {plain[0]} is written out, and a coordinator keeps settings in its store",
+            "write a reference in its place: ${env:NAME} or ${file:PATH}, of the containers' machine",
+        )
+    return settings.model_dump(mode="json", exclude_unset=True, exclude={"coordinator"})
+
+
+def restored(dumped: Mapping[str, Any]) -> Settings:
+    """The settings that :func:`dumped` has given, overridden by this process's environment. ConfigError as above."""
+    try:
+        settings = Settings(**_merge(dict(dumped), _environment()))
+    except ValidationError as error:
+        raise ConfigError(*_explain(error, None)) from error
+    return _absolute(settings, Path.cwd())
 
 
 def _find(file: Path | None, beside: Path | None) -> Path | None:

@@ -16,6 +16,7 @@ __all__ = [
     "OutOfTimeError",
     "StateError",
     "StoreUnavailableError",
+    "UnreachableError",
     "UnsupportedFormatError",
     "UsageError",
 ]
@@ -62,6 +63,10 @@ class NotFoundError(AnabranchError):
     """A job, stream, lane or file that was named doesn't exist."""
 
     exit_code = 3
+
+
+class UnreachableError(NotFoundError):
+    """Nothing listens where a coordinator should."""
 
 
 class ConflictError(AnabranchError):

@@ -16,13 +16,14 @@ class Program(Document, frozen=True, kw_only=True):
 
     ``artifact`` is the sha256 of the job's code, ``file`` the job file in it. ``settings`` are those of the one who
     started the job, with absolute paths; secrets are references. ``schemas`` map operators (by node) to what comes out
-    of them, as Spark's JSON.
+    of them, as Spark's JSON. ``cores``: so many tasks must be able to run at once (0: any number will do).
     """
 
     artifact: str
     file: str
     settings: dict[str, Any]
     schemas: dict[str, str]
+    cores: int = 0
 
 
 class Start(Document, frozen=True, kw_only=True):

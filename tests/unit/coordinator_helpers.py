@@ -73,9 +73,12 @@ class Seat:
             Registration(job=job, seat=seat, execution=f"execution-{pid}", host="here", pid=pid)
         )
         self.seen = -1
+        self.number = 0
 
     def beat(self, *reports: LaneReport, wait: float = 0.0) -> Answer:
-        beat = Heartbeat(container=self.me.container, epoch=self.me.epoch, seen=self.seen, lanes=reports)
+        self.number += 1
+        who = {"container": self.me.container, "epoch": self.me.epoch}
+        beat = Heartbeat(**who, number=self.number, seen=self.seen, lanes=reports)
         answer = self.coordinator.heartbeat(beat, wait)
         self.seen = answer.revision
         return answer

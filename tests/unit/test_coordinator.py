@@ -421,17 +421,17 @@ def test_strangers_are_refused(coordinator: Coordinator, asked: Coordinator | Cl
     elsewhere = Seat(other)
     with pytest.raises(ConflictError, match="not running here"):
         Seat(asked)
-    answer = asked.heartbeat(Heartbeat(container=elsewhere.me.container, epoch=elsewhere.me.epoch))
+    answer = asked.heartbeat(Heartbeat(container=elsewhere.me.container, epoch=elsewhere.me.epoch, number=1))
     assert (answer.alive, answer.reason) == (False, "job 'delays' is not running here")
-    answer = asked.heartbeat(Heartbeat(container="delays:0:99", epoch=99))
+    answer = asked.heartbeat(Heartbeat(container="delays:0:99", epoch=99, number=1))
     assert (answer.alive, answer.reason) == (False, "nobody knows container delays:0:99")
     coordinator.start(plan())
     seat = Seat(asked)
-    answer = asked.heartbeat(Heartbeat(container=seat.me.container, epoch=seat.me.epoch + 1))
+    answer = asked.heartbeat(Heartbeat(container=seat.me.container, epoch=seat.me.epoch + 1, number=1))
     assert (answer.alive, "has epoch" in (answer.reason or "")) == (False, True)
     for bad in ("../etc", "delays", "delays:0:x", "a:b:c:1"):
         with pytest.raises(UsageError, match="not a container id"):
-            asked.heartbeat(Heartbeat(container=bad, epoch=1))
+            asked.heartbeat(Heartbeat(container=bad, epoch=1, number=1))
     with pytest.raises(UsageError, match="can't be the name of a job"):
         asked.status("../etc")
 

@@ -1,8 +1,9 @@
-"""``anabranch jobs`` and ``status``: what runs and how far it is."""
+"""``anabranch jobs``, ``status`` and ``events``: what runs, how far it is, and what happened."""
 
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -22,7 +23,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 def jobs(config: Config = None, json: Json = False) -> None:
     """List the jobs of this store."""
-    found = finding.jobs(configuration.load(config).coordinator.store)
+    found = finding.jobs(configuration.load(config).coordinator)
     if json:
         typer.echo(msgspec.json.encode([_plain(status) for status in found]).decode())
         return
@@ -42,18 +43,34 @@ def status(
     json: Json = False,
 ) -> None:
     """Show a job's lanes: state, batches, rate and lag."""
-    store = configuration.load(config).coordinator.store
+    where = configuration.load(config).coordinator
     if not watch:
-        _show(finding.status(store, job), json)
+        _show(finding.status(where, job), json)
         return
     if json:
         while True:
-            typer.echo(msgspec.json.encode(_plain(finding.status(store, job))).decode())
+            typer.echo(msgspec.json.encode(_plain(finding.status(where, job))).decode())
             time.sleep(1)
     with Live(refresh_per_second=4) as live:
         while True:
-            live.update(progress.table(finding.status(store, job)))
+            live.update(progress.table(finding.status(where, job)))
             time.sleep(1)
+
+
+def events(
+    job: Annotated[str, typer.Argument(help="The job's name.")],
+    last: Annotated[int, typer.Option(help="How many, the last ones.")] = 50,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Show what happened to a job: when, who did what, and why."""
+    found = finding.events(configuration.load(config).coordinator, job, last)
+    if json:
+        typer.echo(msgspec.json.encode([event.to_builtins() for event in found]).decode())
+        return
+    for event in found:
+        why = f": {event.why}" if event.why else ""
+        typer.echo(f"{datetime.fromtimestamp(event.at, UTC):%Y-%m-%d %H:%M:%S} {event.who}: {event.what}{why}")
 
 
 def _show(found: JobStatus, json: bool) -> None:
@@ -61,6 +78,8 @@ def _show(found: JobStatus, json: bool) -> None:
         typer.echo(msgspec.json.format(msgspec.json.encode(_plain(found)), indent=2).decode())
         return
     Console().print(progress.table(found))
+    for line in progress.containers(found):
+        typer.echo(line)
     for lane in found.lanes:
         for warning in lane.report.warnings if lane.report is not None else ():
             typer.echo(f"warning: {warning}")

@@ -9,7 +9,7 @@ import sys
 import structlog
 import typer
 
-from anabranch.cli import demo, doctor, init, looking, planning, run, stop, stream
+from anabranch.cli import container, coordinator, demo, doctor, init, looking, planning, run, start, stop, stream
 from anabranch.errors import AnabranchError
 
 app = typer.Typer(
@@ -21,9 +21,13 @@ app = typer.Typer(
 app.add_typer(stream.app, name="stream")
 app.command("init")(init.init)
 app.command("run")(run.run)
+app.command("coordinator")(coordinator.coordinator)
+app.command("container")(container.container)
+app.command("start")(start.start)
 app.command("plan")(planning.plan)
 app.command("jobs")(looking.jobs)
 app.command("status")(looking.status)
+app.command("events")(looking.events)
 app.command("stop")(stop.stop)
 app.command("doctor")(doctor.doctor)
 app.command("demo")(demo.demo)

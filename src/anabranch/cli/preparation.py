@@ -21,7 +21,7 @@ from anabranch.errors import AnabranchError, ConfigError, StateError
 from anabranch.formats import Format, settling
 from anabranch.grouping import groupers
 from anabranch.grouping.request import Grouper
-from anabranch.messages import Start
+from anabranch.messages import Program, Start
 from anabranch.model.factor import check_factor
 from anabranch.model.graph import Graph
 from anabranch.planning import plan as planning
@@ -101,7 +101,7 @@ def resolved(file: JobFile, formats: Mapping[str, Format]) -> Mapping[int, Any]:
     return resolution.columns(file.graph, file.functions, formats)
 
 
-def start_message(prepared: Prepared, until_caught_up: bool) -> Start:
+def start_message(prepared: Prepared, until_caught_up: bool, program: Program | None = None) -> Start:
     """The hand-over to the coordinator, with new lane ids."""
     lanes = planning.lanes_of(prepared.plan, prepared.settings.job.state_partitions, lambda: secrets.token_hex(4))
     return Start(
@@ -112,6 +112,7 @@ def start_message(prepared: Prepared, until_caught_up: bool) -> Start:
         formats=dict(prepared.formats),
         promises={output.operator: output.promise for output in prepared.plan.outputs},
         until_caught_up=until_caught_up,
+        program=program,
     )
 
 

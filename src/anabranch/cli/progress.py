@@ -13,7 +13,7 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 
-from anabranch.messages import JobStatus, LaneReport, LaneStatus
+from anabranch.messages import ContainerStatus, JobStatus, LaneReport, LaneStatus
 from anabranch.model.lane import LaneState
 
 _REFRESH = 0.5
@@ -93,6 +93,21 @@ def table(status: JobStatus) -> Table:
         )
         found.add_row(lane.lane.id, lane.lane.group, phase, *numbers)
     return found
+
+
+def containers(status: JobStatus) -> list[str]:
+    """The processes that have a seat, and those that lost one, a line each."""
+    return [
+        f"container {one.container}: process {one.pid} on {one.host}, "
+        + (f"rack {one.rack}, " if one.rack else "")
+        + (f"lost its seat: {one.gone}" if one.gone else "silent" if not one.alive else _leased(one))
+        for one in status.containers
+        if status.served
+    ]
+
+
+def _leased(container: ContainerStatus) -> str:
+    return "alive" if container.lease is None else f"alive, lease ends in {container.lease:.1f} s"
 
 
 def line(status: JobStatus) -> str:

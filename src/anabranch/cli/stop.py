@@ -10,8 +10,9 @@ import typer
 
 from anabranch import config as configuration
 from anabranch.cli import finding, progress
-from anabranch.coordinator import endpoint
-from anabranch.errors import OutOfTimeError
+from anabranch.config import CoordinatorSettings
+from anabranch.errors import OutOfTimeError, UnreachableError
+from anabranch.messages import JobStatus
 
 
 def stop(
@@ -21,17 +22,32 @@ def stop(
     config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
 ) -> None:
     """Stop a running job at a batch boundary, and wait for it. Ctrl-C ends only the waiting."""
-    store = configuration.load(config).coordinator.store
-    with finding.client(store, job) as client:
+    where = configuration.load(config).coordinator
+    with finding.client(where, job) as client:
         client.stop(job)
     if detach:
         return
     deadline = time.monotonic() + timeout
-    while job in endpoint.find(store):
+    while _runs(_status(where, job)):
         if time.monotonic() > deadline:
             raise OutOfTimeError(
                 f"job {job} has not stopped within {timeout:g} s",
                 f"it goes on stopping; see anabranch status {job}",
             )
         time.sleep(0.2)
-    progress.say(f"job {job}: {finding.status(store, job).state}")
+    progress.say(f"job {job}: {finding.status(where, job).state}")
+
+
+def _status(where: CoordinatorSettings, job: str) -> JobStatus | None:
+    """None: who serves it is just ending."""
+    try:
+        return finding.status(where, job)
+    except UnreachableError:
+        return None
+
+
+def _runs(status: JobStatus | None) -> bool:
+    """Whether any of it does."""
+    if status is None or not status.served:
+        return status is None
+    return status.state not in ("stopped", "failed") or any(container.alive for container in status.containers)

@@ -12,13 +12,22 @@ import msgspec
 from anabranch.coordinator.naming import check_container, check_name
 from anabranch.coordinator.store import Event
 from anabranch.coordinator.wire import error_of, payload
-from anabranch.errors import AnabranchError, NotFoundError, NotLeadingError, OutOfTimeError
+from anabranch.errors import (
+    AnabranchError,
+    NotLeadingError,
+    OutOfTimeError,
+    StoreUnavailableError,
+    UnreachableError,
+)
 from anabranch.messages import Answer, Heartbeat, JobStatus, Registered, Registration, Running, Start
 from anabranch.model.document import Document, decode
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane
 
-__all__ = ["Client"]
+__all__ = ["AWAY", "Client"]
+
+AWAY = (UnreachableError, OutOfTimeError, NotLeadingError, StoreUnavailableError)
+"""What is raised when the coordinator can't be asked now: it is worth trying again."""
 
 T = TypeVar("T", bound=Document)
 
@@ -119,7 +128,7 @@ class Client:
         try:
             answer = self._http.request(method, url + path, **request)
         except httpx.ConnectError as error:
-            told = NotFoundError(f"nothing runs at {url}", "start a job: anabranch run JOB.py")
+            told = UnreachableError(f"nothing runs at {url}", "start a job there: anabranch run, or a coordinator")
             raise _AwayError(told) from error
         except httpx.TimeoutException as error:
             mute = OutOfTimeError(f"the coordinator at {url} doesn't answer", "see whether it hangs")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -21,6 +22,16 @@ from anabranch.spark import intake as intakes
 from anabranch.spark.labels import label
 from anabranch.spark.operators import Context, apply, check_stateless
 from anabranch.spark.records import SCHEMA
+
+
+def dumped(schemas: Mapping[int, StructType]) -> dict[str, str]:
+    """Schemas as they travel in a :class:`Program`."""
+    return {str(node): schema.json() for node, schema in schemas.items()}
+
+
+def restored(schemas: Mapping[str, str]) -> dict[int, StructType]:
+    """The inverse of :func:`dumped`."""
+    return {int(node): StructType.fromJson(json.loads(text)) for node, text in schemas.items()}
 
 
 def columns(

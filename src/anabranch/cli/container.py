@@ -1,0 +1,165 @@
+"""``anabranch container``: one process of a job: takes a seat of it, or stands by for one, and runs its lanes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import time
+import uuid
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from anabranch import artifact, fetched
+from anabranch import config as configuration
+from anabranch.cli import finding, loading, progress, waiting
+from anabranch.clocks import boottime
+from anabranch.config import Settings
+from anabranch.coordinator.client import Client
+from anabranch.event_time import durations
+from anabranch.messages import Registered, Registration, Running
+from anabranch.model.graph import Graph
+
+if TYPE_CHECKING:
+    from anabranch.container.reconciliation import Container
+
+_ASK_AGAIN = 0.5
+_STOPS_WITHIN = 60.0
+
+
+def container(
+    job: Annotated[str, typer.Argument(help="The job's name.")],
+    coordinator: Annotated[str | None, typer.Option(help="Its URL; default: [coordinator] url.")] = None,
+    rack: Annotated[str | None, typer.Option(help="The rack, or zone, that this process is in.")] = None,
+    master: Annotated[str | None, typer.Option(help="Spark's master; default: [spark] master.")] = None,
+    config: Annotated[Path | None, typer.Option(help="The configuration file, for [coordinator].")] = None,
+) -> None:
+    """Run lanes of a job, as its coordinator says, until the job stops. SIGTERM and Ctrl-C give the seat back."""
+    own = configuration.load(config)
+    leaving = _Leaving()
+    with finding.at(own, coordinator) as client:
+        running = waiting.answered(lambda: client.running(job), unless=leaving.asked)
+        home = _code(client, running.program.artifact)
+        file = loading.load(home / running.program.file)
+        settings = _settings(running, master, rack)
+        from anabranch.container.reconciliation import Container
+        from anabranch.spark import resolution, session
+
+        progress.say(f"starting Spark for a container of job {job} ...")
+        spark = session.start(settings, file.home, None, running.program.cores)
+        try:
+            made = Container(
+                spark,
+                client,
+                settings,
+                file.graph,
+                file.functions,
+                resolution.restored(running.program.schemas),
+                running.formats,
+                file.home,
+            )
+            period = durations.parse(own.coordinator.period) / 1000
+            _serve(made, client, _registration(job, rack), period, leaving, survives=_survives(file.graph, settings))
+        finally:
+            spark.stop()
+    leaving.check()
+
+
+def _code(client: Client, sha256: str) -> Path:
+    """The job's folder, as it was when the job was started."""
+    cache = fetched.folder() / "artifacts"
+    return artifact.unpacked(sha256, cache) or artifact.unpack(client.artifact(sha256), sha256, cache)
+
+
+def _settings(running: Running, master: str | None, rack: str | None) -> Settings:
+    settings = configuration.restored(running.program.settings)
+    spark, kafka = settings.spark, settings.systems.kafka
+    if master is not None:
+        spark = spark.model_copy(update={"master": master})
+    if rack is not None and kafka.rack is None:
+        kafka = kafka.model_copy(update={"rack": rack})
+    systems = settings.systems.model_copy(update={"kafka": kafka})
+    return settings.model_copy(update={"spark": spark, "systems": systems})
+
+
+def _survives(graph: Graph, settings: Settings) -> bool:
+    """Whether it goes on without its coordinator: only if it may, and nothing that it writes could be written twice."""
+    written = {node.args["stream"] for node in graph.nodes if node.kind == "write"}
+    unsure = any(node.kind == "foreach_batch" for node in graph.nodes) or written & settings.at_least_once
+    job = settings.job
+    return job.on_coordinator_loss == "continue" and job.trigger != "real-time" and not unsure
+
+
+def _registration(job: str, rack: str | None) -> Registration:
+    execution = os.environ.get("EXECUTION_ENV_CONTAINER_ID") or uuid.uuid4().hex
+    return Registration(job=job, execution=execution, host=socket.gethostname(), pid=os.getpid(), rack=rack)
+
+
+def _serve(
+    made: Container, client: Client, me: Registration, period: float, leaving: _Leaving, *, survives: bool
+) -> None:
+    from anabranch.container import watchdog
+    from anabranch.container.agent import Agent
+    from anabranch.container.beats import Beating
+
+    asked, registered = _seated(client, me, leaving)
+    if registered is None:
+        progress.say(f"job {me.job} doesn't run: nothing to do")
+        return
+    progress.say(f"container {registered.container}: seat {registered.seat}, lease {registered.lease:g} s")
+    model = waiting.answered(lambda: client.model(me.job), unless=leaving.asked)
+    agent = Agent(registered, asked, boottime, survives=survives)
+    ended = threading.Event()
+    with Beating(client, agent, period, progress.say) as beats:
+        watchdog.watch(lambda: beats.must_stop, ended, lambda: _STOPS_WITHIN if survives else beats.lease_left)
+        try:
+            made.serve(registered.epoch, model, beats, leaving.event)
+            beats.leave(made.reports)
+        finally:
+            ended.set()
+
+
+def _seated(client: Client, me: Registration, leaving: _Leaving) -> tuple[float, Registered | None]:
+    """A seat, with when it was asked for; stands by until one is free. None: the job doesn't run any more."""
+    said = False
+    while not leaving.asked():
+        asked = boottime()
+        registered = waiting.answered(lambda: client.register(me), unless=leaving.asked)
+        if registered.done:
+            break
+        if registered.seat is not None:
+            return asked, registered
+        if not said:
+            progress.say(f"all seats of job {me.job} are taken: standing by")
+            said = True
+        time.sleep(_ASK_AGAIN)
+    return 0.0, None
+
+
+class _Leaving:
+    """SIGINT and SIGTERM let the container end at a batch boundary; a second one ends the process at once."""
+
+    def __init__(self) -> None:
+        self.event = threading.Event()
+        self._received = 0
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._take)
+
+    def asked(self) -> bool:
+        return self.event.is_set()
+
+    def _take(self, number: int, _frame: FrameType | None) -> None:
+        if self._received:
+            os._exit(128 + number)
+        self._received = number
+        progress.say("stopping at the next batch boundary; once more to stop at once ...")
+        self.event.set()
+
+    def check(self) -> None:
+        """Raises KeyboardInterrupt after SIGINT."""
+        if self._received == signal.SIGINT:
+            raise KeyboardInterrupt

@@ -1,0 +1,60 @@
+"""Waits for a coordinator that isn't there yet, and for a job to be in a state."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from typing import TypeVar
+
+from anabranch.cli import progress
+from anabranch.coordinator.client import AWAY, Client
+from anabranch.errors import AnabranchError, OutOfTimeError
+from anabranch.messages import JobStatus
+
+__all__ = ["answered", "until"]
+
+_FIRST, _LONGEST = 0.5, 5.0
+_POLL = 0.3
+
+T = TypeVar("T")
+
+
+def answered(ask: Callable[[], T], unless: Callable[[], bool] = lambda: False) -> T:
+    """What a coordinator answers, asked again while it is away; says so once. ``unless``: raise what is wrong then."""
+    pause, said = _FIRST, False
+    while True:
+        try:
+            return ask()
+        except AWAY as error:
+            if unless():
+                raise
+            if not said:
+                progress.say(f"{_what(error)}; waiting for the coordinator ...")
+                said = True
+        time.sleep(pause)
+        pause = min(_LONGEST, pause * 2)
+
+
+def until(client: Client, job: str, states: Collection[str], timeout: float) -> JobStatus:
+    """A job's status once it is in one of the states; says what it waits for. OutOfTimeError if it isn't in time."""
+    deadline, told = time.monotonic() + timeout, ""
+    while True:
+        status = answered(lambda: client.status(job), unless=lambda: time.monotonic() > deadline)
+        if status.state in states:
+            return status
+        now = f"job {job} is {status.state}"
+        if not any(container.alive for container in status.containers) and status.state == "starting":
+            now += f": no container has come yet; anabranch container {job} --coordinator {client.url}"
+        if now != told:
+            progress.say(now)
+            told = now
+        if time.monotonic() > deadline:
+            raise OutOfTimeError(
+                f"job {job} is {status.state} after {timeout:g} s, not {' or '.join(states)}",
+                f"it goes on by itself; see anabranch status {job}",
+            )
+        time.sleep(_POLL)
+
+
+def _what(error: BaseException) -> str:
+    return error.what if isinstance(error, AnabranchError) else str(error)
