@@ -365,7 +365,7 @@ class Coordinator:
 
     def _serve(self, stored: DeploymentRecord) -> None:
         """Bring a stored deployment from whatever state to starting, with its lanes to do again."""
-        job = stored.job
+        job, stored = stored.job, msgspec.structs.replace(stored, error=None)
         transition = step(Snapshot(state=DeploymentState(stored.state), start_wanted=True))
         assert transition is not None
         model = self._store.model(job, stored.id, stored.generation)
