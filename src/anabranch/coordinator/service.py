@@ -228,16 +228,16 @@ class Coordinator:
                 if not serving.state.active:
                     return Registered(lease=self._lease, done=True)
             seat = registration.seat
-            if seat is None or self._grace is not None:
-                free = serving.free_seat()
-                if free is None or (seat is not None and free != seat):
-                    return Registered(lease=self._lease)
-                seat = free
-            if seat not in serving.seats:
+            if seat is not None and seat not in serving.seats:
                 raise NotFoundError(
                     f"job {serving.job!r} has no seat {seat!r}",
                     f"its seats: {', '.join(sorted(serving.seats))}",
                 )
+            if seat is None or self._grace is not None:
+                free = serving.free_seats()
+                if not free or (seat is not None and seat not in free):
+                    return Registered(lease=self._lease)
+                seat = min(free) if seat is None else seat
             lanes = [lane for lane in serving.lanes if lane.seat == seat and lane.state is not LaneState.CLOSED]
             unheld = [
                 msgspec.structs.replace(lane, state=LaneState.PLANNED) if lane.state is LaneState.RUNNING else lane

@@ -84,11 +84,11 @@ class Serving:
             and all(self.known[before].state is LaneState.CLOSED for before in lane.predecessors)
         )
 
-    def free_seat(self) -> str | None:
-        """A seat that nobody has, and whose lanes nobody else can write for any more."""
+    def free_seats(self) -> frozenset[str]:
+        """The seats that nobody has, and whose lanes nobody else can write for any more."""
         taken = {process.record.seat for process in self.processes.values()}
         taken |= {lane.seat for lane in self.lanes if lane.unfenced}
-        return min(self.seats - taken, default=None)
+        return self.seats - taken
 
     def may_write(self, process: Process) -> list[Lane]:
         """The lanes of a process's seat that it may have begun and hasn't told to have ended."""
