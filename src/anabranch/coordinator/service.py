@@ -269,9 +269,10 @@ class Coordinator:
             process.lease_ends = self._clock() + self._lease
             if beat.number > process.heard:
                 try:
-                    self._take_in(serving, process, beat)
+                    its = {report.lane: serving.lane_of(process, report.lane) for report in beat.lanes}
                 except (NotFoundError, ConflictError) as error:
                     return Answer(alive=False, revision=-1, reason=str(error))
+                self._take_in(serving, process, beat, its)
                 process.heard = beat.number
                 self._advance(serving)
                 if beat.leaving and not serving.may_write(process):
@@ -450,12 +451,12 @@ class Coordinator:
             reason = record.gone or f"job {record.job!r} is not running here"
         return Answer(alive=False, revision=-1, reason=reason)
 
-    def _take_in(self, serving: Serving, process: Process, beat: Heartbeat) -> None:
+    def _take_in(self, serving: Serving, process: Process, beat: Heartbeat, its: dict[str, Lane]) -> None:
         changed: dict[str, Lane] = {}
         happened: list[Event] = []
         news = [report for report in beat.lanes if serving.is_news(report)]
         for report in news:
-            lane = serving.lane_of(process, report.lane)
+            lane = its[report.lane]
             after = reports.applied(changed.get(lane.id, lane), report)
             if after is not lane:
                 changed[lane.id] = after
