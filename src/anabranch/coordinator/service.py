@@ -17,7 +17,7 @@ from anabranch.coordinator.naming import check_container, check_name
 from anabranch.coordinator.serving import Process, Serving
 from anabranch.coordinator.states import DeploymentState, Snapshot, step
 from anabranch.coordinator.store import DeploymentRecord, Event, Store
-from anabranch.errors import ConflictError, FencedError, NotFoundError, OutOfTimeError
+from anabranch.errors import ConflictError, FencedError, NotFoundError, OutOfTimeError, StoreUnavailableError
 from anabranch.formats import Format
 from anabranch.messages import Answer, Heartbeat, JobStatus, LaneReport, Registered, Registration, Running, Start
 from anabranch.model.job_model import JobModel
@@ -220,6 +220,7 @@ class Coordinator:
             serving = self._serving(registration.job)
             held = next((one for one in serving.processes.values() if one.record.is_of(registration)), None)
             if held is not None:
+                _check_certain(held)
                 return self._registered(held)
             if self._grace is not None:
                 if (former := self._store.former(registration)) is not None:
@@ -266,6 +267,7 @@ class Coordinator:
             serving, process = self._holder(beat.container)
             if serving is None or process is None or process.record.epoch != beat.epoch:
                 return self._refusal(beat)
+            _check_certain(process)
             process.lease_ends = self._clock() + self._lease
             if beat.number > process.heard:
                 try:
@@ -286,6 +288,7 @@ class Coordinator:
             )
             if self._holder(beat.container)[1] is not process:
                 return self._refusal(beat)
+            _check_certain(process)
             process.lease_ends = self._clock() + self._lease
             return serving.answer(process)
 
@@ -407,7 +410,7 @@ class Coordinator:
     def _tick(self, serving: Serving) -> None:
         if self._grace is not None:
             end = self._clock() - self._grace
-            for process in [one for one in serving.processes.values() if one.lease_ends <= end]:
+            for process in [one for one in serving.processes.values() if one.doomed or one.lease_ends <= end]:
                 self._expel(serving, process)
         self._advance(serving)
 
@@ -423,6 +426,7 @@ class Coordinator:
             )
             for lane in serving.may_write(process)
         ]
+        process.doomed = True  # whatever becomes of the write: a beat must not undo half of it
         serving.expel(process, self._store.expel(process.record, left, why, self._now()))
         self._changed.notify_all()
 
@@ -486,3 +490,8 @@ class Coordinator:
 
     def _event(self, job: str, who: str, what: str, why: str = "") -> Event:
         return Event(job=job, at=self._now(), who=who, what=what, why=why)
+
+
+def _check_certain(process: Process) -> None:
+    if process.doomed:
+        raise StoreUnavailableError(f"whether {process.record.id} has lost its seat isn't known now", "ask again")

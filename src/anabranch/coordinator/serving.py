@@ -22,13 +22,14 @@ _STOP_IT = "stop that container: it runs what it was not told to"
 class Process:
     """A process that holds a seat. ``offered``: lanes it was told to run and hasn't given back.
 
-    ``heard``: the number of its last beat.
+    ``heard``: the number of its last beat. ``doomed``: the store may know already that it has lost its seat.
     """
 
     record: ContainerRecord
     lease_ends: float
     offered: set[str] = field(default_factory=set)
     heard: int = -1
+    doomed: bool = False
 
 
 @dataclass
