@@ -17,7 +17,14 @@ from anabranch.coordinator.naming import check_container, check_name
 from anabranch.coordinator.serving import Process, Serving
 from anabranch.coordinator.states import DeploymentState, Snapshot, step
 from anabranch.coordinator.store import DeploymentRecord, Event, Store
-from anabranch.errors import ConflictError, FencedError, NotFoundError, OutOfTimeError, StoreUnavailableError
+from anabranch.errors import (
+    ConflictError,
+    FencedError,
+    NotFoundError,
+    NotLeadingError,
+    OutOfTimeError,
+    StoreUnavailableError,
+)
 from anabranch.formats import Format
 from anabranch.messages import Answer, Heartbeat, JobStatus, LaneReport, Registered, Registration, Running, Start
 from anabranch.model.job_model import JobModel
@@ -212,11 +219,14 @@ class Coordinator:
         Raises:
             NotFoundError: nobody knows the job, or it has no such seat.
             ConflictError: the job isn't served here.
+            NotLeadingError: it will be, here or elsewhere.
             FencedError: the process had a seat, and lost it.
         """
         if registration.seat is not None:
             check_name("seat", registration.seat)
         with self._changed:
+            if self._grace is not None and self._is_over(registration.job):
+                return Registered(lease=self._lease, done=True)
             serving = self._serving(registration.job)
             held = next((one for one in serving.processes.values() if one.record.is_of(registration)), None)
             if held is not None:
@@ -261,6 +271,8 @@ class Coordinator:
 
         Raises:
             UsageError: it makes no sense.
+            NotLeadingError: the job isn't served here now; whether the process may go on isn't known.
+            StoreUnavailableError: as above.
         """
         check_container(beat.container)
         with self._changed:
@@ -439,6 +451,15 @@ class Coordinator:
             "start it: anabranch run JOB.py",
         )
 
+    def _is_over(self, job: str) -> bool:
+        """Whether a job that isn't served has come to its end; NotLeadingError if it should be served."""
+        if job in self._served:
+            return False
+        its = reading.deployment(self._store, job)
+        if its.program is not None and DeploymentState(its.state).active:
+            raise NotLeadingError(f"this coordinator doesn't serve job {job!r} now", "ask again")
+        return not DeploymentState(its.state).active
+
     def _holder(self, container: str) -> tuple[Serving | None, Process | None]:
         for serving in self._served.values():
             if container in serving.processes:
@@ -447,6 +468,9 @@ class Coordinator:
 
     def _refusal(self, beat: Heartbeat) -> Answer:
         record = self._store.container(beat.container)
+        holds = record is not None and record.epoch == beat.epoch and record.gone is None
+        if record is not None and holds and self._grace is not None and self._is_over(record.job):
+            return Answer(alive=True, revision=-1, done=True)
         if record is None:
             reason = f"nobody knows container {beat.container}"
         elif record.epoch != beat.epoch:
