@@ -399,18 +399,18 @@ def test_a_report_that_was_overtaken_changes_nothing(coordinator: Coordinator, a
 
 def test_each_seat_is_told_its_own_lanes(coordinator: Coordinator, asked: Coordinator | Client) -> None:
     coordinator.start(plan(lanes=(lane(FIRST), lane(SECOND, seat="1"))))
-    zero, one = Seat(asked, seat="0"), Seat(asked, seat="1")
+    zero, one = Seat(asked, seat="0"), Seat(asked, seat="1", pid=2)
     assert (wanted(zero.beat()), wanted(one.beat())) == ([FIRST], [SECOND])
     assert {x.lane.epoch for x in zero.beat().wanted} == {zero.me.epoch}
-    with pytest.raises(ConflictError, match=f"reports lane {FIRST} of seat 0"):
-        one.report("running", FIRST)
-    with pytest.raises(NotFoundError, match="reports lane 'nobody-1', which nobody knows"):
-        one.report("running", "nobody-1")
+    for foreign, says in ((FIRST, f"reports lane {FIRST} of seat 0"), ("nobody-1", "reports lane 'nobody-1', which")):
+        answer = one.report("running", foreign)
+        assert (answer.alive, answer.wanted) == (False, ())
+        assert says in (answer.reason or "")
     with pytest.raises(UsageError, match="has the phase 'dancing'"):
         one.report("dancing", SECOND)
     assert states(asked) == ("starting", ["planned", "planned"])
     with pytest.raises(NotFoundError, match="has no seat '2'"):
-        Seat(asked, seat="2")
+        Seat(asked, seat="2", pid=3)
 
 
 def test_strangers_are_refused(coordinator: Coordinator, asked: Coordinator | Client, store: Store) -> None:
@@ -444,7 +444,7 @@ def test_strangers_are_refused(coordinator: Coordinator, asked: Coordinator | Cl
     [
         (lambda it: it.stop("delays"), True, []),
         (lambda it: Seat(it, pid=2), False, []),
-        (lambda it: Seat(it, seat="1"), True, [FIRST]),
+        (lambda it: Seat(it, seat="1", pid=2), True, [FIRST]),
     ],
 )
 def test_a_poll_is_answered_when_something_changes(

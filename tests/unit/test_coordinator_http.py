@@ -56,19 +56,19 @@ def server(coordinator: Coordinator) -> Iterator[http.Server]:
         ("POST /containers", '{"version": 9}', 400, "format version 9"),
         (
             "POST /containers/delays:0:1/heartbeat",
-            '{"container": "delays:0:2", "epoch": 2}',
+            '{"container": "delays:0:2", "epoch": 2, "number": 1}',
             400,
             "another container",
         ),
         (
             "POST /containers/delays:0:9/heartbeat?wait=nan",
-            '{"container": "delays:0:9", "epoch": 2}',
+            '{"container": "delays:0:9", "epoch": 2, "number": 1}',
             400,
             "wait is",
         ),
         (
             "POST /containers/delays:0:9/heartbeat",
-            '{"container": "delays:0:9", "epoch": 2}',
+            '{"container": "delays:0:9", "epoch": 2, "number": 1}',
             200,
             '"alive":false',
         ),
@@ -184,7 +184,7 @@ def test_closing_does_not_wait_for_polls(coordinator: Coordinator) -> None:
     seat = Seat(Client(server.url))
     seat.beat()
     ended: list[AnabranchError] = []
-    before = coordinator.status("delays").containers
+    before = [one.container for one in coordinator.status("delays").containers]
 
     def poll() -> None:
         try:
@@ -198,5 +198,5 @@ def test_closing_does_not_wait_for_polls(coordinator: Coordinator) -> None:
     thread.join(3)
     assert not thread.is_alive()
     assert len(ended) == 1
-    assert coordinator.status("delays").containers == before
+    assert [one.container for one in coordinator.status("delays").containers] == before
     coordinator.stop("delays")

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from anabranch.coordinator import http, plans, wire
 from anabranch.coordinator.client import Client
 from anabranch.coordinator.service import Coordinator
-from anabranch.coordinator.store import LeaderRecord, Store, tables
+from anabranch.coordinator.store import ContainerRecord, LeaderRecord, Store, tables
 from anabranch.errors import NotLeadingError, StoreUnavailableError
 from anabranch.messages import Registration
 from anabranch.model.lane import LaneState
@@ -23,6 +23,18 @@ from tests.unit.store_helpers import event, filled, raw
 
 A, B = "http://a:1", "http://b:2"
 WHO = Registration(job="delays", seat="0", execution="x", host="h", pid=1)
+HELD = ContainerRecord(
+    id="delays:0:1",
+    job="delays",
+    seat="0",
+    epoch=1,
+    execution="x",
+    host="h",
+    pid=1,
+    rack=None,
+    registered_at=1,
+    gone=None,
+)
 
 
 def resume(store: Store) -> None:
@@ -43,12 +55,19 @@ WRITES: dict[str, Callable[[Store], object]] = {
     "resume_deployment": resume,
     "move_deployment": lambda store: store.move_deployment("delays", 1, "failed", "broken", event("broke")),
     "put_lanes": put,
-    "register": lambda store: store.register(WHO, [], 1.0),
+    "register": lambda store: store.register(WHO, "0", [], 1.0),
+    "expel": lambda store: store.expel(HELD, list(store.lanes("delays").values()), "silent", 1.0),
+    "leave": lambda store: store.leave(HELD, 1.0),
+    "put_artifact": lambda store: store.put_artifact("a" * 64, b"code"),
+    "note": lambda store: store.note([event("noted")]),
     "renew": lambda store: store.renew(),
     "resign": lambda store: store.resign(),
 }
 """Every method that writes, but for ``claim``."""
-READS = {"jobs", "deployment", "graph", "model", "lanes", "containers", "container", "events", "leader"}
+READS = {
+    *("jobs", "deployment", "graph", "model", "lanes", "containers", "container", "former", "lost", "artifact"),
+    *("events", "leader"),
+}
 OTHERS = {"open_existing", "close", "stand_by", "claim"}
 
 

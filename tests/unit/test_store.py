@@ -49,12 +49,12 @@ def test_fields_that_a_lane_got_from_a_newer_version_are_kept(url: str) -> None:
 def test_epochs_of_a_job_rise_across_seats_and_openings(url: str) -> None:
     who = Registration(job="delays", seat="0", execution="x", host="h", pid=1)
     store = filled(Store(url))
-    first, lanes = store.register(who, list(store.lanes("delays").values()), 1.0)
+    first, lanes = store.register(who, "0", list(store.lanes("delays").values()), 1.0)
     assert [lane.epoch for lane in lanes] == [first.epoch] * 2
     store.close()
     store = Store(url)
-    second, _ = store.register(msgspec.structs.replace(who, seat="1"), [], 2.0)
-    third, _ = store.register(who, [], 3.0)
+    second, _ = store.register(who, "1", [], 2.0)
+    third, _ = store.register(who, "0", [], 3.0)
     assert first.epoch < second.epoch < third.epoch
     replaced = store.container(first.id)
     assert replaced is not None
@@ -76,7 +76,11 @@ def test_threads_write_side_by_side(url: str) -> None:
     store = filled(Store(url))
     who = Registration(job="delays", seat="0", execution="x", host="h", pid=1)
     epochs: list[int] = []
-    threads = [threading.Thread(target=lambda: epochs.append(store.register(who, [], 1.0)[0].epoch)) for _ in range(8)]
+
+    def register() -> None:
+        epochs.append(store.register(who, "0", [], 1.0)[0].epoch)
+
+    threads = [threading.Thread(target=register) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -62,7 +62,7 @@ def test_a_restart_between_writes_is_an_error_while_it_lasts(postgres_server: Se
     finally:
         postgres_server.start()
     assert store.jobs() == ["delays"]
-    assert store.register(WHO, [], 1.0)[0].epoch == 1
+    assert store.register(WHO, "0", [], 1.0)[0].epoch == 1
 
 
 def test_a_restart_that_nobody_noticed_is_no_error(postgres_server: Server, url: str) -> None:
@@ -99,7 +99,7 @@ def test_crashes_under_load_lose_no_write_that_was_answered(postgres_server: Ser
     def write() -> None:
         while not over.is_set():
             try:
-                epoch = store.register(WHO, [], 1.0)[0].epoch
+                epoch = store.register(WHO, "0", [], 1.0)[0].epoch
             except StoreUnavailableError:
                 continue
             except Exception as error:

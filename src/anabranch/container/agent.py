@@ -58,16 +58,14 @@ class Agent:
 
     @property
     def must_stop(self) -> str:
-        """Why everything must end now; the empty text while it may go on."""
-        if self._refused:
-            return self._refused
+        """Why everything must end now, from when it was first seen for ever; the empty text while it may go on."""
         keep = self.me.lease * _STOPPING
-        if not self._survives and self.lease_left <= keep:
-            return (
+        if not self._refused and not self._survives and self.lease_left <= keep:
+            self._refused = (
                 f"the coordinator was not heard for {self.me.lease - keep:.0f} s, and what it writes can't be fenced"
                 + (f" ({self._missed})" if self._missed else "")
             )
-        return ""
+        return self._refused
 
     def beat(self, reports: Sequence[LaneReport], *, leaving: bool = False) -> Sent:
         """The next beat. ``leaving``: it gives the seat back."""

@@ -120,12 +120,13 @@ class Beating:
 
     def leave(self, reports: Sequence[LaneReport]) -> None:
         """Give the seat back, once all lanes have ended; if the coordinator doesn't hear it, the lease ends."""
-        self._reports, self._leaving = tuple(reports), True
+        with self._lock:
+            self._reports, self._leaving = tuple(reports), True
         self._beat(0.0)
 
     def _listen(self) -> None:
         while not self._ended.is_set():
-            if not self._beat(self._period):
+            if not self._beat(self._period) or self._is_over:
                 self._ended.wait(self._period)
 
     def _tell(self) -> None:
@@ -136,8 +137,22 @@ class Beating:
                 return
             self._beat(0.0)
 
+    @property
+    def _is_over(self) -> bool:
+        """Whether beats are answered at once, with no news."""
+        with self._lock:
+            answer = self._agent.answer
+            return bool(self._agent.must_stop) or (answer is not None and answer.done)
+
     def _beat(self, wait: float) -> bool:
         """Whether it was answered."""
+        try:
+            return self._asked(wait)
+        except Exception:
+            log.exception("a beat failed; it counts as missed")
+            return False
+
+    def _asked(self, wait: float) -> bool:
         with self._lock:
             sent = self._agent.beat(self._reports, leaving=self._leaving)
         try:

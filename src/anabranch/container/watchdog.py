@@ -32,9 +32,11 @@ def watch(must_stop: Callable[[], str], ended: threading.Event, patience: Callab
         while time.monotonic() < end:
             if ended.wait(_EVERY):
                 return
-        sys.stderr.write(f"error: {why}\n  it didn't stop in time; these are its threads:\n")
-        sys.stderr.flush()
-        faulthandler.dump_traceback()
-        os._exit(FencedError.exit_code)
+        try:
+            sys.stderr.write(f"error: {why}\n  it didn't stop in time; these are its threads:\n")
+            sys.stderr.flush()
+            faulthandler.dump_traceback()
+        finally:  # nobody may be there to read it
+            os._exit(FencedError.exit_code)
 
     threading.Thread(target=look, name="watchdog", daemon=True).start()

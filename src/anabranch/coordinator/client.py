@@ -134,7 +134,8 @@ class Client:
             mute = OutOfTimeError(f"the coordinator at {url} doesn't answer", "see whether it hangs")
             raise _AwayError(mute) from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise _AwayError(AnabranchError(f"the coordinator at {url} broke off: {error}", "try again")) from error
+            cut = UnreachableError(f"the coordinator at {url} broke off: {error}", "try again")
+            raise _AwayError(cut) from error
         if answer.is_success:
             return answer.content
         try:

@@ -17,7 +17,14 @@ from anabranch.coordinator.naming import check_container, check_name
 from anabranch.coordinator.serving import Process, Serving
 from anabranch.coordinator.states import DeploymentState, Snapshot, step
 from anabranch.coordinator.store import DeploymentRecord, Event, Store
-from anabranch.errors import ConflictError, FencedError, NotFoundError, OutOfTimeError
+from anabranch.errors import (
+    ConflictError,
+    FencedError,
+    NotFoundError,
+    NotLeadingError,
+    OutOfTimeError,
+    StoreUnavailableError,
+)
 from anabranch.formats import Format
 from anabranch.messages import Answer, Heartbeat, JobStatus, LaneReport, Registered, Registration, Running, Start
 from anabranch.model.job_model import JobModel
@@ -212,14 +219,18 @@ class Coordinator:
         Raises:
             NotFoundError: nobody knows the job, or it has no such seat.
             ConflictError: the job isn't served here.
+            NotLeadingError: it will be, here or elsewhere.
             FencedError: the process had a seat, and lost it.
         """
         if registration.seat is not None:
             check_name("seat", registration.seat)
         with self._changed:
+            if self._grace is not None and self._is_over(registration.job):
+                return Registered(lease=self._lease, done=True)
             serving = self._serving(registration.job)
             held = next((one for one in serving.processes.values() if one.record.is_of(registration)), None)
             if held is not None:
+                _check_certain(held)
                 return self._registered(held)
             if self._grace is not None:
                 if (former := self._store.former(registration)) is not None:
@@ -228,16 +239,16 @@ class Coordinator:
                 if not serving.state.active:
                     return Registered(lease=self._lease, done=True)
             seat = registration.seat
-            if seat is None or self._grace is not None:
-                free = serving.free_seat()
-                if free is None or (seat is not None and free != seat):
-                    return Registered(lease=self._lease)
-                seat = free
-            if seat not in serving.seats:
+            if seat is not None and seat not in serving.seats:
                 raise NotFoundError(
                     f"job {serving.job!r} has no seat {seat!r}",
                     f"its seats: {', '.join(sorted(serving.seats))}",
                 )
+            if seat is None or self._grace is not None:
+                free = serving.free_seats()
+                if not free or (seat is not None and seat not in free):
+                    return Registered(lease=self._lease)
+                seat = min(free) if seat is None else seat
             lanes = [lane for lane in serving.lanes if lane.seat == seat and lane.state is not LaneState.CLOSED]
             unheld = [
                 msgspec.structs.replace(lane, state=LaneState.PLANNED) if lane.state is LaneState.RUNNING else lane
@@ -260,18 +271,22 @@ class Coordinator:
 
         Raises:
             UsageError: it makes no sense.
+            NotLeadingError: the job isn't served here now; whether the process may go on isn't known.
+            StoreUnavailableError: as above.
         """
         check_container(beat.container)
         with self._changed:
             serving, process = self._holder(beat.container)
             if serving is None or process is None or process.record.epoch != beat.epoch:
                 return self._refusal(beat)
+            _check_certain(process)
             process.lease_ends = self._clock() + self._lease
             if beat.number > process.heard:
                 try:
-                    self._take_in(serving, process, beat)
+                    its = {report.lane: serving.lane_of(process, report.lane) for report in beat.lanes}
                 except (NotFoundError, ConflictError) as error:
                     return Answer(alive=False, revision=-1, reason=str(error))
+                self._take_in(serving, process, beat, its)
                 process.heard = beat.number
                 self._advance(serving)
                 if beat.leaving and not serving.may_write(process):
@@ -285,6 +300,7 @@ class Coordinator:
             )
             if self._holder(beat.container)[1] is not process:
                 return self._refusal(beat)
+            _check_certain(process)
             process.lease_ends = self._clock() + self._lease
             return serving.answer(process)
 
@@ -365,7 +381,7 @@ class Coordinator:
 
     def _serve(self, stored: DeploymentRecord) -> None:
         """Bring a stored deployment from whatever state to starting, with its lanes to do again."""
-        job = stored.job
+        job, stored = stored.job, msgspec.structs.replace(stored, error=None)
         transition = step(Snapshot(state=DeploymentState(stored.state), start_wanted=True))
         assert transition is not None
         model = self._store.model(job, stored.id, stored.generation)
@@ -406,7 +422,7 @@ class Coordinator:
     def _tick(self, serving: Serving) -> None:
         if self._grace is not None:
             end = self._clock() - self._grace
-            for process in [one for one in serving.processes.values() if one.lease_ends <= end]:
+            for process in [one for one in serving.processes.values() if one.doomed or one.lease_ends <= end]:
                 self._expel(serving, process)
         self._advance(serving)
 
@@ -422,6 +438,7 @@ class Coordinator:
             )
             for lane in serving.may_write(process)
         ]
+        process.doomed = True  # whatever becomes of the write: a beat must not undo half of it
         serving.expel(process, self._store.expel(process.record, left, why, self._now()))
         self._changed.notify_all()
 
@@ -434,6 +451,15 @@ class Coordinator:
             "start it: anabranch run JOB.py",
         )
 
+    def _is_over(self, job: str) -> bool:
+        """Whether a job that isn't served has come to its end; NotLeadingError if it should be served."""
+        if job in self._served:
+            return False
+        its = reading.deployment(self._store, job)
+        if its.program is not None and DeploymentState(its.state).active:
+            raise NotLeadingError(f"this coordinator doesn't serve job {job!r} now", "ask again")
+        return not DeploymentState(its.state).active
+
     def _holder(self, container: str) -> tuple[Serving | None, Process | None]:
         for serving in self._served.values():
             if container in serving.processes:
@@ -442,6 +468,9 @@ class Coordinator:
 
     def _refusal(self, beat: Heartbeat) -> Answer:
         record = self._store.container(beat.container)
+        holds = record is not None and record.epoch == beat.epoch and record.gone is None
+        if record is not None and holds and self._grace is not None and self._is_over(record.job):
+            return Answer(alive=True, revision=-1, done=True)
         if record is None:
             reason = f"nobody knows container {beat.container}"
         elif record.epoch != beat.epoch:
@@ -450,12 +479,12 @@ class Coordinator:
             reason = record.gone or f"job {record.job!r} is not running here"
         return Answer(alive=False, revision=-1, reason=reason)
 
-    def _take_in(self, serving: Serving, process: Process, beat: Heartbeat) -> None:
+    def _take_in(self, serving: Serving, process: Process, beat: Heartbeat, its: dict[str, Lane]) -> None:
         changed: dict[str, Lane] = {}
         happened: list[Event] = []
         news = [report for report in beat.lanes if serving.is_news(report)]
         for report in news:
-            lane = serving.lane_of(process, report.lane)
+            lane = its[report.lane]
             after = reports.applied(changed.get(lane.id, lane), report)
             if after is not lane:
                 changed[lane.id] = after
@@ -485,3 +514,8 @@ class Coordinator:
 
     def _event(self, job: str, who: str, what: str, why: str = "") -> Event:
         return Event(job=job, at=self._now(), who=who, what=what, why=why)
+
+
+def _check_certain(process: Process) -> None:
+    if process.doomed:
+        raise StoreUnavailableError(f"whether {process.record.id} has lost its seat isn't known now", "ask again")

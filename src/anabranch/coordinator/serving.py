@@ -22,13 +22,14 @@ _STOP_IT = "stop that container: it runs what it was not told to"
 class Process:
     """A process that holds a seat. ``offered``: lanes it was told to run and hasn't given back.
 
-    ``heard``: the number of its last beat.
+    ``heard``: the number of its last beat. ``doomed``: the store may know already that it has lost its seat.
     """
 
     record: ContainerRecord
     lease_ends: float
     offered: set[str] = field(default_factory=set)
     heard: int = -1
+    doomed: bool = False
 
 
 @dataclass
@@ -84,11 +85,11 @@ class Serving:
             and all(self.known[before].state is LaneState.CLOSED for before in lane.predecessors)
         )
 
-    def free_seat(self) -> str | None:
-        """A seat that nobody has, and whose lanes nobody else can write for any more."""
+    def free_seats(self) -> frozenset[str]:
+        """The seats that nobody has, and whose lanes nobody else can write for any more."""
         taken = {process.record.seat for process in self.processes.values()}
         taken |= {lane.seat for lane in self.lanes if lane.unfenced}
-        return min(self.seats - taken, default=None)
+        return self.seats - taken
 
     def may_write(self, process: Process) -> list[Lane]:
         """The lanes of a process's seat that it may have begun and hasn't told to have ended."""
