@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from anabranch.formats import Format
 from anabranch.model.document import Document
@@ -63,7 +65,7 @@ class Registration(Document, frozen=True, kw_only=True):
     job: str
     execution: str
     host: str
-    pid: int
+    pid: Annotated[int, msgspec.Meta(ge=0, le=2**62)]
     seat: str | None = None
     rack: str | None = None
 
