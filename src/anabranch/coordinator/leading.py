@@ -117,10 +117,12 @@ class Leading:
     def _turn(self) -> None:
         lapsed = self._led and not self._election.leads
         leads = self._election.step()
-        if self._led and (lapsed or not leads):
-            # Lapsed: it slept, or the store was away; nobody could be heard, so nobody may lose a seat for that.
-            log.warning("this coordinator leads no more" if not leads else "this coordinator was away, and leads again")
+        if self._led and not leads:
+            log.warning("another coordinator may lead now; this one stands by")
             self._step_down()
+        elif lapsed:  # it slept, or its store was away: it heard nobody, and nobody may lose a seat for that
+            log.warning("this coordinator was away, and leads again")
+            self._led = False
         if leads and not self._led:
             self._coordinator.abandon()  # what a request began when it didn't lead any more
             for job in self._store.jobs():
