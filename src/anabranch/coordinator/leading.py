@@ -48,6 +48,7 @@ class Leading:
         self._url = url
         self._fence = fence
         self._led = False
+        self._left: set[str] = set()
         self._locks: dict[str, endpoint.RunLock] = {}
         self._guard = threading.RLock()
         self._fencing: dict[tuple[str, int], Future[None]] = {}
@@ -125,21 +126,24 @@ class Leading:
             self._led = False
         if leads and not self._led:
             self._coordinator.abandon()  # what a request began when it didn't lead any more
-            for job in self._store.jobs():
-                self._adopt(job)
+            self._left = set(self._store.jobs())
+            self._adopt_left()
             self._led = True
         if self._led:
+            self._adopt_left()
             self._coordinator.tick()
             for fence in self._coordinator.fences():
                 self._hand_out(fence)
 
-    def _adopt(self, job: str) -> None:
-        try:
-            taken = self._take(job)
-        except ConflictError:
-            return  # a process of anabranch run has it
-        if not self._coordinator.adopt(job) and taken:
-            self._give(job)
+    def _adopt_left(self) -> None:
+        for job in sorted(self._left):
+            try:
+                taken = self._take(job)
+            except ConflictError:
+                continue  # a process of anabranch run has it, or a coordinator that led before and is paused
+            if not self._coordinator.adopt(job) and taken:
+                self._give(job)
+            self._left.discard(job)
 
     def _hand_out(self, fence: Fence) -> None:
         key = fence.lane.id, fence.lane.epoch
