@@ -18,6 +18,7 @@ from anabranch.errors import (
     OutOfTimeError,
     StoreUnavailableError,
     UnreachableError,
+    UsageError,
 )
 from anabranch.messages import Answer, Heartbeat, JobStatus, Registered, Registration, Running, Start
 from anabranch.model.document import Document, decode
@@ -133,7 +134,9 @@ class Client:
         except httpx.TimeoutException as error:
             mute = OutOfTimeError(f"the coordinator at {url} doesn't answer", "see whether it hangs")
             raise _AwayError(mute) from error
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+        except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+            raise UsageError(f"{url!r} can't be asked: {error}", "give http://HOST:PORT") from error
+        except httpx.HTTPError as error:
             cut = UnreachableError(f"the coordinator at {url} broke off: {error}", "try again")
             raise _AwayError(cut) from error
         if answer.is_success:

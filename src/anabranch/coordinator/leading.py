@@ -48,6 +48,7 @@ class Leading:
         self._url = url
         self._fence = fence
         self._led = False
+        self._left: set[str] = set()
         self._locks: dict[str, endpoint.RunLock] = {}
         self._guard = threading.RLock()
         self._fencing: dict[tuple[str, int], Future[None]] = {}
@@ -117,27 +118,32 @@ class Leading:
     def _turn(self) -> None:
         lapsed = self._led and not self._election.leads
         leads = self._election.step()
-        if self._led and (lapsed or not leads):
-            # Lapsed: it slept, or the store was away; nobody could be heard, so nobody may lose a seat for that.
-            log.warning("this coordinator leads no more" if not leads else "this coordinator was away, and leads again")
+        if self._led and not leads:
+            log.warning("another coordinator may lead now; this one stands by")
             self._step_down()
+        elif lapsed:  # it slept, or its store was away: it heard nobody, and nobody may lose a seat for that
+            log.warning("this coordinator was away, and leads again")
+            self._led = False
         if leads and not self._led:
             self._coordinator.abandon()  # what a request began when it didn't lead any more
-            for job in self._store.jobs():
-                self._adopt(job)
+            self._left = set(self._store.jobs())
+            self._adopt_left()
             self._led = True
         if self._led:
+            self._adopt_left()
             self._coordinator.tick()
             for fence in self._coordinator.fences():
                 self._hand_out(fence)
 
-    def _adopt(self, job: str) -> None:
-        try:
-            taken = self._take(job)
-        except ConflictError:
-            return  # a process of anabranch run has it
-        if not self._coordinator.adopt(job) and taken:
-            self._give(job)
+    def _adopt_left(self) -> None:
+        for job in sorted(self._left):
+            try:
+                taken = self._take(job)
+            except ConflictError:
+                continue  # a process of anabranch run has it, or a coordinator that led before and is paused
+            if not self._coordinator.adopt(job) and taken:
+                self._give(job)
+            self._left.discard(job)
 
     def _hand_out(self, fence: Fence) -> None:
         key = fence.lane.id, fence.lane.epoch

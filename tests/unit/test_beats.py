@@ -1,0 +1,360 @@
+"""What a container knows of its seat, how it beats, and what ends it when it doesn't end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from anabranch.container.agent import Agent
+from anabranch.container.beats import Beating, Direct
+from anabranch.errors import FencedError, UnreachableError
+from anabranch.messages import Answer, Heartbeat, LaneReport, Registered, Registration
+from anabranch.model.job_model import JobModel
+from tests.unit.coordinator_helpers import FIRST, Clock, report
+
+LEASE = 9.0
+ME = Registered(lease=LEASE, seat="0", container="delays:0:1", epoch=1)
+FOREVER = 30.0
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture(params=[True, False], ids=["survives", "must not survive"])
+def survives(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+def agent_of(clock: Clock, *, survives: bool = True) -> Agent:
+    return Agent(ME, clock.at, clock, survives=survives)
+
+
+def ok(revision: int, **fields: Any) -> Answer:
+    return Answer(alive=True, revision=revision, **fields)
+
+
+# The agent
+
+
+def test_beats_are_numbered_and_say_what_was_seen(clock: Clock) -> None:
+    agent = agent_of(clock)
+    first = agent.beat([report(FIRST, "running")])
+    assert first.beat == Heartbeat(container="delays:0:1", epoch=1, number=1, lanes=(report(FIRST, "running"),))
+    agent.hear(first, ok(7))
+    second = agent.beat([], leaving=True)
+    assert second.beat == Heartbeat(container="delays:0:1", epoch=1, number=2, seen=7, leaving=True)
+
+
+def test_the_lease_counts_from_when_an_answered_beat_was_sent(clock: Clock) -> None:
+    agent = agent_of(clock)
+    assert agent.lease_left == LEASE
+    clock.at += 2
+    sent = agent.beat([])
+    clock.at += 5
+    assert agent.lease_left == LEASE - 7
+    agent.hear(sent, ok(1))
+    assert agent.lease_left == LEASE - 5
+    agent.beat([])
+    agent.miss("away")
+    assert agent.lease_left == LEASE - 5
+
+
+def test_an_answer_that_was_overtaken_is_not_taken_and_the_lease_stays(clock: Clock) -> None:
+    agent = agent_of(clock)
+    poll = agent.beat([])
+    clock.at += 1
+    news = agent.beat([])
+    agent.hear(news, ok(5))
+    agent.hear(poll, ok(4))
+    assert agent.answer == ok(5)
+    assert agent.lease_left == LEASE
+
+
+def test_an_overtaken_answer_renews_the_lease(clock: Clock) -> None:
+    agent = agent_of(clock)
+    clock.at += 1
+    first = agent.beat([])
+    second = agent.beat([])
+    clock.at += 1
+    agent.hear(second, ok(5))
+    agent.hear(first, ok(4))
+    assert agent.lease_left == LEASE - 1
+
+
+def test_it_is_orphaned_once_its_lease_has_ended_without_an_answer(clock: Clock) -> None:
+    agent = agent_of(clock)
+    agent.miss("nothing runs there")
+    clock.at += LEASE - 0.1
+    assert agent.orphaned == ""
+    clock.at += 0.1
+    assert agent.orphaned == "nothing runs there"
+    assert agent.must_stop == ""
+    agent.hear(agent.beat([]), ok(1))
+    assert (agent.orphaned, agent.lease_left) == ("", LEASE)
+    clock.at += 2 * LEASE
+    assert agent.orphaned == ""  # its beat is under way
+
+
+def test_who_may_not_survive_stops_before_its_lease_ends_and_for_ever(clock: Clock) -> None:
+    agent = agent_of(clock, survives=False)
+    agent.miss("nothing runs there")
+    clock.at += 5.9
+    assert agent.must_stop == ""
+    clock.at += 0.2
+    why = "the coordinator was not heard for 6 s, and what it writes can't be fenced (nothing runs there)"
+    assert agent.must_stop == why
+    assert agent.lease_left > 0
+    agent.hear(agent.beat([]), ok(1))
+    assert agent.must_stop == why
+
+
+def test_who_may_survive_goes_on(clock: Clock) -> None:
+    agent = agent_of(clock)
+    agent.miss("away")
+    clock.at += 1000 * LEASE
+    assert agent.must_stop == ""
+
+
+def test_a_refusal_counts_for_ever(clock: Clock, *, survives: bool) -> None:
+    agent = agent_of(clock, survives=survives)
+    old, refused, newer = agent.beat([]), agent.beat([]), agent.beat([])
+    agent.hear(newer, ok(3))
+    agent.hear(refused, Answer(alive=False, revision=-1, reason="it was not heard for 12 s"))
+    agent.hear(old, ok(1))
+    agent.hear(agent.beat([]), ok(9))
+    assert agent.must_stop == "it was not heard for 12 s"
+    nameless = agent_of(clock)
+    nameless.hear(nameless.beat([]), Answer(alive=False, revision=-1))
+    assert nameless.must_stop
+
+
+# Beats
+
+
+class Scripted:
+    """A coordinator whose answers are given one by one; ``beats`` are those that came in."""
+
+    def __init__(self) -> None:
+        self.beats: list[Heartbeat] = []
+        self.waits: list[float] = []
+        self.come = threading.Condition()
+        self.answered: Callable[[Heartbeat, float], Answer] = self.hold
+        self.release = threading.Event()
+
+    def register(self, registration: Registration) -> Registered:
+        raise NotImplementedError
+
+    def model(self, job: str) -> JobModel:
+        raise NotImplementedError
+
+    def hold(self, _beat: Heartbeat, wait: float) -> Answer:
+        """Polls are held until ``release``, news are answered."""
+        if wait:
+            self.release.wait(FOREVER)
+        return ok(1)
+
+    def heartbeat(self, beat: Heartbeat, wait: float = 0) -> Answer:
+        with self.come:
+            self.beats.append(beat)
+            self.waits.append(wait)
+            self.come.notify_all()
+        return self.answered(beat, wait)
+
+    def until(self, enough: Callable[[Sequence[Heartbeat]], bool]) -> None:
+        with self.come:
+            assert self.come.wait_for(lambda: enough(self.beats), FOREVER)
+
+
+@pytest.fixture
+def script() -> Iterator[Scripted]:
+    scripted = Scripted()
+    yield scripted
+    scripted.release.set()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    tick = threading.Event()
+    for _ in range(int(FOREVER / 0.002)):
+        if condition():
+            return
+        tick.wait(0.002)
+    raise AssertionError("it never happened")
+
+
+def test_news_are_told_while_a_poll_waits(script: Scripted, clock: Clock) -> None:
+    with Beating(script, agent_of(clock), FOREVER) as beats:
+        script.until(lambda come: len(come) == 1)  # a poll, that is held
+        assert script.waits == [FOREVER]
+        for number, told in enumerate(
+            (
+                [report(FIRST, "starting")],
+                [report(FIRST, "starting", folder_epoch=1)],
+                [report(FIRST, "running", folder_epoch=1)],
+                [report(FIRST, "running", folder_epoch=1, batch=0)],
+                [report(FIRST, "ended", folder_epoch=1, batch=3)],
+            ),
+            start=2,
+        ):
+            beats.take(told)
+            script.until(lambda come, number=number: len(come) == number)  # type: ignore[misc]
+            assert script.beats[-1].lanes == tuple(told)
+        assert script.waits == [FOREVER, *[0.0] * 5]
+        assert [beat.number for beat in script.beats] == [1, 2, 3, 4, 5, 6]
+
+
+def test_progress_alone_is_no_news(script: Scripted, clock: Clock) -> None:
+    with Beating(script, agent_of(clock), FOREVER) as beats:
+        beats.take([report(FIRST, "running", batch=1)])
+        script.until(lambda come: sum(bool(beat.lanes) for beat in come) >= 1)
+        before = len(script.beats)
+        beats._changed = Counted()
+        beats.take([report(FIRST, "running", 7, batch=2, rows=100)])
+        assert beats._changed.times == 0
+        beats.take([report(FIRST, "ended", 7, batch=2, rows=100)])
+        assert beats._changed.times == 1
+        assert len(script.beats) <= before + 1
+
+
+class Counted(threading.Event):
+    def __init__(self) -> None:
+        super().__init__()
+        self.times = 0
+
+    def set(self) -> None:
+        self.times += 1
+        super().set()
+
+
+@pytest.mark.parametrize("error", [UnreachableError("nothing runs", ""), ValueError("boom"), KeyError("x")])
+def test_whatever_goes_wrong_is_a_missed_beat(script: Scripted, clock: Clock, error: Exception) -> None:
+    said: list[str] = []
+
+    def breaks(_beat: Heartbeat, _wait: float) -> Answer:
+        raise error
+
+    script.answered = breaks
+    with Beating(script, agent_of(clock), 0.001, said.append) as beats:
+        script.until(lambda come: len(come) >= 3)
+        assert said == []
+        clock.at += LEASE
+        until(lambda: len(said) == 1)
+        assert str(error) in said[0]
+        assert beats.take([]) is None
+        assert beats.must_stop == ""
+        more = len(script.beats) + 3
+        script.until(lambda come: len(come) >= more)
+        script.answered = lambda _beat, _wait: ok(4)
+        until(lambda: len(said) == 2)
+        assert said[1] == "the coordinator is heard again"
+        until(lambda: beats.take([]) == ok(4))
+    assert len(said) == 2
+
+
+def test_beats_go_on_when_nobody_can_be_told(script: Scripted, clock: Clock) -> None:
+    def breaks(_beat: Heartbeat, _wait: float) -> Answer:
+        raise UnreachableError("nothing runs", "")
+
+    def say(_: str) -> None:
+        raise BrokenPipeError
+
+    script.answered = breaks
+    with Beating(script, agent_of(clock), 0.001, say) as beats:
+        clock.at += LEASE
+        script.until(lambda come: len(come) >= 5)
+        script.answered = lambda _beat, _wait: ok(4)
+        until(lambda: beats.take([]) == ok(4))
+
+
+def test_who_may_not_survive_is_stopped_in_its_loop(script: Scripted, clock: Clock) -> None:
+    with Beating(script, agent_of(clock, survives=False), FOREVER) as beats:
+        beats.take([])
+        clock.at += LEASE * 2 / 3
+        assert beats.lease_left == LEASE / 3
+        assert beats.must_stop
+        with pytest.raises(FencedError, match="container delays:0:1 must stop: the coordinator was not heard for 6 s"):
+            beats.take([])
+
+
+def test_a_refusal_stops_the_loop_and_the_beats_come_slowly(script: Scripted, clock: Clock) -> None:
+    script.answered = lambda _beat, _wait: Answer(alive=False, revision=-1, reason="another has its seat")
+    with Beating(script, agent_of(clock), FOREVER) as beats:
+        until(lambda: bool(beats.must_stop))
+        with pytest.raises(FencedError, match="must stop: another has its seat"):
+            beats.take([])
+        beats._threads[0].join(0.05)
+        assert len(script.beats) == 1
+
+
+def test_a_lane_that_was_fenced_stops_the_container(script: Scripted, clock: Clock) -> None:
+    with Beating(script, agent_of(clock), FOREVER) as beats:
+        fenced = LaneReport(lane=FIRST, phase="failed", fenced=True, error="epoch 7 has taken over")
+        with pytest.raises(FencedError, match="must stop: it was fenced") as caught:
+            beats.take([report("other-1", "running"), fenced])
+        assert caught.value.cure == "epoch 7 has taken over"
+        script.release.set()
+    assert all(one.phase != "failed" for beat in script.beats for one in beat.lanes)
+
+
+def test_leaving_is_said_with_the_last_reports(script: Scripted, clock: Clock) -> None:
+    with Beating(script, agent_of(clock), FOREVER) as beats:
+        script.until(lambda come: len(come) == 1)
+        beats.leave([report(FIRST, "ended", 9)])
+        left = script.beats[-1]
+        assert (left.leaving, left.lanes, left.number) == (True, (report(FIRST, "ended", 9),), 2)
+        script.answered = lambda beat, wait: (_ for _ in ()).throw(UnreachableError("gone", ""))
+        beats.leave([report(FIRST, "ended", 9)])
+
+
+def test_in_one_process_every_turn_is_a_beat(script: Scripted, clock: Clock) -> None:
+    beats = Direct(script, agent_of(clock))
+    assert beats.take([report(FIRST, "running")]) == ok(1)
+    assert script.waits == [0]
+    script.answered = lambda _beat, _wait: Answer(alive=False, revision=-1, reason="another has its seat")
+    with pytest.raises(FencedError, match="another has its seat"):
+        beats.take([])
+
+    def breaks(_beat: Heartbeat, _wait: float) -> Answer:
+        raise ValueError("the coordinator is broken")
+
+    script.answered = breaks
+    with pytest.raises(ValueError, match="is broken"):
+        Direct(script, agent_of(clock)).take([])
+
+
+# The watchdog
+
+HANGS = """
+import sys, threading
+from anabranch.container import watchdog
+ended, out = threading.Event(), sys.argv[1]
+if out == "no stderr":
+    sys.stderr.close()
+watchdog.watch(lambda: "its seat is lost" if out != "lives" else "", ended, lambda: 0.2)
+def hanging_for_ever():
+    threading.Event().wait(0.6 if out == "lives" else 60)
+if out == "stops":
+    ended.set()
+else:
+    hanging_for_ever()
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "code"),
+    [("hangs", FencedError.exit_code), ("no stderr", FencedError.exit_code), ("stops", 0), ("lives", 0)],
+)
+def test_who_must_stop_and_doesn_t_is_ended(how: str, code: int) -> None:
+    ran = subprocess.run([sys.executable, "-c", HANGS, how], capture_output=True, text=True, timeout=50, check=False)
+    assert ran.returncode == code
+    if how == "hangs":
+        assert "error: its seat is lost\n  it didn't stop in time" in ran.stderr
+        assert "hanging_for_ever" in ran.stderr
+    else:
+        assert ran.stderr == ""
