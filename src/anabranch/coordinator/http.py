@@ -211,9 +211,10 @@ class _Guarded:
         if scope["type"] != "http" or scope["path"] == "/healthz" or hmac.compare_digest(brought, self._wanted):
             await self._app(scope, receive, send)
             return
-        log.warning(
-            "refused", method=scope["method"], path=scope["path"][:_SHORT], status=401, client=scope.get("client")
-        )
+        path, client = scope["path"][:_SHORT], scope.get("client")
+        host = None if client is None else client[0]
+        why = "without the token"
+        log.warning("refused", method=scope["method"], path=path, status=401, client=host, why=why)
         what = {"error": "the token is missing or wrong", "cure": "set [coordinator] token", "kind": "AnabranchError"}
         await JSONResponse(what, 401, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
 
