@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
@@ -105,8 +106,9 @@ def _serve(
     from anabranch.container import watchdog
     from anabranch.container.agent import Agent
     from anabranch.container.beats import Beating
+    from anabranch.spark import warming
 
-    asked, registered = _seated(client, me, leaving)
+    asked, registered = _seated(client, me, leaving, lambda: warming.warm(made.spark))
     if registered is None:
         progress.say(f"job {me.job} doesn't run: nothing to do")
         return
@@ -123,8 +125,13 @@ def _serve(
             ended.set()
 
 
-def _seated(client: Client, me: Registration, leaving: _Leaving) -> tuple[float, Registered | None]:
-    """A seat, with when it was asked for; stands by until one is free. None: the job doesn't run any more."""
+def _seated(
+    client: Client, me: Registration, leaving: _Leaving, warm: Callable[[], None]
+) -> tuple[float, Registered | None]:
+    """A seat, with when it was asked for; stands by until one is free, after ``warm``.
+
+    None: the job doesn't run any more.
+    """
     said = False
     while not leaving.asked():
         asked = boottime()
@@ -136,6 +143,7 @@ def _seated(client: Client, me: Registration, leaving: _Leaving) -> tuple[float,
         if not said:
             progress.say(f"all seats of job {me.job} are taken: standing by")
             said = True
+            warm()
         time.sleep(_ASK_AGAIN)
     return 0.0, None
 

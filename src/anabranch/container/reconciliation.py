@@ -99,6 +99,10 @@ class Container:
             self._stop_all()
 
     @property
+    def spark(self) -> SparkSession:
+        return self._place.spark
+
+    @property
     def reports(self) -> tuple[LaneReport, ...]:
         """How the lanes are now."""
         return tuple(runner.report for runner in self._runners.values())

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import structlog
@@ -80,24 +81,13 @@ class Leading:
 
     def start(self, start: Start) -> int:
         """As :meth:`Coordinator.start`."""
-        job = start.graph.job
-        taken = self._take(job)
-        try:
+        with self._taken(start.graph.job):
             return self._coordinator.start(start)
-        except BaseException:
-            if taken:
-                self._give(job)
-            raise
 
     def resume(self, job: str) -> int:
         """As :meth:`Coordinator.resume`."""
-        taken = self._take(job)
-        try:
+        with self._taken(job):
             return self._coordinator.resume(job)
-        except BaseException:
-            if taken:
-                self._give(job)
-            raise
 
     def _run(self) -> None:
         while not self._ended.wait(_EVERY):
@@ -166,6 +156,17 @@ class Leading:
         self._coordinator.abandon()
         for job in list(self._locks):
             self._give(job)
+
+    @contextmanager
+    def _taken(self, job: str) -> Iterator[None]:
+        """Have a job's lock, and keep it if all goes well inside."""
+        taken = self._take(job)
+        try:
+            yield
+        except BaseException:
+            if taken:
+                self._give(job)
+            raise
 
     def _take(self, job: str) -> bool:
         """Take a job's lock, so that ``anabranch run`` doesn't serve it, too. Gives whether it was free."""
