@@ -24,6 +24,7 @@ from anabranch.errors import (
     NotLeadingError,
     OutOfTimeError,
     StoreUnavailableError,
+    UsageError,
 )
 from anabranch.formats import Format
 from anabranch.messages import Answer, Heartbeat, JobStatus, LaneReport, Registered, Registration, Running, Start
@@ -33,6 +34,7 @@ from anabranch.model.lane import Lane, LaneState
 __all__ = ["Coordinator", "Fence"]
 
 _LOOK_AGAIN = 1.0
+_HIGHEST = 2**63 - 1  # that a database keeps
 _LOST_SHOWN = 5
 """So many processes that have lost their seats are shown."""
 
@@ -217,6 +219,7 @@ class Coordinator:
         Where processes are never expelled a former one is replaced; else only a free seat can be taken.
 
         Raises:
+            UsageError: it makes no sense.
             NotFoundError: nobody knows the job, or it has no such seat.
             ConflictError: the job isn't served here.
             NotLeadingError: it will be, here or elsewhere.
@@ -224,6 +227,8 @@ class Coordinator:
         """
         if registration.seat is not None:
             check_name("seat", registration.seat)
+        if not 0 <= registration.pid <= _HIGHEST:
+            raise UsageError(f"{registration.pid} is no process id", "give that of the process that registers")
         with self._changed:
             if self._grace is not None and self._is_over(registration.job):
                 return Registered(lease=self._lease, done=True)
