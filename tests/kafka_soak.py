@@ -20,7 +20,8 @@ EACH = 100_000
 COUNT = EACH * len(numbered.STREAMS)
 SMALL, LARGER = 10_000, 40_000
 PATIENCE = 600.0
-POINTS = tuple(itertools.product((0, 1), (steps.PRODUCED, steps.OPENING, steps.TRANSACTED, steps.PUBLISHED)))
+OF_A_STAGE = steps.PRODUCED, steps.OPENING, steps.TRANSACTED, steps.PUBLISHED, steps.MARKED, steps.OPENING
+POINTS = tuple(itertools.product((0, 1), OF_A_STAGE))
 """In pairs, of which an even seed has one: a step at which slots are opened needs a process in which none is yet."""
 
 RUN = "run", "exactly.py", "--available-now"

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from anabranch import steps
 from anabranch.systems.embedded import Log
-from tests import kafka_peers, kafka_soak
+from tests import failover, kafka_peers, kafka_soak
 from tests.acceptance import numbered
 from tests.acceptance.harness import (
     EXAMPLE,
@@ -74,6 +74,13 @@ def lagging(seed: int, workspace: Workspace) -> str:
     workspace.check_outputs(several)
     workspace.check_dead_letters(wrong)
     return f"{len(behind)} held back, {len(wrong)} broken; {how}"
+
+
+def failing_over(seed: int, workspace: Workspace) -> str:
+    """What can befall containers and their coordinator, one thing a seed."""
+    scenarios = failover.SCENARIOS if workspace.cluster is None else (*failover.SCENARIOS, failover.written_twice)
+    served = failover.Served(workspace, COUNT, seed)
+    return scenarios[seed % len(scenarios)](random.Random(seed), served)
 
 
 def _killed(seed: int, dice: random.Random, workspace: Workspace) -> str:
@@ -201,11 +208,12 @@ DAMAGES: dict[str, Damage] = {
 
 
 # Each is run once a seed, in a workspace of its own. Every later issue adds its long runs here.
-SCENARIOS: dict[str, Scenario] = {"spine": spine, "lagging": lagging, "damage": damage}
+SCENARIOS: dict[str, Scenario] = {"spine": spine, "lagging": lagging, "damage": damage, "failover": failing_over}
 SCENARIOS_IN_KAFKA: dict[str, Scenario] = {
     **kafka_soak.SCENARIOS,
     "kafka-delays": lagging,
     "kafka-deleted": kafka_soak.deleted,
+    "kafka-failover": failing_over,
 }
 ALL = {**SCENARIOS, **SCENARIOS_IN_KAFKA}
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from anabranch.formats import Format
 from anabranch.model.document import Document
@@ -63,7 +65,7 @@ class Registration(Document, frozen=True, kw_only=True):
     job: str
     execution: str
     host: str
-    pid: int
+    pid: Annotated[int, msgspec.Meta(ge=0, le=2**62)]
     seat: str | None = None
     rack: str | None = None
 
@@ -90,6 +92,7 @@ class LaneReport(Document, frozen=True, kw_only=True):
     (None: not known, or the lane has none) and ``held_by`` the SSP that holds it back. ``dead_letters`` are all that
     the lane ever wrote; ``dropped`` records and ``late_groups`` (groups of late rows) those since it started.
     ``warnings`` are for who looks: the lane goes on. ``fenced``: it failed because another process has the lane.
+    ``stopped``: it ended because its container stopped, and may have more to do.
     """
 
     lane: str
@@ -109,6 +112,7 @@ class LaneReport(Document, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     error: str | None = None
     fenced: bool = False
+    stopped: bool = False
 
 
 class Heartbeat(Document, frozen=True, kw_only=True):

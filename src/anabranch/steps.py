@@ -14,11 +14,12 @@ PUBLISHED = "published"
 COMMITTED = "committed"
 OPENING = "opening"
 PRODUCED = "produced"
+MARKED = "marked"
 TRANSACTED = "transacted"
 NAMES = (PLANNING, PLANNED, PUBLISHED, COMMITTED)
-OF_SLOTS = (OPENING, PRODUCED, TRANSACTED)
-"""Of a slot's output to Kafka: its producer is being opened; its records are produced, and nothing is committed; its
-transaction is committed."""
+OF_SLOTS = (OPENING, PRODUCED, MARKED, TRANSACTED)
+"""Of a slot's output to Kafka: its producer is being opened; its records are produced; so is its marker, and nothing is
+committed; its transaction is committed."""
 
 # "<lane prefix>:<step>:<batch>", as in "1-:published:3": the lane of stage 1, after batch 3 was published.
 _HOLD = os.environ.get("ANABRANCH_HOLD_AT", "")

@@ -285,8 +285,8 @@ class Workspace:
         return self.call("run", f"{self.job}.py", "--available-now", **settings)
 
     def lane(self, lane: str) -> LaneProgress:
-        """Progress of a lane, by its id or the id's beginning."""
-        (folder,) = self.lanes.glob(f"{lane}*/[0-9]*/")
+        """Progress of a lane, by its id or the id's beginning, in its newest folder."""
+        folder = max(self.lanes.glob(f"{lane}*/[0-9]*/"), key=lambda folder: int(folder.name))
         committed, planned = (_last(folder / name) for name in ("commits", "offsets"))
         positions = {}
         if committed >= 0:

@@ -83,12 +83,14 @@ def check_nothing_is_left(workspace: Workspace) -> None:
 def check_held(workspace: Workspace, lane: str, step: str, batch: int) -> str:
     """While it is held there, the slots have done what the step says; tells it."""
     (found,) = (each["lane"] for each in workspace.status()["lanes"] if each["lane"]["id"] == lane)
+    (stream,) = (stream for stream in found["outputs"] if not stream.endswith("-dead-letters"))
+    if step in (steps.PRODUCED, steps.MARKED):
+        assert workspace.system.ends(stream) != workspace.system.high_watermarks(stream), "no transaction is open"
+    if step == steps.MARKED:
+        return "a marker is in an open transaction"  # until it has ended nobody can read that slot's
     rows = [slot for slot, name in enumerate(found["slots"]) if ":" not in name]
     marked = markers.markers(workspace.kafka, workspace.job, lane, found["group"], rows)
     done = [slot for slot, marker in marked.items() if marker is not None and marker.batch >= batch]
-    if step == steps.PRODUCED:
-        (stream,) = (stream for stream in found["outputs"] if not stream.endswith("-dead-letters"))
-        assert workspace.system.ends(stream) != workspace.system.high_watermarks(stream), "no transaction is open"
     if step == steps.PUBLISHED:
         assert done, "no slot has the batch"
     else:

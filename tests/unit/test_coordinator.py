@@ -528,3 +528,16 @@ def test_looking_without_a_coordinator(store: Store, coordinator: Coordinator) -
     assert caught.value.cure == "jobs here: delays"
     with pytest.raises(UsageError):
         reading.events(store, "delays", 0)
+
+
+def test_what_was_stopped_before_it_caught_up_goes_on_with_the_next_process(store: Store) -> None:
+    """A process that leaves ends its lanes: those that read them must not take that for the end of the input."""
+    coordinator = Coordinator(store, grace=1.0)
+    coordinator.start(plan(until_caught_up=True))
+    first = Seat(coordinator, pid=1)
+    first.report("running", folder_epoch=1)
+    answer = first.report("ended", offset=5, folder_epoch=1, stopped=True)
+    assert not any(each.upstream_ended for each in answer.wanted)
+    assert coordinator.status("delays").state == "running"
+    coordinator.heartbeat(Heartbeat(container=first.me.container, epoch=first.me.epoch, number=9, leaving=True))
+    assert wanted(Seat(coordinator, pid=2).beat()) == [FIRST, SECOND]

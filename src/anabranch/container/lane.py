@@ -371,6 +371,7 @@ class LaneRunner:
             ends=self._ends(fresh=True),
             dead_letters=self._dead_letters(),
             dropped=self._dropped,
+            stopped=self._until is not None and self._stop.is_set(),
         )
 
     def _positions(self, folder: Folder) -> Offsets:

@@ -37,14 +37,17 @@ class Place:
 
         ``unless``: whether to wait no longer for a process that has it.
         """
-        uri = f"{self.root}/{lane.job}/{lane.id}/{lane.folder_epoch or epoch}"
-        folder = Folder(self.spark, uri, self.systems.streams_by_topic)
+        folder = self._at(lane, lane.folder_epoch or epoch)
+        if lane.folder_epoch:
+            if not folder.exists():
+                raise StateError(
+                    f"the folder of lane {lane.id} is gone: {folder.uri}",
+                    "restore the storage root; without it the lane's positions and state are lost",
+                )
+            if not lane.abandoned:
+                _lock(folder, unless)
+            kafka.fence(self.systems.kafka, lane, epoch, new=False if folder.committed() >= 0 else None)
         published = self.published(lane)
-        if lane.folder_epoch and not folder.exists():
-            raise StateError(
-                f"the folder of lane {lane.id} is gone: {folder.uri}",
-                "restore the storage root; without it the lane's positions and state are lost",
-            )
         if not lane.folder_epoch:
             if published >= 0:
                 raise StateError(
@@ -59,9 +62,12 @@ class Place:
                 "restore the storage root; going on would write records twice",
             )
         if lane.folder_epoch and lane.abandoned:
-            folder = folder.clone(f"{self.root}/{lane.job}/{lane.id}/{epoch}", self.spark)
+            folder = folder.clone(self._at(lane, epoch).uri, self.spark)
         _lock(folder, unless)
         return folder
+
+    def _at(self, lane: Lane, epoch: int) -> Folder:
+        return Folder(self.spark, f"{self.root}/{lane.job}/{lane.id}/{epoch}", self.systems.streams_by_topic)
 
     def published(self, lane: Lane) -> int:
         """The last batch of which an output of a lane holds anything, -1 if none."""

@@ -8,7 +8,7 @@ from typing import Any
 from anabranch.config import Settings
 from anabranch.model.lane import Lane
 from anabranch.systems.embedded import fence as fence_embedded
-from anabranch.systems.kafka import fencing, markers
+from anabranch.systems.kafka import output as kafka
 from anabranch.systems.systems import Systems
 
 __all__ = ["fence"]
@@ -26,10 +26,4 @@ def fence(lane: Lane, settings: Mapping[str, Any]) -> None:
     for stream in sorted(lane.outputs):
         if lane.system(stream) == "embedded":
             fence_embedded(systems.embedded.log, stream, lane.job, lane.id, lane.epoch)
-    if "kafka" in lane.systems.values() and lane.slots:
-        slots = range(len(lane.slots))
-        kafka = systems.kafka.settings
-        found = markers.markers(kafka, lane.job, lane.id, lane.group, slots).values()
-        began = any(marker is not None and marker.batch > markers.NOTHING for marker in found)
-        new = not lane.ran and not began
-        fencing.fence(kafka, lane.job, lane.id, lane.group, slots, lane.epoch, new=new)
+    kafka.fence(systems.kafka, lane, lane.epoch, new=False if lane.ran else None)

@@ -8,8 +8,9 @@ import math
 import socket
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
+from importlib import metadata
 from typing import Any, Protocol, TypeVar
 
 import structlog
@@ -24,11 +25,13 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from anabranch.artifact import MAX_BYTES
+from anabranch.coordinator.openapi import Operation, described
 from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.wire import SERVICE, payload, payload_of, status_of
 from anabranch.errors import AnabranchError, ConflictError, UsageError
-from anabranch.messages import Heartbeat, Registration, Start
+from anabranch.messages import Answer, Heartbeat, JobStatus, Registered, Registration, Running, Start
 from anabranch.model.document import decode
+from anabranch.model.job_model import JobModel
 
 __all__ = ["Alone", "Desk", "Server", "app", "listen", "serve"]
 
@@ -37,6 +40,8 @@ _LOOPBACK = "127.0.0.1"
 _MOST_BYTES = 16_000_000  # of a plan; a beat of 1,000 positions has some hundred thousand
 _STARTED_WITHIN = 10.0
 _KEPT_ALIVE = 60  # seconds; longer than containers are silent
+_SHORT = 200
+
 T = TypeVar("T")
 log = structlog.get_logger()
 _CLOSE = {"Connection": "close"}  # uvicorn does so when a route breaks, without saying it
@@ -152,24 +157,43 @@ def app(coordinator: Coordinator, desk: Desk | None = None, token: str | None = 
             )
         return JSONResponse({"alive": await led(None, coordinator.holds_seat, execution)})
 
+    async def openapi(request: Request) -> Response:
+        return JSONResponse(described(operations, metadata.version("anabranch")))
+
+    operations = [
+        Operation("GET", "/healthz", "Whether it listens", healthz),
+        Operation("GET", "/openapi.json", "This description", openapi),
+        Operation("GET", "/jobs", "All jobs", jobs),
+        Operation("POST", "/jobs", "Start a planned job", start, takes=Start),
+        Operation("GET", "/jobs/{job}", "A job as it is now", job, gives=JobStatus),
+        Operation("GET", "/jobs/{job}/model", "The job model", model, gives=JobModel),
+        Operation("GET", "/jobs/{job}/running", "What containers need to run it", running, gives=Running),
+        Operation("GET", "/jobs/{job}/lanes", "All lanes that it ever had", lanes),
+        Operation("GET", "/jobs/{job}/events", "What happened to it", events, query=(("limit", "integer"),)),
+        Operation("POST", "/jobs/{job}/start", "Go on with its last deployment", resume),
+        Operation("POST", "/jobs/{job}/stop", "Stop it at a batch boundary", stop),
+        Operation("GET", "/artifacts/{sha256}", "The code of a job", artifact, gives=bytes),
+        Operation("PUT", "/artifacts/{sha256}", "Keep the code of a job", put_artifact, takes=bytes),
+        Operation("POST", "/containers", "Take a seat", register, takes=Registration, gives=Registered),
+        Operation(
+            "POST",
+            "/containers/{container}/heartbeat",
+            "Say how lanes are, and hear what should run; waits so many seconds for news",
+            heartbeat,
+            takes=Heartbeat,
+            gives=Answer,
+            query=(("wait", "number"),),
+        ),
+        Operation(
+            "GET",
+            "/containerHeartbeat",
+            "Whether a process has a seat, by its EXECUTION_ENV_CONTAINER_ID",
+            container_heartbeat,
+            query=(("executionContainerId", "string"),),
+        ),
+    ]
     return Starlette(
-        routes=[
-            _get("/healthz", healthz),
-            _get("/jobs", jobs),
-            Route("/jobs", start, methods=["POST"]),
-            _get("/jobs/{job}", job),
-            _get("/jobs/{job}/model", model),
-            _get("/jobs/{job}/running", running),
-            _get("/jobs/{job}/lanes", lanes),
-            _get("/jobs/{job}/events", events),
-            Route("/jobs/{job}/start", resume, methods=["POST"]),
-            Route("/jobs/{job}/stop", stop, methods=["POST"]),
-            _get("/artifacts/{sha256}", artifact),
-            Route("/artifacts/{sha256}", put_artifact, methods=["PUT"]),
-            Route("/containers", register, methods=["POST"]),
-            Route("/containers/{container}/heartbeat", heartbeat, methods=["POST"]),
-            _get("/containerHeartbeat", container_heartbeat),
-        ],
+        routes=[Route(each.path, each.endpoint, methods=[each.method]) for each in operations],
         middleware=[] if token is None else [Middleware(_Guarded, token=token)],
         exception_handlers={AnabranchError: _refused, HTTPException: _no_route, Exception: _broken},
     )
@@ -187,7 +211,9 @@ class _Guarded:
         if scope["type"] != "http" or scope["path"] == "/healthz" or hmac.compare_digest(brought, self._wanted):
             await self._app(scope, receive, send)
             return
-        log.warning("a request without the token was refused", path=scope["path"][:200], client=scope.get("client"))
+        log.warning(
+            "refused", method=scope["method"], path=scope["path"][:_SHORT], status=401, client=scope.get("client")
+        )
         what = {"error": "the token is missing or wrong", "cure": "set [coordinator] token", "kind": "AnabranchError"}
         await JSONResponse(what, 401, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
 
@@ -256,10 +282,6 @@ def serve(coordinator: Coordinator, port: int = 0) -> Server:
     return Server(app(coordinator), listen(port=port))
 
 
-def _get(path: str, endpoint: Callable[[Request], Awaitable[Response]]) -> Route:
-    return Route(path, endpoint, methods=["GET"])
-
-
 def _number(request: Request, name: str, default: float) -> float:
     text = request.query_params.get(name, str(default))
     try:
@@ -271,17 +293,25 @@ def _number(request: Request, name: str, default: float) -> float:
     return number
 
 
+def _log(request: Request, status: int, why: str) -> None:
+    path, host = request.url.path[:_SHORT], None if request.client is None else request.client.host
+    log.warning("refused", method=request.method, path=path, status=status, client=host, why=why[:_SHORT])
+
+
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, AnabranchError)
+    _log(request, status_of(error), error.what)
     return JSONResponse(payload_of(error), status_of(error))
 
 
 async def _no_route(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    _log(request, error.status_code, str(error.detail))
     what = f"{request.method} {request.url.path}: {error.detail}"
     return JSONResponse({"error": what, "cure": "", "kind": "AnabranchError"}, error.status_code)
 
 
 async def _broken(request: Request, error: Exception) -> Response:
+    log.exception("a request failed", method=request.method, path=request.url.path[:_SHORT])
     what = f"the coordinator failed: {type(error).__name__}: {error}"
     return JSONResponse({"error": what, "cure": "see its log", "kind": "AnabranchError"}, 500, _CLOSE)

@@ -67,17 +67,21 @@ class Serving:
         return next((process for process in self.processes.values() if process.record.seat == seat), None)
 
     def ended(self, lane: str) -> bool:
-        """Whether a lane has nothing more to do in this run."""
+        """Whether a lane runs no more, until a process takes its seat."""
         if self.known[lane].state is LaneState.CLOSED:
             return True
         return lane in self.reports and self.reports[lane].phase == "ended"
+
+    def caught_up(self, lane: str) -> bool:
+        """Whether a lane has ended by itself."""
+        return self.ended(lane) and not (lane in self.reports and self.reports[lane].stopped)
 
     def wanted(self) -> tuple[WantedLane, ...]:
         """What should run now, in all containers."""
         if self.state not in {DeploymentState.STARTING, DeploymentState.RUNNING}:
             return ()
         return tuple(
-            WantedLane(lane=lane, upstream_ended=self.until_caught_up and all(map(self.ended, lane.upstream)))
+            WantedLane(lane=lane, upstream_ended=self.until_caught_up and all(map(self.caught_up, lane.upstream)))
             for lane in self.lanes
             if lane.state in {LaneState.PLANNED, LaneState.RUNNING}
             and not lane.unfenced
@@ -157,7 +161,7 @@ class Serving:
         self.processes[process.record.id] = process
         for lane in lanes:
             self.known[lane.id] = lane
-            if not (self.until_caught_up and self.ended(lane.id)):
+            if not (self.until_caught_up and self.caught_up(lane.id)):
                 self.reports.pop(lane.id, None)
 
     def answer(self, process: Process) -> Answer:
@@ -178,7 +182,7 @@ class Serving:
             LaneView(
                 id=lane.id,
                 running=lane.state is LaneState.RUNNING,
-                ended=self.ended(lane.id),
+                ended=self.caught_up(lane.id),
                 held=lane.id in held or lane.unfenced,
                 error=f"lane {lane.id}: {lane.error}" if lane.state is LaneState.FAILED else None,
             )

@@ -10,6 +10,7 @@ from anabranch.errors import (
     ConflictError,
     NotFoundError,
     NotLeadingError,
+    StateError,
     StoreUnavailableError,
     UnsupportedFormatError,
     UsageError,
@@ -36,6 +37,8 @@ def status_of(error: AnabranchError) -> int:
     """The HTTP status that an error is sent with."""
     if isinstance(error, UnsupportedFormatError):
         return 400
+    if isinstance(error, StateError):
+        return 409
     if isinstance(error, StoreUnavailableError):
         return 503
     return next((status for status, kind in _STATUSES.items() if isinstance(error, kind)), 500)

@@ -56,7 +56,7 @@ def decode(raw: bytes | str, kind: type[T]) -> T:
                 "upgrade anabranch; nothing was changed",
             )
         return kind.from_builtins(parsed)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise UnsupportedFormatError(
             f"not a {kind.__name__}: {error}", "restore the file; nothing was changed"
         ) from error

@@ -27,7 +27,7 @@ def fence(
     slots: range,
     epoch: int,
     *,
-    new: bool,
+    new: bool | None,
     closed: bool = False,
 ) -> dict[int, Marker]:
     """Stop every incarnation of a lane below ``epoch``, and give each slot's marker.
@@ -35,7 +35,8 @@ def fence(
     Ends their open transactions, too, so that no reader waits for them. Idempotent; after an error, call it again.
 
     Args:
-        new: the lane has never run a batch; its first markers are made, and the job's topic for them.
+        new: the lane has never run a batch; its first markers are made, and the job's topic for them. None: it may
+            have run one, and those that are missing are made.
         closed: no incarnation may write any more, this one neither. A lane that was closed stays so.
 
     Raises:
@@ -52,7 +53,8 @@ def fence(
                 found = reader.read([slot])[slot]
                 marker = successor(found, job, lane, slot, epoch, holder.instance, new=new, closed=closed)
                 holder.begin()
-                holder.commit(reader, slot, marker, deadline)
+                holder.mark(reader, slot, marker, deadline)
+                holder.commit(deadline)
             except KafkaException as error:
                 if not passes(error.args[0]) or time.monotonic() > deadline:
                     raise AnabranchError(
@@ -64,18 +66,18 @@ def fence(
             finally:
                 holder.drop()
 
-    if new:
+    if new is not False:
         markers.prepare(settings, job, slots.stop)
     with Markers(settings, job, lane, group) as reader, ThreadPoolExecutor(_THREADS) as pool:
         return dict(zip(slots, pool.map(fence_slot, slots), strict=True))
 
 
 def successor(
-    found: Marker | None, job: str, lane: str, slot: int, epoch: int, instance: str, *, new: bool, closed: bool
+    found: Marker | None, job: str, lane: str, slot: int, epoch: int, instance: str, *, new: bool | None, closed: bool
 ) -> Marker:
     """The marker that a fence puts in place of the one it found; errors are those of :func:`fence`."""
     if found is None:
-        if not new:
+        if new is False:
             raise unmarked(job, lane, slot)
         return Marker(lane=lane, epoch=epoch, instance=instance, closed=closed)
     if found.epoch > epoch:

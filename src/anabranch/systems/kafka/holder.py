@@ -143,12 +143,15 @@ class Holder:
                 check()
         check()
 
-    def commit(self, reader: Markers, slot: int, marker: Marker, deadline: float) -> None:
-        """Commit the transaction and a marker in it. Readers see it some milliseconds later: it is decided then, and
-        whoever opens the id or reads the marker waits for the rest."""
+    def mark(self, reader: Markers, slot: int, marker: Marker, deadline: float) -> None:
+        """Put a marker into the transaction. From then on until its end, whoever reads the slot's marker waits."""
         offsets, group = [reader.place(slot, marker)], reader.group_metadata()
         send, producer = self._producer.send_offsets_to_transaction, self._producer
         _retried(lambda left: _bounded(lambda: send(offsets, group, left), min(left, _LONGEST), producer), deadline)
+
+    def commit(self, deadline: float) -> None:
+        """Commit the transaction. Readers see it some milliseconds later: it is decided then, and whoever opens the id
+        or reads the marker waits for the rest."""
         try:
             _retried(self._producer.commit_transaction, deadline)
         except KafkaException as error:

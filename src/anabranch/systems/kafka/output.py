@@ -104,6 +104,14 @@ class KafkaPublisher:
         return sum(rows for slot, rows in self._totals.items() if slot in aside)
 
 
+def fence(system: KafkaSystem, lane: Lane, epoch: int, *, new: bool | None) -> None:
+    """Stop every incarnation of a lane below ``epoch``, and end what they left open; errors are those of
+    :func:`transactions.fence`. Before that, the markers of one that died in a transaction can't be read."""
+    slots = range(len(lane.slots))
+    if slots and "kafka" in lane.systems.values():
+        transactions.fence(system.settings, lane.job, lane.id, lane.group, slots, epoch, new=new)
+
+
 def published(system: KafkaSystem, lane: Lane) -> int:
     """The last batch that a lane has committed in any slot, -1 if none."""
     found = markers.markers(system.settings, lane.job, lane.id, lane.group, range(len(lane.slots)))

@@ -182,7 +182,9 @@ class SlotTransaction:
         try:
             holder.flush(self._check)
             steps.reach(steps.PRODUCED, self._writer.lane, self._batch)
-            holder.commit(self._writer.reader(), self._slot, self._next(holder), deadline)
+            holder.mark(self._writer.reader(), self._slot, self._next(holder), deadline)
+            steps.reach(steps.MARKED, self._writer.lane, self._batch)
+            holder.commit(deadline)
         except KafkaException as error:
             raise self._meaning(error.args[0], "committing") from error
         self._release()

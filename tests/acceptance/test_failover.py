@@ -1,0 +1,28 @@
+"""A container that is frozen or killed, a coordinator that is away. Soak has more of it, and all of it on Kafka."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests import failover
+from tests.acceptance.harness import Workspace
+from tests.failover import Served
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(400)]
+
+
+@pytest.fixture
+def served(workspace: Workspace) -> Served:
+    return Served(workspace, count=6000, seed=7)
+
+
+def test_a_container_that_was_frozen_inside_a_batch_has_lost_its_seat(served: Served) -> None:
+    failover.frozen(random.Random(1), served)
+    served.end()
+
+
+def test_containers_go_on_while_their_coordinator_is_away(served: Served) -> None:
+    failover.away(random.Random(1), served, 3 * failover.LEASE)
+    served.end()

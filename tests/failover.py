@@ -1,0 +1,278 @@
+"""What can befall containers and their coordinator: real processes, of which some are frozen, killed or cut off."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import signal
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
+
+from anabranch import steps
+from tests.acceptance.harness import LATE, Flight, Process, Workspace, flights
+from tests.proxy import Proxy
+
+JOB = "delays"
+LEASE, GRACE = 5.0, 1.0
+SETTINGS = {
+    "coordinator__lease": f"{LEASE:.0f} seconds",
+    "coordinator__grace": f"{GRACE:.0f} seconds",
+    "coordinator__period": "1 second",
+}
+FENCED = 4
+
+Scenario = Callable[[random.Random, "Served"], str]
+
+
+class Served:
+    """A workspace whose job is served by a coordinator, at a port that it keeps when it is started again.
+
+    Args:
+        store: the URL of its database; default: SQLite in the workspace.
+    """
+
+    def __init__(self, workspace: Workspace, count: int, seed: int, store: str | None = None) -> None:
+        self.workspace = workspace
+        workspace.settings |= {**SETTINGS, "job__max_rows_per_batch": count // 8}
+        if store is not None:
+            workspace.settings["coordinator__store"] = store
+        self.flights: list[Flight] = flights(seed=seed, count=count)
+        workspace.put(self.flights)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.coordinator = self.lead()
+
+    def lead(self) -> Process:
+        """Start the coordinator."""
+        self.coordinator = self.workspace.start("coordinator", "--port", str(self.port))
+        self.coordinator.until("its URL", lambda: self.url in self.coordinator.stderr)
+        return self.coordinator
+
+    def start(self, **settings: object) -> None:
+        """Start the job, to be ended when it has caught up."""
+        self.workspace.call("start", f"{JOB}.py", "--available-now", "--detach", "--coordinator", self.url, **settings)
+
+    def container(self, hold: str = "", url: str | None = None) -> Process:
+        return self.workspace.start("container", JOB, "--coordinator", url or self.url, hold=hold)
+
+    def status(self) -> Any:
+        return json.loads(self.workspace.call("status", JOB, "--json", coordinator__url=self.url).stdout)
+
+    def until_under_way(self, process: Process, batch: int = 0) -> None:
+        """Wait until stage 0 has committed a batch; some must be left."""
+        process.until(f"batch {batch}", lambda: self.workspace.committed("0-") >= batch)
+        self.check_under_way()
+
+    def check_under_way(self) -> None:
+        read = self.workspace.lane("0-").read
+        assert read <= 0.8 * len(self.flights), f"only {len(self.flights) - read} records were left"
+
+    def check(self) -> None:
+        """All records are there once and in order, and the job has ended well."""
+        self.workspace.check_outputs(self.flights)
+        assert self.status()["state"] == "stopped"
+
+    def end(self) -> None:
+        """End the coordinator as an operator does."""
+        self.coordinator.popen.send_signal(signal.SIGTERM)
+        assert self.coordinator.wait() == 0, self.coordinator.stderr
+
+
+def seat_of(process: Process) -> str | None:
+    """The id of the container, once the process has a seat."""
+    found = re.search(r"^container (\S+): seat", process.stderr, re.MULTILINE)
+    return None if found is None else found[1]
+
+
+def ended_well(process: Process) -> None:
+    assert process.wait() == 0, process.stderr
+    assert "Traceback" not in process.stderr
+
+
+def ended_fenced(process: Process) -> None:
+    """It ends because it has lost its seat, and says so."""
+    assert process.wait() == FENCED, process.stderr
+    assert re.search(r"^error: container \S+ must stop: ", process.stderr, re.MULTILINE), process.stderr
+
+
+def frozen(dice: random.Random, served: Served) -> str:
+    """A container is frozen inside a batch, a second one takes over and ends the job, then the first one wakes."""
+    in_kafka = served.workspace.cluster is not None
+    step = dice.choice([steps.PLANNED, *([steps.PRODUCED, steps.MARKED] if in_kafka else [steps.PUBLISHED])])
+    hold = f"{dice.randrange(2)}-:{step}:{dice.randint(1, 2)}"
+    served.start()
+    first = served.container(hold=hold)
+    first.held()
+    served.check_under_way()
+    first.freeze()
+    first.release()
+    second = served.container()
+    ended_well(second)
+    served.check()
+    first.wake()
+    ended_fenced(first)
+    served.check()
+    return f"frozen at {hold}"
+
+
+def killed(dice: random.Random, served: Served) -> str:
+    """A container is killed; one that stands by takes its seat once the lease has ended, and no sooner."""
+    served.start()
+    first = served.container()
+    served.until_under_way(first, dice.randint(0, 2))
+    second = served.container()
+    second.until("it stands by", lambda: "standing by" in second.stderr)
+    served.check_under_way()
+    first.kill()
+    begun = time.monotonic()
+    second.until("its seat", lambda: seat_of(second) is not None)
+    seconds = time.monotonic() - begun
+    assert seconds >= LEASE - 1.5, f"it took the seat after {seconds:.1f} s, with a lease of {LEASE} s"
+    ended_well(second)
+    served.check()
+    return f"killed; its seat was taken after {seconds:.1f} s"
+
+
+def coordinator_killed(dice: random.Random, served: Served) -> str:
+    """The coordinator is killed and comes back: no lane stops."""
+    served.start()
+    only = served.container()
+    served.until_under_way(only)
+    served.coordinator.kill()
+    read = served.workspace.lane("0-").read
+    only.until("a batch without a coordinator", lambda: served.workspace.lane("0-").read > read)
+    time.sleep(dice.uniform(0, 2 * LEASE))
+    served.lead()
+    ended_well(only)
+    served.check()
+    took = [event for event in _events(served) if "took seat" in event["what"]]
+    assert len(took) == 1, took
+    return "no lane stopped"
+
+
+def both_killed(dice: random.Random, served: Served) -> str:
+    """Container and coordinator are killed; a coordinator that comes back waits for a lease, and gives the seat on."""
+    served.start()
+    first = served.container()
+    served.until_under_way(first, dice.randint(0, 2))
+    served.coordinator.kill()
+    first.kill()
+    second = served.container()
+    served.lead()
+    ended_well(second)
+    served.check()
+    return "both killed"
+
+
+def away(dice: random.Random, served: Served, seconds: float) -> str:
+    """The coordinator is away for long, under load: batches go on, and what has caught up ends when it is back."""
+    served.start()
+    only = served.container()
+    served.until_under_way(only)
+    served.coordinator.kill()
+    begun = time.monotonic()
+    while time.monotonic() - begun < seconds:
+        assert not only.ended, only.stderr
+        time.sleep(0.1)
+    assert "the lanes go on" in only.stderr
+    served.lead()
+    ended_well(only)
+    assert "is heard again" in only.stderr
+    served.check()
+    return f"away for {seconds:.0f} s"
+
+
+def cut_short(dice: random.Random, served: Served) -> str:
+    """The network is cut for less than a lease: nothing happens."""
+    with Proxy(served.port) as proxy:
+        served.start()
+        only = served.container(url=proxy.url)
+        served.until_under_way(only)
+        proxy.cut()
+        time.sleep(dice.uniform(0.2, 0.5) * LEASE)
+        proxy.heal()
+        ended_well(only)
+    served.check()
+    assert not [event for event in _events(served) if "lost its seat" in event["what"]]
+    return "nothing happened"
+
+
+def cut_off(dice: random.Random, served: Served) -> str:
+    """A container is cut off and goes on, is replaced meanwhile, and is fenced; when the network is back it knows."""
+    with Proxy(served.port) as proxy:
+        served.start()
+        first = served.container(url=proxy.url)
+        served.until_under_way(first)
+        second = served.container()
+        second.until("it stands by", lambda: "standing by" in second.stderr)
+        served.check_under_way()
+        proxy.cut()
+        second.until("its seat", lambda: seat_of(second) is not None)
+        if dice.random() < 0.5:
+            proxy.heal()
+        ended_well(second)
+        proxy.heal()
+        ended_fenced(first)
+    served.check()
+    return "replaced while it was cut off"
+
+
+def left(dice: random.Random, served: Served) -> str:
+    """A container is told to end by SIGTERM: it gives its seat back at once."""
+    served.start()
+    first = served.container()
+    served.until_under_way(first)
+    second = served.container()
+    second.until("it stands by", lambda: "standing by" in second.stderr)
+    served.check_under_way()
+    first.popen.send_signal(signal.SIGTERM)
+    ended_well(first)
+    begun = time.monotonic()
+    second.until("its seat", lambda: seat_of(second) is not None)
+    seconds = time.monotonic() - begun
+    ended_well(second)
+    served.check()
+    assert not [event for event in _events(served) if "fenced" in event["what"]]
+    return f"the seat was free {seconds:.1f} s after the end"
+
+
+def written_twice(dice: random.Random, served: Served) -> str:
+    """As ``frozen``, with an output that can't be fenced, in Kafka: records come twice, so these tests can fail."""
+    hold = f"0-:{steps.PUBLISHED}:{dice.randint(1, 2)}"
+    served.start(**{f"streams__{LATE}__delivery": "at-least-once"})
+    first = served.container(hold=hold)
+    first.held()
+    served.check_under_way()
+    first.freeze()
+    first.release()
+    second = served.container()
+    ended_well(second)
+    first.wake()
+    assert first.wait() == FENCED, first.stderr
+    origins = [value["origin"] for _, value in served.workspace.contents(LATE)]
+    twice = len(origins) - len(set(origins))
+    assert twice > 0, "nothing was written twice"
+    return f"{twice} records came twice"
+
+
+def _events(served: Served) -> list[Any]:
+    found = served.workspace.call("events", JOB, "--json", coordinator__url=served.url)
+    events: list[Any] = json.loads(found.stdout)
+    return events
+
+
+SCENARIOS: tuple[Scenario, ...] = (
+    frozen,
+    killed,
+    coordinator_killed,
+    both_killed,
+    lambda dice, served: away(dice, served, 40.0),
+    cut_short,
+    cut_off,
+    left,
+)
+"""On both systems."""
