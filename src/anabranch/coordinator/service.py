@@ -24,7 +24,6 @@ from anabranch.errors import (
     NotLeadingError,
     OutOfTimeError,
     StoreUnavailableError,
-    UsageError,
 )
 from anabranch.formats import Format
 from anabranch.messages import Answer, Heartbeat, JobStatus, LaneReport, Registered, Registration, Running, Start
@@ -34,7 +33,6 @@ from anabranch.model.lane import Lane, LaneState
 __all__ = ["Coordinator", "Fence"]
 
 _LOOK_AGAIN = 1.0
-_HIGHEST = 2**63 - 1  # that a database keeps
 _LOST_SHOWN = 5
 """So many processes that have lost their seats are shown."""
 
@@ -219,7 +217,6 @@ class Coordinator:
         Where processes are never expelled a former one is replaced; else only a free seat can be taken.
 
         Raises:
-            UsageError: it makes no sense.
             NotFoundError: nobody knows the job, or it has no such seat.
             ConflictError: the job isn't served here.
             NotLeadingError: it will be, here or elsewhere.
@@ -227,8 +224,6 @@ class Coordinator:
         """
         if registration.seat is not None:
             check_name("seat", registration.seat)
-        if not 0 <= registration.pid <= _HIGHEST:
-            raise UsageError(f"{registration.pid} is no process id", "give that of the process that registers")
         with self._changed:
             if self._grace is not None and self._is_over(registration.job):
                 return Registered(lease=self._lease, done=True)
@@ -427,7 +422,7 @@ class Coordinator:
     def _tick(self, serving: Serving) -> None:
         if self._grace is not None:
             end = self._clock() - self._grace
-            for process in [one for one in serving.processes.values() if one.doomed or one.lease_ends <= end]:
+            for process in [one for one in serving.processes.values() if one.lease_ends <= end]:
                 self._expel(serving, process)
         self._advance(serving)
 
