@@ -301,7 +301,6 @@ class Coordinator:
             if self._holder(beat.container)[1] is not process:
                 return self._refusal(beat)
             _check_certain(process)
-            process.lease_ends = self._clock() + self._lease
             return serving.answer(process)
 
     # What time brings
