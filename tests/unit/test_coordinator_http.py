@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import socket
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import pytest
+from starlette.testclient import TestClient
 
+from anabranch.artifact import MAX_BYTES
 from anabranch.coordinator import http
 from anabranch.coordinator.client import Client
 from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.store import Store
-from anabranch.coordinator.wire import error_of, payload_of, status_of
+from anabranch.coordinator.wire import error_of, payload, payload_of, status_of
 from anabranch.errors import (
     AnabranchError,
     ConflictError,
@@ -24,7 +28,7 @@ from anabranch.errors import (
     UsageError,
 )
 from anabranch.messages import Answer, Heartbeat
-from tests.unit.coordinator_helpers import Seat, plan
+from tests.unit.coordinator_helpers import FIRST, Seat, plan
 
 
 @pytest.fixture
@@ -139,6 +143,79 @@ def test_nobody_at_the_other_end(coordinator: Coordinator) -> None:
     server.close()
     with Client(server.url) as client, pytest.raises(NotFoundError, match=f"nothing runs at {server.url}"):
         client.jobs()
+
+
+CODE = b"code of a job"
+SHA = hashlib.sha256(CODE).hexdigest()
+
+
+def test_an_artifact_is_kept_by_its_hash(coordinator: Coordinator) -> None:
+    with TestClient(http.app(coordinator)) as client:
+        assert client.get(f"/artifacts/{SHA}").status_code == 404
+        for _ in range(2):
+            assert client.put(f"/artifacts/{SHA}", content=CODE).status_code == 200
+        answer = client.get(f"/artifacts/{SHA}")
+        assert (answer.content, answer.headers["content-type"]) == (CODE, "application/zip")
+        assert client.put(f"/artifacts/{SHA}", content=CODE + b"!").status_code == 400
+        assert client.get(f"/artifacts/{SHA}").content == CODE
+
+
+@pytest.mark.parametrize(
+    "name", ["..", "..%2F..%2Fetc%2Fpasswd", "%2e%2e", "..%5Cetc", SHA.upper(), SHA[1:], SHA + "0", "", "x" * 5000]
+)
+@pytest.mark.parametrize("method", ["GET", "PUT"])
+def test_an_artifact_of_no_hash_is_refused(coordinator: Coordinator, method: str, name: str) -> None:
+    with TestClient(http.app(coordinator), raise_server_exceptions=False) as client:
+        answer = client.request(
+            method, f"{client.base_url}/artifacts/{name}", content=CODE if method == "PUT" else None
+        )
+        assert answer.status_code in {400, 404, 405}
+        assert answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "most"),
+    [
+        ("POST", "/jobs", http._MOST_BYTES),
+        ("POST", "/containers", http._MOST_BYTES),
+        ("POST", "/containers/delays:0:1/heartbeat", http._MOST_BYTES),
+        ("PUT", f"/artifacts/{SHA}", MAX_BYTES),
+    ],
+)
+def test_what_is_too_large_is_refused_in_words(coordinator: Coordinator, method: str, path: str, most: int) -> None:
+    with TestClient(http.app(coordinator)) as client:
+        answer = client.request(method, path, content=b" " * (most + 1))
+        assert (answer.status_code, answer.json()["error"]) == (413, f"{method} {path}: more than {most} bytes")
+        assert client.request(method, path, content=b" " * 100).status_code == 400
+
+
+def test_a_plan_without_a_program_is_for_one_process(coordinator: Coordinator) -> None:
+    with TestClient(http.app(coordinator)) as client:
+        answer = client.post("/jobs", json=payload(plan()))
+        assert (answer.status_code, answer.json()["error"]) == (400, "the plan has no program")
+    assert coordinator.jobs() == []
+
+
+@pytest.mark.parametrize("number", [2**63, 2**64 - 1, -(2**63), 2**70, -1])
+@pytest.mark.parametrize("field", ["pid", "epoch", "number", "seen", "folderEpoch", "rows"])
+def test_numbers_of_any_size_are_answered(coordinator: Coordinator, field: str, number: int) -> None:
+    coordinator.start(plan())
+    seat = Seat(coordinator)
+    who = {"job": "delays", "seat": "0", "execution": "x\0y", "host": "h", "pid": 7, "rack": "r"}
+    lane = {"lane": FIRST, "phase": "running"}
+    beat: dict[str, Any] = {"container": seat.me.container, "epoch": seat.me.epoch, "number": 5, "seen": 1}
+    with TestClient(http.app(coordinator), raise_server_exceptions=False) as client:
+        if field == "pid":
+            answer = client.post("/containers", json={**who, "pid": number})
+        else:
+            given = (
+                {**beat, "lanes": [{**lane, field: number}]}
+                if field in {"folderEpoch", "rows"}
+                else {**beat, field: number}
+            )
+            answer = client.post(f"/containers/{seat.me.container}/heartbeat", json=given)
+        assert answer.status_code in {200, 400}
+        assert client.get("/jobs/delays").status_code == 200
 
 
 def test_somebody_who_never_answers() -> None:

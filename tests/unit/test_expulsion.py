@@ -217,6 +217,23 @@ def test_where_processes_keep_their_seats_none_is_lost(store: Store, clock: Cloc
     assert seat.beat().alive
 
 
+def test_a_lease_counts_from_when_a_beat_came_and_not_from_its_answer(
+    coordinator: Coordinator, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that is killed while its poll waits is missed no later than one that isn't."""
+    seat = begun(coordinator)
+
+    def waits(_news: Callable[[], bool], timeout: float) -> bool:
+        clock.at += timeout
+        return False
+
+    monkeypatch.setattr(coordinator._changed, "wait_for", waits)
+    seat.beat(wait=3.0)
+    assert [one.lease for one in coordinator.status("delays").containers] == [LEASE - 3]
+    seat.beat(wait=100.0)
+    assert [one.lease for one in coordinator.status("delays").containers] == [LEASE / 2]
+
+
 # Registering
 
 

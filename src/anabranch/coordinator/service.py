@@ -301,7 +301,6 @@ class Coordinator:
             if self._holder(beat.container)[1] is not process:
                 return self._refusal(beat)
             _check_certain(process)
-            process.lease_ends = self._clock() + self._lease
             return serving.answer(process)
 
     # What time brings
@@ -422,7 +421,7 @@ class Coordinator:
     def _tick(self, serving: Serving) -> None:
         if self._grace is not None:
             end = self._clock() - self._grace
-            for process in [one for one in serving.processes.values() if one.doomed or one.lease_ends <= end]:
+            for process in [one for one in serving.processes.values() if one.lease_ends <= end]:
                 self._expel(serving, process)
         self._advance(serving)
 

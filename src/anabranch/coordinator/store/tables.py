@@ -114,7 +114,7 @@ containers = Table(
     Column("execution", Said, nullable=False),
     Column("host", Said, nullable=False),
     Column("pid", BigInteger, nullable=False),
-    Column("rack", Text),
+    Column("rack", Said),
     Column("registered_at", Float, nullable=False),
     Column("gone", Said),  # why it holds its seat no more
     Index("containers_of_a_job", "job", "epoch", unique=True),

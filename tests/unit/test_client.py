@@ -1,0 +1,121 @@
+"""A client of several coordinators: it asks the one that answers, and turns to the next when that one can't."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import httpx
+import pytest
+
+from anabranch.coordinator.client import AWAY, Client
+from anabranch.coordinator.wire import payload_of
+from anabranch.errors import (
+    AnabranchError,
+    NotFoundError,
+    NotLeadingError,
+    OutOfTimeError,
+    StoreUnavailableError,
+    UnreachableError,
+    UsageError,
+)
+
+A, B, C = "http://a:1", "http://b:2", "http://c:3"
+
+
+def leads(_request: httpx.Request) -> httpx.Response:
+    return httpx.Response(200, json={"jobs": []})
+
+
+def stands_by(_request: httpx.Request) -> httpx.Response:
+    return httpx.Response(503, json=payload_of(NotLeadingError("this coordinator stands by", "ask another")))
+
+
+def has_no_store(_request: httpx.Request) -> httpx.Response:
+    return httpx.Response(503, json=payload_of(StoreUnavailableError("the store is away", "try again")))
+
+
+def knows_no_job(_request: httpx.Request) -> httpx.Response:
+    return httpx.Response(404, json=payload_of(NotFoundError("there is no job 'x'", "")))
+
+
+def raises(error: Exception) -> Callable[[httpx.Request], httpx.Response]:
+    def raising(_request: httpx.Request) -> httpx.Response:
+        raise error
+
+    return raising
+
+
+away = raises(httpx.ConnectError("refused"))
+mute = raises(httpx.ReadTimeout("too long"))
+breaks_off = raises(httpx.RemoteProtocolError("Server disconnected without sending a response."))
+cut = raises(httpx.ReadError("reset"))
+
+
+class Asking(Client):
+    """``asked``: the coordinators that were asked, in order; ``how`` each of them answers."""
+
+    def __init__(self, **how: Callable[[httpx.Request], httpx.Response]) -> None:
+        super().__init__(", ".join([A + "/", B, C][: len(how)]), token="secret")
+        self.asked = ""
+        self.how = how
+        headers = dict(self._http.headers)
+        self._http.close()
+        self._http = httpx.Client(transport=httpx.MockTransport(self._answer), headers=headers)
+
+    def _answer(self, request: httpx.Request) -> httpx.Response:
+        assert request.headers["authorization"] == "Bearer secret"
+        self.asked += request.url.host
+        return self.how[request.url.host](request)
+
+
+@pytest.mark.parametrize("other", [away, mute, breaks_off, cut, stands_by])
+def test_the_one_that_leads_is_found_and_asked_first_from_then_on(
+    other: Callable[[httpx.Request], httpx.Response],
+) -> None:
+    client = Asking(a=other, b=other, c=leads)
+    assert client.jobs() == []
+    assert client.asked == "abc"
+    assert client.url == C
+    assert client.jobs() == []
+    assert client.asked == "abcc"
+    client.how = {"a": leads, "b": leads, "c": other}
+    client.jobs()
+    assert client.asked == "abccca"
+
+
+@pytest.mark.parametrize(
+    ("last", "kind"),
+    [
+        (away, UnreachableError),
+        (mute, OutOfTimeError),
+        (breaks_off, UnreachableError),
+        (cut, UnreachableError),
+        (stands_by, NotLeadingError),
+    ],
+)
+def test_each_is_asked_once_and_the_last_error_is_told_and_worth_another_try(
+    last: Callable[[httpx.Request], httpx.Response], kind: type[AnabranchError]
+) -> None:
+    client = Asking(a=away, b=stands_by, c=last)
+    with pytest.raises(kind) as caught:
+        client.jobs()
+    assert type(caught.value) is kind
+    assert isinstance(caught.value, AWAY)
+    assert client.asked == "abc"
+
+
+@pytest.mark.parametrize(("said", "kind"), [(knows_no_job, NotFoundError), (has_no_store, StoreUnavailableError)])
+def test_what_a_coordinator_says_is_no_reason_to_ask_another(
+    said: Callable[[httpx.Request], httpx.Response], kind: type[AnabranchError]
+) -> None:
+    client = Asking(a=said, b=leads)
+    with pytest.raises(kind) as caught:
+        client.jobs()
+    assert type(caught.value) is kind
+    assert client.asked == "a"
+
+
+def test_a_url_that_makes_no_sense_is_told() -> None:
+    for url in ("ftp://a", "nowhere", "http://[::1"):
+        with Client(url) as client, pytest.raises(UsageError, match="can't be asked"):
+            client.jobs()
