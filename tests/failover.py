@@ -36,7 +36,7 @@ class Served:
 
     def __init__(self, workspace: Workspace, count: int, seed: int, store: str | None = None) -> None:
         self.workspace = workspace
-        workspace.settings |= {**SETTINGS, "job__max_rows_per_batch": count // 8}
+        workspace.settings |= {**SETTINGS, "job__max_rows_per_batch": count // 12}
         if store is not None:
             workspace.settings["coordinator__store"] = store
         self.flights: list[Flight] = flights(seed=seed, count=count)
@@ -135,6 +135,24 @@ def killed(dice: random.Random, served: Served) -> str:
     ended_well(second)
     served.check()
     return f"killed; its seat was taken after {seconds:.1f} s"
+
+
+def killed_twice(dice: random.Random, served: Served) -> str:
+    """A container is killed, and so is the one that took its seat: the third goes on in a copy of a copy."""
+    served.start()
+    first = served.container()
+    served.until_under_way(first)
+    second = served.container()
+    first.kill()
+    second.until("its seat", lambda: seat_of(second) is not None)
+    committed = served.workspace.committed("0-")
+    second.until("a batch of its own", lambda: served.workspace.committed("0-") > committed)
+    served.check_under_way()
+    third = served.container()
+    second.kill()
+    ended_well(third)
+    served.check()
+    return "killed twice"
 
 
 def coordinator_killed(dice: random.Random, served: Served) -> str:
@@ -268,6 +286,7 @@ def _events(served: Served) -> list[Any]:
 SCENARIOS: tuple[Scenario, ...] = (
     frozen,
     killed,
+    killed_twice,
     coordinator_killed,
     both_killed,
     lambda dice, served: away(dice, served, 40.0),

@@ -59,13 +59,15 @@ class Running(Document, frozen=True, kw_only=True):
 class Registration(Document, frozen=True, kw_only=True):
     """A process wants a seat, the one that is named or any free one; said twice, it is the same one.
 
-    ``execution`` is its EXECUTION_ENV_CONTAINER_ID.
+    ``execution`` is its EXECUTION_ENV_CONTAINER_ID, which it may have in common with one before it; ``instance`` is
+    its own.
     """
 
     job: str
     execution: str
     host: str
     pid: Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+    instance: str = ""
     seat: str | None = None
     rack: str | None = None
 

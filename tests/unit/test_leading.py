@@ -31,6 +31,7 @@ HELD = ContainerRecord(
     execution="x",
     host="h",
     pid=1,
+    instance="",
     rack=None,
     registered_at=1,
     gone=None,

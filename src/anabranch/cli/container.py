@@ -52,6 +52,7 @@ def container(
 
         progress.say(f"starting Spark for a container of job {job} ...")
         spark = session.start(settings, file.home, None, running.program.cores)
+        ended = threading.Event()
         try:
             made = Container(
                 spark,
@@ -64,9 +65,10 @@ def container(
                 file.home,
             )
             period = durations.parse(own.coordinator.period) / 1000
-            _serve(made, client, _registration(job, rack), period, leaving, survives=_survives(file.graph, settings))
+            _serve(made, client, _registration(job, rack), period, leaving, ended, _survives(file.graph, settings))
         finally:
             spark.stop()
+            ended.set()
     leaving.check()
 
 
@@ -97,11 +99,24 @@ def _survives(graph: Graph, settings: Settings) -> bool:
 
 def _registration(job: str, rack: str | None) -> Registration:
     execution = os.environ.get("EXECUTION_ENV_CONTAINER_ID") or uuid.uuid4().hex
-    return Registration(job=job, execution=execution, host=socket.gethostname(), pid=os.getpid(), rack=rack)
+    return Registration(
+        job=job,
+        execution=execution,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        instance=uuid.uuid4().hex,
+        rack=rack,
+    )
 
 
 def _serve(
-    made: Container, client: Client, me: Registration, period: float, leaving: _Leaving, *, survives: bool
+    made: Container,
+    client: Client,
+    me: Registration,
+    period: float,
+    leaving: _Leaving,
+    ended: threading.Event,
+    survives: bool,
 ) -> None:
     from anabranch.container import watchdog
     from anabranch.container.agent import Agent
@@ -115,14 +130,10 @@ def _serve(
     progress.say(f"container {registered.container}: seat {registered.seat}, lease {registered.lease:g} s")
     model = waiting.answered(lambda: client.model(me.job), unless=leaving.asked)
     agent = Agent(registered, asked, boottime, survives=survives)
-    ended = threading.Event()
     with Beating(client, agent, period, progress.say) as beats:
         watchdog.watch(lambda: beats.must_stop, ended, lambda: _STOPS_WITHIN if survives else beats.lease_left)
-        try:
-            made.serve(registered.epoch, model, beats, leaving.event)
-            beats.leave(made.reports)
-        finally:
-            ended.set()
+        made.serve(registered.epoch, model, beats, leaving.event)
+        beats.leave(made.reports)
 
 
 def _seated(
@@ -134,8 +145,7 @@ def _seated(
     """
     said = False
     while not leaving.asked():
-        asked = boottime()
-        registered = waiting.answered(lambda: client.register(me), unless=leaving.asked)
+        asked, registered = waiting.answered(lambda: (boottime(), client.register(me)), unless=leaving.asked)
         if registered.done:
             break
         if registered.seat is not None:

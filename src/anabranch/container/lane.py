@@ -65,7 +65,8 @@ class LaneRunner:
         self._stop = threading.Event()
         self._upstream_ended = threading.Event()
         self._known = threading.Event()
-        self._report = LaneReport(lane=lane.id, phase="starting", folder_epoch=lane.folder_epoch)
+        has_folder = lane.folder_epoch and not lane.abandoned
+        self._report = LaneReport(lane=lane.id, phase="starting", folder_epoch=lane.folder_epoch if has_folder else 0)
         self._rows = 0
         self._seen_batch = -1
         self._newest_progress = ""
@@ -115,7 +116,7 @@ class LaneRunner:
     def _run(self) -> None:
         try:
             folder = self._place.folder(self.lane, self._epoch, self._stop.is_set)
-            self._report = self._changed(folder_epoch=self.lane.folder_epoch or self._epoch)
+            self._report = self._changed(folder_epoch=self._report.folder_epoch or self._epoch)
             folder.note_streams(self._inputs.ids())
             self._inputs.check(folder)
             while not self._known.wait(_POLL):
@@ -133,9 +134,10 @@ class LaneRunner:
                     break
             self._end(folder)
         except Exception as error:
-            self._report = self._changed(phase="failed", error=self._told(error), fenced=failures.is_fenced(error))
+            told = self._told(error)
             if self._started is not None:
                 self._started.stop()  # what failed may be ours, and not the query
+            self._report = self._changed(phase="failed", error=told, fenced=failures.is_fenced(error))
 
     def _told(self, error: Exception) -> str:
         if isinstance(error, AnabranchError):

@@ -32,6 +32,7 @@ from anabranch.systems.systems import Systems
 
 _PERIOD = 0.3
 _FORGET_EVERY = 60.0
+_ENDS_WITHIN = 30.0
 
 log = structlog.get_logger()
 
@@ -190,6 +191,7 @@ class Container:
     def _stop_all(self) -> None:
         for runner in self._runners.values():
             runner.stop()
+        end = time.monotonic() + _ENDS_WITHIN
         for runner in self._runners.values():
-            runner.join(30.0)
+            runner.join(max(0.0, end - time.monotonic()))
         self._gates.cleanup()

@@ -53,6 +53,7 @@ class Leading:
         self._locks: dict[str, endpoint.RunLock] = {}
         self._guard = threading.RLock()
         self._fencing: dict[tuple[str, int], Future[None]] = {}
+        self._told: dict[tuple[str, int], str] = {}
         self._ended = threading.Event()
         self._pool = ThreadPoolExecutor(_FENCERS, "anabranch-fence")
         self._thread = threading.Thread(target=self._run, name="anabranch-leading", daemon=True)
@@ -122,8 +123,13 @@ class Leading:
         if self._led:
             self._adopt_left()
             self._coordinator.tick()
-            for fence in self._coordinator.fences():
+            fences = self._coordinator.fences()
+            due = {(fence.lane.id, fence.lane.epoch) for fence in fences}
+            self._fencing = {key: future for key, future in self._fencing.items() if key in due}
+            self._told = {key: why for key, why in self._told.items() if key in due}
+            for fence in fences:
                 self._hand_out(fence)
+            self._give_back()
 
     def _adopt_left(self) -> None:
         for job in sorted(self._left):
@@ -131,7 +137,14 @@ class Leading:
                 taken = self._take(job)
             except ConflictError:
                 continue  # a process of anabranch run has it, or a coordinator that led before and is paused
-            if not self._coordinator.adopt(job) and taken:
+            try:
+                adopted = self._coordinator.adopt(job)
+            except Exception as error:  # its own trouble; the other jobs have none
+                log.warning("a job can't be served yet", job=job, error=str(error))
+                if taken:
+                    self._give(job)
+                continue
+            if not adopted and taken:
                 self._give(job)
             self._left.discard(job)
 
@@ -147,8 +160,10 @@ class Leading:
             self._coordinator.fenced(lane)
         except Exception as error:  # it stays unfenced, and comes again
             log.warning("a lane can't be fenced yet", lane=lane.id, epoch=lane.epoch, error=str(error))
-            if self.leads and not isinstance(error, NotLeadingError):
-                self._coordinator.unfenced(lane, str(error))
+            key, why = (lane.id, lane.epoch), str(error)
+            if self.leads and not isinstance(error, NotLeadingError) and self._told.get(key) != why:
+                self._told[key] = why
+                self._coordinator.unfenced(lane, why)
             self._ended.wait(_TRY_AGAIN)
 
     def _step_down(self) -> None:
@@ -160,13 +175,20 @@ class Leading:
     @contextmanager
     def _taken(self, job: str) -> Iterator[None]:
         """Have a job's lock, and keep it if all goes well inside."""
-        taken = self._take(job)
-        try:
-            yield
-        except BaseException:
-            if taken:
+        with self._guard:
+            taken = self._take(job)
+            try:
+                yield
+            except BaseException:
+                if taken:
+                    self._give(job)
+                raise
+
+    def _give_back(self) -> None:
+        """The locks of jobs that have ended: ``anabranch run`` may have those."""
+        with self._guard:
+            for job in [job for job in self._locks if self._coordinator.release(job)]:
                 self._give(job)
-            raise
 
     def _take(self, job: str) -> bool:
         """Take a job's lock, so that ``anabranch run`` doesn't serve it, too. Gives whether it was free."""

@@ -31,7 +31,7 @@ def applied(lane: Lane, report: LaneReport) -> Lane:
     if lane.state is LaneState.CLOSED:
         return lane
     after = lane
-    if report.folder_epoch not in (0, lane.folder_epoch):
+    if report.folder_epoch not in (0, lane.folder_epoch) and report.folder_epoch == lane.epoch:
         after = msgspec.structs.replace(lane, folder_epoch=report.folder_epoch, abandoned=False)
     if report.phase == "running" and not lane.ran:
         after = msgspec.structs.replace(after, ran=True)

@@ -139,6 +139,15 @@ class Coordinator:
             self._changed.notify_all()
             return True
 
+    def release(self, job: str) -> bool:
+        """Serve a job no more if it has ended and nobody has a seat of it; gives whether it isn't served."""
+        with self._changed:
+            serving = self._served.get(job)
+            if serving is not None and (serving.state.active or serving.processes):
+                return False
+            self._served.pop(job, None)
+            return True
+
     def abandon(self) -> None:
         """Serve nothing any more: another coordinator does."""
         with self._changed:

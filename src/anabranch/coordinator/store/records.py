@@ -36,14 +36,15 @@ class ContainerRecord(Document, frozen=True, kw_only=True):
     execution: str
     host: str
     pid: int
+    instance: str
     rack: str | None
     registered_at: float
     gone: str | None
 
     def is_of(self, registration: Registration) -> bool:
         """Whether this is the process that registers."""
-        its = self.execution, self.host, self.pid
-        return its == (registration.execution, registration.host, registration.pid)
+        its = self.execution, self.host, self.pid, self.instance
+        return its == (registration.execution, registration.host, registration.pid, registration.instance)
 
     def status(self, alive: bool, lease: float | None = None) -> ContainerStatus:
         return ContainerStatus(

@@ -120,7 +120,10 @@ class Store:
 
     def former(self, registration: Registration) -> ContainerRecord | None:
         """The process that registers, if it had a seat of the job before and has lost it."""
-        its = [containers.c[name] == getattr(registration, name) for name in ("job", "execution", "host", "pid")]
+        its = [
+            containers.c[name] == getattr(registration, name)
+            for name in ("job", "execution", "host", "pid", "instance")
+        ]
         query = sa.select(containers).where(*its, containers.c.gone.is_not(None)).order_by(containers.c.epoch.desc())
         with self._reading() as connection:
             row = connection.execute(query.limit(1)).mappings().first()
@@ -278,6 +281,7 @@ class Store:
                 "execution": registration.execution,
                 "host": registration.host,
                 "pid": registration.pid,
+                "instance": registration.instance,
                 "rack": registration.rack,
                 "registered_at": at,
                 "gone": None,

@@ -114,6 +114,7 @@ containers = Table(
     Column("execution", Said, nullable=False),
     Column("host", Said, nullable=False),
     Column("pid", BigInteger, nullable=False),
+    Column("instance", Text, nullable=False),
     Column("rack", Said),
     Column("registered_at", Float, nullable=False),
     Column("gone", Said),  # why it holds its seat no more
