@@ -11,6 +11,7 @@ from anabranch.coordinator.client import AWAY
 from anabranch.errors import AnabranchError, FencedError
 from anabranch.messages import Answer, LaneReport, Registered, Registration, WantedLane
 from anabranch.model.lane import Lane
+from tests.simulation.network import Client
 from tests.simulation.outputs import Folder
 from tests.simulation.world import Actor
 
@@ -36,7 +37,7 @@ class ContainerProcess(Actor):
         self.was_frozen = False
         self._registration = Registration(job=job, execution=name, host="here", pid=pid)
         self._survives = survives
-        self._servers = list(scenario.servers)
+        self._client = Client(scenario.network, self)
         self._runs: dict[str, LaneRun] = {}
         self._shape: object = None
         self._leaving = False
@@ -66,13 +67,12 @@ class ContainerProcess(Actor):
             self.kill("it was asked to end")
             return
         asked = self.world.now
-        self._call(lambda by: by.register(self._registration), lambda found: self._asked(asked, found))
+        self._client.call(lambda by: by.register(self._registration), lambda found: self._asked(asked, found))
 
     def _asked(self, asked: float, found: Registered | AnabranchError) -> None:
         if self.agent is not None:
             return
         if isinstance(found, AWAY):
-            self._turn_to_another()
             self.after(_ASK_AGAIN, self._ask)
         elif isinstance(found, AnabranchError):
             self.kill(f"no seat: {found.what}")
@@ -97,12 +97,11 @@ class ContainerProcess(Actor):
     def _beat(self, *, leaving: bool = False) -> None:
         assert self.agent is not None
         sent = self.agent.beat(self._reports, leaving=leaving)
-        self._call(lambda by: by.heartbeat(self, sent), lambda answer: self._hear(sent, answer, leaving=leaving))
+        self._client.call(lambda by: by.heartbeat(self, sent), lambda answer: self._hear(sent, answer, leaving=leaving))
 
     def _hear(self, sent: Sent, answer: Answer | AnabranchError, *, leaving: bool) -> None:
         assert self.agent is not None
         if isinstance(answer, AnabranchError):
-            self._turn_to_another()
             self.agent.miss(answer.what)
         else:
             self.agent.hear(sent, answer)
@@ -115,12 +114,6 @@ class ContainerProcess(Actor):
                 self.was_frozen = False
         if leaving:
             self.kill("it has left")
-
-    def _call(self, ask: Any, answered: Any) -> None:
-        self.scenario.network.call(self, self._servers[0], ask, answered)
-
-    def _turn_to_another(self) -> None:
-        self._servers = [*self._servers[1:], self._servers[0]]
 
     # The loop, as in anabranch.container.reconciliation
 

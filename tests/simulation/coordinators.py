@@ -40,6 +40,10 @@ class CoordinatorProcess(Actor):
         self.leading = _Leading(self, store)
         self.after(self.world.between(0.0, _TURN), self._turn)
 
+    @property
+    def leads_until(self) -> float:
+        return self.election._ends
+
     def handle(self, ask: Callable[[CoordinatorProcess], Any]) -> Any:
         """What a leader may do, or say: as :mod:`anabranch.coordinator.http` does it."""
         self.leading.check()
@@ -113,7 +117,7 @@ class CoordinatorProcess(Actor):
             self.note(f"can't go on now: {error}")
         if self.leading._led is not led:
             self.note("leads" if self.leading._led else "stands by")
-        if self.leading.leads:
+        if self.leads_until > self.world.now:
             self._scenario.invariants.leads()
         self.after(self.world.between(0.8, 1.0) * _TURN, self._turn)
 

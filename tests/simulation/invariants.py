@@ -50,6 +50,7 @@ class Invariants:
         self._states: dict[str, str] = {}
         self._runs: dict[str, list[LaneRun]] = {}
         self._leases: dict[tuple[str, str], dict[str, tuple[ContainerProcess, float]]] = {}
+        self.closed_at: dict[str, float] = {}
         self.coordinators: list[CoordinatorProcess] = []
 
     # What coordinators do
@@ -70,6 +71,8 @@ class Invariants:
                     self._given(job, lane.epoch)
                 if lane.epoch < before.epoch or (lane.unfenced and not before.unfenced and lane.epoch == before.epoch):
                     raise Broken("epochs-rise", f"{lane.id} had epoch {before.epoch}, and gets {lane.epoch}")
+                if lane.state is LaneState.CLOSED:
+                    self.closed_at.setdefault(lane.id, self._world.now)
                 if lane.state is LaneState.CLOSED and self._closed.setdefault(lane.id, lane) != lane:
                     raise Broken("closed-stays", f"{lane.id} was {self._closed[lane.id]}, and is {lane}")
                 if lane.id in self._closed and lane.state is not LaneState.CLOSED:
@@ -81,7 +84,7 @@ class Invariants:
 
     def leads(self) -> None:
         """A coordinator acts as the one that leads."""
-        leading = [one.name for one in self.coordinators if not one.dead and one.election.leads]
+        leading = [one.name for one in self.coordinators if not one.dead and one.leads_until > self._world.now]
         if len(leading) > 1:
             raise Broken("one-leader", f"{' and '.join(leading)} lead")
 
@@ -89,6 +92,8 @@ class Invariants:
         """A process hears that it is alive; it counts its lease until then."""
         its = self._leases.setdefault((process.job, seat), {})
         its[process.name] = process, max(until, its.get(process.name, (process, 0.0))[1])
+        if until <= self._world.now:
+            return
         others = [one for one, ends in its.values() if ends > self._world.now and one is not process and one.seated]
         if others:
             raise Broken("one-seat", f"{process.name} and {others[0].name} are both alive in seat {seat}")
@@ -125,7 +130,8 @@ class Invariants:
             raise Broken("closed-stays", f"{run.process.name} writes for {run.lane.id}, which is closed")
 
     def plans(self, run: LaneRun) -> None:
-        self.writes(run)
+        if run.may_write:
+            self.writes(run)
         if run.process.refused_at + run.process.TURN < self._world.now and not run.process.was_frozen:
             raise Broken("gone-is-gone", f"{run.process.name} plans a batch for {run.lane.id}")
 

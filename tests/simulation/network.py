@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from anabranch.coordinator.client import AWAY
 from anabranch.errors import AnabranchError, OutOfTimeError, UnreachableError
 from tests.simulation.coordinators import CoordinatorProcess
 from tests.simulation.world import Actor, World
@@ -21,11 +22,11 @@ class Network:
         self.slow = 0.0
         self._world = world
         self._timeout = timeout
-        self._coordinators: dict[str, CoordinatorProcess] = {}
+        self.coordinators: dict[str, CoordinatorProcess] = {}
 
     def join(self, coordinator: CoordinatorProcess) -> None:
         """A coordinator listens, in the place of the former one of its name."""
-        self._coordinators[coordinator.name] = coordinator
+        self.coordinators[coordinator.name] = coordinator
 
     def call(
         self, caller: Actor, server: str, ask: Callable[[CoordinatorProcess], Any], answered: Answered
@@ -44,7 +45,7 @@ class Network:
                 answer = error
             self._send(by.name, caller.name, caller, lambda: tell(answer))
 
-        by = self._coordinators[server]
+        by = self.coordinators[server]
         if by.dead:
             self._send(server, caller.name, caller, lambda: tell(UnreachableError("nothing listens")))
         else:
@@ -59,3 +60,22 @@ class Network:
                 continue
             late = world.between(0.2, 6.0) if world.chance(self.slow) else world.between(0.005, 0.05)
             world.after(late, act, to)
+
+
+class Client:
+    """Asks the coordinator that answered last, and turns to the next one when that is away or stands by."""
+
+    def __init__(self, network: Network, caller: Actor) -> None:
+        self._network = network
+        self._caller = caller
+        self._servers = list(network.coordinators)
+
+    def call(self, ask: Callable[[CoordinatorProcess], Any], answered: Answered) -> None:
+        asked = self._servers[0]
+
+        def heard(answer: Any) -> None:
+            if isinstance(answer, AWAY) and self._servers[0] == asked:
+                self._servers = [*self._servers[1:], asked]
+            answered(answer)
+
+        self._network.call(self._caller, asked, ask, heard)

@@ -15,7 +15,7 @@ from anabranch.model.ssp import SSP
 from tests.simulation.containers import ContainerProcess
 from tests.simulation.coordinators import GRACE, LEASE, CoordinatorProcess
 from tests.simulation.invariants import Broken, Invariants
-from tests.simulation.network import Network
+from tests.simulation.network import Client, Network
 from tests.simulation.outputs import Output, Storage
 from tests.simulation.store import Database
 from tests.simulation.world import Actor, World
@@ -48,9 +48,9 @@ class Scenario:
         self.network = Network(self.world, _TIMEOUT)
         self.servers = [f"coordinator-{number}" for number in range(random.randint(2, 3))]
         self._user = Actor(self.world, "user")
-        self._asks = list(self.servers)
         self._wishes = {f"job{number}": self._wish(f"job{number}") for number in range(random.randint(1, 2))}
         self._coordinators = {name: self._coordinator(name) for name in self.servers}
+        self._client = Client(self.network, self._user)
         self._containers: list[ContainerProcess] = []
         self._pids = 0
         for job, wish in self._wishes.items():
@@ -155,13 +155,11 @@ class Scenario:
             active = job in self.database.epochs and DeploymentState(self.database.deployments[job][1].state).active
             if isinstance(found, ConflictError):
                 wish.done = not runs and not active
-            elif isinstance(found, AnabranchError):
-                self._asks = [*self._asks[1:], self._asks[0]]
-            else:
+            elif not isinstance(found, AnabranchError):
                 self._user.note(f"{job} is to {'run' if runs else 'stop'}")
                 wish.done = True
 
-        self.network.call(self._user, self._asks[0], ask, answered)
+        self._client.call(ask, answered)
 
     def _change(self) -> None:
         """Lanes that have successors end for good, sooner or later."""
@@ -243,7 +241,7 @@ class Scenario:
                 raise Broken("progress", f"job {job} should run, and is {state}")
             for lane in lanes.values():
                 due = lane.state is not LaneState.CLOSED and all(
-                    lanes[before].state is LaneState.CLOSED for before in lane.predecessors
+                    self.invariants.closed_at.get(before, now) < now - LEASE for before in lane.predecessors
                 )
                 if due and self.storage.outputs[lane.id].last_at < now - LEASE:
                     raise Broken("progress", f"nobody writes for {lane.id}, which is {lane}")
