@@ -84,7 +84,7 @@ class ContainerProcess(Actor):
             self.note(f"has seat {found.seat} of {self.job} as {found.container}")
             self.agent = Agent(found, asked, lambda: self.world.now, survives=self._survives)
             self.seated = True
-            self.scenario.invariants.alive(self, found.seat, asked + found.lease)
+            self.scenario.invariants.alive(self, found, asked + found.lease)
             self._listen()
             self._turn()
 
@@ -105,9 +105,8 @@ class ContainerProcess(Actor):
             self.agent.miss(answer.what)
         else:
             self.agent.hear(sent, answer)
-            if answer.alive:
-                assert self.agent.me.seat is not None
-                self.scenario.invariants.alive(self, self.agent.me.seat, sent.at + self.agent.me.lease)
+            if answer.alive and self.seated:
+                self.scenario.invariants.alive(self, self.agent.me, sent.at + self.agent.me.lease)
             elif self.refused_at > self.world.now:
                 self.note(f"hears that it must stop: {answer.reason}")
                 self.refused_at = self.world.now

@@ -9,6 +9,7 @@ from anabranch.coordinator.states import DeploymentState
 from anabranch.model.lane import Lane, LaneState
 
 if TYPE_CHECKING:
+    from anabranch.messages import Registered
     from tests.simulation.containers import ContainerProcess, LaneRun
     from tests.simulation.coordinators import CoordinatorProcess
     from tests.simulation.store import Database, MemoryStore
@@ -50,6 +51,7 @@ class Invariants:
         self._states: dict[str, str] = {}
         self._runs: dict[str, list[LaneRun]] = {}
         self._leases: dict[tuple[str, str], dict[str, tuple[ContainerProcess, float]]] = {}
+        self._stopped_at: dict[str, int] = {}
         self.closed_at: dict[str, float] = {}
         self.coordinators: list[CoordinatorProcess] = []
 
@@ -88,15 +90,15 @@ class Invariants:
         if len(leading) > 1:
             raise Broken("one-leader", f"{' and '.join(leading)} lead")
 
-    def alive(self, process: ContainerProcess, seat: str, until: float) -> None:
+    def alive(self, process: ContainerProcess, me: Registered, until: float) -> None:
         """A process hears that it is alive; it counts its lease until then."""
-        its = self._leases.setdefault((process.job, seat), {})
+        its = self._leases.setdefault((process.job, str(me.seat)), {})
         its[process.name] = process, max(until, its.get(process.name, (process, 0.0))[1])
-        if until <= self._world.now:
+        if until <= self._world.now or me.epoch <= self._stopped_at.get(process.job, 0):
             return
         others = [one for one, ends in its.values() if ends > self._world.now and one is not process and one.seated]
         if others:
-            raise Broken("one-seat", f"{process.name} and {others[0].name} are both alive in seat {seat}")
+            raise Broken("one-seat", f"{process.name} and {others[0].name} are both alive in seat {me.seat}")
 
     def _given(self, job: str, epoch: int) -> None:
         if epoch <= self._epochs.get(job, 0):
@@ -105,6 +107,7 @@ class Invariants:
 
     def _moved(self, job: str, state: DeploymentState) -> None:
         if not state.active:
+            self._stopped_at[job] = self._database.epochs[job]
             self._leases = {key: its for key, its in self._leases.items() if key[0] != job}
             for lane in self._database.lanes[job]:
                 self._check_stopped(job, self.writers(lane))

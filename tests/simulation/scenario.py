@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from random import Random
 
 from anabranch.coordinator.states import DeploymentState
-from anabranch.errors import AnabranchError, ConflictError, NotLeadingError
+from anabranch.errors import AnabranchError, NotLeadingError
 from anabranch.messages import Program, Start
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import ContainerModel, JobModel
@@ -33,7 +33,6 @@ class _Wish:
     plan: Start
     fenced: bool
     runs: bool = True
-    done: bool = False
 
 
 class Scenario:
@@ -131,10 +130,10 @@ class Scenario:
             self._containers.remove(one)
             self.world.after(self.world.between(0.2, 1.5), lambda job=one.job: self._container(job))  # type: ignore[misc]
         for job, wish in self._wishes.items():
-            if wish.done and self.world.chance(0.03):
-                wish.runs, wish.done = not wish.runs, False
+            if self._is_met(job, wish) and self.world.chance(0.03):
+                wish.runs = not wish.runs
                 self._user.note(f"wants {job} to {'run' if wish.runs else 'stop'}")
-            if not wish.done:
+            if not self._is_met(job, wish):
                 self._ask(job, wish)
         self.world.after(1.0, self._look_after)
 
@@ -149,17 +148,13 @@ class Scenario:
             else:
                 by.leading.start(wish.plan)
 
-        def answered(found: object) -> None:
-            if wish.runs is not runs or wish.done:
-                return
-            active = job in self.database.epochs and DeploymentState(self.database.deployments[job][1].state).active
-            if isinstance(found, ConflictError):
-                wish.done = not runs and not active
-            elif not isinstance(found, AnabranchError):
-                self._user.note(f"{job} is to {'run' if runs else 'stop'}")
-                wish.done = True
+        self._client.call(ask, lambda found: None)
 
-        self._client.call(ask, answered)
+    def _is_met(self, job: str, wish: _Wish) -> bool:
+        if job not in self.database.epochs:
+            return False
+        state = DeploymentState(self.database.deployments[job][1].state)
+        return state in {DeploymentState.STARTING, DeploymentState.RUNNING} if wish.runs else not state.active
 
     def _change(self) -> None:
         """Lanes that have successors end for good, sooner or later."""
@@ -230,16 +225,10 @@ class Scenario:
     def _check_progress(self) -> None:
         now = self.world.now
         for job, wish in self._wishes.items():
-            if job not in self.database.epochs:
-                raise Broken("progress", f"job {job} has not been started")
-            state, lanes = DeploymentState(self.database.deployments[job][1].state), self.database.lanes[job]
-            if not wish.runs:
-                if state.active:
-                    raise Broken("progress", f"job {job} should have stopped, and is {state}")
-                continue
-            if state not in {DeploymentState.STARTING, DeploymentState.RUNNING}:
-                raise Broken("progress", f"job {job} should run, and is {state}")
-            for lane in lanes.values():
+            if not self._is_met(job, wish):
+                raise Broken("progress", f"job {job} doesn't {'run' if wish.runs else 'stop'}")
+            lanes = self.database.lanes[job]
+            for lane in lanes.values() if wish.runs else ():
                 due = lane.state is not LaneState.CLOSED and all(
                     self.invariants.closed_at.get(before, now) < now - LEASE for before in lane.predecessors
                 )
