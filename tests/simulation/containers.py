@@ -193,9 +193,12 @@ class LaneRun:
     @property
     def may_write(self) -> bool:
         """Whether something that it does now, or when it wakes, could be published."""
+        return self._known and not (self.ended or self.process.dead or self.is_fenced or self.process.out_of_time)
+
+    @property
+    def is_fenced(self) -> bool:
         output = self._storage.outputs[self.lane.id]
-        fenced = output.fenced and self._epoch < output.epoch
-        return self._known and not (self.ended or self.process.dead or fenced or self.process.out_of_time)
+        return output.fenced and self._epoch < output.epoch
 
     def stop(self) -> None:
         self._stop = True
@@ -208,6 +211,9 @@ class LaneRun:
 
     def _take(self) -> None:
         lane = self.lane
+        if self.is_fenced:
+            self._report(phase="failed", error="its folder may be behind its output")
+            return
         self._folder = self._storage.take(lane.id, lane.folder_epoch, self._epoch, copied=lane.abandoned)
         self._report(folder_epoch=self._folder.epoch)
         self._wait()

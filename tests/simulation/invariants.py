@@ -92,10 +92,10 @@ class Invariants:
 
     def alive(self, process: ContainerProcess, me: Registered, until: float) -> None:
         """A process hears that it is alive; it counts its lease until then."""
-        its = self._leases.setdefault((process.job, str(me.seat)), {})
-        its[process.name] = process, max(until, its.get(process.name, (process, 0.0))[1])
         if until <= self._world.now or me.epoch <= self._stopped_at.get(process.job, 0):
             return
+        its = self._leases.setdefault((process.job, str(me.seat)), {})
+        its[process.name] = process, max(until, its.get(process.name, (process, 0.0))[1])
         others = [one for one, ends in its.values() if ends > self._world.now and one is not process and one.seated]
         if others:
             raise Broken("one-seat", f"{process.name} and {others[0].name} are both alive in seat {me.seat}")
@@ -116,6 +116,8 @@ class Invariants:
 
     def starts(self, run: LaneRun) -> None:
         """A lane may write from now on."""
+        if run.is_fenced:
+            return
         lanes, its = self._database.lanes[run.lane.job], self._runs.setdefault(run.lane.id, [])
         for before in run.lane.predecessors:
             if lanes[before].state is not LaneState.CLOSED or self.writers(before):
