@@ -183,7 +183,9 @@ class LaneRun:
         self._folder: Folder | None = None
         self._known = False
         self._stop = False
-        self.report = LaneReport(lane=lane.id, phase="starting", folder_epoch=0 if lane.abandoned else lane.folder_epoch)
+        self.report = LaneReport(
+            lane=lane.id, phase="starting", folder_epoch=0 if lane.abandoned else lane.folder_epoch
+        )
         self._next(self._take, 0.05, 0.5)
 
     @property

@@ -64,6 +64,7 @@ class CoordinatorProcess(Actor):
     def close_lanes(self, job: str, lanes: set[str]) -> None:
         """What a change of the job will do: let lanes end for good. One that lost its process is run once more."""
         with self.coordinator._changed:
+            self.coordinator._look_again()
             serving = self.coordinator._served.get(job)
             for lane in [] if serving is None else serving.lanes:
                 stranded = lane.state is LaneState.CLOSING and lane.abandoned and not lane.unfenced

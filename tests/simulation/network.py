@@ -28,9 +28,7 @@ class Network:
         """A coordinator listens, in the place of the former one of its name."""
         self.coordinators[coordinator.name] = coordinator
 
-    def call(
-        self, caller: Actor, server: str, ask: Callable[[CoordinatorProcess], Any], answered: Answered
-    ) -> None:
+    def call(self, caller: Actor, server: str, ask: Callable[[CoordinatorProcess], Any], answered: Answered) -> None:
         """Ask a coordinator. ``answered`` is told what it answers, or the error: once, or more often."""
         told = []
 

@@ -34,7 +34,9 @@ class Folder:
 
     def _check(self, by: int) -> None:
         if by != self.taken_by:
-            raise Broken("one-owner", f"epoch {by} writes to folder {self.epoch}, which epoch {self.taken_by} has taken")
+            raise Broken(
+                "one-owner", f"epoch {by} writes to folder {self.epoch}, which epoch {self.taken_by} has taken"
+            )
 
 
 @dataclass
@@ -66,7 +68,9 @@ class Output:
         self.epoch, self.last_at = epoch, now
         if batch < len(self.batches):
             if self.batches[batch] != its:
-                raise Broken("exactly-once", f"batch {batch} was {self.batches[batch]}, and is {its} when it is replayed")
+                raise Broken(
+                    "exactly-once", f"batch {batch} was {self.batches[batch]}, and is {its} when it is replayed"
+                )
             return False
         if batch != len(self.batches) or its[0] != (self.batches[-1][1] if self.batches else 0):
             raise Broken("exactly-once", f"batch {batch} with {its} comes after {self.batches[-1:]}")

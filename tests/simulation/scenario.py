@@ -197,14 +197,13 @@ class Scenario:
             random.choice(self._containers).terminate()
 
     def _cut(self, random: Random) -> None:
-        ends = [
-            (one.name, server)
-            for one in self._containers
-            for server in self.servers
-            if random.random() < 0.6
-        ]
+        ends = [(one.name, server) for one in self._containers for server in self.servers if random.random() < 0.6]
         both = random.random() < 0.6
-        pairs = {*ends, *((server, one) for one, server in ends)} if both else {pair[:: random.choice([1, -1])] for pair in ends}
+        pairs = (
+            {*ends, *((server, one) for one, server in ends)}
+            if both
+            else {pair[:: random.choice([1, -1])] for pair in ends}
+        )
         self.network.cut |= pairs
         seconds = random.choice([1.0, 4.0, 8.0, 14.0])
         self._user.note(f"the network is cut for {seconds:g} s: {sorted(pairs)}")
@@ -239,5 +238,13 @@ class Scenario:
 def _lane(job: str, lane: str, seat: str, **fields: tuple[str, ...]) -> Lane:
     ssp = SSP(system="embedded", stream=lane, partition=0)
     return Lane(
-        id=lane, job=job, deployment=0, stage="0", group="outputs", seat=seat, tasks=("Partition_0",), ssps=(ssp,), **fields
+        id=lane,
+        job=job,
+        deployment=0,
+        stage="0",
+        group="outputs",
+        seat=seat,
+        tasks=("Partition_0",),
+        ssps=(ssp,),
+        **fields,
     )

@@ -289,8 +289,9 @@ class Coordinator:
                     serving.leave(process)
                     self._changed.notify_all()
                     return Answer(alive=True, revision=serving.revision, done=True)
+            known = serving
             self._changed.wait_for(
-                lambda: serving.revision != beat.seen or self._holder(beat.container)[1] is not process,
+                lambda: known.revision != beat.seen or self._holder(beat.container)[1] is not process,
                 timeout=max(0.0, min(wait, self._lease / 2)),
             )
             serving, process = self._holder(beat.container)
