@@ -119,7 +119,7 @@ class Invariants:
         if run.is_fenced:
             return
         lanes, its = self._database.lanes[run.lane.job], self._runs.setdefault(run.lane.id, [])
-        for before in run.lane.predecessors:
+        for before in lanes[run.lane.id].predecessors:
             if lanes[before].state is not LaneState.CLOSED or self.writers(before):
                 raise Broken("predecessors-first", f"{run.lane.id} starts while {before} is {lanes[before].state}")
         its[:] = [one for one in its if not one.process.dead and not one.ended]

@@ -20,7 +20,7 @@ from tests.simulation.outputs import Output, Storage
 from tests.simulation.store import Database
 from tests.simulation.world import Actor, World
 
-_FAULTS_FOR = 40.0
+_CALM, _FAULTS_FOR = 4.0, 40.0
 _QUIET = 3 * LEASE + 5.0
 """3 leases, and the time of a fence and of a lane's first batch."""
 _TIMEOUT = 3.0
@@ -55,18 +55,20 @@ class Scenario:
         for job, wish in self._wishes.items():
             for _ in range(len(wish.plan.model.containers) + random.randint(0, 1)):
                 self._container(job)
-        self._rate = random.choice([0.0, 1.0, 2.0, 4.0])
+        self._rate = random.choice([0.0, 0.7, 1.0, 1.5, 3.0])
         self._closing = {
             before for wish in self._wishes.values() for lane in wish.plan.lanes for before in lane.predecessors
         }
         self._look_after()
         self._change()
-        if self._rate:
-            self._harm()
 
     def run(self) -> None:
         """Raises Broken."""
         world = self.world
+        world.run(_CALM)
+        world.faults = True
+        if self._rate:
+            self._harm()
         world.run(_FAULTS_FOR)
         world.trace.append((world.now, "world", "nothing goes wrong any more"))
         world.faults = False
@@ -197,15 +199,16 @@ class Scenario:
             random.choice(self._containers).terminate()
 
     def _cut(self, random: Random) -> None:
-        ends = [(one.name, server) for one in self._containers for server in self.servers if random.random() < 0.6]
-        both = random.random() < 0.6
-        pairs = (
-            {*ends, *((server, one) for one, server in ends)}
-            if both
-            else {pair[:: random.choice([1, -1])] for pair in ends}
-        )
+        alone = random.choice(self._containers) if self._containers and random.random() < 0.5 else None
+        pairs = set()
+        for one in self._containers:
+            for server in self.servers:
+                if one is alone or (alone is None and random.random() < 0.6):
+                    pairs |= {(one.name, server), (server, one.name)}
+        if random.random() < 0.4:
+            pairs = {pair for pair in sorted(pairs) if random.random() < 0.5}
         self.network.cut |= pairs
-        seconds = random.choice([1.0, 4.0, 8.0, 14.0])
+        seconds = random.choice([1.0, 6.0, 10.0, 14.0])
         self._user.note(f"the network is cut for {seconds:g} s: {sorted(pairs)}")
         self.world.after(seconds, lambda: self.network.cut.difference_update(pairs))
 

@@ -51,7 +51,7 @@ class World:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.now = 0.0
-        self.faults = True
+        self.faults = False
         self.trace: list[tuple[float, str, str]] = []
         self._coming: list[tuple[float, int, Actor | None, Callable[[], None]]] = []
         self._numbers = itertools.count()
