@@ -106,7 +106,7 @@ class ContainerProcess(Actor):
         else:
             self.agent.hear(sent, answer)
             if answer.alive and self.seated:
-                self.scenario.invariants.alive(self, self.agent.me, sent.at + self.agent.me.lease)
+                self.scenario.invariants.alive(self, self.agent.me, self.world.now + self.agent.lease_left)
             elif self.refused_at > self.world.now:
                 self.note(f"hears that it must stop: {answer.reason}")
                 self.refused_at = self.world.now

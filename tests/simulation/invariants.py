@@ -123,6 +123,7 @@ class Invariants:
             if lanes[before].state is not LaneState.CLOSED or self.writers(before):
                 raise Broken("predecessors-first", f"{run.lane.id} starts while {before} is {lanes[before].state}")
         its[:] = [one for one in its if not one.process.dead and not one.ended]
+        self._check_stopped(run.lane.job, [run])
         others = self.writers(run.lane.id)
         if others:
             raise Broken("one-owner", f"{run.process.name} starts {run.lane.id}, which {others[0].process.name} writes")

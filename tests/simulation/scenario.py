@@ -132,7 +132,7 @@ class Scenario:
             self._containers.remove(one)
             self.world.after(self.world.between(0.2, 1.5), lambda job=one.job: self._container(job))  # type: ignore[misc]
         for job, wish in self._wishes.items():
-            if self._is_met(job, wish) and self.world.chance(0.03):
+            if self._is_met(job, wish) and self.world.chance(0.06):
                 wish.runs = not wish.runs
                 self._user.note(f"wants {job} to {'run' if wish.runs else 'stop'}")
             if not self._is_met(job, wish):
@@ -219,7 +219,7 @@ class Scenario:
             one.note(f"has no store until {one.line.away_until:.2f}")
 
     def _weather(self, random: Random) -> None:
-        self.network.loss, self.network.slow = random.choice([(0.0, 0.0), (0.1, 0.1), (0.4, 0.1), (0.05, 0.5)])
+        self.network.loss, self.network.slow = random.choice([(0.0, 0.0), (0.1, 0.1), (0.4, 0.1), (0.05, 0.6)])
         self._user.note(f"of all messages {self.network.loss:.0%} are lost and {self.network.slow:.0%} are late")
 
     # In the end

@@ -1,4 +1,4 @@
-"""A container takes an answer that a later one has overtaken for the newest."""
+"""A container takes an answer with a lower revision for an old one: what a new leader wants is lost."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ import pytest
 
 from anabranch.container.agent import Agent
 
-BREAKS = frozenset({"progress", "stopped-is-stopped", "predecessors-first", "closed-stays", "one-owner"})
+BREAKS = frozenset({"progress"})
 
 
 def apply(patch: pytest.MonkeyPatch) -> None:
     hear = Agent.hear
 
-    def any_answer(self: Agent, sent: Any, answer: Any) -> None:
-        self._heard = -1
+    def choosy(self: Agent, sent: Any, answer: Any) -> None:
+        had = self._answer
         hear(self, sent, answer)
+        if had is not None and answer.alive and answer.revision < had.revision:
+            self._answer = had
 
-    patch.setattr(Agent, "hear", any_answer)
+    patch.setattr(Agent, "hear", choosy)
