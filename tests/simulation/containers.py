@@ -238,11 +238,9 @@ class LaneRun:
         self._next(self._publish, 0.05, 0.5)
 
     def _publish(self) -> None:
-        world, number = self.process.world, self._folder_of().committed
+        number, its = self._folder_of().next()
         try:
-            new = self._storage.outputs[self.lane.id].publish(
-                number, self._folder_of().planned[number], self._epoch, world.now
-            )
+            new = self._storage.outputs[self.lane.id].publish(number, its, self._epoch, self.process.world.now)
         except FencedError as error:
             self.process.note(f"{self.lane.id} is refused batch {number}: {error.what}")
             self._report(phase="failed", error=error.what, fenced=True)

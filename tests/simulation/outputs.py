@@ -28,6 +28,12 @@ class Folder:
         start = self.planned[-1][1] if self.planned else 0
         self.planned.append((start, start + rows))
 
+    def next(self) -> tuple[int, Range]:
+        """The pending batch, with its number."""
+        if not self.pending:
+            raise Broken("one-owner", f"somebody else has committed the pending batch of folder {self.epoch}")
+        return self.committed, self.planned[self.committed]
+
     def commit(self, by: int) -> None:
         self._check(by)
         self.committed += 1

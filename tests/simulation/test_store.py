@@ -17,7 +17,7 @@ from anabranch.model.lane import Lane, LaneState
 from anabranch.model.ssp import SSP
 from tests.simulation.store import Database, MemoryStore
 
-_STEPS = 120
+_STEPS = 80
 
 
 def _plan(job: str, number: int) -> Start:
@@ -50,7 +50,8 @@ class _Steps:
 
     def _one(self, store: Any, at: float) -> object:
         random = self._random
-        job, event = random.choice("ab"), Event(job="a", at=at, who="user", what="did", why="so")
+        job = random.choice("ab")
+        event = Event(job=job, at=at, who="user", what="did", why="so")
         what = random.randrange(11)
         if what == 0:
             return store.claim(store.leader() if random.random() < 0.8 else None, f"holder-{at}")
@@ -60,7 +61,7 @@ class _Steps:
             return store.resign()
         if what == 3 or store.deployment(job) is None:
             number = self._numbers.get(job, 0) + 1
-            store.create_deployment(_plan(job, number), "planned", msgspec.structs.replace(event, job=job))
+            store.create_deployment(_plan(job, number), "planned", event)
             self._numbers[job] = number
             return None
         deployment = store.deployment(job)
@@ -100,7 +101,7 @@ def _registration(job: str, pid: int) -> Registration:
     return Registration(job=job, execution=f"execution-{pid}", host="here", pid=pid)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("stands_by", [True, False])
 def test_it_does_what_the_real_one_does(seed: int, stands_by: bool, tmp_path: Any) -> None:
     database = Database()
