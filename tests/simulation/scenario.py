@@ -13,7 +13,7 @@ from anabranch.model.job_model import ContainerModel, JobModel
 from anabranch.model.lane import Lane, LaneState
 from anabranch.model.ssp import SSP
 from tests.simulation.containers import ContainerProcess
-from tests.simulation.coordinators import GRACE, LEASE, CoordinatorProcess
+from tests.simulation.coordinators import LEASE, CoordinatorProcess
 from tests.simulation.invariants import Broken, Invariants
 from tests.simulation.network import Client, Network
 from tests.simulation.outputs import Output, Storage

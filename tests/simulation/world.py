@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import itertools
 from collections.abc import Callable
 from random import Random
-
 
 _AFTER = 1e-6
 
@@ -80,10 +80,8 @@ class World:
             elif actor.frozen or actor.held:
                 heapq.heappush(self._coming, (max(actor.frozen_until, self.now + _AFTER), number, actor, act))
             else:
-                try:
+                with contextlib.suppress(Gone):
                     act()
-                except Gone:
-                    pass
         self.now, self._end = max(self.now, end), before
 
     def hold(self, actor: Actor, seconds: float) -> None:
