@@ -96,7 +96,7 @@ def pack(home: Path) -> Artifact:
     listed = _listed_by_git(root)
     names = _packed(root, _walked(root) if listed is None else listed)
     if not names:
-        why = "no *.py or *.toml in it" if listed is None else "git ignores all of it, or it is data"
+        why = "no *.py or *.toml in it" if listed is None else "what git knows of it is data"
         raise UsageError(f"{home}: nothing to pack: {why}", "put the job beside its modules; see .gitignore")
     if len(names) > MAX_FILES:
         raise UsageError(
@@ -175,7 +175,7 @@ def check_sha(text: str) -> str:
 
 
 def _listed_by_git(root: Path) -> list[str] | None:
-    """None: there is no git, or this is no work tree of it."""
+    """None: there is no git, this is no work tree of it, or one of which git ignores all."""
     command = ["git", "-c", "core.fsmonitor=false", "ls-files", "-z", "-co", "--exclude-standard"]
     env = {name: value for name, value in os.environ.items() if name not in _GIT_PLACES}
     env |= {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
@@ -194,7 +194,7 @@ def _listed_by_git(root: Path) -> list[str] | None:
         if "not a git repository" in said:
             return None
         raise AnabranchError(f"{root}: git can't list the files: {said}", "see that `git ls-files` works there")
-    return [os.fsdecode(name).removesuffix("/") for name in done.stdout.split(b"\0") if name]
+    return [os.fsdecode(name).removesuffix("/") for name in done.stdout.split(b"\0") if name] or None
 
 
 def _walked(root: Path) -> Iterator[str]:

@@ -198,9 +198,14 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("in_git", [True, False])
 def test_nothing_to_pack(repo: Path, tmp_path: Path, in_git: bool) -> None:
-    home = write(repo if in_git else tmp_path / "home", {".gitignore": "*", "a.md": "x"})
-    with pytest.raises(UsageError, match="git ignores all of it" if in_git else r"no \*\.py or \*\.toml"):
+    home = write(repo if in_git else tmp_path / "home", {".gitignore": "", "a.md" if not in_git else "a.csv": "x"})
+    with pytest.raises(UsageError, match="what git knows of it is data" if in_git else r"no \*\.py or \*\.toml"):
         artifact.pack(home)
+
+
+def test_a_folder_that_git_ignores_is_packed_as_if_there_were_no_git(repo: Path) -> None:
+    home = write(repo, {".gitignore": "*", "job.py": "x", "a.md": "x"})
+    assert artifact.pack(home).names == ("job.py",)
 
 
 def test_too_much_names_the_three_largest_and_is_not_read(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import msgspec
 
@@ -31,6 +31,9 @@ from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, LaneState
 
 __all__ = ["Coordinator", "Fence"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _LOOK_AGAIN = 1.0
 _LOST_SHOWN = 5
@@ -72,6 +75,7 @@ class Coordinator:
         self._now = now
         self._grace = grace
         self._served: dict[str, Serving] = {}
+        self._unsure = False  # whether the store may hold something else than what is served
         self._changed = threading.Condition()
 
     # What a user asks for
@@ -86,6 +90,7 @@ class Coordinator:
         """
         job = check_name("job", start.graph.job)
         with self._changed:
+            self._look_again()
             if job in self._served:
                 self._advance(self._served[job])
                 if self._served[job].state.active:
@@ -94,7 +99,7 @@ class Coordinator:
             if stored is None:
                 plan = plans.numbered(start, 1)
                 event = self._event(job, "user", "planned deployment 1")
-                self._store.create_deployment(plan, DeploymentState.PLANNED.value, event)
+                self._write(self._store.create_deployment, plan, DeploymentState.PLANNED.value, event)
                 stored = reading.deployment(self._store, job)
             else:
                 plans.check_same(stored, start.fingerprint)
@@ -109,6 +114,7 @@ class Coordinator:
             ConflictError: it runs already, or only the process that ran it has its code.
         """
         with self._changed:
+            self._look_again()
             stored = reading.deployment(self._store, job)
             if job in self._served:
                 self._advance(self._served[job])
@@ -152,6 +158,7 @@ class Coordinator:
         """Serve nothing any more: another coordinator does."""
         with self._changed:
             self._served.clear()
+            self._unsure = False
             self._changed.notify_all()
 
     def stop(self, job: str) -> None:
@@ -162,6 +169,7 @@ class Coordinator:
             ConflictError: it doesn't run.
         """
         with self._changed:
+            self._look_again()
             serving = self._serving(job)
             self._advance(serving)
             if serving.state is DeploymentState.FAILED:
@@ -234,6 +242,7 @@ class Coordinator:
         if registration.seat is not None:
             check_name("seat", registration.seat)
         with self._changed:
+            self._look_again()
             if self._grace is not None and self._is_over(registration.job):
                 return Registered(lease=self._lease, done=True)
             serving = self._serving(registration.job)
@@ -263,7 +272,7 @@ class Coordinator:
                 msgspec.structs.replace(lane, state=LaneState.PLANNED) if lane.state is LaneState.RUNNING else lane
                 for lane in lanes
             ]
-            record, stored = self._store.register(registration, seat, unheld, self._now())
+            record, stored = self._write(self._store.register, registration, seat, unheld, self._now())
             process = Process(record=record, lease_ends=self._clock() + self._lease)
             serving.seat(process, stored)
             self._advance(serving)
@@ -285,6 +294,7 @@ class Coordinator:
         """
         check_container(beat.container)
         with self._changed:
+            self._look_again()
             serving, process = self._holder(beat.container)
             if serving is None or process is None or process.record.epoch != beat.epoch:
                 return self._refusal(beat)
@@ -299,15 +309,17 @@ class Coordinator:
                 process.heard = beat.number
                 self._advance(serving)
                 if beat.leaving and not serving.may_write(process):
-                    self._store.leave(process.record, self._now())
+                    self._write(self._store.leave, process.record, self._now())
                     serving.leave(process)
                     self._changed.notify_all()
                     return Answer(alive=True, revision=serving.revision, done=True)
+            known = serving
             self._changed.wait_for(
-                lambda: serving.revision != beat.seen or self._holder(beat.container)[1] is not process,
+                lambda: known.revision != beat.seen or self._holder(beat.container)[1] is not process,
                 timeout=max(0.0, min(wait, self._lease / 2)),
             )
-            if self._holder(beat.container)[1] is not process:
+            serving, process = self._holder(beat.container)
+            if serving is None or process is None:
                 return self._refusal(beat)
             _check_certain(process)
             return serving.answer(process)
@@ -321,6 +333,7 @@ class Coordinator:
             StoreUnavailableError: what must be stored can't be now; call it again.
         """
         with self._changed:
+            self._look_again()
             for serving in self._served.values():
                 self._tick(serving)
 
@@ -335,13 +348,14 @@ class Coordinator:
     def fenced(self, lane: Lane) -> None:
         """A lane was fenced at all its outputs under its epoch: others may go on with it."""
         with self._changed:
+            self._look_again()
             serving = self._served.get(lane.job)
             held = None if serving is None else serving.known.get(lane.id)
             if serving is None or held is None or not held.unfenced or held.epoch != lane.epoch:
                 return
             after = msgspec.structs.replace(held, unfenced=False)
             event = self._event(lane.job, "coordinator", f"lane {lane.id} is fenced", f"at epoch {lane.epoch}")
-            self._store.put_lanes([after], [event])
+            self._write(self._store.put_lanes, [after], [event])
             serving.known[lane.id] = after
             self._advance(serving)
             self._changed.notify_all()
@@ -379,6 +393,7 @@ class Coordinator:
     def holds_seat(self, execution: str) -> bool:
         """Whether the process with this EXECUTION_ENV_CONTAINER_ID holds a seat of a job served here."""
         with self._changed:
+            self._look_again()
             return any(
                 process.record.execution == execution
                 for serving in self._served.values()
@@ -386,6 +401,22 @@ class Coordinator:
             )
 
     # How
+
+    def _write(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Take a durable step. If the store was lost in it, it may be stored or not: see :meth:`_look_again`."""
+        try:
+            return step(*args, **kwargs)
+        except StoreUnavailableError:
+            self._unsure = self._grace is not None
+            raise
+
+    def _look_again(self) -> None:
+        """After a step of which nobody knows whether it is stored: serve what the store says, as one that adopts."""
+        if self._unsure:
+            for job in self._store.jobs():
+                if not self.adopt(job):
+                    self._served.pop(job, None)
+            self._unsure = False
 
     def _serve(self, stored: DeploymentRecord) -> None:
         """Bring a stored deployment from whatever state to starting, with its lanes to do again."""
@@ -395,7 +426,8 @@ class Coordinator:
         model = self._store.model(job, stored.id, stored.generation)
         before = self._store.lanes(job)
         lanes = {lane.id: reports.restarted(lane) if lane.deployment == stored.id else lane for lane in before.values()}
-        self._store.resume_deployment(
+        self._write(
+            self._store.resume_deployment,
             stored,
             transition.to.value,
             [lane for lane in lanes.values() if lane != before[lane.id]],
@@ -447,7 +479,7 @@ class Coordinator:
             for lane in serving.may_write(process)
         ]
         process.doomed = True  # whatever becomes of the write: a beat must not undo half of it
-        serving.expel(process, self._store.expel(process.record, left, why, self._now()))
+        serving.expel(process, self._write(self._store.expel, process.record, left, why, self._now()))
         self._changed.notify_all()
 
     def _serving(self, job: str) -> Serving:
@@ -498,7 +530,7 @@ class Coordinator:
                 changed[lane.id] = after
                 happened += self._lane_events(process, lane, after, report)
         if changed:
-            self._store.put_lanes(changed.values(), happened)
+            self._write(self._store.put_lanes, changed.values(), happened)
             serving.known.update(changed)
         serving.hear(process, news, seen=beat.seen)
 
@@ -514,7 +546,14 @@ class Coordinator:
         while (transition := step(serving.snapshot(self._clock(), stop_wanted=stop_wanted))) is not None:
             what = f"{serving.state.value} → {transition.to.value}"
             event = self._event(serving.job, "coordinator", what, transition.error or transition.why)
-            self._store.move_deployment(serving.job, serving.deployment, transition.to.value, transition.error, event)
+            self._write(
+                self._store.move_deployment,
+                serving.job,
+                serving.deployment,
+                transition.to.value,
+                transition.error,
+                event,
+            )
             serving.state, serving.error = transition.to, transition.error
             moved = True
         if serving.renew() or moved:

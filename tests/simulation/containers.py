@@ -1,0 +1,276 @@
+"""A container process: the real agent, and a model of the loop, the lanes and the watchdog around it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from anabranch.container.agent import Agent, Sent
+from anabranch.coordinator.client import AWAY
+from anabranch.errors import AnabranchError, FencedError
+from anabranch.messages import Answer, LaneReport, Registered, Registration, WantedLane
+from anabranch.model.lane import Lane
+from tests.simulation.network import Client
+from tests.simulation.outputs import Folder
+from tests.simulation.world import Actor
+
+if TYPE_CHECKING:
+    from tests.simulation.scenario import Scenario
+
+_PERIOD = 1.0
+_ASK_AGAIN = 0.5
+
+
+class ContainerProcess(Actor):
+    """Takes a seat of a job, or stands by for one, and runs the lanes that it is told to."""
+
+    TURN = 0.3
+
+    def __init__(self, scenario: Scenario, name: str, job: str, pid: int, *, survives: bool) -> None:
+        super().__init__(scenario.world, name)
+        self.scenario = scenario
+        self.job = job
+        self.agent: Agent | None = None
+        self.refused_at = float("inf")
+        self.seated = False
+        self.was_frozen = False
+        self._registration = Registration(job=job, execution=name, host="here", pid=pid)
+        self._survives = survives
+        self._client = Client(scenario.network, self)
+        self._runs: dict[str, LaneRun] = {}
+        self._shape: object = None
+        self._leaving = False
+        self._ending = ""
+        self.after(self.world.between(0.0, 0.5), self._ask)
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether the watchdog ends it before it does anything more: what it writes can't be fenced."""
+        agent = self.agent
+        return agent is not None and not self._survives and bool(agent.must_stop) and agent.lease_left <= 0
+
+    def freeze(self, seconds: float) -> None:
+        super().freeze(seconds)
+        self.was_frozen = True
+
+    def terminate(self) -> None:
+        """SIGTERM: lanes end at a batch boundary, then the seat is given back."""
+        if not self._leaving:
+            self.note("is asked to end")
+            self._leaving = True
+
+    # Taking a seat
+
+    def _ask(self) -> None:
+        if self._leaving:
+            self.kill("it was asked to end")
+            return
+        asked = self.world.now
+        self._client.call(lambda by: by.register(self._registration), lambda found: self._asked(asked, found))
+
+    def _asked(self, asked: float, found: Registered | AnabranchError) -> None:
+        if self.agent is not None:
+            return
+        if isinstance(found, AWAY):
+            self.after(_ASK_AGAIN, self._ask)
+        elif isinstance(found, AnabranchError):
+            self.kill(f"no seat: {found.what}")
+        elif found.done:
+            self.kill("the job doesn't run")
+        elif found.seat is None:
+            self.after(_ASK_AGAIN, self._ask)
+        else:
+            self.note(f"has seat {found.seat} of {self.job} as {found.container}")
+            self.agent = Agent(found, asked, lambda: self.world.now, survives=self._survives)
+            self.seated = True
+            self.scenario.invariants.alive(self, found, asked + found.lease)
+            self._listen()
+            self._turn()
+
+    # Beats, as in anabranch.container.beats
+
+    def _listen(self) -> None:
+        self._beat()
+        self.after(self.world.between(0.8, 1.0) * _PERIOD, self._listen)
+
+    def _beat(self, *, leaving: bool = False) -> None:
+        assert self.agent is not None
+        sent = self.agent.beat(self._reports, leaving=leaving)
+        self._client.call(lambda by: by.heartbeat(self, sent), lambda answer: self._hear(sent, answer, leaving=leaving))
+
+    def _hear(self, sent: Sent, answer: Answer | AnabranchError, *, leaving: bool) -> None:
+        assert self.agent is not None
+        if isinstance(answer, AnabranchError):
+            self.agent.miss(answer.what)
+        else:
+            self.agent.hear(sent, answer)
+            if answer.alive and self.seated:
+                self.scenario.invariants.alive(self, self.agent.me, self.world.now + self.agent.lease_left)
+            elif self.refused_at > self.world.now:
+                self.note(f"hears that it must stop: {answer.reason}")
+                self.refused_at = self.world.now
+                self.was_frozen = False
+        if leaving:
+            self.kill("it has left")
+
+    # The loop, as in anabranch.container.reconciliation
+
+    @property
+    def _reports(self) -> tuple[LaneReport, ...]:
+        return tuple(run.report for run in self._runs.values())
+
+    def _turn(self) -> None:
+        assert self.agent is not None
+        self.after(self.TURN, self._turn)
+        if self._ending:
+            self._end()
+            return
+        fenced = next((run.lane.id for run in self._runs.values() if run.report.fenced), None)
+        answer = self.agent.answer
+        if fenced is not None:
+            self._ending = f"lane {fenced} was fenced"
+        elif self.agent.must_stop:
+            self._ending = f"it must stop: {self.agent.must_stop}"
+        elif self._leaving:
+            self._ending = "it was asked to end"
+        elif answer is not None:
+            self._reconcile(answer)
+            if answer.done and all(run.ended for run in self._runs.values()):
+                self._ending = "the job is done"
+        shape = [(one.lane, one.phase, one.folder_epoch) for one in self._reports]
+        if shape != self._shape and not self._ending:
+            self._shape = shape
+            self._beat()
+        if self._ending:
+            for run in self._runs.values():
+                run.stop()
+            self._end()
+
+    def _end(self) -> None:
+        assert self.agent is not None
+        if self.out_of_time:
+            self.kill("the watchdog")
+        elif all(run.ended for run in self._runs.values()) and self.seated:
+            self.seated = False
+            if self.agent.must_stop or any(run.report.fenced for run in self._runs.values()):
+                self.kill(self._ending)
+            else:
+                self.note(f"leaves: {self._ending}")
+                self._beat(leaving=True)
+
+    def _reconcile(self, answer: Answer) -> None:
+        wanted = {one.lane.id: one for one in answer.wanted}
+        for lane, run in self._runs.items():
+            if lane in wanted:
+                run.acknowledge(wanted[lane])
+            else:
+                run.stop()
+        for lane, one in wanted.items():
+            if lane not in self._runs:
+                assert self.agent is not None
+                self._runs[lane] = LaneRun(self, one.lane, self.agent.me.epoch)
+
+
+class LaneRun:
+    """One lane in a container, as in :mod:`anabranch.container.lane`: folder, acknowledgement, batches, end."""
+
+    def __init__(self, process: ContainerProcess, lane: Lane, epoch: int) -> None:
+        self.process = process
+        self.lane = lane
+        self._epoch = epoch
+        self._storage = process.scenario.storage
+        self._folder: Folder | None = None
+        self._known = False
+        self._stop = False
+        self.report = LaneReport(
+            lane=lane.id, phase="starting", folder_epoch=0 if lane.abandoned else lane.folder_epoch
+        )
+        self._next(self._take, 0.05, 0.5)
+
+    @property
+    def ended(self) -> bool:
+        return self.report.phase in ("ended", "failed")
+
+    @property
+    def may_write(self) -> bool:
+        """Whether something that it does now, or when it wakes, could be published."""
+        return self._known and not (self.ended or self.process.dead or self.is_fenced or self.process.out_of_time)
+
+    @property
+    def is_fenced(self) -> bool:
+        output = self._storage.outputs[self.lane.id]
+        return output.fenced and self._epoch < output.epoch
+
+    def stop(self) -> None:
+        self._stop = True
+
+    def acknowledge(self, wanted: WantedLane) -> None:
+        if not self._known and 0 < wanted.lane.folder_epoch == self.report.folder_epoch:
+            self.process.note(f"starts {self.lane.id}")
+            self.process.scenario.invariants.starts(self)
+            self._known = True
+
+    def _take(self) -> None:
+        lane = self.lane
+        if self.is_fenced:
+            self._report(phase="failed", error="its folder may be behind its output")
+            return
+        self._folder = self._storage.take(lane.id, lane.folder_epoch, self._epoch, copied=lane.abandoned)
+        self._report(folder_epoch=self._folder.epoch)
+        self._wait()
+
+    def _wait(self) -> None:
+        if self._known:
+            self._report(phase="running", batch=self._batch)
+            self._next(self._publish if self._folder_of().pending else self._plan, 0.1, 0.6)
+        elif self._stop:
+            self._end()
+        else:
+            self._next(self._wait, 0.2, 0.2)
+
+    def _plan(self) -> None:
+        if self._stop:
+            self._end()
+            return
+        self.process.scenario.invariants.plans(self)
+        self._folder_of().plan(self._epoch, self.process.world.random.randint(1, 3))
+        self._next(self._publish, 0.05, 0.5)
+
+    def _publish(self) -> None:
+        number, its = self._folder_of().next()
+        try:
+            new = self._storage.outputs[self.lane.id].publish(number, its, self._epoch, self.process.world.now)
+        except FencedError as error:
+            self.process.note(f"{self.lane.id} is refused batch {number}: {error.what}")
+            self._report(phase="failed", error=error.what, fenced=True)
+            return
+        self.process.scenario.invariants.writes(self)
+        self.process.note(f"{'publishes' if new else 'skips'} batch {number} of {self.lane.id}")
+        self._next(self._commit, 0.05, 0.3)
+
+    def _commit(self) -> None:
+        self._folder_of().commit(self._epoch)
+        self._report(batch=self._batch)
+        self._next(self._plan, 0.2, 0.8)
+
+    def _end(self) -> None:
+        self._report(phase="ended", batch=self._batch)
+        self.process.note(f"has ended {self.lane.id}")
+
+    @property
+    def _batch(self) -> int:
+        return self._folder_of().committed - 1
+
+    def _folder_of(self) -> Folder:
+        assert self._folder is not None
+        return self._folder
+
+    def _report(self, **changes: Any) -> None:
+        self.report = msgspec.structs.replace(self.report, **changes)
+
+    def _next(self, step: Any, low: float, high: float) -> None:
+        """Go on later, unless the watchdog is quicker."""
+        process, world = self.process, self.process.world
+        late = world.between(1.0, 5.0) if world.chance(0.02) else world.between(low, high)
+        process.after(late, lambda: process.kill("the watchdog") if process.out_of_time else step())

@@ -1,0 +1,145 @@
+"""A coordinator among several: the real one, its election and its turns; only its threads and fencing are modelled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from anabranch.coordinator.election import Election
+from anabranch.coordinator.leading import Leading
+from anabranch.coordinator.service import Coordinator, Fence
+from anabranch.coordinator.store import Store
+from anabranch.errors import AnabranchError, NotLeadingError, StateError
+from anabranch.messages import Answer, Registered, Registration
+from anabranch.model.lane import LaneState
+from tests.simulation.store import Line, MemoryStore
+from tests.simulation.world import Actor
+
+if TYPE_CHECKING:
+    from anabranch.container.agent import Sent
+    from tests.simulation.containers import ContainerProcess
+    from tests.simulation.scenario import Scenario
+
+LEASE, GRACE = 4.0, 1.0
+_TURN = 0.5
+_AGAIN = 1.0
+
+
+class CoordinatorProcess(Actor):
+    """``line``: its connection to the store."""
+
+    def __init__(self, scenario: Scenario, name: str) -> None:
+        super().__init__(scenario.world, name)
+        self._scenario = scenario
+        self.line = Line(MemoryStore(scenario.database), self, scenario.invariants.wrote)
+        store = cast(Store, self.line)
+        self.coordinator = Coordinator(store, self._clock, LEASE, lambda: self.world.now, GRACE)
+        self.election = Election(store, name, self._clock, LEASE, GRACE)
+        self.leading = _Leading(self, store)
+        self.after(self.world.between(0.0, _TURN), self._turn)
+
+    @property
+    def leads_until(self) -> float:
+        return self.election._ends
+
+    def handle(self, ask: Callable[[CoordinatorProcess], Any]) -> Any:
+        """What a leader may do, or say: as :mod:`anabranch.coordinator.http` does it."""
+        self.leading.check()
+        done = ask(self)
+        self.leading.check()
+        self._scenario.invariants.leads()
+        return done
+
+    def register(self, registration: Registration) -> Registered:
+        return self.coordinator.register(registration)
+
+    def heartbeat(self, process: ContainerProcess, sent: Sent) -> Answer:
+        answer = self.coordinator.heartbeat(sent.beat)
+        if not answer.alive:
+            self.note(f"tells {process.name} to stop: {answer.reason}")
+        return answer
+
+    def close_lanes(self, job: str, lanes: set[str]) -> None:
+        """What a change of the job will do: let lanes end for good. One that lost its process is run once more."""
+        with self.coordinator._changed:
+            self.coordinator._look_again()
+            serving = self.coordinator._served.get(job)
+            for lane in [] if serving is None else serving.lanes:
+                stranded = lane.state is LaneState.CLOSING and lane.abandoned and not lane.unfenced
+                if serving is not None and lane.id in lanes and (lane.state is LaneState.RUNNING or stranded):
+                    state = LaneState.PLANNED if stranded else LaneState.CLOSING
+                    after = msgspec.structs.replace(lane, state=state)
+                    self.line.put_lanes([after], [])
+                    serving.known[lane.id] = after
+                    self.coordinator._advance(serving)
+                    self.note(f"lane {lane.id} is {state.value}")
+
+    def fence(self, fence: Fence, done: Callable[[], None]) -> None:
+        """Fence a lane at its output, some time from now, and say so to the coordinator."""
+        lane, world = fence.lane, self.world
+        slow = world.chance(0.1)
+
+        def fenced() -> None:
+            try:
+                self.coordinator.fenced(lane)
+                done()
+            except AnabranchError as error:
+                later(error)
+
+        def act() -> None:
+            try:
+                if world.chance(0.1):
+                    raise StateError("the output doesn't answer")
+                self._scenario.storage.outputs[lane.id].fence(lane.epoch)
+            except AnabranchError as error:
+                later(error)
+            else:
+                self.note(f"fenced {lane.id} at epoch {lane.epoch}")
+                self.after(world.between(0.5, 6.0) if slow else 0.02, fenced)
+
+        def later(error: AnabranchError) -> None:
+            self.note(f"{lane.id} can't be fenced yet: {error}")
+            try:
+                if self.leading.leads and not isinstance(error, NotLeadingError):
+                    self.coordinator.unfenced(lane, str(error))
+            except AnabranchError as also:
+                self.note(f"nor can that be stored: {also}")
+            self.after(_AGAIN, done)
+
+        self.after(world.between(0.5, 6.0) if slow else world.between(0.05, 0.3), act)
+
+    def _turn(self) -> None:
+        led = self.leading._led
+        try:
+            self.leading._turn()
+        except AnabranchError as error:
+            self.note(f"can't go on now: {error}")
+        if self.leading._led is not led:
+            self.note("leads" if self.leading._led else "stands by")
+        if self.leads_until > self.world.now:
+            self._scenario.invariants.leads()
+        self.after(self.world.between(0.8, 1.0) * _TURN, self._turn)
+
+    def _clock(self) -> float:
+        now = self.world.now
+        if self.world.chance(0.0005):
+            self.world.hold(self, self.world.between(0.1, 9.0))
+        return now
+
+
+class _Leading(Leading):
+    """Its turns are taken and its fences are done by events, not by threads."""
+
+    def __init__(self, process: CoordinatorProcess, store: Store) -> None:
+        url = "postgresql://simulated/simulated"
+        super().__init__(process.coordinator, store, url, process.election, process.name, lambda lane, settings: None)
+        self._process = process
+        self._under_way: set[tuple[str, int]] = set()
+
+    def _hand_out(self, fence: Fence) -> None:
+        key = fence.lane.id, fence.lane.epoch
+        if key not in self._under_way:
+            self._under_way.add(key)
+            self._process.fence(fence, lambda: self._under_way.discard(key))

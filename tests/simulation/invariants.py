@@ -1,0 +1,152 @@
+"""What must hold at every step, whatever goes wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from anabranch.coordinator.states import DeploymentState
+from anabranch.model.lane import Lane, LaneState
+
+if TYPE_CHECKING:
+    from anabranch.messages import Registered
+    from tests.simulation.containers import ContainerProcess, LaneRun
+    from tests.simulation.coordinators import CoordinatorProcess
+    from tests.simulation.store import Database, MemoryStore
+    from tests.simulation.world import World
+
+NAMES = {
+    "one-owner": "no two processes can write for one lane, to its output or into one folder",
+    "exactly-once": "each batch is in the output once, in order, with the rows that were planned for it",
+    "predecessors-first": "no lane starts before all its predecessors are closed",
+    "progress": "once faults stop, each lane that should run does within 3 leases and the time of a fence",
+    "epochs-rise": "epochs of a job only rise, and none is given twice",
+    "closed-stays": "a closed lane never changes",
+    "one-leader": "no two coordinators lead at once, and none writes that doesn't lead",
+    "one-seat": "no two processes are told to be alive in one seat with leases that overlap",
+    "stopped-is-stopped": "nobody can write for a job that has stopped",
+    "gone-is-gone": "a process that has heard that it lost its seat begins nothing more",
+}
+
+
+class Broken(BaseException):
+    """An invariant doesn't hold. No error of anabranch's own: nothing in it may catch this."""
+
+    def __init__(self, name: str, what: str) -> None:
+        assert name in NAMES
+        super().__init__(f"{name}: {what}")
+        self.name = name
+
+
+class Invariants:
+    """Looks on, and remembers what it needs to. What happens is told to it by the models."""
+
+    def __init__(self, world: World, database: Database) -> None:
+        self._world = world
+        self._database = database
+        self._epochs: dict[str, int] = {}
+        self._registered = 0
+        self._lanes: dict[str, Lane] = {}
+        self._closed: dict[str, Lane] = {}
+        self._states: dict[str, str] = {}
+        self._runs: dict[str, list[LaneRun]] = {}
+        self._leases: dict[tuple[str, str], dict[str, tuple[ContainerProcess, float]]] = {}
+        self._stopped_at: dict[str, int] = {}
+        self.closed_at: dict[str, float] = {}
+        self.coordinators: list[CoordinatorProcess] = []
+
+    # What coordinators do
+
+    def wrote(self, store: MemoryStore) -> None:
+        """A coordinator has written to the store."""
+        leader = self._database.leader
+        if leader is not None and store.epoch not in (0, leader.epoch):
+            raise Broken("one-leader", f"a write under epoch {store.epoch}, while {leader.epoch} leads")
+        new = list(self._database.containers.values())[self._registered :]
+        self._registered += len(new)
+        for one in new:
+            self._given(one.job, one.epoch)
+        for job, known in self._database.lanes.items():
+            for lane in known.values():
+                before, self._lanes[lane.id] = self._lanes.get(lane.id, lane), lane
+                if lane.unfenced and not before.unfenced and lane.epoch > self._epochs[job]:
+                    self._given(job, lane.epoch)
+                if lane.epoch < before.epoch or (lane.unfenced and not before.unfenced and lane.epoch == before.epoch):
+                    raise Broken("epochs-rise", f"{lane.id} had epoch {before.epoch}, and gets {lane.epoch}")
+                if lane.state is LaneState.CLOSED:
+                    self.closed_at.setdefault(lane.id, self._world.now)
+                if lane.state is LaneState.CLOSED and self._closed.setdefault(lane.id, lane) != lane:
+                    raise Broken("closed-stays", f"{lane.id} was {self._closed[lane.id]}, and is {lane}")
+                if lane.id in self._closed and lane.state is not LaneState.CLOSED:
+                    raise Broken("closed-stays", f"{lane.id} is {lane.state.value} again")
+            state = self._database.deployments[job][1].state
+            if state != self._states.get(job):
+                self._states[job] = state
+                self._moved(job, DeploymentState(state))
+
+    def leads(self) -> None:
+        """A coordinator acts as the one that leads."""
+        leading = [one.name for one in self.coordinators if not one.dead and one.leads_until > self._world.now]
+        if len(leading) > 1:
+            raise Broken("one-leader", f"{' and '.join(leading)} lead")
+
+    def alive(self, process: ContainerProcess, me: Registered, until: float) -> None:
+        """A process hears that it is alive; it counts its lease until then."""
+        if until <= self._world.now or me.epoch <= self._stopped_at.get(process.job, 0):
+            return
+        its = self._leases.setdefault((process.job, str(me.seat)), {})
+        its[process.name] = process, max(until, its.get(process.name, (process, 0.0))[1])
+        others = [one for one, ends in its.values() if ends > self._world.now and one is not process and one.seated]
+        if others:
+            raise Broken("one-seat", f"{process.name} and {others[0].name} are both alive in seat {me.seat}")
+
+    def _given(self, job: str, epoch: int) -> None:
+        if epoch <= self._epochs.get(job, 0):
+            raise Broken("epochs-rise", f"job {job} gives epoch {epoch} after {self._epochs[job]}")
+        self._epochs[job] = epoch
+
+    def _moved(self, job: str, state: DeploymentState) -> None:
+        if not state.active:
+            self._stopped_at[job] = self._database.epochs[job]
+            self._leases = {key: its for key, its in self._leases.items() if key[0] != job}
+            for lane in self._database.lanes[job]:
+                self._check_stopped(job, self.writers(lane))
+
+    # What containers do
+
+    def starts(self, run: LaneRun) -> None:
+        """A lane may write from now on."""
+        if run.is_fenced:
+            return
+        lanes, its = self._database.lanes[run.lane.job], self._runs.setdefault(run.lane.id, [])
+        for before in lanes[run.lane.id].predecessors:
+            if lanes[before].state is not LaneState.CLOSED or self.writers(before):
+                raise Broken("predecessors-first", f"{run.lane.id} starts while {before} is {lanes[before].state}")
+        its[:] = [one for one in its if not one.process.dead and not one.ended]
+        self._check_stopped(run.lane.job, [run])
+        others = self.writers(run.lane.id)
+        if others:
+            raise Broken("one-owner", f"{run.process.name} starts {run.lane.id}, which {others[0].process.name} writes")
+        its.append(run)
+
+    def writes(self, run: LaneRun) -> None:
+        """A lane has published a batch, or plans one."""
+        self._check_stopped(run.lane.job, [run])
+        if run.lane.id in self._closed:
+            raise Broken("closed-stays", f"{run.process.name} writes for {run.lane.id}, which is closed")
+
+    def plans(self, run: LaneRun) -> None:
+        if run.may_write:
+            self.writes(run)
+        if run.process.refused_at + run.process.TURN < self._world.now and not run.process.was_frozen:
+            raise Broken("gone-is-gone", f"{run.process.name} plans a batch for {run.lane.id}")
+
+    def writers(self, lane: str) -> list[LaneRun]:
+        """Who could publish something for a lane, now or when it wakes."""
+        return [run for run in self._runs.get(lane, []) if run.may_write]
+
+    def _check_stopped(self, job: str, runs: Iterable[LaneRun]) -> None:
+        state = self._states[job]
+        for run in runs:
+            if not DeploymentState(state).active:
+                raise Broken("stopped-is-stopped", f"job {job} is {state}, and {run.process.name} has {run.lane.id}")

@@ -1,0 +1,21 @@
+"""A container that was told to stop goes on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from anabranch.container.agent import Agent
+
+BREAKS = frozenset({"gone-is-gone", "progress"})
+
+
+def apply(patch: pytest.MonkeyPatch) -> None:
+    hear = Agent.hear
+
+    def deaf(self: Agent, sent: Any, answer: Any) -> None:
+        hear(self, sent, answer)
+        self._refused = ""
+
+    patch.setattr(Agent, "hear", deaf)

@@ -1,0 +1,21 @@
+"""A seat that was lost is given to another process, with its lanes, before they are fenced."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from anabranch.coordinator.serving import Serving
+
+BREAKS = frozenset({"one-owner", "exactly-once", "one-seat"})
+
+
+def apply(patch: pytest.MonkeyPatch) -> None:
+    expel = Serving.expel
+
+    def given(self: Serving, process: Any, lanes: Any) -> None:
+        expel(self, process, [msgspec.structs.replace(lane, unfenced=False) for lane in lanes])
+
+    patch.setattr(Serving, "expel", given)

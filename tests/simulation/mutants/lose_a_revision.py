@@ -1,0 +1,23 @@
+"""A container takes an answer with a lower revision for an old one: what a new leader wants is lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from anabranch.container.agent import Agent
+
+BREAKS = frozenset({"progress"})
+
+
+def apply(patch: pytest.MonkeyPatch) -> None:
+    hear = Agent.hear
+
+    def choosy(self: Agent, sent: Any, answer: Any) -> None:
+        had = self._answer
+        hear(self, sent, answer)
+        if had is not None and answer.alive and answer.revision < had.revision:
+            self._answer = had
+
+    patch.setattr(Agent, "hear", choosy)
