@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(400)]
 
 @pytest.fixture
 def served(workspace: Workspace) -> Served:
-    return Served(workspace, count=6000, seed=7)
+    return Served(workspace, count=4800, seed=7)
 
 
 def test_a_container_that_was_frozen_inside_a_batch_has_lost_its_seat(served: Served) -> None:
