@@ -125,7 +125,8 @@ def _serve(
 
     asked, registered = _seated(client, me, leaving, lambda: warming.warm(made.spark))
     if registered is None:
-        progress.say(f"job {me.job} doesn't run: nothing to do")
+        if not leaving.asked():
+            progress.say(f"job {me.job} doesn't run: nothing to do")
         return
     progress.say(f"container {registered.container}: seat {registered.seat}, lease {registered.lease:g} s")
     model = waiting.answered(lambda: client.model(me.job), unless=leaving.asked)
