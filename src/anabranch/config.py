@@ -213,6 +213,10 @@ class Settings(BaseSettings):
         """The streams that jobs write with that delivery."""
         return frozenset(stream for stream, each in self.streams.items() if each.delivery == "at-least-once")
 
+    def is_plain(self, stream: str) -> bool:
+        """Whether jobs write a stream in Kafka at least once."""
+        return self.job.trigger == "real-time" or stream in self.at_least_once
+
     @classmethod
     def settings_customise_sources(cls, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         return (kwargs["init_settings"],)

@@ -281,3 +281,19 @@ def test_what_comes_of_several_partitions_is_not_put_aside_inexactly(kafka: Kafk
     run = kafka.deployed(job, on_error="drop")
     run.ran()
     assert sorted(numbers(kafka, f"{kafka.name}-out")) == list(range(6))
+
+
+@pytest.mark.parametrize("trigger", ["micro-batch", "real-time"])
+def test_a_lane_without_markers_goes_on(kafka: KafkaSite, trigger: str) -> None:
+    """One whose outputs are all at least once, and which puts nothing aside, has none to look for, nor to fence."""
+    source, output = kafka.create("in", 1), f"{kafka.name}-out"
+    settings = kafka.settings({source: "raw", output: "raw"}, trigger=trigger, on_error="drop")
+    bound = StreamSettings(format="raw", delivery="at-least-once")
+    job = Job(f"{kafka.name}-job")
+    job.read(source).write(output)
+    run = kafka.deployed(job, settings.model_copy(update={"streams": {**settings.streams, output: bound}}))
+    for number in (1, 2):
+        kafka.put(source, 0, [f"{number}".encode()])
+        (report,) = run.run().values()
+        assert report.phase == "ended", report.error
+    assert [record["value"] for record in kafka.all_records(output)] == [b"1", b"2"]

@@ -46,7 +46,8 @@ class Place:
                 )
             if not lane.abandoned:
                 _lock(folder, unless)
-            kafka.fence(self.systems.kafka, lane, epoch, new=False if folder.committed() >= 0 else None)
+            if self.systems.marks(lane):
+                kafka.fence(self.systems.kafka, lane, epoch, new=False if folder.committed() >= 0 else None)
         published = self.published(lane)
         if not lane.folder_epoch:
             if published >= 0:

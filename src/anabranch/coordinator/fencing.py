@@ -26,4 +26,5 @@ def fence(lane: Lane, settings: Mapping[str, Any]) -> None:
     for stream in sorted(lane.outputs):
         if lane.system(stream) == "embedded":
             fence_embedded(systems.embedded.log, stream, lane.job, lane.id, lane.epoch)
-    kafka.fence(systems.kafka, lane, lane.epoch, new=False if lane.ran else None)
+    if systems.marks(lane):
+        kafka.fence(systems.kafka, lane, lane.epoch, new=False if lane.ran else None)

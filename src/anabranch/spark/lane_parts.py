@@ -208,4 +208,4 @@ class LaneParts:
         return self.formats.get(stream, JSON)
 
     def _is_plain(self, stream: str) -> bool:
-        return self.settings.job.trigger == "real-time" or stream in self.settings.at_least_once
+        return self.settings.is_plain(stream)

@@ -8,6 +8,7 @@ from typing import Any
 
 from anabranch.config import Settings
 from anabranch.errors import ConfigError
+from anabranch.model.lane import Lane
 from anabranch.systems.contract import System
 from anabranch.systems.embedded import EmbeddedSystem, foreign_writers
 from anabranch.systems.kafka import markers
@@ -65,6 +66,14 @@ class Systems:
         there = [stream for stream in streams if stream in self.embedded.streams()]
         found = [(lane, stream) for stream in there for lane in foreign_writers(self.embedded.log, stream, job)]
         return {lane: f"stream {stream!r}" for lane, stream in sorted(found)}
+
+    def marks(self, lane: Lane) -> bool:
+        """Whether a lane writes to Kafka exactly once, and so leaves markers there."""
+        exact = {
+            *lane.dead_letters.values(),
+            *(stream for stream in lane.outputs if not self._settings.is_plain(stream)),
+        }
+        return any(lane.system(stream) == "kafka" for stream in exact)
 
     def on_data_loss(self, stream: str) -> str:
         """What a lane does when records of a stream are gone that it hasn't read: ``fail`` or ``earliest``."""

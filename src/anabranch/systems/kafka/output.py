@@ -108,8 +108,7 @@ def fence(system: KafkaSystem, lane: Lane, epoch: int, *, new: bool | None) -> N
     """Stop every incarnation of a lane below ``epoch``, and end what they left open; errors are those of
     :func:`transactions.fence`. Before that, the markers of one that died in a transaction can't be read."""
     slots = range(len(lane.slots))
-    if slots and "kafka" in lane.systems.values():
-        transactions.fence(system.settings, lane.job, lane.id, lane.group, slots, epoch, new=new)
+    transactions.fence(system.settings, lane.job, lane.id, lane.group, slots, epoch, new=new)
 
 
 def published(system: KafkaSystem, lane: Lane) -> int:
