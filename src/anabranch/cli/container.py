@@ -13,6 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
+import structlog
 import typer
 
 from anabranch import artifact, fetched
@@ -27,6 +28,8 @@ from anabranch.model.graph import Graph
 
 if TYPE_CHECKING:
     from anabranch.container.reconciliation import Container
+
+log = structlog.get_logger()
 
 _ASK_AGAIN = 0.5
 _STOPS_WITHIN = 60.0
@@ -140,7 +143,7 @@ def _serve(
 def _seated(
     client: Client, me: Registration, leaving: _Leaving, warm: Callable[[], None]
 ) -> tuple[float, Registered | None]:
-    """A seat, with when it was asked for; stands by until one is free, after ``warm``.
+    """A seat, with when it was asked for; stands by until one is free, and calls ``warm`` meanwhile.
 
     None: the job doesn't run any more.
     """
@@ -154,9 +157,16 @@ def _seated(
         if not said:
             progress.say(f"all seats of job {me.job} are taken: standing by")
             said = True
-            warm()
+            threading.Thread(target=_tried, args=(warm,), name="warming", daemon=True).start()
         time.sleep(_ASK_AGAIN)
     return 0.0, None
+
+
+def _tried(warm: Callable[[], None]) -> None:
+    try:
+        warm()
+    except Exception as error:  # it only makes the first batch quicker; the session may be ending
+        log.debug("the throw-away batch failed", error=str(error))
 
 
 class _Leaving:
