@@ -103,7 +103,8 @@ def frozen(dice: random.Random, served: Served) -> str:
     """A container is frozen inside a batch, a second one takes over and ends the job, then the first one wakes."""
     in_kafka = served.workspace.cluster is not None
     step = dice.choice([steps.PLANNED, *([steps.PRODUCED, steps.MARKED] if in_kafka else [steps.PUBLISHED])])
-    hold = f"{dice.randrange(2)}-:{step}:{dice.randint(1, 2)}"
+    stage = 0 if step in steps.OF_SLOTS else dice.randrange(2)  # no window is closed in the first batches
+    hold = f"{stage}-:{step}:{dice.randint(1, 2)}"
     served.start()
     first = served.container(hold=hold)
     first.held()
