@@ -34,6 +34,8 @@ class JobSettings(_Section):
 
     ``on_error`` and ``on_null_key`` say what becomes of a record that can't be processed, ``watermark_scope`` whether a
     lane's watermark follows the slowest of its SSPs, or is Spark's own, which follows the fastest.
+    A lane that fails is tried again, up to ``attempts`` times in a row on one batch; so is one that has records to read
+    and stands still for ``stall_after``.
     ``on_coordinator_loss``: what a container does that doesn't hear its coordinator. One with an output that can't be
     fenced stops in any case, before its lease ends.
     """
@@ -48,9 +50,11 @@ class JobSettings(_Section):
     on_error: Literal["dead-letter", "drop", "fail"] = "dead-letter"
     on_null_key: Literal["dead-letter", "drop", "fail"] = "dead-letter"
     watermark_scope: Literal["ssp", "lane"] = "ssp"
+    attempts: int = Field(default=3, ge=1, le=1000)
+    stall_after: str = "5 minutes"
     on_coordinator_loss: Literal["continue", "stop"] = "continue"
 
-    @field_validator("interval")
+    @field_validator("interval", "stall_after")
     @classmethod
     def _duration(cls, text: str) -> str:
         durations.parse(text)

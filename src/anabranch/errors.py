@@ -14,6 +14,7 @@ __all__ = [
     "NotLeadingError",
     "OperatorError",
     "OutOfTimeError",
+    "StalledError",
     "StateError",
     "StoreUnavailableError",
     "UnreachableError",
@@ -92,6 +93,10 @@ class FencedError(ConflictError):
 
 class LogError(AnabranchError):
     """A stream's files are missing, cut short or not what their manifest says."""
+
+
+class StalledError(AnabranchError):
+    """A lane has records to read, and hasn't moved for too long."""
 
 
 class StateError(AnabranchError):

@@ -94,7 +94,8 @@ class LaneReport(Document, frozen=True, kw_only=True):
     (None: not known, or the lane has none) and ``held_by`` the SSP that holds it back. ``dead_letters`` are all that
     the lane ever wrote; ``dropped`` records and ``late_groups`` (groups of late rows) those since it started.
     ``warnings`` are for who looks: the lane goes on. ``fenced``: it failed because another process has the lane.
-    ``stopped``: it ended because its container stopped, and may have more to do.
+    ``stopped``: it ended because its container stopped, and may have more to do. ``attempt``: how often its
+    container has begun it; ``trouble`` why it was begun again last.
     """
 
     lane: str
@@ -115,6 +116,8 @@ class LaneReport(Document, frozen=True, kw_only=True):
     error: str | None = None
     fenced: bool = False
     stopped: bool = False
+    attempt: int = 1
+    trouble: str = ""
 
 
 class Heartbeat(Document, frozen=True, kw_only=True):

@@ -4,6 +4,7 @@ came out."""
 from __future__ import annotations
 
 import json
+import math
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,6 +29,7 @@ from anabranch.config import (
     StreamSettings,
     SystemsSettings,
 )
+from anabranch.container.attempts import Standstill
 from anabranch.container.folder import Folder
 from anabranch.container.lane import Build, LaneRunner, Offsets
 from anabranch.container.place import Place
@@ -178,7 +180,9 @@ class Deployed:
         for number, lane in enumerate(self.lanes):
             ends = self.ends(lane)
             until = {ssp: end for ssp, end in ends.items() if ssp.stream not in own}
-            runner = LaneRunner(self._place, lane, self.epoch, self._building(lane, until), {}, until)
+            runner = LaneRunner(
+                self._place, lane, self.epoch, self._building(lane, until), {}, until, Standstill(math.inf)
+            )
             runner.start()
             runner.acknowledge(upstream_ended=True)
             assert runner.join(PATIENCE), f"lane {lane.id} didn't end: {runner.report}"

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +17,7 @@ from anabranch import Job
 from anabranch.container.reconciliation import Container
 from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.store.store import Store
+from anabranch.errors import ConflictError
 from anabranch.messages import JobStatus, Registration, Start
 from tests.integration.harness import Site
 
@@ -46,3 +53,112 @@ def test_a_job_that_begins_at_the_newest_records_reads_none_of_the_older(site: S
     job.read("in", schema="n int", start="latest").write("out")
     assert caught_up(site, job).state == "stopped"
     assert site.all_records("out") == []
+
+
+# Lanes that fail, and go on
+
+
+@contextmanager
+def running(site: Site, job: Job, **settings: Any) -> Iterator[Coordinator]:
+    """A new deployment in a thread, until the end of ``with``."""
+    run = site.deployed(job, **settings)
+    coordinator = Coordinator(Store("sqlite://"))
+    coordinator.start(Start(graph=job.graph, model=run.plan.model, lanes=tuple(run.lanes), fingerprint={}))
+    container = Container(site.spark, coordinator, run.settings, job.graph, job.functions, run.schemas, {}, "")
+    me = Registration(job=job.name, seat="0", execution="x", host="here", pid=1)
+    thread = threading.Thread(target=container.run, args=(me,))
+    thread.start()
+    try:
+        yield coordinator
+    finally:
+        with contextlib.suppress(ConflictError):  # it has failed
+            coordinator.stop(job.name)
+        thread.join(60)
+        assert not thread.is_alive()
+
+
+def until(condition: Callable[[], object], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def again(coordinator: Coordinator) -> list[str]:
+    return [event.why for event in coordinator.events("j") if "is tried again" in event.what]
+
+
+def test_a_lane_that_fails_is_tried_again_and_loses_nothing(site: Site, tmp_path: Path) -> None:
+    site.log.create("in", 1)
+    site.put("in", 0, [{"n": n} for n in range(10)])
+    count = tmp_path / "count"
+    count.touch()
+    job = Job("j")
+
+    def flaky(row: dict[str, Any]) -> dict[str, Any]:
+        """Fails twice: the tests' Spark tries a task once."""
+        if row["n"] == 5:
+            with count.open("a") as file:
+                file.write("x")
+            if count.stat().st_size <= 2:
+                raise OSError("the service is away")
+        return row
+
+    job.read("in", schema="n int").map(flaky).write("out")
+    with running(site, job) as coordinator:
+        until(lambda: len(site.all_records("out")) >= 10)
+        assert [json.loads(r["value"])["n"] for r in site.all_records("out")] == list(range(10))
+        tried = again(coordinator)
+        assert len(tried) == 2
+        assert all("OSError: the service is away" in why for why in tried)
+        report = coordinator.status("j").lanes[0].report
+        assert report is not None
+        assert (report.phase, report.attempt, coordinator.status("j").state) == ("running", 3, "running")
+
+
+def test_a_lane_that_fails_too_often_fails_alone(site: Site) -> None:
+    site.log.create("in", 1)
+    site.put("in", 0, [{"n": n} for n in range(10)])
+    job = Job("j")
+    rows = job.read("in", schema="n int")
+    rows.map(lambda row: {"n": 1 // (row["n"] - 7)}).write("mapped")
+    rows.partition_by("n", via="spark").agg(c="count(*)").write("counted")
+
+    with running(site, job, attempts=2, on_error="fail") as coordinator:
+        until(lambda: any(one.lane.error for one in coordinator.status("j").lanes))
+        site.put("in", 0, [{"n": 77}])
+        until(lambda: any(r["key"] == (77).to_bytes(4, "big") for r in site.all_records("counted")))
+        status = coordinator.status("j")
+        assert status.state == "running"
+        (failed,) = [one.lane for one in status.lanes if one.lane.error]
+        assert failed.group == "outputs-embedded"
+        assert "ZeroDivisionError" in (failed.error or "")
+        assert "on offsets 0 to 9 of partition 0" in (failed.error or "")
+        assert len(again(coordinator)) == 1
+    assert coordinator.status("j").state == "failed"
+
+
+def test_a_lane_that_stands_still_is_begun_again(
+    site: Site, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    site.log.create("in", 1)
+    site.put("in", 0, [{"n": n} for n in range(10)])
+    hung = tmp_path / "hung"
+    job = Job("j")
+
+    def hangs(row: dict[str, Any]) -> dict[str, Any]:
+        if row["n"] == 5 and not hung.exists():
+            hung.touch()
+            time.sleep(3600)
+        return row
+
+    job.read("in", schema="n int").map(hangs).write("out")
+    with running(site, job, stall_after="5 seconds") as coordinator:
+        until(lambda: len(site.all_records("out")) >= 10)
+        (why,) = again(coordinator)
+        assert "stands still" in why
+        assert "at offset 0 for" in why
+        shown = capfd.readouterr()
+        for thread in ("stream execution thread for 0-", "Executor task launch worker", '"lane 0-'):
+            assert thread in shown.out
+        assert [json.loads(r["value"])["n"] for r in site.all_records("out")] == list(range(10))

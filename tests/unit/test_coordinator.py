@@ -22,6 +22,7 @@ from tests.unit.coordinator_helpers import FIRST, SECOND, Clock, Seat, lane, pla
 S = DeploymentState
 IDLE, RUNS, ENDED = LaneView(id="a"), LaneView(id="a", running=True, held=True), LaneView(id="a", ended=True)
 OFFERED, BROKEN = LaneView(id="a", held=True), LaneView(id="a", error="lane a: boom")
+STARVED = LaneView(id="a", running=True, held=True, starved=True)
 
 
 @pytest.mark.parametrize(
@@ -34,13 +35,20 @@ OFFERED, BROKEN = LaneView(id="a", held=True), LaneView(id="a", error="lane a: b
         (S.STARTING, (ENDED, RUNS), {}, None, None),
         (S.STARTING, (ENDED, RUNS), {"until_caught_up": True}, S.RUNNING, None),
         (S.STARTING, (IDLE,), {"stop_wanted": True}, S.STOPPING, None),
-        (S.STARTING, (RUNS, BROKEN), {}, S.STOPPING, "lane a: boom"),
+        (S.STARTING, (RUNS, BROKEN), {}, S.RUNNING, None),
+        (S.STARTING, (IDLE, BROKEN), {}, None, None),
+        (S.STARTING, (BROKEN, BROKEN), {}, S.STOPPING, "lane a: boom"),
         (S.STARTING, (IDLE,), {"start_wanted": True}, S.STARTING, None),
         (S.RUNNING, (RUNS, RUNS), {}, None, None),
         (S.RUNNING, (ENDED, ENDED), {}, None, None),
         (S.RUNNING, (RUNS, ENDED), {"until_caught_up": True}, None, None),
         (S.RUNNING, (ENDED, ENDED), {"until_caught_up": True}, S.STOPPING, None),
         (S.RUNNING, (RUNS,), {"stop_wanted": True}, S.STOPPING, None),
+        (S.RUNNING, (RUNS, BROKEN), {}, None, None),
+        (S.RUNNING, (ENDED, BROKEN), {}, None, None),
+        (S.RUNNING, (BROKEN, BROKEN), {}, S.STOPPING, "lane a: boom"),
+        (S.RUNNING, (ENDED, STARVED, BROKEN), {"until_caught_up": True}, S.STOPPING, "lane a: boom"),
+        (S.RUNNING, (RUNS, STARVED, BROKEN), {"until_caught_up": True}, None, None),
         (S.RUNNING, (RUNS, BROKEN), {"stop_wanted": True}, S.STOPPING, "lane a: boom"),
         (S.RUNNING, (RUNS,), {"start_wanted": True}, S.STARTING, None),
         (S.STOPPING, (RUNS, ENDED), {}, None, None),
@@ -181,15 +189,15 @@ def test_lanes_wait_for_their_predecessors(coordinator: Coordinator, store: Stor
     assert store.lanes("delays")[FIRST].state is LaneState.CLOSED
 
 
-def test_a_failed_lane_ends_the_others_and_then_the_deployment(
+def test_a_lane_fails_alone_and_with_the_last_one_the_deployment(
     coordinator: Coordinator, asked: Coordinator | Client
 ) -> None:
     coordinator.start(plan())
     seat = Seat(asked)
     seat.report("running")
     answer = seat.beat(report(FIRST, "failed", error="boom at 7"), report(SECOND, "running"))
-    assert (wanted(answer), answer.done) == ([], False)
-    assert states(asked) == ("stopping", ["failed", "running"])
+    assert (wanted(answer), answer.done) == ([SECOND], False)
+    assert states(asked) == ("running", ["failed", "running"])
     answer = seat.report("failed", SECOND, error="and then this")
     assert answer.done
     status = asked.status("delays")
@@ -204,6 +212,39 @@ def test_a_failed_lane_ends_the_others_and_then_the_deployment(
         None,
         [None, None],
     )
+
+
+def test_a_job_that_is_stopped_with_a_failed_lane_has_failed(coordinator: Coordinator) -> None:
+    coordinator.start(plan())
+    seat = Seat(coordinator)
+    seat.beat(report(FIRST, "running"), report(SECOND, "failed", error="boom"))
+    coordinator.stop("delays")
+    assert coordinator.status("delays").state == "stopping"
+    seat.report("ended", FIRST)
+    status = coordinator.status("delays")
+    assert (status.state, status.error) == ("failed", f"lane {SECOND}: boom")
+
+
+def test_what_comes_after_a_failed_lane_need_not_catch_up(coordinator: Coordinator) -> None:
+    third = lane("last-00000003", upstream=(SECOND,))
+    coordinator.start(plan(lanes=(lane(FIRST), lane(SECOND, upstream=(FIRST,)), third), until_caught_up=True))
+    seat = Seat(coordinator)
+    seat.beat(report(FIRST, "failed", error="boom"), report(SECOND, "running"), report(third.id, "running"))
+    assert coordinator.status("delays").state == "stopping"
+    answer = seat.beat(report(SECOND, "ended"), report(third.id, "ended"))
+    assert (answer.done, coordinator.status("delays").state) == (True, "failed")
+
+
+def test_each_further_attempt_is_an_event(coordinator: Coordinator) -> None:
+    coordinator.start(plan())
+    seat = Seat(coordinator)
+    seat.report("running")
+    for attempt in (2, 2, 3):
+        seat.beat(report(FIRST, "starting", attempt=attempt, trouble=f"boom {attempt}"), report(SECOND, "running"))
+    told = [(event.what, event.why) for event in coordinator.events("delays") if "again" in event.what]
+    assert told == [
+        (f"lane {FIRST} failed and is tried again, attempt {attempt}", f"boom {attempt}") for attempt in (2, 3)
+    ]
 
 
 # Stopping

@@ -309,7 +309,7 @@ def test_who_leaves_with_all_lanes_ended_frees_its_seat_at_once(coordinator: Coo
     assert (answer.alive, answer.reason) == (False, "it gave its seat back")
 
 
-@pytest.mark.parametrize("phase", ["starting", "running", "failed"])
+@pytest.mark.parametrize("phase", ["starting", "running"])
 def test_who_leaves_with_a_lane_that_may_write_keeps_its_seat(
     coordinator: Coordinator, clock: Clock, store: Store, phase: str
 ) -> None:
@@ -320,6 +320,13 @@ def test_who_leaves_with_a_lane_that_may_write_keeps_its_seat(
     clock.at += LEASE + GRACE
     coordinator.tick()
     assert [fence.lane.id for fence in coordinator.fences()] == [SECOND]
+
+
+def test_who_leaves_with_a_failed_lane_frees_its_seat(coordinator: Coordinator, store: Store) -> None:
+    seat = begun(coordinator)
+    assert leave(seat, (FIRST, "ended"), (SECOND, "failed")).done
+    assert store.containers("delays") == []
+    assert wanted(Seat(coordinator, pid=2).beat()) == [FIRST]
 
 
 # Stopping

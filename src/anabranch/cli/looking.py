@@ -81,7 +81,7 @@ def _show(found: JobStatus, json: bool) -> None:
     for line in progress.containers(found):
         typer.echo(line)
     for lane in found.lanes:
-        for warning in lane.report.warnings if lane.report is not None else ():
+        for warning in progress.troubles(lane):
             typer.echo(f"warning: {warning}")
     if found.error:
         typer.echo(f"error: {found.error}")

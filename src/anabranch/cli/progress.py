@@ -52,6 +52,17 @@ def when(unix_ms: int | None) -> str:
     return "" if unix_ms is None else datetime.fromtimestamp(unix_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
+def troubles(lane: LaneStatus) -> list[str]:
+    """What is wrong with a lane, a line each."""
+    report = lane.report
+    found = [] if report is None else list(report.warnings)
+    if lane.lane.state is LaneState.FAILED:
+        found.append(f"lane {lane.lane.id} failed, and is left alone: {lane.lane.error}")
+    elif report is not None and report.trouble:
+        found.append(f"lane {lane.lane.id} was begun {report.attempt} times; last because: {report.trouble}")
+    return found
+
+
 def event_time(report: LaneReport) -> str:
     """Up to when a lane's event time has come, and what holds it back; the empty text if it has none."""
     if report.held_by is None:
@@ -124,16 +135,21 @@ def watch(coordinator: Status, job: str, until: threading.Event, show: Show | No
     """Show a job's progress until told to end. ``show``: more to draw below the table."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        last = ""
+        last, told = "", set[str]()
         while not until.wait(_LINE_EVERY):
-            now = line(coordinator.status(job))
+            status = coordinator.status(job)
+            now = line(status)
             if now != last:
                 say(now)
             last = now
+            for trouble in (each for lane in status.lanes for each in troubles(lane) if each not in told):
+                told.add(trouble)
+                say(f"warning: {trouble}")
         return
     with Live(console=console, refresh_per_second=4, transient=True) as live:
         while not until.is_set():
-            parts: list[RenderableType] = [table(coordinator.status(job))]
+            status = coordinator.status(job)
+            parts: list[RenderableType] = [table(status), *(each for lane in status.lanes for each in troubles(lane))]
             if show is not None:
                 parts.append(show())
             live.update(Group(*parts))

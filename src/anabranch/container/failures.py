@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
-from anabranch.errors import FencedError
+from anabranch.errors import (
+    AnabranchError,
+    ConflictError,
+    FencedError,
+    LogError,
+    StateError,
+    UnsupportedFormatError,
+    UsageError,
+)
 
+_FINAL = (ConflictError, LogError, StateError, UnsupportedFormatError, UsageError)
 _OURS = re.compile(r"anabranch\.errors\.\w+: (.+?)(?=\n\s*\n|\n\tat |\n\s*at \S+\(|\Z)", re.DOTALL)
 _SPARK_CODE = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] (.+)")
 _PYTHON = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(\S.*)")
@@ -20,6 +30,19 @@ def is_ours(error: BaseException) -> bool:
 def is_fenced(error: BaseException) -> bool:
     """Whether it says that another process has the lane, here or in a Python worker."""
     return isinstance(error, FencedError) or f"anabranch.errors.{FencedError.__name__}" in str(error)
+
+
+def is_final(error: BaseException) -> bool:
+    """Whether the same would come of another attempt: what lanes, streams, settings and files are doesn't change."""
+    if isinstance(error, _FINAL):
+        return True
+    return any(f"anabranch.errors.{each.__name__}: " in str(error) for kind in _FINAL for each in _family(kind))
+
+
+def _family(kind: type[AnabranchError]) -> Iterator[type[AnabranchError]]:
+    yield kind
+    for each in kind.__subclasses__():
+        yield from _family(each)
 
 
 def explain(error: BaseException) -> str:

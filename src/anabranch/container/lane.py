@@ -14,14 +14,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch import steps
 from anabranch.container import blame, failures, pacing
+from anabranch.container.attempts import Standstill
 from anabranch.container.folder import Folder
 from anabranch.container.inputs import Inputs
 from anabranch.container.place import Place
-from anabranch.errors import AnabranchError, StateError
+from anabranch.errors import AnabranchError, StalledError, StateError
 from anabranch.messages import LaneReport
 from anabranch.model.lane import Lane, Position
 from anabranch.model.ssp import SSP
-from anabranch.spark import clock, history
+from anabranch.spark import clock, history, stacks
 from anabranch.spark.query import LaneQuery
 
 log = structlog.get_logger()
@@ -44,7 +45,8 @@ Build = Callable[[Folder, str, str, Offsets, Callable[[int], None]], LaneQuery]
 class LaneRunner:
     """Runs one lane in a thread of its own and keeps a report of it.
 
-    ``build`` makes the query for a folder. ``until``: the noted ends of its inputs, None to run on.
+    ``build`` makes the query for a folder. ``until``: the noted ends of its inputs, None to run on. ``standstill`` says
+    when it has to fail for it goes on no more. ``final``: it failed, and so would any other attempt.
     """
 
     def __init__(
@@ -55,8 +57,12 @@ class LaneRunner:
         build: Build,
         starting: Offsets,
         until: Offsets | None,
+        standstill: Standstill,
     ) -> None:
         self.lane = lane
+        self.final = False
+        self._standstill = standstill
+        standstill.begin()
         self._place = place
         self._epoch = epoch
         self._build = build
@@ -135,8 +141,10 @@ class LaneRunner:
             self._end(folder)
         except Exception as error:
             told = self._told(error)
+            self.final = self.final or failures.is_final(error)
             if self._started is not None:
                 self._started.stop()  # what failed may be ours, and not the query
+            self._clock.unlink(missing_ok=True)
             self._report = self._changed(phase="failed", error=told, fenced=failures.is_fenced(error))
 
     def _told(self, error: Exception) -> str:
@@ -144,6 +152,7 @@ class LaneRunner:
             return str(error)
         found = "" if failures.is_ours(error) else self._wrong_inputs()
         if found:
+            self.final = True
             return found
         told = failures.explain(error)
         blamed = None
@@ -198,6 +207,7 @@ class LaneRunner:
                 )
             if self._stop.is_set() or self._done(folder):
                 break
+            self._check_progress()
             if monotonic() > self._refreshed + _REFRESH_EVERY and self._query is not None:
                 self._query.refresh()
                 self._refreshed = monotonic()
@@ -209,6 +219,18 @@ class LaneRunner:
                 query = self._start(folder)
             time.sleep(_POLL)
         self._stop_at_boundary(folder, query)
+
+    def _check_progress(self) -> None:
+        """Raises StalledError if records wait and nothing is done with them; shows what the threads do."""
+        still = self._standstill.seen(self._report, monotonic())
+        if still:
+            log.error(
+                "a lane stands still",
+                lane=self.lane.id,
+                why=still,
+                threads=stacks.of_lane(self._place.spark, self.lane.id),
+            )
+            raise StalledError(f"lane {self.lane.id} stands still: {still}", "its threads are in the container's log")
 
     def _look_for_outputs(self) -> None:
         """What is deleted under a running query, that goes on trying to write to for minutes.

@@ -16,17 +16,21 @@ from anabranch.clocks import boottime
 from anabranch.config import Settings
 from anabranch.container import forgetting
 from anabranch.container.agent import Agent
+from anabranch.container.attempts import Attempts, Standstill
 from anabranch.container.beats import Beats, Coordination, Direct
 from anabranch.container.folder import Folder
+from anabranch.container.keeping import Keeper
 from anabranch.container.lane import LaneRunner, Offsets
 from anabranch.container.place import Place
+from anabranch.event_time import durations
 from anabranch.formats import Format
-from anabranch.messages import Answer, LaneReport, Registration, WantedLane
+from anabranch.messages import Answer, LaneReport, Registration
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane
 from anabranch.operators.rules import is_boundary
 from anabranch.planning import stages
+from anabranch.spark import query
 from anabranch.spark.query import LaneQuery
 from anabranch.systems.systems import Systems
 
@@ -67,7 +71,7 @@ class Container:
         self._gates = tempfile.TemporaryDirectory(prefix="anabranch-gates-")
         systems = Systems(settings, graph.job)
         self._place = Place(spark, settings.storage.root, Path(self._gates.name), systems)
-        self._runners: dict[str, LaneRunner] = {}
+        self._keepers: dict[str, Keeper] = {}
         self._noted: dict[str, dict[int, int]] = {}
         self._forgotten = time.monotonic()
 
@@ -93,7 +97,7 @@ class Container:
                 if answer is not None:
                     self._reconcile(answer, model, epoch)
                     self._forget()
-                    if answer.done and all(runner.ended for runner in self._runners.values()):
+                    if answer.done and all(keeper.ended for keeper in self._keepers.values()):
                         return
                 time.sleep(self._period)
         finally:
@@ -106,24 +110,35 @@ class Container:
     @property
     def reports(self) -> tuple[LaneReport, ...]:
         """How the lanes are now."""
-        return tuple(runner.report for runner in self._runners.values())
+        return tuple(keeper.report for keeper in self._keepers.values())
 
     def _reconcile(self, answer: Answer, model: JobModel, epoch: int) -> None:
         wanted = {w.lane.id: w for w in answer.wanted}
-        for lane_id, runner in self._runners.items():
+        for lane_id, keeper in self._keepers.items():
             if lane_id in wanted:
-                self._acknowledge(runner, wanted[lane_id])
+                keeper.go_on(wanted[lane_id])
             else:
-                runner.stop()
+                keeper.stop()
         for lane_id, each in wanted.items():
-            if lane_id not in self._runners:
-                self._runners[lane_id] = self._started(each.lane, model, epoch, answer.until_caught_up)
+            if lane_id not in self._keepers:
+                self._keepers[lane_id] = self._kept(each.lane, model, epoch, answer.until_caught_up)
 
-    def _acknowledge(self, runner: LaneRunner, wanted: WantedLane) -> None:
-        if 0 < wanted.lane.folder_epoch == runner.report.folder_epoch:
-            runner.acknowledge(wanted.upstream_ended)
+    def _kept(self, lane: Lane, model: JobModel, epoch: int, until_caught_up: bool) -> Keeper:
+        job = self._settings.job
+        patience = durations.parse(job.stall_after) / 1000
+        if job.trigger == "real-time":  # positions are known where batches end
+            patience += query.real_time_seconds(self._settings)
+        standstill = Standstill(patience)
+        log.debug("lane starts", action="start_lane", lane=lane.id, epoch=epoch)
+        return Keeper(
+            lane,
+            lambda newest: self._runner(newest, model, epoch, until_caught_up, standstill),
+            Attempts(job.attempts),
+        )
 
-    def _started(self, lane: Lane, model: JobModel, epoch: int, until_caught_up: bool) -> LaneRunner:
+    def _runner(
+        self, lane: Lane, model: JobModel, epoch: int, until_caught_up: bool, standstill: Standstill
+    ) -> LaneRunner:
         starting = self._starting(lane)
         until = self._until(lane) if until_caught_up else None
 
@@ -150,10 +165,7 @@ class Container:
                 dropped=dropped,
             )
 
-        runner = LaneRunner(self._place, lane, epoch, build, starting, until)
-        runner.start()
-        log.debug("lane started", action="start_lane", lane=lane.id, epoch=epoch)
-        return runner
+        return LaneRunner(self._place, lane, epoch, build, starting, until, standstill)
 
     def _starting(self, lane: Lane) -> Offsets:
         given: Offsets = {position.ssp.whole: position.offset for position in lane.starting}
@@ -183,15 +195,15 @@ class Container:
             return
         self._forgotten = time.monotonic()
         own = {stages.stream_of(self._graph, node) for node in self._graph.nodes if is_boundary(node)}
-        lanes = [(runner.lane, runner.report) for runner in self._runners.values()]
+        lanes = [(keeper.lane, keeper.report) for keeper in self._keepers.values()]
         streams = {ssp.stream for lane, _ in lanes for ssp in lane.ssps if ssp.system == "kafka"} & own
         if streams:
             forgetting.forget(self._place.systems.kafka, forgetting.behind(lanes, streams))
 
     def _stop_all(self) -> None:
-        for runner in self._runners.values():
-            runner.stop()
+        for keeper in self._keepers.values():
+            keeper.leave()
         end = time.monotonic() + _ENDS_WITHIN
-        for runner in self._runners.values():
-            runner.join(max(0.0, end - time.monotonic()))
+        for keeper in self._keepers.values():
+            keeper.join(max(0.0, end - time.monotonic()))
         self._gates.cleanup()

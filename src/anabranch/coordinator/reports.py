@@ -38,7 +38,8 @@ def applied(lane: Lane, report: LaneReport) -> Lane:
     if report.phase == "running" and lane.state is LaneState.PLANNED:
         after = msgspec.structs.replace(after, state=LaneState.RUNNING)
     elif report.phase == "ended":
-        state = LaneState.CLOSED if lane.state is LaneState.CLOSING else LaneState.PLANNED
+        over = LaneState.CLOSING if report.stopped else LaneState.CLOSED
+        state = over if lane.state is LaneState.CLOSING else LaneState.PLANNED
         after = msgspec.structs.replace(
             after,
             state=state,

@@ -308,7 +308,7 @@ class Coordinator:
                 self._take_in(serving, process, beat, its)
                 process.heard = beat.number
                 self._advance(serving)
-                if beat.leaving and not serving.may_write(process):
+                if beat.leaving and all(lane.state is LaneState.FAILED for lane in serving.may_write(process)):
                     self._write(self._store.leave, process.record, self._now())
                     serving.leave(process)
                     self._changed.notify_all()
@@ -528,14 +528,19 @@ class Coordinator:
             after = reports.applied(changed.get(lane.id, lane), report)
             if after is not lane:
                 changed[lane.id] = after
-                happened += self._lane_events(process, lane, after, report)
-        if changed:
+            happened += self._lane_events(process, lane, after, report, serving.attempt(lane.id))
+        if changed or happened:
             self._write(self._store.put_lanes, changed.values(), happened)
             serving.known.update(changed)
         serving.hear(process, news, seen=beat.seen)
 
-    def _lane_events(self, process: Process, before: Lane, after: Lane, report: LaneReport) -> list[Event]:
-        if before.state is after.state and report.phase not in reports.LAST_PHASES:
+    def _lane_events(
+        self, process: Process, before: Lane, after: Lane, report: LaneReport, attempt: int
+    ) -> list[Event]:
+        if report.attempt > attempt:
+            what = f"lane {after.id} failed and is tried again, attempt {report.attempt}"
+            return [self._event(after.job, process.record.id, what, report.trouble)]
+        if after is before or (before.state is after.state and report.phase not in reports.LAST_PHASES):
             return []
         what = f"lane {after.id} {'runs' if report.phase == 'running' else report.phase}"
         return [self._event(after.job, process.record.id, what, after.error or "")]

@@ -72,6 +72,10 @@ class Serving:
             return True
         return lane in self.reports and self.reports[lane].phase == "ended"
 
+    def attempt(self, lane: str) -> int:
+        """How often its container has begun a lane."""
+        return self.reports[lane].attempt if lane in self.reports else 1
+
     def caught_up(self, lane: str) -> bool:
         """Whether a lane has ended by itself."""
         return self.ended(lane) and not (lane in self.reports and self.reports[lane].stopped)
@@ -177,6 +181,7 @@ class Serving:
 
     def snapshot(self, now: float, *, stop_wanted: bool = False) -> Snapshot:
         holders = [process for process in self.processes.values() if self.expels or now < process.lease_ends]
+        starved = self._starved()
         held = {lane for process in holders for lane in process.offered}
         views = (
             LaneView(
@@ -185,6 +190,7 @@ class Serving:
                 ended=self.caught_up(lane.id),
                 held=lane.id in held or lane.unfenced,
                 error=f"lane {lane.id}: {lane.error}" if lane.state is LaneState.FAILED else None,
+                starved=lane.id in starved,
             )
             for lane in self.lanes
             if lane.state is not LaneState.CLOSED
@@ -196,6 +202,15 @@ class Serving:
             stop_wanted=stop_wanted,
             error=self.error,
         )
+
+    def _starved(self) -> set[str]:
+        """The lanes that come after one that failed: lanes are in the order in which they feed each other."""
+        found: set[str] = set()
+        for lane in self.lanes:
+            before = (self.known[each] for each in lane.upstream)
+            if any(each.state is LaneState.FAILED or each.id in found for each in before):
+                found.add(lane.id)
+        return found
 
     def status(self, now: float, lost: Sequence[ContainerRecord] = ()) -> JobStatus:
         """``lost``: processes that have lost their seats."""

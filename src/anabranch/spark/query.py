@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch import steps
+from anabranch.config import Settings
 from anabranch.errors import GraphError
 from anabranch.event_time import durations
 from anabranch.model.graph import Node
@@ -30,6 +31,11 @@ from anabranch.systems.output import Written
 _STATE_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 _BATCH_MS = 300_000
 """Of real-time mode. Where a batch ends, records wait for 0.3 to 1 s: once in five minutes, that is beyond the p99."""
+
+
+def real_time_seconds(settings: Settings) -> float:
+    """How long a batch of real-time mode lasts."""
+    return (durations.parse(settings.job.interval) or _BATCH_MS) / 1000
 
 
 class HeldBackError(Exception):
@@ -76,7 +82,7 @@ class LaneQuery(LaneOutputs):
             )
         numbers = {s.number: stages.stream_of(self.graph, s.node) for s in self._sinks.values()}
         plain = next(iter(self._plain(numbers).values()))
-        length = durations.parse(self.settings.job.interval) or _BATCH_MS
+        length = round(real_time_seconds(self.settings) * 1000)
         stream = plain.options(rows.select(*plain.columns()).writeStream.format("kafka"), at_once=True)
         stream = stream.queryName(self.lane.id).option("checkpointLocation", self.folder).outputMode("update")
         self.spark.conf.set(_STATE_FORMAT, "2")

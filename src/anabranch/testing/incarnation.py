@@ -138,6 +138,8 @@ class _Watched:
         return self._coordinator.model(job)
 
     def heartbeat(self, beat: Heartbeat, wait: float = 0) -> Answer:
+        if any(report.phase == "failed" for report in beat.lanes):
+            self._coordinator.stop(self._job)  # a test wants to hear of it, and not what the other lanes do
         if self.kill is not None and self.kill.due(beat.lanes):
             self.kill.strike()
         if time.monotonic() > self._deadline:

@@ -25,13 +25,16 @@ class DeploymentState(enum.StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class LaneView:
-    """A lane that isn't closed, in this run: it runs; it has ended; a live container still has it."""
+    """A lane that isn't closed, in this run: it runs; it has ended; a live container still has it; it failed with an
+    error. ``starved``: one of the lanes before it failed, so that it won't see the end of its inputs.
+    """
 
     id: str
     running: bool = False
     ended: bool = False
     held: bool = False
     error: str | None = None
+    starved: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +52,13 @@ class Snapshot:
     def failure(self) -> str | None:
         """The first error."""
         return self.error or next((lane.error for lane in self.lanes if lane.error is not None), None)
+
+    @property
+    def broken(self) -> bool:
+        """Whether lanes have failed, and no other one has anything to do."""
+        idle = self.until_caught_up
+        over = all(lane.error is not None or (idle and (lane.ended or lane.starved)) for lane in self.lanes)
+        return over and self.failure is not None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,10 +8,13 @@ from anabranch.coordinator.states.snapshot import DeploymentState, Snapshot, Tra
 def step(snapshot: Snapshot) -> Transition | None:
     if snapshot.start_wanted:
         return Transition(to=DeploymentState.STARTING, why="the process that was starting it died")
-    if snapshot.failure is not None:
-        return Transition(to=DeploymentState.STOPPING, why="a lane failed", error=snapshot.failure)
+    if snapshot.broken:
+        return Transition(to=DeploymentState.STOPPING, why="all lanes that had to do failed", error=snapshot.failure)
     if snapshot.stop_wanted:
-        return Transition(to=DeploymentState.STOPPING, why="the user stopped it")
-    if all(lane.running or (lane.ended and snapshot.until_caught_up) for lane in snapshot.lanes):
+        return Transition(to=DeploymentState.STOPPING, why="the user stopped it", error=snapshot.failure)
+    up = (
+        lane.running or lane.error is not None or (lane.ended and snapshot.until_caught_up) for lane in snapshot.lanes
+    )
+    if all(up):
         return Transition(to=DeploymentState.RUNNING, why="all its lanes run")
     return None

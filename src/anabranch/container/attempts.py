@@ -1,0 +1,78 @@
+"""How often a lane is tried, and when it stands still. No clock, no threads, no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from anabranch.messages import LaneReport
+from anabranch.model.ssp import SSP
+
+__all__ = ["Attempts", "Standstill"]
+
+_FIRST, _LONGEST = 1.0, 60.0
+_MOST_DOUBLINGS = 6
+
+
+class Attempts:
+    """The failures of one lane in a row, with no batch committed between them.
+
+    Args:
+        most: after so many of them it isn't tried again.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._batch = -1
+        self._failures = 0
+
+    def again(self, batch: int) -> float | None:
+        """After a failure: in how many seconds to try again; None: not any more.
+
+        Args:
+            batch: the last one that was committed, -1 for none.
+        """
+        failures = self._counted(batch)
+        return None if failures >= self._most else float(min(_LONGEST, _FIRST * 2 ** (failures - 1)))
+
+    def begin(self, batch: int) -> None:
+        """It is tried again, after a failure behind ``batch``."""
+        self._failures = self._counted(batch)
+        self._batch = max(self._batch, batch)
+
+    def _counted(self, batch: int) -> int:
+        return 1 if batch > self._batch else self._failures + 1
+
+
+class Standstill:
+    """Finds out whether a lane has stopped to make progress. It waits twice as long after each time that it has found
+    so, for it may be that the lane's batches take long.
+
+    Args:
+        after: seconds that an SSP may have records to read while its position doesn't move.
+    """
+
+    def __init__(self, after: float) -> None:
+        self._after = after
+        self._patience = after
+        self._since: dict[SSP, tuple[int, float]] = {}
+
+    def begin(self) -> None:
+        """The lane starts anew."""
+        self._since.clear()
+
+    def seen(self, report: LaneReport, now: float) -> str:
+        """What stands still at ``now`` (seconds of any clock); the empty text if nothing does."""
+        held: Mapping[SSP, int] = {position.ssp: position.offset for position in report.positions}
+        for end in report.ends:
+            at = held.get(end.ssp, 0)
+            before = self._since.get(end.ssp)
+            if at >= end.offset:
+                self._since.pop(end.ssp, None)
+            elif before is None or before[0] != at:
+                self._since[end.ssp] = at, now
+            elif now - before[1] > self._patience:
+                told = f"{end.ssp} has been at offset {at} for {now - before[1]:.0f} s, with records up to {end.offset}"
+                self._patience = min(self._patience * 2, self._after * 2**_MOST_DOUBLINGS)
+                self._since.clear()
+                return told
+        return ""

@@ -1,0 +1,108 @@
+"""A lane in this container, for as long as it is wanted: one runner after the other when it fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic
+
+import msgspec
+import structlog
+
+from anabranch.container.attempts import Attempts
+from anabranch.container.lane import LaneRunner
+from anabranch.messages import LaneReport, WantedLane
+from anabranch.model.lane import Lane
+
+__all__ = ["Keeper"]
+
+log = structlog.get_logger()
+
+
+class Keeper:
+    """Not thread-safe.
+
+    Args:
+        make: a runner for a lane, not started.
+        clock: seconds.
+    """
+
+    def __init__(
+        self, lane: Lane, make: Callable[[Lane], LaneRunner], attempts: Attempts, clock: Callable[[], float] = monotonic
+    ) -> None:
+        self._make = make
+        self._attempts = attempts
+        self._clock = clock
+        self._begun = 1
+        self._trouble = ""
+        self._due: float | None = None
+        self._given_up = False
+        self._leaving = False
+        self._runner = make(lane)
+        self._runner.start()
+
+    @property
+    def lane(self) -> Lane:
+        return self._runner.lane
+
+    @property
+    def report(self) -> LaneReport:
+        """How the lane is: one that waits for its next attempt is starting."""
+        told = self._runner.report
+        if self._is_waiting:
+            trouble = told.error or ""
+            if self._leaving:
+                return msgspec.structs.replace(told, phase="ended", error=None, stopped=True, trouble=trouble)
+            return msgspec.structs.replace(told, phase="starting", error=None, attempt=self._begun + 1, trouble=trouble)
+        return msgspec.structs.replace(told, attempt=self._begun, trouble=self._trouble)
+
+    @property
+    def ended(self) -> bool:
+        return self.report.phase in ("ended", "failed")
+
+    def go_on(self, wanted: WantedLane) -> None:
+        """The lane is wanted: try it again if it is time for that."""
+        told = self._runner.report
+        if self._is_waiting:
+            self._try_again(wanted.lane, told)
+        elif 0 < wanted.lane.folder_epoch == told.folder_epoch:
+            self._runner.acknowledge(wanted.upstream_ended)
+
+    def stop(self) -> None:
+        """The lane isn't wanted: end at the next batch boundary; if it has failed, that is so."""
+        self._given_up = True
+        self._runner.stop()
+
+    def leave(self) -> None:
+        """The container ends: end at the next batch boundary; if it has failed, another one may try again."""
+        self._leaving = True
+        self._runner.stop()
+
+    def join(self, timeout: float) -> bool:
+        """Whether it has ended, after at most so many seconds."""
+        return self._runner.join(timeout)
+
+    @property
+    def _is_waiting(self) -> bool:
+        """Whether the runner has failed, and another attempt follows."""
+        told = self._runner.report
+        return (
+            told.phase == "failed"
+            and not self._given_up
+            and not self._runner.final
+            and self._attempts.again(told.batch) is not None
+        )
+
+    def _try_again(self, lane: Lane, told: LaneReport) -> None:
+        if self._due is None:
+            pause = self._attempts.again(told.batch)
+            assert pause is not None
+            self._due = self._clock() + pause
+            log.warning("a lane failed, and is tried again", lane=lane.id, seconds=pause, error=told.error)
+        # What the lane's folder is must be known to the coordinator: the next attempt goes on in it.
+        if self._clock() < self._due or told.folder_epoch not in (0, lane.folder_epoch) or not self._runner.join(0):
+            return
+        self._attempts.begin(told.batch)
+        self._begun += 1
+        self._due, self._trouble = None, told.error or ""
+        self._runner = self._make(lane)
+        self._runner.start()
