@@ -95,7 +95,8 @@ class LaneReport(Document, frozen=True, kw_only=True):
     the lane ever wrote; ``dropped`` records and ``late_groups`` (groups of late rows) those since it started.
     ``warnings`` are for who looks: the lane goes on. ``fenced``: it failed because another process has the lane.
     ``stopped``: it ended because its container stopped, and may have more to do. ``attempt``: how often its
-    container has begun it; ``trouble`` why it was begun again last.
+    container has begun it; ``trouble`` why it was begun again last; ``stalls`` how often that
+    was because it stood still.
     """
 
     lane: str
@@ -118,6 +119,7 @@ class LaneReport(Document, frozen=True, kw_only=True):
     stopped: bool = False
     attempt: int = 1
     trouble: str = ""
+    stalls: int = 0
 
 
 class Heartbeat(Document, frozen=True, kw_only=True):
@@ -179,9 +181,20 @@ class LaneStatus(Document, frozen=True, kw_only=True):
     lane: Lane
     report: LaneReport | None = None
 
+    @property
+    def lag(self) -> int:
+        """Offsets between the lane's positions and its inputs' ends."""
+        if self.report is None:
+            return 0
+        held = {position.ssp: position.offset for position in self.report.positions}
+        return sum(max(0, end.offset - held.get(end.ssp, 0)) for end in self.report.ends)
+
 
 class JobStatus(Document, frozen=True, kw_only=True):
-    """A job as ``status`` shows it. ``served``: a coordinator answered; else it was read from the store."""
+    """A job as ``status`` shows it. ``served``: a coordinator answered; else it was read from the store.
+
+    ``promises``: what each output promises, by operator. ``seats``: how many containers it wants.
+    """
 
     job: str
     deployment: int
@@ -191,3 +204,5 @@ class JobStatus(Document, frozen=True, kw_only=True):
     containers: tuple[ContainerStatus, ...] = ()
     error: str | None = None
     served: bool = True
+    promises: dict[str, str] = {}
+    seats: int = 1

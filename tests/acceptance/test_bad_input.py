@@ -96,7 +96,7 @@ def test_configuration(workspace: Workspace, toml: str, said: list[str]) -> None
         ("JOBS__FACTOR", "4", ["ANABRANCH__JOBS__FACTOR", "did you mean 'job'?"]),
         ("JOB__FACTOR", "3", ["factor 3 is not a power of two"]),
         ("JOB__FACTOR", "many", ["'job.factor' has the value 'many'"]),
-        ("JOB__CONTAINERS", "2", ["containers = 2 can be planned", "doesn't run it yet"]),
+        ("JOB__CONTAINERS", "2", ["containers = 2, and this is one process", "anabranch start JOB.py"]),
         ("COORDINATOR__STORE", "nonsense", ["'nonsense' is not a database URL", "sqlite:////"]),
     ],
 )

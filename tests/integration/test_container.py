@@ -6,6 +6,7 @@ import contextlib
 import json
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from anabranch import Job
+from anabranch import Job, tumbling
 from anabranch.container.reconciliation import Container
 from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.store.store import Store
@@ -53,6 +54,53 @@ def test_a_job_that_begins_at_the_newest_records_reads_none_of_the_older(site: S
     job.read("in", schema="n int", start="latest").write("out")
     assert caught_up(site, job).state == "stopped"
     assert site.all_records("out") == []
+
+
+def test_two_containers_share_a_job(site: Site) -> None:
+    """Windows close by the slower of the two, which begins only when the first one has read all."""
+    site.log.create("in", 4)
+    hours = [{"d": f"d{n % 7}", "at": f"2026-01-01T{n // 6:02}:{n % 6}0:00Z"} for n in range(120)]
+    for partition in range(4):
+        site.put("in", partition, hours)
+    job = Job("j")
+    read = job.read("in", schema="d string, at timestamp", event_time="at", watermark="0 seconds")
+    counted = read.partition_by("d").window(tumbling("1 hour")).agg(c="count(*)", emit="on_close")
+    counted.write("out")
+    run = site.deployed(job, containers=2, max_rows_per_batch=50)
+    assert [(lane.stage, lane.seat) for lane in run.lanes] == [("0", "0"), ("0", "1"), ("1", "0"), ("1", "1")]
+    coordinator = Coordinator(Store("sqlite://"))
+    coordinator.start(
+        Start(graph=job.graph, model=run.plan.model, lanes=tuple(run.lanes), fingerprint={}, until_caught_up=True)
+    )
+
+    def serve(seat: str) -> threading.Thread:
+        made = Container(site.spark, coordinator, run.settings, job.graph, job.functions, run.schemas, {}, "")
+        me = Registration(job="j", seat=seat, execution=seat, host="here", pid=1)
+        thread = threading.Thread(target=made.run, args=(me,))
+        thread.start()
+        return thread
+
+    first = serve("0")
+    until(lambda: caught_up_lanes(coordinator, "0") == ["0"])
+    assert site.all_records("out") == []
+    second = serve("1")
+    first.join(60)
+    second.join(60)
+    assert coordinator.status("j").state == "stopped"
+    found = Counter()
+    for record in site.all_records("out"):
+        value = json.loads(record["value"])
+        found[record["key"], value["window_start"]] += value["c"]
+        assert value["c"] == found[record["key"], value["window_start"]], "a window came twice"
+    wanted = Counter((row["d"].encode(), row["at"][:14] + "00:00.000000Z") for row in hours)
+    last = max(start for _, start in wanted)
+    assert {key: c // 4 for key, c in found.items()} == {key: c for key, c in wanted.items() if key[1] != last}
+
+
+def caught_up_lanes(coordinator: Coordinator, seat: str) -> list[str]:
+    """The stages of the lanes of a seat that have ended."""
+    lanes = [one for one in coordinator.status("j").lanes if one.lane.seat == seat]
+    return [one.lane.stage for one in lanes if one.report is not None and one.report.phase == "ended"]
 
 
 # Lanes that fail, and go on

@@ -187,14 +187,14 @@ class MemoryStore:
         self.note([Event(job=job, at=at, who=container, what=f"took seat {seat}", why=why)])
         return record, stored
 
-    def expel(self, process: ContainerRecord, changed: Sequence[Lane], why: str, at: float) -> list[Lane]:
+    def expel(self, process: ContainerRecord, changed: Sequence[Lane], why: str, at: float, who: str) -> list[Lane]:
         self.check_leads()
         epoch = self.next_epoch(process.job)
         self._leave(why, lambda one: one.id == process.id)
         stored = [_replace(lane, epoch=epoch) for lane in changed]
         self._put(stored)
         what = f"{process.id} has lost its seat"
-        self.note([Event(job=process.job, at=at, who="coordinator", what=what, why=why)])
+        self.note([Event(job=process.job, at=at, who=who, what=what, why=why)])
         return stored
 
     def leave(self, process: ContainerRecord, at: float) -> None:

@@ -81,7 +81,7 @@ class _Steps:
             return store.note([event, event])
         processes: list[ContainerRecord] = store.containers(job)
         if what == 7 and processes:
-            return store.expel(random.choice(processes), lanes, "silent", at)
+            return store.expel(random.choice(processes), lanes, "silent", at, "coordinator")
         if what == 8 and processes:
             return store.leave(random.choice(processes), at)
         return store.register(_registration(job, random.randrange(4)), random.choice("01"), lanes, at)

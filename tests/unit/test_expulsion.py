@@ -283,6 +283,41 @@ def test_a_job_that_is_over_needs_no_process(coordinator: Coordinator, store: St
     assert (answer.alive, answer.done) == (True, True)
 
 
+# Fencing by hand
+
+
+def test_an_operator_fences_a_container(coordinator: Coordinator, store: Store) -> None:
+    seat = begun(coordinator)
+    coordinator.fence(seat.me.container, "it writes nonsense")
+    answer = seat.beat()
+    assert (answer.alive, answer.reason) == (False, "the user fenced it: it writes nonsense")
+    assert asks(coordinator, 2).seat is None  # not before the lanes are fenced
+    assert {one.epoch for one in lanes_of(store).values()} == {seat.me.epoch + 1}
+    assert fence_all(coordinator) == [FIRST, SECOND]
+    newer = Seat(coordinator, pid=2)
+    assert newer.me.epoch == seat.me.epoch + 2
+    (event,) = [event for event in coordinator.events("delays") if "lost its seat" in event.what]
+    assert (event.who, event.why) == ("user", "the user fenced it: it writes nonsense")
+
+
+def test_who_has_no_seat_is_not_fenced(coordinator: Coordinator) -> None:
+    seat = begun(coordinator)
+    coordinator.fence(seat.me.container)
+    with pytest.raises(ConflictError, match=f"{seat.me.container} has no seat: the user fenced it"):
+        coordinator.fence(seat.me.container)
+    with pytest.raises(NotFoundError, match="no container delays:0:99"):
+        coordinator.fence("delays:0:99")
+
+
+def test_who_is_never_expelled_is_not_fenced(store: Store, clock: Clock) -> None:
+    coordinator = Coordinator(store, clock)
+    coordinator.start(planned())
+    seat = Seat(coordinator)
+    with pytest.raises(ConflictError, match="in one process with the coordinator"):
+        coordinator.fence(seat.me.container)
+    assert seat.beat().alive
+
+
 # Leaving
 
 

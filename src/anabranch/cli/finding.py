@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from anabranch import references
 from anabranch.config import CoordinatorSettings, Settings
 from anabranch.coordinator import endpoint, reading
@@ -9,6 +12,9 @@ from anabranch.coordinator.client import Client
 from anabranch.coordinator.store import Event, Store, database
 from anabranch.errors import ConflictError, UsageError
 from anabranch.messages import JobStatus
+from anabranch.model.job_model import JobModel
+
+T = TypeVar("T")
 
 
 def jobs(settings: CoordinatorSettings) -> list[JobStatus]:
@@ -22,32 +28,27 @@ def jobs(settings: CoordinatorSettings) -> list[JobStatus]:
         found = reading.jobs(store)
     finally:
         store.close()
-    return [_status(served[s.job], settings, s.job) if s.job in served else s for s in found]
+    return [status(settings, each.job) if each.job in served else each for each in found]
 
 
 def status(settings: CoordinatorSettings, job: str) -> JobStatus:
     """A job's status. NotFoundError names the jobs that there are."""
-    url = _url(settings) or endpoint.find(settings.store).get(job)
-    if url is not None:
-        return _status(url, settings, job)
-    store = Store.open_existing(settings.store)
-    try:
-        return reading.status(store, job)
-    finally:
-        store.close()
+    return _told(settings, job, lambda found: found.status(job), lambda store: reading.status(store, job))
 
 
 def events(settings: CoordinatorSettings, job: str, limit: int) -> list[Event]:
     """The last ``limit`` events of a job, oldest first."""
-    url = _url(settings) or endpoint.find(settings.store).get(job)
-    if url is not None:
-        with _client(url, settings) as client:
-            return client.events(job, limit)
-    store = Store.open_existing(settings.store)
-    try:
-        return reading.events(store, job, limit)
-    finally:
-        store.close()
+    return _told(settings, job, lambda found: found.events(job, limit), lambda store: reading.events(store, job, limit))
+
+
+def described(settings: CoordinatorSettings, job: str) -> tuple[JobStatus, JobModel]:
+    """A job's status, and its job model."""
+    return _told(
+        settings,
+        job,
+        lambda found: (found.status(job), found.model(job)),
+        lambda store: (reading.status(store, job), reading.model(store, job)),
+    )
 
 
 def client(settings: CoordinatorSettings, job: str) -> Client:
@@ -94,6 +95,14 @@ def _client(url: str, settings: CoordinatorSettings) -> Client:
     return Client(url, token=token)
 
 
-def _status(url: str, settings: CoordinatorSettings, job: str) -> JobStatus:
-    with _client(url, settings) as found:
-        return found.status(job)
+def _told(settings: CoordinatorSettings, job: str, ask: Callable[[Client], T], look: Callable[[Store], T]) -> T:
+    """What the coordinator says that serves the job; what the store says, if none does."""
+    url = _url(settings) or endpoint.find(settings.store).get(job)
+    if url is not None:
+        with _client(url, settings) as found:
+            return ask(found)
+    store = Store.open_existing(settings.store)
+    try:
+        return look(store)
+    finally:
+        store.close()

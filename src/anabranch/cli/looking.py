@@ -1,4 +1,4 @@
-"""``anabranch jobs``, ``status`` and ``events``: what runs, how far it is, and what happened."""
+"""``anabranch jobs``, ``status``, ``describe`` and ``events``: what runs, how far it is, and what happened."""
 
 from __future__ import annotations
 
@@ -57,6 +57,41 @@ def status(
             time.sleep(1)
 
 
+def describe(
+    job: Annotated[str, typer.Argument(help="The job's name.")],
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Show what a job is made of: stages and tasks, containers with their lanes, and what its outputs promise."""
+    found, model = finding.described(configuration.load(config).coordinator, job)
+    if json:
+        told = {"status": _plain(found), "model": model.to_builtins()}
+        typer.echo(msgspec.json.format(msgspec.json.encode(told), indent=2).decode())
+        return
+    typer.echo(
+        f"job {found.job}: {found.state}, deployment {found.deployment}, generation {found.generation}, "
+        f"factor {model.factor}, {found.seats} container(s) wanted"
+    )
+    for stage in model.stages:
+        typer.echo(
+            f"stage {stage.stage}: key {', '.join(stage.key) or 'the message key'}; "
+            f"{'stateful' if stage.stateful else 'stateless'}; grouper {stage.grouper}; "
+            f"reads {', '.join(stage.inputs)}; {len(stage.tasks)} task(s)"
+        )
+    held = {one.seat: line for one, line in progress.containers(found) if one.gone is None}
+    for seat in model.containers:
+        typer.echo(f"seat {seat.seat}: {held.get(seat.seat, 'no container has it')}")
+        for lane in (lane for lane in found.lanes if lane.lane.seat == seat.seat):
+            tasks = ", ".join(lane.lane.tasks)
+            typer.echo(f"  lane {lane.lane.id}: {lane.lane.group}, {lane.lane.state}, epoch {lane.lane.epoch}; {tasks}")
+    for one, line in progress.containers(found):
+        if one.gone is not None:
+            typer.echo(line)
+    for operator, promise in found.promises.items():
+        typer.echo(f"output {operator}: {promise}")
+    _say_unserved(found)
+
+
 def events(
     job: Annotated[str, typer.Argument(help="The job's name.")],
     last: Annotated[int, typer.Option(help="How many, the last ones.")] = 50,
@@ -78,13 +113,17 @@ def _show(found: JobStatus, json: bool) -> None:
         typer.echo(msgspec.json.format(msgspec.json.encode(_plain(found)), indent=2).decode())
         return
     Console().print(progress.table(found))
-    for line in progress.containers(found):
+    for _, line in progress.containers(found):
         typer.echo(line)
     for lane in found.lanes:
         for warning in progress.troubles(lane):
             typer.echo(f"warning: {warning}")
     if found.error:
         typer.echo(f"error: {found.error}")
+    _say_unserved(found)
+
+
+def _say_unserved(found: JobStatus) -> None:
     if not found.served:
         typer.echo("nothing runs: this is what the store holds", err=True)
 

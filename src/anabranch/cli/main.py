@@ -9,7 +9,7 @@ import sys
 import structlog
 import typer
 
-from anabranch.cli import container, coordinator, demo, doctor, init, looking, planning, run, start, stop, stream
+from anabranch.cli import container, coordinator, demo, doctor, fence, init, looking, planning, run, start, stop, stream
 from anabranch.errors import AnabranchError
 
 app = typer.Typer(
@@ -27,7 +27,9 @@ app.command("start")(start.start)
 app.command("plan")(planning.plan)
 app.command("jobs")(looking.jobs)
 app.command("status")(looking.status)
+app.command("describe")(looking.describe)
 app.command("events")(looking.events)
+app.command("fence")(fence.fence)
 app.command("stop")(stop.stop)
 app.command("doctor")(doctor.doctor)
 app.command("demo")(demo.demo)

@@ -24,6 +24,7 @@ from anabranch.grouping.request import Grouper
 from anabranch.messages import Program, Start
 from anabranch.model.factor import check_factor
 from anabranch.model.graph import Graph
+from anabranch.model.ssp import SSP
 from anabranch.planning import plan as planning
 from anabranch.planning import stages
 from anabranch.planning.plan import Plan
@@ -211,22 +212,40 @@ def _grouper(name: str) -> Grouper:
         ) from error
 
 
+def refuse_several(settings: Settings) -> None:
+    """Raises ConfigError for a job of several containers, where there is one process."""
+    if settings.job.containers > 1:
+        raise ConfigError(
+            f"[job] containers = {settings.job.containers}, and this is one process",
+            "set containers = 1; or start the job on a coordinator: anabranch start JOB.py",
+        )
+
+
 def refuse_unsupported(plan: Plan) -> None:
     """What can be planned, but not run yet.
 
     Raises:
-        ConfigError: several containers, or a broadcast input with a factor above 1.
+        ConfigError: a broadcast input with a factor above 1 or several containers; buckets of one partition in several.
     """
     containers, factor = len(plan.model.containers), plan.model.factor
     broadcast = any(lane.broadcast for lane in plan.lanes)
-    refused = {"containers": containers if containers > 1 else 0, "factor": factor if factor > 1 and broadcast else 0}
-    for name, value in refused.items():
-        if value:
-            what = f"[job] {name} = {value}{' with a broadcast input' if name == 'factor' else ''}"
+    for name, value in (("containers", containers), ("factor", factor)):
+        if broadcast and value > 1:
             raise ConfigError(
-                f"{what} can be planned, but this version doesn't run it yet",
+                f"[job] {name} = {value} with a broadcast input can be planned, but this version doesn't run it yet",
                 f"set {name} = 1; anabranch plan shows what {name} = {value} will do",
             )
+    seats: dict[SSP, set[str]] = {}
+    for lane in plan.lanes:
+        for ssp in lane.ssps:
+            seats.setdefault(ssp.whole, set()).add(lane.seat)
+    parted = [str(ssp) for ssp, its in seats.items() if len(its) > 1]
+    if parted:
+        raise ConfigError(
+            f"with factor {factor}, {containers} containers would share the partition {parted[0]}: that can be "
+            "planned, but this version doesn't run it yet",
+            "choose fewer containers, so that each has whole partitions",
+        )
 
 
 def writable(folder: Path, what: str) -> None:

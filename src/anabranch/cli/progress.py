@@ -33,14 +33,6 @@ def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def lag(lane: LaneStatus) -> int:
-    """Records between the lane's positions and its inputs' ends."""
-    if lane.report is None:
-        return 0
-    held = {p.ssp: p.offset for p in lane.report.positions}
-    return sum(max(0, end.offset - held.get(end.ssp, 0)) for end in lane.report.ends)
-
-
 def rejected(report: LaneReport) -> str:
     """What could not be processed: dead letters, dropped records and groups of late rows, those that there are."""
     counts = (("dead", report.dead_letters), ("dropped", report.dropped), ("late groups", report.late_groups))
@@ -88,7 +80,7 @@ def table(status: JobStatus) -> Table:
                 f"{report.batch}",
                 f"{report.rows:,}",
                 f"{report.rows_per_second:,.0f}",
-                f"{lag(lane):,}",
+                f"{lane.lag:,}",
                 f"{report.seconds:.1f}",
                 rejected(report),
                 when(report.watermark),
@@ -106,12 +98,15 @@ def table(status: JobStatus) -> Table:
     return found
 
 
-def containers(status: JobStatus) -> list[str]:
-    """The processes that have a seat, and those that lost one, a line each."""
+def containers(status: JobStatus) -> list[tuple[ContainerStatus, str]]:
+    """The processes that have a seat, and those that lost one, each with what to say of it."""
     return [
-        f"container {one.container}: process {one.pid} on {one.host}, "
-        + (f"rack {one.rack}, " if one.rack else "")
-        + (f"lost its seat: {one.gone}" if one.gone else "silent" if not one.alive else _leased(one))
+        (
+            one,
+            f"container {one.container}: process {one.pid} on {one.host}, epoch {one.epoch}, "
+            + (f"rack {one.rack}, " if one.rack else "")
+            + (f"lost its seat: {one.gone}" if one.gone else "silent" if not one.alive else _leased(one)),
+        )
         for one in status.containers
         if status.served
     ]
@@ -124,7 +119,7 @@ def _leased(container: ContainerStatus) -> str:
 def line(status: JobStatus) -> str:
     """A job's lanes in one line."""
     parts = [
-        f"{lane.lane.id} {lane.report.phase} batch {lane.report.batch} rows {lane.report.rows:,} lag {lag(lane):,}"
+        f"{lane.lane.id} {lane.report.phase} batch {lane.report.batch} rows {lane.report.rows:,} lag {lane.lag:,}"
         for lane in status.lanes
         if lane.report is not None
     ]

@@ -49,6 +49,7 @@ def execute(file: JobFile, settings: Settings, available_now: bool, show: progre
     if "://" not in settings.storage.root:
         preparation.writable(Path(settings.storage.root), "storage root")
     preparation.writable(settings.systems.embedded.root, "embedded root")
+    preparation.refuse_several(settings)
     plan = preparation.plan(file, settings)
     preparation.refuse_unsupported(plan)
     with endpoint.RunLock(store_url, name):

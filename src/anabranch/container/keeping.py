@@ -32,7 +32,7 @@ class Keeper:
         self._make = make
         self._attempts = attempts
         self._clock = clock
-        self._begun = 1
+        self._begun, self._stalls = 1, 0
         self._trouble = ""
         self._due: float | None = None
         self._given_up = False
@@ -52,8 +52,10 @@ class Keeper:
             trouble = told.error or ""
             if self._leaving:
                 return msgspec.structs.replace(told, phase="ended", error=None, stopped=True, trouble=trouble)
-            return msgspec.structs.replace(told, phase="starting", error=None, attempt=self._begun + 1, trouble=trouble)
-        return msgspec.structs.replace(told, attempt=self._begun, trouble=self._trouble)
+            return msgspec.structs.replace(
+                told, phase="starting", error=None, attempt=self._begun + 1, trouble=trouble, stalls=self._stood_still
+            )
+        return msgspec.structs.replace(told, attempt=self._begun, trouble=self._trouble, stalls=self._stood_still)
 
     @property
     def ended(self) -> bool:
@@ -92,6 +94,10 @@ class Keeper:
             and self._attempts.again(told.batch) is not None
         )
 
+    @property
+    def _stood_still(self) -> int:
+        return self._stalls + self._runner.stalled
+
     def _try_again(self, lane: Lane, told: LaneReport) -> None:
         if self._due is None:
             pause = self._attempts.again(told.batch)
@@ -102,7 +108,7 @@ class Keeper:
         if self._clock() < self._due or told.folder_epoch not in (0, lane.folder_epoch) or not self._runner.join(0):
             return
         self._attempts.begin(told.batch)
-        self._begun += 1
+        self._begun, self._stalls = self._begun + 1, self._stood_still
         self._due, self._trouble = None, told.error or ""
         self._runner = self._make(lane)
         self._runner.start()

@@ -46,7 +46,8 @@ class LaneRunner:
     """Runs one lane in a thread of its own and keeps a report of it.
 
     ``build`` makes the query for a folder. ``until``: the noted ends of its inputs, None to run on. ``standstill`` says
-    when it has to fail for it goes on no more. ``final``: it failed, and so would any other attempt.
+    when it has to fail for it goes on no more. ``final``: it failed, and so would any other attempt; ``stalled``: it
+    failed for it stood still.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class LaneRunner:
     ) -> None:
         self.lane = lane
         self.final = False
+        self.stalled = False
         self._standstill = standstill
         standstill.begin()
         self._place = place
@@ -224,6 +226,7 @@ class LaneRunner:
         """Raises StalledError if records wait and nothing is done with them; shows what the threads do."""
         still = self._standstill.seen(self._report, monotonic())
         if still:
+            self.stalled = True
             log.error(
                 "a lane stands still",
                 lane=self.lane.id,

@@ -108,6 +108,10 @@ class Client:
         answer = self._ask("POST", path, json=payload(beat), params={"wait": wait}, timeout=timeout)
         return decode(answer, Answer)
 
+    def fence(self, container: str, why: str = "") -> None:
+        path = f"/containers/{quote(check_container(container), safe='')}/fence"
+        self._ask("POST", path, params={"why": why})
+
     def holds_seat(self, execution: str) -> bool:
         answer = self._ask("GET", "/containerHeartbeat", params={"executionContainerId": execution})
         return bool(msgspec.json.decode(answer)["alive"])

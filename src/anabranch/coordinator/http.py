@@ -30,6 +30,7 @@ from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.wire import SERVICE, payload, payload_of, status_of
 from anabranch.errors import AnabranchError, ConflictError, UsageError
 from anabranch.messages import Answer, Heartbeat, JobStatus, Registered, Registration, Running, Start
+from anabranch.metrics import CONTENT_TYPE, exposition
 from anabranch.model.document import decode
 from anabranch.model.job_model import JobModel
 
@@ -50,6 +51,9 @@ _CLOSE = {"Connection": "close"}  # uvicorn does so when a route breaks, without
 class Desk(Protocol):
     """Who takes what changes something: a coordinator that always leads, or one among several."""
 
+    @property
+    def leads(self) -> bool: ...
+
     def check(self) -> None:
         """Raises NotLeadingError if it doesn't lead now."""
         ...
@@ -61,6 +65,8 @@ class Desk(Protocol):
 
 class Alone:
     """The desk of a coordinator that is the only one on its store."""
+
+    leads = True
 
     def __init__(self, coordinator: Coordinator) -> None:
         self.start = coordinator.start
@@ -148,6 +154,11 @@ def app(coordinator: Coordinator, desk: Desk | None = None, token: str | None = 
             raise UsageError("the beat is of another container than its path", "send it to its own path")
         return JSONResponse(payload(await led(polls, coordinator.heartbeat, beat, wait)))
 
+    async def fence(request: Request) -> Response:
+        why = request.query_params.get("why", "")[:_SHORT]
+        await led(None, coordinator.fence, request.path_params["container"], why)
+        return JSONResponse({})
+
     async def container_heartbeat(request: Request) -> Response:
         execution = request.query_params.get("executionContainerId", "")
         if not execution:
@@ -157,12 +168,18 @@ def app(coordinator: Coordinator, desk: Desk | None = None, token: str | None = 
             )
         return JSONResponse({"alive": await led(None, coordinator.holds_seat, execution)})
 
+    async def metrics(request: Request) -> Response:
+        found = await run_in_threadpool(coordinator.jobs)
+        text = exposition(found, coordinator.invalid_heartbeats, leader.leads)
+        return Response(text, headers={"Content-Type": CONTENT_TYPE})
+
     async def openapi(request: Request) -> Response:
         return JSONResponse(described(operations, metadata.version("anabranch")))
 
     operations = [
         Operation("GET", "/healthz", "Whether it listens", healthz),
         Operation("GET", "/openapi.json", "This description", openapi),
+        Operation("GET", "/metrics", "For Prometheus, in its text format", metrics),
         Operation("GET", "/jobs", "All jobs", jobs),
         Operation("POST", "/jobs", "Start a planned job", start, takes=Start),
         Operation("GET", "/jobs/{job}", "A job as it is now", job, gives=JobStatus),
@@ -183,6 +200,13 @@ def app(coordinator: Coordinator, desk: Desk | None = None, token: str | None = 
             takes=Heartbeat,
             gives=Answer,
             query=(("wait", "number"),),
+        ),
+        Operation(
+            "POST",
+            "/containers/{container}/fence",
+            "Take its seat away",
+            fence,
+            query=(("why", "string"),),
         ),
         Operation(
             "GET",

@@ -32,6 +32,8 @@ def status(store: Store, job: str) -> JobStatus:
         containers=tuple(container.status(alive=False) for container in store.containers(job)),
         error=its.error,
         served=False,
+        promises=its.promises,
+        seats=len(store.model(job, its.id, its.generation).containers),
     )
 
 

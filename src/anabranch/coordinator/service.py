@@ -75,6 +75,7 @@ class Coordinator:
         self._now = now
         self._grace = grace
         self._served: dict[str, Serving] = {}
+        self._invalid = 0
         self._unsure = False  # whether the store may hold something else than what is served
         self._changed = threading.Condition()
 
@@ -175,6 +176,33 @@ class Coordinator:
             if serving.state is DeploymentState.FAILED:
                 raise ConflictError(f"job {job!r} is not running: it failed", f"anabranch status {job} says why")
             self._advance(serving, stop_wanted=True)
+
+    def fence(self, container: str, why: str = "") -> None:
+        """Take a container's seat away now: its lanes are fenced (see :meth:`fences`), then others get them.
+
+        Raises:
+            NotFoundError: nobody knows the container.
+            ConflictError: it has no seat, or processes are never expelled here.
+        """
+        check_container(container)
+        with self._changed:
+            self._look_again()
+            serving, process = self._holder(container)
+            if serving is None or process is None:
+                record = self._store.container(container)
+                if record is None:
+                    raise NotFoundError(
+                        f"there is no container {container}", "anabranch status JOB lists those of a job"
+                    )
+                gone = record.gone or f"job {record.job!r} is not running here"
+                raise ConflictError(f"container {container} has no seat: {gone}", f"anabranch status {record.job}")
+            if self._grace is None:
+                raise ConflictError(
+                    f"container {container} is in one process with the coordinator of job {serving.job!r}",
+                    f"anabranch stop {serving.job}",
+                )
+            self._expel(serving, process, "user", f"the user fenced it{f': {why}' if why else ''}")
+            self._advance(serving)
 
     def wait_until(self, job: str, states: Collection[str], timeout: float | None = None) -> JobStatus:
         """Wait for a job to be in one of the states; gives its status then.
@@ -394,11 +422,18 @@ class Coordinator:
         """Whether the process with this EXECUTION_ENV_CONTAINER_ID holds a seat of a job served here."""
         with self._changed:
             self._look_again()
-            return any(
+            holds = any(
                 process.record.execution == execution
                 for serving in self._served.values()
                 for process in serving.processes.values()
             )
+            self._invalid += not holds
+            return holds
+
+    @property
+    def invalid_heartbeats(self) -> int:
+        """How many beats there were of processes that have no seat, since this coordinator began."""
+        return self._invalid
 
     # How
 
@@ -451,6 +486,7 @@ class Coordinator:
             known=lanes,
             expels=self._grace is not None,
             settings={} if stored.program is None else stored.program.settings,
+            promises=stored.promises,
             error=stored.error,
         )
 
@@ -463,12 +499,11 @@ class Coordinator:
         if self._grace is not None:
             end = self._clock() - self._grace
             for process in [one for one in serving.processes.values() if one.lease_ends <= end]:
-                self._expel(serving, process)
+                silent = self._clock() - process.lease_ends + self._lease
+                self._expel(serving, process, "coordinator", f"it was not heard for {silent:.1f} s")
         self._advance(serving)
 
-    def _expel(self, serving: Serving, process: Process) -> None:
-        silent = self._clock() - process.lease_ends + self._lease
-        why = f"it was not heard for {silent:.1f} s"
+    def _expel(self, serving: Serving, process: Process, who: str, why: str) -> None:
         left = [
             msgspec.structs.replace(
                 lane,
@@ -479,7 +514,7 @@ class Coordinator:
             for lane in serving.may_write(process)
         ]
         process.doomed = True  # whatever becomes of the write: a beat must not undo half of it
-        serving.expel(process, self._write(self._store.expel, process.record, left, why, self._now()))
+        serving.expel(process, self._write(self._store.expel, process.record, left, why, self._now(), who))
         self._changed.notify_all()
 
     def _serving(self, job: str) -> Serving:
@@ -517,6 +552,7 @@ class Coordinator:
             reason = f"container {beat.container} has epoch {record.epoch}, not {beat.epoch}"
         else:
             reason = record.gone or f"job {record.job!r} is not running here"
+        self._invalid += 1
         return Answer(alive=False, revision=-1, reason=reason)
 
     def _take_in(self, serving: Serving, process: Process, beat: Heartbeat, its: dict[str, Lane]) -> None:

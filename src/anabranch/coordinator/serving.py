@@ -48,6 +48,7 @@ class Serving:
     known: dict[str, Lane]
     expels: bool = False
     settings: dict[str, Any] = field(default_factory=dict)
+    promises: dict[str, str] = field(default_factory=dict)
     error: str | None = None
     processes: dict[str, Process] = field(default_factory=dict)
     reports: dict[str, LaneReport] = field(default_factory=dict)
@@ -223,4 +224,6 @@ class Serving:
             lanes=tuple(LaneStatus(lane=lane, report=self.reports.get(lane.id)) for lane in self.lanes),
             containers=(*containers, *(one.status(alive=False) for one in lost)),
             error=self.error,
+            promises=self.promises,
+            seats=len(self.seats),
         )

@@ -79,6 +79,7 @@ class Incarnation:
 
     def _container(self, until_caught_up: bool) -> Container:
         file, settings, job = self._file, self._settings, self._job
+        preparation.refuse_several(settings)
         plan = preparation.plan(file, settings)
         preparation.refuse_unsupported(plan)
         known = set(self._store.lanes(job))

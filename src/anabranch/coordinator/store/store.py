@@ -293,9 +293,9 @@ class Store:
             _add_events(connection, [Event(job=job, at=at, who=container, what=f"took seat {seat}", why=why)])
         return ContainerRecord(**row), stored
 
-    def expel(self, process: ContainerRecord, changed: Sequence[Lane], why: str, at: float) -> list[Lane]:
+    def expel(self, process: ContainerRecord, changed: Sequence[Lane], why: str, at: float, who: str) -> list[Lane]:
         """A process loses its seat, and its lanes get the job's next epoch; gives those as they were stored."""
-        event = Event(job=process.job, at=at, who="coordinator", what=f"{process.id} has lost its seat", why=why)
+        event = Event(job=process.job, at=at, who=who, what=f"{process.id} has lost its seat", why=why)
         with self._writing(event) as connection:
             epoch = _next_epoch(connection, process.job)
             _leave(connection, why, containers.c.id == process.id)

@@ -1,0 +1,38 @@
+"""``anabranch fence``: takes a container's seat away, so that nothing that it writes from now on is ever seen."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from anabranch import config as configuration
+from anabranch.cli import finding, progress
+from anabranch.errors import OutOfTimeError
+
+_POLL = 0.2
+
+
+def fence(
+    container: Annotated[str, typer.Argument(help="Its id, as in status: JOB:SEAT:EPOCH.")],
+    why: Annotated[str, typer.Option(help="The reason, for the log of events.")] = "",
+    coordinator: Annotated[str | None, typer.Option(help="Its URL; default: [coordinator] url.")] = None,
+    timeout: Annotated[float, typer.Option(help="Seconds to wait until its lanes are fenced.")] = 60.0,
+    detach: Annotated[bool, typer.Option("--detach", help="Don't wait.")] = False,
+    config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
+) -> None:
+    """Take a container's seat away, and wait until its lanes are fenced. Ctrl-C ends only the waiting."""
+    job = container.split(":")[0]
+    with finding.at(configuration.load(config), coordinator) as client:
+        client.fence(container, why)
+        deadline = time.monotonic() + timeout
+        while not detach and (left := [one.lane.id for one in client.status(job).lanes if one.lane.unfenced]):
+            if time.monotonic() > deadline:
+                raise OutOfTimeError(
+                    f"{', '.join(left)} of {container} could not be fenced within {timeout:g} s",
+                    f"the coordinator goes on trying; anabranch events {job} says why",
+                )
+            time.sleep(_POLL)
+    progress.say(f"container {container} has lost its seat" + ("" if detach else "; its lanes are fenced"))

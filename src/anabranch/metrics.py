@@ -1,0 +1,96 @@
+"""What Prometheus is told of a coordinator and its jobs. Labels are jobs, lanes and containers, never keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from anabranch.messages import JobStatus, LaneReport, LaneStatus
+
+__all__ = ["CONTENT_TYPE", "exposition"]
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+_OF_LANES = {
+    "lag_records": "offsets between a lane's positions and the ends of its inputs",
+    "batch": "the last batch that a lane has committed",
+    "batch_seconds": "how long a lane's last batch took",
+    "rows_per_second": "records that a lane read in its last batch, a second",
+    "rows": "records that a lane has read since it was begun",
+    "attempts": "how often a lane's container has begun it",
+    "stalls": "how often a lane stood still, in its container",
+    "failed": "1 if a lane has failed and is left alone",
+    "watermark_seconds": "up to when a lane's event time has come, in seconds since 1970",
+    "rejected_records": "records that a lane has put aside or dropped",
+}
+
+
+def exposition(jobs: Iterable[JobStatus], invalid_heartbeats: int, leads: bool) -> bytes:
+    """Everything in Prometheus's text format. ``jobs`` that nobody serves are left out but for their state."""
+    registry = CollectorRegistry()
+    registry.register(_Collected([*_of_coordinator(invalid_heartbeats, leads), *_of_jobs(list(jobs))]))
+    return generate_latest(registry)
+
+
+class _Collected:
+    def __init__(self, metrics: Sequence[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        return self._metrics
+
+
+def _of_coordinator(invalid: int, leads: bool) -> Iterator[Metric]:
+    yield CounterMetricFamily(
+        "anabranch_invalid_heartbeats", "beats of processes that have no seat, or have it no more", value=invalid
+    )
+    yield GaugeMetricFamily("anabranch_leader", "1 if this coordinator leads", value=int(leads))
+
+
+def _of_jobs(jobs: Sequence[JobStatus]) -> Iterator[Metric]:
+    state = GaugeMetricFamily("anabranch_job", "1 for the state that a job is in", labels=["job", "state"])
+    seats = GaugeMetricFamily("anabranch_job_seats", "how many containers a job wants", labels=["job"])
+    generation = GaugeMetricFamily("anabranch_job_generation", "of a job's deployment", labels=["job", "deployment"])
+    containers = GaugeMetricFamily("anabranch_job_containers", "how many containers of a job live", labels=["job"])
+    lease = GaugeMetricFamily(
+        "anabranch_container_lease_seconds", "until a container's lease ends", labels=["job", "container", "rack"]
+    )
+    lanes = {
+        name: GaugeMetricFamily(f"anabranch_lane_{name}", what, labels=["job", "stage", "lane", "container"])
+        for name, what in _OF_LANES.items()
+    }
+    for job in jobs:
+        state.add_metric([job.job, job.state], 1)
+        generation.add_metric([job.job, str(job.deployment)], job.generation)
+        seats.add_metric([job.job], job.seats)
+        if not job.served:
+            continue
+        containers.add_metric([job.job], sum(one.alive for one in job.containers))
+        for one in job.containers:
+            if one.lease is not None:
+                lease.add_metric([job.job, one.container, one.rack or ""], one.lease)
+        at = {one.seat: one.container for one in job.containers if one.gone is None}
+        for lane in job.lanes:
+            labels = [job.job, lane.lane.stage, lane.lane.id, at.get(lane.lane.seat, "")]
+            for name, value in _of_lane(lane):
+                lanes[name].add_metric(labels, value)
+    yield from (state, seats, generation, containers, lease, *lanes.values())
+
+
+def _of_lane(lane: LaneStatus) -> Iterator[tuple[str, float]]:
+    yield "failed", int(lane.lane.error is not None)
+    report: LaneReport | None = lane.report
+    if report is None:
+        return
+    yield "lag_records", lane.lag
+    yield "batch", report.batch
+    yield "batch_seconds", report.seconds
+    yield "rows_per_second", report.rows_per_second
+    yield "rows", report.rows
+    yield "attempts", report.attempt
+    yield "stalls", report.stalls
+    yield "rejected_records", report.dead_letters + report.dropped
+    if report.watermark is not None:
+        yield "watermark_seconds", report.watermark / 1000

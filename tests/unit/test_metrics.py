@@ -1,0 +1,92 @@
+"""What Prometheus is told, read back by its own parser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families as parsed
+
+from anabranch.coordinator import http
+from anabranch.coordinator.service import Coordinator
+from anabranch.coordinator.store import Store
+from anabranch.messages import Heartbeat
+from anabranch.model.lane import Position
+from tests.unit.coordinator_helpers import FIRST, FLIGHTS, SECOND, Clock, Seat, plan, report
+
+Labels = frozenset[tuple[str, str]]
+
+
+@pytest.fixture
+def coordinator() -> Coordinator:
+    return Coordinator(Store("sqlite://"), Clock(), now=lambda: 7.0)
+
+
+@pytest.fixture
+def url(coordinator: Coordinator) -> Iterator[str]:
+    server = http.serve(coordinator)
+    yield server.url
+    server.close()
+
+
+def scraped(url: str) -> dict[tuple[str, Labels], float]:
+    answer = httpx.get(f"{url}/metrics", trust_env=False)
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    families = parsed(answer.text)
+    return {(s.name, frozenset(s.labels.items())): s.value for family in families for s in family.samples}
+
+
+def labels(**given: str) -> Labels:
+    return frozenset(given.items())
+
+
+def test_a_job_that_runs(coordinator: Coordinator, url: str) -> None:
+    coordinator.start(plan())
+    seat = Seat(coordinator)
+    ends = (Position(ssp=FLIGHTS, offset=12),)
+    told = {"ends": ends, "batch": 3, "seconds": 0.5, "rows": 40, "attempt": 2, "stalls": 1, "watermark": 5500}
+    seat.beat(report(FIRST, "running", 5, **told), report(SECOND, "failed", error="boom"))
+    found = scraped(url)
+    assert found["anabranch_job", labels(job="delays", state="running")] == 1
+    assert found["anabranch_job_seats", labels(job="delays")] == 1
+    assert found["anabranch_job_containers", labels(job="delays")] == 1
+    assert found["anabranch_leader", labels()] == 1
+    of = {"job": "delays", "stage": "s", "container": seat.me.container}
+    assert {
+        name.removeprefix("anabranch_lane_"): value for (name, its), value in found.items() if ("lane", FIRST) in its
+    } == {
+        "lag_records": 7,
+        "batch": 3,
+        "batch_seconds": 0.5,
+        "rows": 40,
+        "rows_per_second": 0,
+        "attempts": 2,
+        "stalls": 1,
+        "failed": 0,
+        "watermark_seconds": 5.5,
+        "rejected_records": 0,
+    }
+    assert found["anabranch_lane_failed", labels(lane=SECOND, **of)] == 1
+    assert found["anabranch_container_lease_seconds", labels(job="delays", container=seat.me.container, rack="")] == 10
+
+
+def test_beats_of_those_who_have_no_seat_are_counted(coordinator: Coordinator, url: str) -> None:
+    coordinator.start(plan())
+    former = Seat(coordinator, pid=1)
+    Seat(coordinator, pid=2)
+    assert scraped(url)["anabranch_invalid_heartbeats_total", labels()] == 0
+    former.beat()
+    coordinator.heartbeat(Heartbeat(container="delays:0:99", epoch=99, number=1))
+    assert not coordinator.holds_seat("execution-1")
+    assert coordinator.holds_seat("execution-2")
+    assert scraped(url)["anabranch_invalid_heartbeats_total", labels()] == 3
+
+
+def test_a_job_that_nobody_serves(url: str, coordinator: Coordinator) -> None:
+    coordinator.start(plan())
+    coordinator.stop("delays")
+    assert coordinator.release("delays")
+    found = scraped(url)
+    assert found["anabranch_job", labels(job="delays", state="stopped")] == 1
+    assert not [name for name, _ in found if name.startswith(("anabranch_lane", "anabranch_container"))]
