@@ -13,6 +13,7 @@ from typing import Any
 
 from anabranch import steps
 from tests.acceptance.harness import LATE, Flight, Process, Workspace, flights
+from tests.postgres import Server
 from tests.proxy import Proxy
 
 JOB = "delays"
@@ -23,6 +24,8 @@ SETTINGS = {
     "coordinator__period": "1 second",
 }
 FENCED = 4
+_PORTION, _EVERY = 500, 5.0
+"""So many records are put every so many seconds, while a coordinator is away for long."""
 
 Scenario = Callable[[random.Random, "Served"], str]
 
@@ -32,14 +35,17 @@ class Served:
 
     Args:
         store: the URL of its database; default: SQLite in the workspace.
+        later: so many more flights are kept, to be put later.
     """
 
-    def __init__(self, workspace: Workspace, count: int, seed: int, store: str | None = None) -> None:
+    def __init__(self, workspace: Workspace, count: int, seed: int, store: str | None = None, later: int = 0) -> None:
         self.workspace = workspace
         workspace.settings |= {**SETTINGS, "job__max_rows_per_batch": count // 12}
         if store is not None:
             workspace.settings["coordinator__store"] = store
-        self.flights: list[Flight] = flights(seed=seed, count=count)
+        several = flights(seed=seed, count=count + later)
+        self.flights: list[Flight] = several[:count]
+        self.later = several[count:]
         workspace.put(self.flights)
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
@@ -52,9 +58,24 @@ class Served:
         self.coordinator.until("its URL", lambda: self.url in self.coordinator.stderr)
         return self.coordinator
 
-    def start(self, **settings: object) -> None:
-        """Start the job, to be ended when it has caught up."""
-        self.workspace.call("start", f"{JOB}.py", "--available-now", "--detach", "--coordinator", self.url, **settings)
+    def start(self, for_good: bool = False, **settings: object) -> None:
+        """Start the job, to be ended when it has caught up; or to run on."""
+        words = [] if for_good else ["--available-now"]
+        self.workspace.call("start", f"{JOB}.py", *words, "--detach", "--coordinator", self.url, **settings)
+
+    def under_way(self, batch: int = 0, **settings: object) -> Process:
+        """Start the job, and a container that has committed a batch."""
+        self.start(**settings)
+        process = self.container()
+        self.until_under_way(process, batch)
+        return process
+
+    def standing_by(self) -> Process:
+        """A container that waits for a seat, while records are left."""
+        process = self.container()
+        process.until("it stands by", lambda: "standing by" in process.stderr)
+        self.check_under_way()
+        return process
 
     def container(self, hold: str = "", url: str | None = None) -> Process:
         return self.workspace.start("container", JOB, "--coordinator", url or self.url, hold=hold)
@@ -68,7 +89,7 @@ class Served:
         self.check_under_way()
 
     def check_under_way(self) -> None:
-        read = self.workspace.lane("0-").read
+        read = self.workspace.read("0-")
         assert read <= 0.8 * len(self.flights), f"only {len(self.flights) - read} records were left"
 
     def check(self) -> None:
@@ -122,12 +143,8 @@ def frozen(dice: random.Random, served: Served) -> str:
 
 def killed(dice: random.Random, served: Served) -> str:
     """A container is killed; one that stands by takes its seat once the lease has ended, and no sooner."""
-    served.start()
-    first = served.container()
-    served.until_under_way(first, dice.randint(0, 2))
-    second = served.container()
-    second.until("it stands by", lambda: "standing by" in second.stderr)
-    served.check_under_way()
+    first = served.under_way(dice.randint(0, 2))
+    second = served.standing_by()
     first.kill()
     begun = time.monotonic()
     second.until("its seat", lambda: seat_of(second) is not None)
@@ -140,9 +157,7 @@ def killed(dice: random.Random, served: Served) -> str:
 
 def killed_twice(dice: random.Random, served: Served) -> str:
     """A container is killed, and so is the one that took its seat: the third goes on in a copy of a copy."""
-    served.start()
-    first = served.container()
-    served.until_under_way(first)
+    first = served.under_way()
     second = served.container()
     first.kill()
     second.until("its seat", lambda: seat_of(second) is not None)
@@ -158,9 +173,7 @@ def killed_twice(dice: random.Random, served: Served) -> str:
 
 def coordinator_killed(dice: random.Random, served: Served) -> str:
     """The coordinator is killed and comes back: no lane stops."""
-    served.start()
-    only = served.container()
-    served.until_under_way(only)
+    only = served.under_way()
     served.coordinator.kill()
     read = served.workspace.lane("0-").read
     only.until("a batch without a coordinator", lambda: served.workspace.lane("0-").read > read)
@@ -175,9 +188,7 @@ def coordinator_killed(dice: random.Random, served: Served) -> str:
 
 def both_killed(dice: random.Random, served: Served) -> str:
     """Container and coordinator are killed; a coordinator that comes back waits for a lease, and gives the seat on."""
-    served.start()
-    first = served.container()
-    served.until_under_way(first, dice.randint(0, 2))
+    first = served.under_way(dice.randint(0, 2))
     served.coordinator.kill()
     first.kill()
     second = served.container()
@@ -189,9 +200,7 @@ def both_killed(dice: random.Random, served: Served) -> str:
 
 def away(dice: random.Random, served: Served, seconds: float) -> str:
     """The coordinator is away for long, under load: batches go on, and what has caught up ends when it is back."""
-    served.start()
-    only = served.container()
-    served.until_under_way(only)
+    only = served.under_way()
     served.coordinator.kill()
     begun = time.monotonic()
     while time.monotonic() - begun < seconds:
@@ -226,9 +235,7 @@ def cut_off(dice: random.Random, served: Served) -> str:
         served.start()
         first = served.container(url=proxy.url)
         served.until_under_way(first)
-        second = served.container()
-        second.until("it stands by", lambda: "standing by" in second.stderr)
-        served.check_under_way()
+        second = served.standing_by()
         proxy.cut()
         second.until("its seat", lambda: seat_of(second) is not None)
         if dice.random() < 0.5:
@@ -242,12 +249,8 @@ def cut_off(dice: random.Random, served: Served) -> str:
 
 def left(dice: random.Random, served: Served) -> str:
     """A container is told to end by SIGTERM: it gives its seat back at once."""
-    served.start()
-    first = served.container()
-    served.until_under_way(first)
-    second = served.container()
-    second.until("it stands by", lambda: "standing by" in second.stderr)
-    served.check_under_way()
+    first = served.under_way()
+    second = served.standing_by()
     first.popen.send_signal(signal.SIGTERM)
     ended_well(first)
     begun = time.monotonic()
@@ -257,6 +260,97 @@ def left(dice: random.Random, served: Served) -> str:
     served.check()
     assert not [event for event in _events(served) if "fenced" in event["what"]]
     return f"the seat was free {seconds:.1f} s after the end"
+
+
+def fenced_by_hand(dice: random.Random, served: Served) -> str:
+    """An operator fences a container: it ends, and the one that stands by goes on at once."""
+    first = served.under_way(dice.randint(0, 2))
+    second = served.standing_by()
+    begun = time.monotonic()
+    served.workspace.call("fence", seat_of(first) or "", "--why", "a test", coordinator__url=served.url)
+    second.until("its seat", lambda: seat_of(second) is not None)
+    seconds = time.monotonic() - begun
+    ended_fenced(first)
+    assert "the user fenced it: a test" in first.stderr
+    ended_well(second)
+    served.check()
+    return f"its seat was taken {seconds:.1f} s after the order"
+
+
+def one_of_two_killed(dice: random.Random, served: Served) -> str:
+    """A job has two seats; the container in one is killed. The other one goes on meanwhile, and a third takes over."""
+    served.start(job__containers=2)
+    both = served.container(), served.container()
+    for each in both:
+        each.until("its seat", lambda each=each: seat_of(each) is not None)
+    third = served.container()
+    third.until("it stands by", lambda: "standing by" in third.stderr)
+    served.until_under_way(both[0], dice.randint(0, 1))
+    killed, left = dice.sample(both, 2)
+    killed.kill()
+    read = served.workspace.read("0-")
+    left.until("a batch while a seat is empty", lambda: served.workspace.read("0-") > read)
+    assert seat_of(third) is None
+    for each in (left, third):
+        ended_well(each)
+    served.check()
+    return f"{seat_of(killed)} was killed"
+
+
+def store_restarted(dice: random.Random, served: Served, server: Server) -> str:
+    """PostgreSQL is restarted, or away for more than a lease, under load: no lane stops, and no seat is lost."""
+    only = served.under_way(dice.randint(0, 2))
+    seconds = dice.choice([0.0, 2.5 * LEASE])
+    server.stop(dice.choice([signal.SIGINT, signal.SIGQUIT]))
+    read = served.workspace.read("0-")
+    begun = time.monotonic()
+    only.until("a batch without a store", lambda: served.workspace.read("0-") > read)
+    time.sleep(max(0.0, seconds - (time.monotonic() - begun)))
+    server.start()
+    ended_well(only)
+    served.check()
+    assert len([event for event in _events(served) if "took seat" in event["what"]]) == 1
+    return f"the store was away for {time.monotonic() - begun:.0f} s"
+
+
+def records_for(seconds: float) -> int:
+    """So many are put while the coordinator is away for so long, and before."""
+    return round((seconds + 60) / _EVERY) * _PORTION
+
+
+def away_for_long(dice: random.Random, served: Served, seconds: float) -> str:
+    """The coordinator is away for long, while records keep coming: what comes out keeps its rate."""
+    served.start(for_good=True, job__max_rows_per_batch=2 * _PORTION)
+    only = served.container()
+    lags: list[float] = []
+
+    def feed(until: float) -> None:
+        while time.monotonic() < until:
+            put = time.monotonic()
+            several = served.later[:_PORTION]
+            del served.later[:_PORTION]
+            assert several, "there are no more records"
+            served.workspace.put(several)
+            served.flights += several
+            only.until("these records", lambda: served.workspace.read("0-") >= len(served.flights))
+            lags.append(time.monotonic() - put)
+            time.sleep(max(0.0, put + _EVERY - time.monotonic()))
+
+    only.until("the first ones", lambda: served.workspace.read("0-") >= len(served.flights))
+    feed(time.monotonic() + 30)
+    before = sorted(lags)[len(lags) // 2]
+    served.coordinator.kill()
+    lags.clear()
+    feed(time.monotonic() + seconds)
+    during = sorted(lags)[len(lags) // 2]
+    assert "the lanes go on" in only.stderr
+    assert during <= 2 * before + 1, f"records took {before:.1f} s with a coordinator, {during:.1f} s without"
+    served.lead()
+    only.until("its coordinator", lambda: "is heard again" in only.stderr)
+    served.workspace.call("stop", JOB, coordinator__url=served.url)
+    ended_well(only)
+    served.check()
+    return f"away for {seconds:.0f} s; {len(lags)} portions took {before:.1f} s before, and {during:.1f} s meanwhile"
 
 
 def written_twice(dice: random.Random, served: Served) -> str:
@@ -294,5 +388,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     cut_short,
     cut_off,
     left,
+    fenced_by_hand,
+    one_of_two_killed,
 )
 """On both systems."""

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from anabranch import steps
 from anabranch.systems.embedded import Log
-from tests import failover, kafka_peers, kafka_soak
+from tests import failover, kafka_peers, kafka_soak, postgres
 from tests.acceptance import numbered
 from tests.acceptance.harness import (
     EXAMPLE,
@@ -35,6 +35,7 @@ FOLDER = ROOT / ".soak"
 STATE = FOLDER / "state.json"
 COUNT = 20_000
 SMALL, LARGER = 1500, 5000
+AWAY = 600.0
 STEPS = tuple(itertools.product((0, 1), steps.NAMES))
 IN_KAFKA = tuple((stage, step) for stage, step in STEPS if step != steps.PLANNING)
 """Batches of a Kafka source are planned where no hook of ours is."""
@@ -81,6 +82,19 @@ def failing_over(seed: int, workspace: Workspace) -> str:
     scenarios = failover.SCENARIOS if workspace.cluster is None else (*failover.SCENARIOS, failover.written_twice)
     served = failover.Served(workspace, COUNT, seed)
     return scenarios[seed % len(scenarios)](random.Random(seed), served)
+
+
+def without_store(seed: int, workspace: Workspace) -> str:
+    """The coordinator's store, in PostgreSQL, is restarted or away."""
+    with postgres.serving() as server:
+        served = failover.Served(workspace, COUNT, seed, server.new_database())
+        return failover.store_restarted(random.Random(seed), served, server)
+
+
+def without_coordinator(seed: int, workspace: Workspace) -> str:
+    """The coordinator is away for ten minutes."""
+    served = failover.Served(workspace, SMALL, seed, later=failover.records_for(AWAY))
+    return failover.away_for_long(random.Random(seed), served, AWAY)
 
 
 def _killed(seed: int, dice: random.Random, workspace: Workspace) -> str:
@@ -208,12 +222,21 @@ DAMAGES: dict[str, Damage] = {
 
 
 # Each is run once a seed, in a workspace of its own. Every later issue adds its long runs here.
-SCENARIOS: dict[str, Scenario] = {"spine": spine, "lagging": lagging, "damage": damage, "failover": failing_over}
+SCENARIOS: dict[str, Scenario] = {
+    "spine": spine,
+    "lagging": lagging,
+    "damage": damage,
+    "failover": failing_over,
+    "postgresql": without_store,
+    "away": without_coordinator,
+}
 SCENARIOS_IN_KAFKA: dict[str, Scenario] = {
     **kafka_soak.SCENARIOS,
     "kafka-delays": lagging,
     "kafka-deleted": kafka_soak.deleted,
     "kafka-failover": failing_over,
+    "kafka-postgresql": without_store,
+    "kafka-away": without_coordinator,
 }
 ALL = {**SCENARIOS, **SCENARIOS_IN_KAFKA}
 

@@ -284,6 +284,10 @@ class Workspace:
         """Run the job to the end of its input."""
         return self.call("run", f"{self.job}.py", "--available-now", **settings)
 
+    def read(self, lanes: str) -> int:
+        """Records read and committed by the lanes whose ids begin so."""
+        return sum(self.lane(folder.name).read for folder in self.lanes.glob(f"{lanes}*"))
+
     def lane(self, lane: str) -> LaneProgress:
         """Progress of a lane, by its id or the id's beginning, in its newest folder."""
         folder = max(self.lanes.glob(f"{lane}*/[0-9]*/"), key=lambda folder: int(folder.name))
@@ -334,9 +338,9 @@ class Workspace:
                     yield number, offset, row["value"], {each["key"]: each["value"] for each in row["headers"] or ()}
 
     def watermark(self, stage: str) -> datetime:
-        """The watermark of a stage's lane when it was stopped."""
-        (lane,) = (lane["lane"] for lane in self.status()["lanes"] if lane["lane"]["stage"] == stage)
-        return datetime.fromtimestamp(lane["watermark"] / 1000, UTC)
+        """The watermark of a stage's lanes when they were stopped: that of the slowest."""
+        lanes = [lane["lane"] for lane in self.status()["lanes"] if lane["lane"]["stage"] == stage]
+        return datetime.fromtimestamp(min(lane["watermark"] for lane in lanes) / 1000, UTC)
 
     def status(self) -> Any:
         """What ``status --json`` says."""

@@ -57,7 +57,7 @@ WRITES: dict[str, Callable[[Store], object]] = {
     "move_deployment": lambda store: store.move_deployment("delays", 1, "failed", "broken", event("broke")),
     "put_lanes": put,
     "register": lambda store: store.register(WHO, "0", [], 1.0),
-    "expel": lambda store: store.expel(HELD, list(store.lanes("delays").values()), "silent", 1.0),
+    "expel": lambda store: store.expel(HELD, list(store.lanes("delays").values()), "silent", 1.0, "coordinator"),
     "leave": lambda store: store.leave(HELD, 1.0),
     "put_artifact": lambda store: store.put_artifact("a" * 64, b"code"),
     "note": lambda store: store.note([event("noted")]),
