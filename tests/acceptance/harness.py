@@ -289,8 +289,9 @@ class Workspace:
         return sum(self.lane(folder.name).read for folder in self.lanes.glob(f"{lanes}*"))
 
     def lane(self, lane: str) -> LaneProgress:
-        """Progress of a lane, by its id or the id's beginning, in its newest folder."""
-        folder = max(self.lanes.glob(f"{lane}*/[0-9]*/"), key=lambda folder: int(folder.name))
+        """Progress of a lane, by its id or the id's beginning, in its newest folder that is copied whole."""
+        folders = [each for each in self.lanes.glob(f"{lane}*/[0-9]*/") if _is_whole(each)]
+        folder = max(folders, key=lambda folder: int(folder.name))
         committed, planned = (_last(folder / name) for name in ("commits", "offsets"))
         positions = {}
         if committed >= 0:
@@ -440,6 +441,11 @@ def _positions(offset: dict[str, Any]) -> list[tuple[str, dict[str, int]]]:
     if "stream" in offset:
         return [(offset["stream"], offset["positions"])]
     return [] if "source" in offset else list(offset.items())
+
+
+def _is_whole(folder: Path) -> bool:
+    """Whether each batch that was committed was planned: in a copy, that comes later."""
+    return _last(folder / "offsets") >= _last(folder / "commits")
 
 
 def _last(folder: Path) -> int:
