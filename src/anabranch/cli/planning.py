@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from anabranch.cli import loading, preparation, progress
+from anabranch.cli import loading, preparation
 from anabranch.planning.plan import Plan
 
 
@@ -25,14 +24,7 @@ def plan(
     file = loading.load(job)
     made = preparation.plan(file, settings)
     formats = preparation.formats(file, settings)
-    from anabranch.spark import session
-
-    progress.say("checking schemas with Spark ...")
-    spark = session.start(settings, file.home, Path(os.devnull))
-    try:
-        preparation.resolved(file, formats)
-    finally:
-        spark.stop()
+    preparation.checked(file, settings, formats)
     if json:
         typer.echo(msgspec.json.format(msgspec.json.encode(made.to_builtins()), indent=2).decode())
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import os
 import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -14,6 +15,7 @@ from typing import Any, cast
 import msgspec
 
 from anabranch import config
+from anabranch.cli import progress
 from anabranch.cli.loading import JobFile
 from anabranch.config import Settings
 from anabranch.coordinator.store import database
@@ -100,6 +102,19 @@ def resolved(file: JobFile, formats: Mapping[str, Format]) -> Mapping[int, Any]:
     from anabranch.spark import resolution
 
     return resolution.columns(file.graph, file.functions, formats)
+
+
+def checked(file: JobFile, settings: Settings, formats: Mapping[str, Format]) -> Mapping[int, Any]:
+    """As :func:`resolved`, in a small session that is made for it."""
+    from anabranch.spark import session
+
+    progress.say("checking schemas with Spark ...")
+    small = settings.model_copy(update={"spark": settings.spark.model_copy(update={"master": "local[1]"})})
+    spark = session.start(small, file.home, Path(os.devnull))
+    try:
+        return resolved(file, formats)
+    finally:
+        spark.stop()
 
 
 def start_message(prepared: Prepared, until_caught_up: bool, program: Program | None = None) -> Start:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -58,7 +57,7 @@ def _hand_over(client: Client, file: JobFile, settings: Settings, available_now:
     if known:
         preparation.check_outputs(plan, settings)
     formats = preparation.formats(file, settings, _kept_formats(client, name), register=True)
-    schemas = _schemas(file, settings, formats)
+    schemas = preparation.checked(file, settings, formats)
     for warning in plan.warnings:
         progress.say(f"warning: {warning}")
     code = artifact.pack(file.path.parent)
@@ -82,18 +81,6 @@ def _kept_formats(client: Client, job: str) -> Mapping[str, Format]:
         return client.running(job).formats
     except (NotFoundError, ConflictError):
         return {}
-
-
-def _schemas(file: JobFile, settings: Settings, formats: Mapping[str, Format]) -> Mapping[int, Any]:
-    from anabranch.spark import session
-
-    progress.say("checking schemas with Spark ...")
-    small = settings.model_copy(update={"spark": settings.spark.model_copy(update={"master": "local[1]"})})
-    spark = session.start(small, file.home, Path(os.devnull))
-    try:
-        return preparation.resolved(file, formats)
-    finally:
-        spark.stop()
 
 
 def _wait(client: Client, job: str, timeout: float, detach: bool) -> None:

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from anabranch.cli import progress
 from anabranch.coordinator.client import AWAY, Client
-from anabranch.errors import AnabranchError, OutOfTimeError
+from anabranch.errors import OutOfTimeError
 from anabranch.messages import JobStatus
 
 __all__ = ["answered", "until"]
@@ -29,7 +29,7 @@ def answered(ask: Callable[[], T], unless: Callable[[], bool] = lambda: False) -
             if unless():
                 raise
             if not said:
-                progress.say(f"{_what(error)}; waiting for the coordinator ...")
+                progress.say(f"{error.what}; waiting for the coordinator ...")
                 said = True
         time.sleep(pause)
         pause = min(_LONGEST, pause * 2)
@@ -54,7 +54,3 @@ def until(client: Client, job: str, states: Collection[str], timeout: float) -> 
                 f"it goes on by itself; see anabranch status {job}",
             )
         time.sleep(_POLL)
-
-
-def _what(error: BaseException) -> str:
-    return error.what if isinstance(error, AnabranchError) else str(error)
