@@ -1,0 +1,119 @@
+"""Where an SSP begins when the factor has changed: each part of its keys where the one that had them ended.
+
+A bucket of a factor is a bucket of every smaller one, so whoever has keys in common has all of the narrower bucket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from anabranch.errors import StateError
+from anabranch.model.lane import Position
+from anabranch.model.ssp import SSP, WHOLE
+
+__all__ = ["Former", "after", "begin", "takes"]
+
+
+@dataclass(frozen=True)
+class Former:
+    """Where a lane that has ended left an SSP of its own, of a model with this factor."""
+
+    position: Position
+    factor: int
+
+
+@dataclass(frozen=True, order=True)
+class _Part:
+    """The keys of one bucket of ``factor``; 0 of 1 are all keys."""
+
+    factor: int
+    bucket: int
+
+    def has(self, other: _Part) -> bool:
+        return other.factor >= self.factor and other.bucket % self.factor == self.bucket
+
+    @property
+    def halves(self) -> tuple[_Part, _Part]:
+        return _Part(self.factor * 2, self.bucket), _Part(self.factor * 2, self.bucket + self.factor)
+
+    def __str__(self) -> str:
+        return f"{self.bucket}/{self.factor}"
+
+
+def begin(ssp: SSP, factor: int, former: Iterable[Former], start: int) -> Position:
+    """Where an SSP of a model with ``factor`` begins.
+
+    Args:
+        former: final positions of SSPs of the same partition; those that share no keys with ``ssp`` don't matter.
+        start: of the stream, as configured: for keys that nobody had.
+
+    Raises:
+        StateError: two of them had the same keys.
+    """
+    own = _part_of(ssp, factor)
+    found: dict[_Part, int] = {}
+    for each in former:
+        for part, offset in _parts(each.position, each.factor):
+            if not (own.has(part) or part.has(own)):
+                continue
+            common = max(own, part)
+            if any(common.has(other) or other.has(common) for other in found):
+                raise StateError(
+                    f"two lanes had the keys {common} of {ssp.whole}", "the store was damaged: restore a copy of it"
+                )
+            found[common] = offset
+    found |= dict.fromkeys(_gaps(own, found), start)
+    return _position(ssp, own, found)
+
+
+def after(position: Position, factor: int, read: int) -> Position:
+    """The position of an SSP once its partition was read up to the offset ``read``."""
+    parts = {part: max(offset, read) for part, offset in _parts(position, factor)}
+    return _position(position.ssp, _part_of(position.ssp, factor), parts)
+
+
+def takes(position: Position, factor: int, hashed: int, offset: int) -> bool:
+    """Whether the owner of an SSP that begins there takes a message of its partition.
+
+    Args:
+        hashed: the hash of the message's key, or its offset if the key is null.
+    """
+    return any(hashed % part.factor == part.bucket and offset >= at for part, at in _parts(position, factor))
+
+
+def _part_of(ssp: SSP, factor: int) -> _Part:
+    return _Part(1, 0) if ssp.key_bucket == WHOLE else _Part(factor, ssp.key_bucket)
+
+
+def _parts(position: Position, factor: int) -> list[tuple[_Part, int]]:
+    if not position.parts:
+        return [(_part_of(position.ssp, factor), position.offset)]
+    named = ((*map(int, name.split("/")), offset) for name, offset in position.parts.items())
+    return [(_Part(of, bucket), offset) for bucket, of, offset in named]
+
+
+def _gaps(own: _Part, found: Iterable[_Part]) -> Iterator[_Part]:
+    """What of a part nobody had, in as few pieces as can be."""
+    within = [part for part in found if part.has(own) or own.has(part)]
+    if not within:
+        yield own
+    elif not any(part.has(own) for part in within):
+        for half in own.halves:
+            yield from _gaps(half, within)
+
+
+def _position(ssp: SSP, own: _Part, parts: dict[_Part, int]) -> Position:
+    joined = _joined(own, parts)
+    told = {} if len(joined) == 1 else {str(part): offset for part, offset in sorted(joined.items())}
+    return Position(ssp=ssp, offset=min(joined.values()), parts=told)
+
+
+def _joined(own: _Part, parts: dict[_Part, int]) -> dict[_Part, int]:
+    """The same with as few parts as can be."""
+    if own in parts:
+        return {own: parts[own]}
+    left, right = (_joined(half, parts) for half in own.halves)
+    if len(left) == len(right) == 1 and set(left.values()) == set(right.values()):
+        return {own: next(iter(left.values()))}
+    return {**left, **right}
