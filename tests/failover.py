@@ -127,18 +127,23 @@ def frozen(dice: random.Random, served: Served) -> str:
     stage = 0 if step in steps.OF_SLOTS else dice.randrange(2)  # no window is closed in the first batches
     hold = f"{stage}-:{step}:{dice.randint(1, 2)}"
     served.start()
-    first = served.container(hold=hold)
-    first.held()
-    served.check_under_way()
-    first.freeze()
-    first.release()
-    second = served.container()
-    ended_well(second)
+    first = _replaced_while_frozen(served, hold)
     served.check()
     first.wake()
     ended_fenced(first)
     served.check()
     return f"frozen at {hold}"
+
+
+def _replaced_while_frozen(served: Served, hold: str) -> Process:
+    """A container that is frozen at a step, while another one takes over and ends the job."""
+    first = served.container(hold=hold)
+    first.held()
+    served.check_under_way()
+    first.freeze()
+    first.release()
+    ended_well(served.container())
+    return first
 
 
 def killed(dice: random.Random, served: Served) -> str:
@@ -357,13 +362,7 @@ def written_twice(dice: random.Random, served: Served) -> str:
     """As ``frozen``, with an output that can't be fenced, in Kafka: records come twice, so these tests can fail."""
     hold = f"0-:{steps.PUBLISHED}:{dice.randint(1, 2)}"
     served.start(**{f"streams__{LATE}__delivery": "at-least-once"})
-    first = served.container(hold=hold)
-    first.held()
-    served.check_under_way()
-    first.freeze()
-    first.release()
-    second = served.container()
-    ended_well(second)
+    first = _replaced_while_frozen(served, hold)
     first.wake()
     assert first.wait() == FENCED, first.stderr
     origins = [value["origin"] for _, value in served.workspace.contents(LATE)]
