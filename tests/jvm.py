@@ -17,7 +17,7 @@ COMPILER = "-XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-Bytecode
 """They live for seconds or minutes: the quick compiler alone halves what they need of the processor, and a tenth less
 is needed where Spark's classes aren't verified."""
 
-_MEMORY = "-XX:+UseSerialGC -Xms512m -Xmn256m"
+_MEMORY = "-XX:+UseSerialGC -Xms512m -Xmn256m -XX:ReservedCodeCacheSize=240m"
 
 
 def _archive() -> Path:

@@ -71,7 +71,7 @@ class Runner:
 
     def __init__(self, lane: Lane) -> None:
         self.lane = lane
-        self.final = False
+        self.final = self.stalled = False
         self.report = LaneReport(lane=lane.id, phase="starting", folder_epoch=lane.folder_epoch)
         self.stopped = self.started = self.alive = False
 
@@ -127,7 +127,9 @@ def test_a_lane_that_failed_is_begun_again_after_a_pause() -> None:
     kept.turn()
     assert [(runner.started, runner.lane.folder_epoch) for runner in kept.runners] == [(True, 0), (True, 7)]
     told = kept.turn()
-    assert (told.phase, told.attempt, told.trouble) == ("running", 2, "boom")
+    assert (told.phase, told.attempt, told.trouble, told.stalls) == ("running", 2, "boom", 0)
+    kept.runners[1].stalled = True
+    assert kept.fail().stalls == 1
 
 
 def test_it_fails_alone_in_the_end() -> None:

@@ -124,6 +124,7 @@ ROUTES: dict[str, tuple[str, str, Any]] = {
     "artifact": ("PUT", f"/artifacts/{HASH}", b"code"),
     "register": ("POST", "/containers", ME),
     "beat": ("POST", "/containers/delays:0:1/heartbeat", Heartbeat(container="delays:0:1", epoch=1, number=99)),
+    "fence": ("POST", "/containers/delays:0:1/fence", None),
     "alive": ("GET", "/containerHeartbeat?executionContainerId=execution-1", None),
 }
 
