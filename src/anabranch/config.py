@@ -36,6 +36,7 @@ class JobSettings(_Section):
     lane's watermark follows the slowest of its SSPs, or is Spark's own, which follows the fastest.
     A lane that fails is tried again, up to ``attempts`` times in a row on one batch; so is one that has records to read
     and stands still for ``stall_after``.
+    ``warm_containers``: so many processes more than seats, which stand by.
     ``on_coordinator_loss``: what a container does that doesn't hear its coordinator. One with an output that can't be
     fenced stops in any case, before its lease ends.
     """
@@ -43,6 +44,7 @@ class JobSettings(_Section):
     grouper: str = "partition"
     factor: int = 1
     containers: int = Field(default=1, ge=1, le=1000)
+    warm_containers: int = Field(default=0, ge=0, le=100)
     trigger: Literal["micro-batch", "real-time"] = "micro-batch"
     interval: str = "0 seconds"
     max_rows_per_batch: int = Field(default=1_000_000, ge=1)
@@ -72,7 +74,9 @@ class CoordinatorSettings(_Section):
 
     ``url``: where the coordinator listens, for the verbs and for containers (several: separated by commas). ``token``:
     what it wants to see, maybe a reference. A container's ``lease`` ends so long after its last beat; ``grace`` is what
-    the coordinator waits beyond that; ``period`` the longest time between two beats.
+    the coordinator waits beyond that; ``period`` the longest time between two beats. ``launcher``: who starts
+    containers: somebody else, or the coordinator that leads, on its own machine; ``logs``: where what those say is kept
+    (default: ``containers`` beside a store in SQLite, else in ``.anabranch``).
     """
 
     store: str = "sqlite:///./.anabranch/coordinator.db"
@@ -81,6 +85,8 @@ class CoordinatorSettings(_Section):
     lease: str = "10 seconds"
     grace: str = "2 seconds"
     period: str = "2 seconds"
+    launcher: Literal["external", "local"] = "external"
+    logs: Path | None = None
 
     @field_validator("lease", "grace", "period")
     @classmethod
@@ -327,11 +333,17 @@ def _absolute(settings: Settings, folder: Path) -> Settings:
         root = str((folder / Path(root).expanduser()).resolve())
     if store.startswith("sqlite:///") and not store.startswith("sqlite:////"):
         store = f"sqlite:///{(folder / store.removeprefix('sqlite:///')).resolve()}"
+    logs = settings.coordinator.logs
+    if logs is None:
+        is_file = store.startswith("sqlite:////")
+        logs = (Path(store.removeprefix("sqlite:///")).parent if is_file else Path(".anabranch")) / "containers"
     embedded = (folder / settings.systems.embedded.root.expanduser()).resolve()
     return settings.model_copy(
         update={
             "storage": settings.storage.model_copy(update={"root": root}),
-            "coordinator": settings.coordinator.model_copy(update={"store": store}),
+            "coordinator": settings.coordinator.model_copy(
+                update={"store": store, "logs": (folder / logs.expanduser()).resolve()}
+            ),
             "systems": settings.systems.model_copy(
                 update={
                     "embedded": EmbeddedSettings(root=embedded),

@@ -190,10 +190,26 @@ class LaneStatus(Document, frozen=True, kw_only=True):
         return sum(max(0, end.offset - held.get(end.ssp, 0)) for end in self.report.ends)
 
 
+class Launching(Document, frozen=True, kw_only=True):
+    """How the coordinator's own launcher fares with a job's containers: so many are wanted, so many run.
+
+    ``failures`` in a row, the last for ``reason``. ``gave_up``: none is started any more. ``logs``: the folder with
+    what they said.
+    """
+
+    wanted: int
+    running: int
+    failures: int = 0
+    reason: str = ""
+    gave_up: bool = False
+    logs: str = ""
+
+
 class JobStatus(Document, frozen=True, kw_only=True):
     """A job as ``status`` shows it. ``served``: a coordinator answered; else it was read from the store.
 
     ``promises``: what each output promises, by operator. ``seats``: how many containers it wants.
+    ``standing_by``: so many processes wait for a seat. ``launching`` None: others start its containers.
     """
 
     job: str
@@ -206,3 +222,5 @@ class JobStatus(Document, frozen=True, kw_only=True):
     served: bool = True
     promises: dict[str, str] = {}
     seats: int = 1
+    standing_by: int = 0
+    launching: Launching | None = None

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import signal
 import socket
+import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -15,9 +18,12 @@ from anabranch import config as configuration
 from anabranch import references
 from anabranch.cli import progress
 from anabranch.clocks import boottime
+from anabranch.config import CoordinatorSettings
 from anabranch.coordinator import fencing, http
 from anabranch.coordinator.election import Election
+from anabranch.coordinator.launcher import Launcher
 from anabranch.coordinator.leading import Leading
+from anabranch.coordinator.processes import Processes
 from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.errors import UsageError
@@ -28,6 +34,10 @@ def coordinator(
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The port; 0 is any free one.")] = 8480,
     url: Annotated[str | None, typer.Option(help="How others reach it, if not by host and port.")] = None,
+    launcher: Annotated[
+        Literal["external", "local"] | None,
+        typer.Option(help="Who starts containers: others, or this one, on this machine; default: [coordinator]'s."),
+    ] = None,
     config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
 ) -> None:
     """Serve the jobs of a store, until Ctrl-C or SIGTERM: jobs go on without it."""
@@ -47,14 +57,41 @@ def coordinator(
         signal.signal(number, lambda *_: ended.set())
     served = Coordinator(store, lease=lease, grace=grace)
     election = Election(store, reached, boottime, lease, grace)
+    local = (launcher or settings.launcher) == "local"
+    launches = _launcher(settings, settings.url or reached, config) if local else None
     try:
-        with Leading(served, store, settings.store, election, reached, fencing.fence) as leading:
+        with Leading(served, store, settings.store, election, reached, fencing.fence, launches) as leading:
             server = http.Server(http.app(served, leading, token), listener)
             progress.say(f"coordinator at {reached}, store {store.url}; Ctrl-C ends it, and jobs go on")
+            if local:
+                progress.say(f"it starts containers here; what they say is in {settings.logs}")
             ended.wait()
             server.close()
     finally:
         store.close()
+
+
+def _launcher(settings: CoordinatorSettings, url: str, config: Path | None) -> Launcher:
+    """Starts containers that look for coordinators at ``url``, with the configuration and environment of this one.
+
+    Settings of jobs in its environment are no business of theirs: they were given when the job was started.
+    """
+    assert settings.logs is not None
+    named = [] if config is None else ["--config", str(config.resolve())]
+
+    def command(job: str) -> Sequence[str]:
+        # -P: what lies in the working folder is not imported
+        return [sys.executable, "-P", "-m", "anabranch", "container", job, "--coordinator", url, *named]
+
+    own = f"{configuration.PREFIX}COORDINATOR__"
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith(own) or not name.startswith(configuration.PREFIX)
+    }
+    if settings.token is not None:
+        environment[f"{own}TOKEN"] = settings.token
+    return Launcher(Processes(settings.logs, command, environment))
 
 
 def _is_loopback(host: str) -> bool:

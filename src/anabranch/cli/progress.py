@@ -13,7 +13,7 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 
-from anabranch.messages import ContainerStatus, JobStatus, LaneReport, LaneStatus
+from anabranch.messages import ContainerStatus, JobStatus, LaneReport, LaneStatus, Launching
 from anabranch.model.lane import LaneState
 
 _REFRESH = 0.5
@@ -110,6 +110,17 @@ def containers(status: JobStatus) -> list[tuple[ContainerStatus, str]]:
         for one in status.containers
         if status.served
     ]
+
+
+def launching(job: str, its: Launching) -> str:
+    """How the coordinator's launcher fares with a job."""
+    if its.gave_up:
+        return (
+            f"error: containers can't be started ({its.failures} failures in a row): {its.reason}\n"
+            f"  their logs are in {its.logs}; anabranch start {job} tries again"
+        )
+    failed = f"; {its.failures} failed in a row: {its.reason}" if its.failures else ""
+    return f"launcher: {its.running} of {its.wanted} processes run{failed}; their logs are in {its.logs}"
 
 
 def _leased(container: ContainerStatus) -> str:

@@ -42,9 +42,16 @@ def until(client: Client, job: str, states: Collection[str], timeout: float) -> 
         status = answered(lambda: client.status(job), unless=lambda: time.monotonic() > deadline)
         if status.state in states:
             return status
+        if status.launching is not None and status.launching.gave_up:
+            raise AnabranchError(
+                f"containers of job {job} can't be started: {status.launching.reason}",
+                f"their logs are in {status.launching.logs}; anabranch start {job} tries again",
+            )
         now = f"job {job} is {status.state}"
         if not any(container.alive for container in status.containers) and status.state == "starting":
-            now += f": no container has come yet; anabranch container {job} --coordinator {client.url}"
+            now += ": no container has come yet"
+            if status.launching is None:
+                now += f"; anabranch container {job} --coordinator {client.url}"
         if now != told:
             progress.say(now)
             told = now

@@ -12,6 +12,7 @@ import structlog
 
 from anabranch.coordinator import endpoint
 from anabranch.coordinator.election import Election
+from anabranch.coordinator.launcher import Launcher
 from anabranch.coordinator.service import Coordinator, Fence
 from anabranch.coordinator.store import Store, database
 from anabranch.errors import AnabranchError, ConflictError, NotLeadingError
@@ -37,10 +38,18 @@ class Leading:
     Args:
         url: where others reach this coordinator.
         fence: stops a lane's former process at its outputs.
+        launcher: starts containers; None: others do.
     """
 
     def __init__(
-        self, coordinator: Coordinator, store: Store, store_url: str, election: Election, url: str, fence: Fencing
+        self,
+        coordinator: Coordinator,
+        store: Store,
+        store_url: str,
+        election: Election,
+        url: str,
+        fence: Fencing,
+        launcher: Launcher | None = None,
     ) -> None:
         self._coordinator = coordinator
         self._database = store_url
@@ -48,6 +57,7 @@ class Leading:
         self._election = election
         self._url = url
         self._fence = fence
+        self._launcher = launcher
         self._led = False
         self._left: set[str] = set()
         self._locks: dict[str, endpoint.RunLock] = {}
@@ -119,6 +129,8 @@ class Leading:
             self._coordinator.abandon()  # what a request began when it didn't lead any more
             self._left = set(self._store.jobs())
             self._adopt_left()
+            if self._launcher is not None:
+                self._launcher.forget()
             self._led = True
         if self._led:
             self._adopt_left()
@@ -130,6 +142,8 @@ class Leading:
             for fence in fences:
                 self._hand_out(fence)
             self._give_back()
+            if self._launcher is not None:
+                self._launcher.turn(self._coordinator)
 
     def _adopt_left(self) -> None:
         for job in sorted(self._left):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
@@ -13,6 +13,7 @@ import msgspec
 from anabranch import artifact
 from anabranch.clocks import boottime
 from anabranch.coordinator import plans, reading, reports
+from anabranch.coordinator.launching import Demand
 from anabranch.coordinator.naming import check_container, check_name
 from anabranch.coordinator.serving import Process, Serving
 from anabranch.coordinator.states import DeploymentState, Snapshot, step
@@ -26,7 +27,17 @@ from anabranch.errors import (
     StoreUnavailableError,
 )
 from anabranch.formats import Format
-from anabranch.messages import Answer, Heartbeat, JobStatus, LaneReport, Registered, Registration, Running, Start
+from anabranch.messages import (
+    Answer,
+    Heartbeat,
+    JobStatus,
+    LaneReport,
+    Launching,
+    Registered,
+    Registration,
+    Running,
+    Start,
+)
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, LaneState
 
@@ -110,6 +121,8 @@ class Coordinator:
     def resume(self, job: str) -> int:
         """Go on with a job's last deployment as it was started last; gives its number.
 
+        One that runs, and whose launcher has given up, gets containers again.
+
         Raises:
             NotFoundError: nobody knows the job.
             ConflictError: it runs already, or only the process that ran it has its code.
@@ -119,6 +132,8 @@ class Coordinator:
             stored = reading.deployment(self._store, job)
             if job in self._served:
                 self._advance(self._served[job])
+                if self._served[job].try_again(self._clock()):
+                    return stored.id
                 if self._served[job].state.active:
                     raise ConflictError(f"job {job!r} is running already", f"anabranch stop {job}")
             if stored.program is None:
@@ -137,6 +152,7 @@ class Coordinator:
                 return False
             model = self._store.model(job, stored.id, stored.generation)
             serving = self._serving_of(stored, model, DeploymentState(stored.state), self._store.lanes(job))
+            serving.sure_from = self._clock() + self._lease
             for record in self._store.containers(job):
                 process = Process(record=record, lease_ends=self._clock() + self._lease)
                 process.offered = {lane.id for lane in serving.lanes if lane.seat == record.seat}
@@ -236,7 +252,7 @@ class Coordinator:
                 return reading.status(self._store, job)
             self._advance(self._served[job])
             lost = [] if self._grace is None else self._store.lost(job, _LOST_SHOWN)
-            return self._served[job].status(self._clock(), lost)
+            return self._served[job].status(self._clock(), self._lease, lost)
 
     def model(self, job: str) -> JobModel:
         """The present generation of the job's last deployment."""
@@ -293,6 +309,7 @@ class Coordinator:
             if seat is None or self._grace is not None:
                 free = serving.free_seats()
                 if not free or (seat is not None and seat not in free):
+                    serving.stand_by(registration, self._clock())
                     return Registered(lease=self._lease)
                 seat = min(free) if seat is None else seat
             lanes = [lane for lane in serving.lanes if lane.seat == seat and lane.state is not LaneState.CLOSED]
@@ -392,6 +409,23 @@ class Coordinator:
         """A lane can't be fenced yet; it is tried again."""
         self._store.note([self._event(lane.job, "coordinator", f"lane {lane.id} can't be fenced yet", why)])
 
+    # What a launcher asks for, and says
+
+    def demands(self, jobs: Collection[str]) -> list[Demand]:
+        """What the jobs that are served here want of a launcher; and those of ``jobs`` that have ended."""
+        with self._changed:
+            self._look_again()
+            found = [serving.demand(self._clock(), self._lease) for serving in self._served.values()]
+            return found + [Demand(job=job, wanted=0, over=True) for job in jobs if self._has_ended(job)]
+
+    def launched(self, job: str, launching: Launching, news: Sequence[tuple[str, str]]) -> None:
+        """How its launcher fares with a job; ``news``: what happened, and why."""
+        if news:
+            self._store.note([self._event(job, "launcher", what, why) for what, why in news])
+        with self._changed:
+            if job in self._served:
+                self._served[job].launching = launching
+
     # What containers in other processes ask for
 
     def running(self, job: str) -> Running:
@@ -488,6 +522,7 @@ class Coordinator:
             settings={} if stored.program is None else stored.program.settings,
             promises=stored.promises,
             error=stored.error,
+            begun=self._clock(),
         )
 
     def _registered(self, process: Process) -> Registered:
@@ -534,6 +569,10 @@ class Coordinator:
         if its.program is not None and DeploymentState(its.state).active:
             raise NotLeadingError(f"this coordinator doesn't serve job {job!r} now", "ask again")
         return not DeploymentState(its.state).active
+
+    def _has_ended(self, job: str) -> bool:
+        stored = None if job in self._served else self._store.deployment(job)
+        return stored is not None and not DeploymentState(stored.state).active
 
     def _holder(self, container: str) -> tuple[Serving | None, Process | None]:
         for serving in self._served.values():

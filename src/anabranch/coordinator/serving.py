@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from anabranch.coordinator.launching import Demand
 from anabranch.coordinator.reports import LAST_PHASES, LIVE_PHASES
 from anabranch.coordinator.states import DeploymentState, LaneView, Snapshot
 from anabranch.coordinator.store import ContainerRecord
 from anabranch.errors import ConflictError, NotFoundError
-from anabranch.messages import Answer, JobStatus, LaneReport, LaneStatus, WantedLane
+from anabranch.messages import Answer, JobStatus, LaneReport, LaneStatus, Launching, Registration, WantedLane
 from anabranch.model.lane import Lane, LaneState
 
 __all__ = ["Process", "Serving"]
@@ -37,6 +38,8 @@ class Serving:
     """``known``: the lanes of all deployments. ``reports``: the last one of each lane in this run.
 
     ``expels``: a process that is silent for too long loses its seat, and its lanes are fenced before others get them.
+    ``begun``: when it was started, here. Before ``sure_from`` not all that live have been heard. ``asked``: when
+    processes that stand by, by their executions, asked for a seat last.
     """
 
     job: str
@@ -54,6 +57,10 @@ class Serving:
     reports: dict[str, LaneReport] = field(default_factory=dict)
     revision: int = 0
     shown: object = None
+    begun: float = 0.0
+    sure_from: float = 0.0
+    asked: dict[str, float] = field(default_factory=dict)
+    launching: Launching | None = None
 
     @property
     def lanes(self) -> list[Lane]:
@@ -104,6 +111,40 @@ class Serving:
         """The lanes of a process's seat that it may have begun and hasn't told to have ended."""
         its = [lane for lane in self.lanes if lane.seat == process.record.seat and lane.state is not LaneState.CLOSED]
         return [lane for lane in its if lane.folder_epoch and not self.ended(lane.id)]
+
+    def stand_by(self, registration: Registration, now: float) -> None:
+        """A process has asked for a seat, and there is none."""
+        self.asked[registration.execution] = now
+
+    def standing_by(self, since: float) -> frozenset[str]:
+        """The executions of those that have no seat, and asked for one ``since`` then."""
+        self.asked = {execution: at for execution, at in self.asked.items() if at >= since}
+        return frozenset(self.asked)
+
+    def demand(self, now: float, lease: float) -> Demand:
+        """Whom a launcher should let run for it."""
+        runs = self.state in {DeploymentState.STARTING, DeploymentState.RUNNING}
+        warm: int = self.settings.get("job", {}).get("warm_containers", 0)
+        return Demand(
+            job=self.job,
+            wanted=len(self.seats) + warm if runs else 0,
+            over=self.done,
+            begun=self.begun,
+            sure_from=self.sure_from,
+            holders=self._holders,
+            standing_by=self.standing_by(now - lease),
+        )
+
+    def try_again(self, now: float) -> bool:
+        """Let its launcher begin anew; gives whether it had given up on a job that should run."""
+        gave_up = self.launching is not None and self.launching.gave_up and self.demand(now, 0.0).wanted > 0
+        if gave_up:
+            self.begun, self.launching = now, None
+        return gave_up
+
+    @property
+    def _holders(self) -> frozenset[str]:
+        return frozenset(process.record.execution for process in self.processes.values())
 
     def expel(self, process: Process, lanes: Sequence[Lane]) -> None:
         """A process has lost its seat; its lanes are as they were stored."""
@@ -164,6 +205,7 @@ class Serving:
         if former is not None:
             del self.processes[former.record.id]
         self.processes[process.record.id] = process
+        self.asked.pop(process.record.execution, None)
         for lane in lanes:
             self.known[lane.id] = lane
             if not (self.until_caught_up and self.caught_up(lane.id)):
@@ -213,7 +255,7 @@ class Serving:
                 found.add(lane.id)
         return found
 
-    def status(self, now: float, lost: Sequence[ContainerRecord] = ()) -> JobStatus:
+    def status(self, now: float, lease: float, lost: Sequence[ContainerRecord] = ()) -> JobStatus:
         """``lost``: processes that have lost their seats."""
         containers = [one.record.status(now < one.lease_ends, one.lease_ends - now) for one in self.processes.values()]
         return JobStatus(
@@ -226,4 +268,6 @@ class Serving:
             error=self.error,
             promises=self.promises,
             seats=len(self.seats),
+            standing_by=len(self.standing_by(now - lease)),
+            launching=self.launching,
         )

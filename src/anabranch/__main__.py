@@ -1,0 +1,5 @@
+"""``python -m anabranch``."""
+
+from anabranch.cli import main
+
+main()

@@ -1,0 +1,90 @@
+"""The local launcher: keeps the containers of jobs running, as processes of the coordinator's machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Protocol
+
+from anabranch.clocks import boottime
+from anabranch.coordinator import launching
+from anabranch.coordinator.launching import Crew, Demand
+from anabranch.coordinator.processes import Processes
+from anabranch.messages import Launching
+
+__all__ = ["Launcher"]
+
+_MOST_NEWS = 100
+"""So many events of a job are held while they can't be stored."""
+
+
+class Staffed(Protocol):
+    """What a launcher needs of the coordinator."""
+
+    def demands(self, jobs: Collection[str]) -> list[Demand]: ...
+
+    def launched(self, job: str, launching: Launching, news: Sequence[tuple[str, str]]) -> None: ...
+
+
+class Launcher:
+    """Takes a turn whenever the coordinator does that leads. Not thread-safe.
+
+    Processes that a former launcher has started on this machine, of this coordinator or of one that led before, are
+    found by their locks.
+
+    Args:
+        clock: that of the coordinator.
+    """
+
+    def __init__(self, processes: Processes, clock: Callable[[], float] = boottime) -> None:
+        self._processes = processes
+        self._clock = clock
+        self._crews: dict[str, Crew] | None = None
+        self._news: dict[str, list[tuple[str, str]]] = {}
+
+    def forget(self) -> None:
+        """Another coordinator may lead now: what is known of processes must be found again."""
+        self._crews = None
+
+    def turn(self, coordinator: Staffed) -> None:
+        """Start and end what is due. What can't be told now is told at the next turn.
+
+        Raises:
+            StoreUnavailableError: who is wanted can't be found out, or what happened can't be stored, now.
+            NotLeadingError: another coordinator leads.
+        """
+        if self._crews is None:
+            self._crews = self._found()
+        for demand in coordinator.demands(self._crews.keys()):
+            self._serve(coordinator, demand, self._crews)
+
+    def _found(self) -> dict[str, Crew]:
+        now, crews = self._clock(), {}
+        for job, lives in self._processes.found().items():
+            crew = Crew(dead=frozenset(execution for execution, alive in lives.items() if not alive))
+            for execution in (execution for execution, alive in lives.items() if alive):
+                crew, _ = launching.joined(crew, execution, now)
+            crews[job] = crew
+        return crews
+
+    def _serve(self, coordinator: Staffed, demand: Demand, crews: dict[str, Crew]) -> None:
+        job, now = demand.job, self._clock()
+        crew = crews.get(job, Crew())
+        ended = {member.execution: self._processes.ended(job, member.execution) for member in crew.members}
+        plan = launching.step(crew, demand, {who: how for who, how in ended.items() if how is not None}, now)
+        news = [*self._news.get(job, []), *plan.news]
+        crew = plan.crew
+        for execution in plan.end:
+            self._processes.end(job, execution)
+        for execution in plan.kill:
+            self._processes.kill(job, execution)
+        for _ in range(plan.start):
+            execution = self._processes.start(job)
+            crew, again = launching.joined(crew, execution, now)
+            what = f"{'restarted' if again else 'started'} a container, process {execution}"
+            news.append((what, f"its log: {self._processes.log_of(job, execution)}"))
+        crews[job] = crew
+        self._news[job] = news[-_MOST_NEWS:]
+        coordinator.launched(job, launching.shown(crew, demand, str(self._processes.folder / job)), self._news[job])
+        del self._news[job]
+        if demand.over and not crew.members:
+            del crews[job]

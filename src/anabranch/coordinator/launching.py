@@ -1,0 +1,239 @@
+"""What the local launcher does for a job: how many processes to start, which to end, when to give up. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from anabranch.errors import ConflictError
+from anabranch.messages import Launching
+
+__all__ = ["Crew", "Demand", "Ended", "Member", "Plan", "joined", "shown", "step"]
+
+LIMIT = 8
+"""So many failures in a row, and it gives up."""
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+RUNS_WELL = 60.0
+"""So long after it was first heard, a process has shown that its kind can run."""
+COMES_WITHIN = 600.0
+ENDS_WITHIN = 75.0
+"""A container promises to end 60 seconds after a signal."""
+SURPLUS_FOR = 10.0
+
+_NO_FAILURE = (0, ConflictError.exit_code)
+"""It gave its seat back; it was fenced."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demand:
+    """What a job wants, and who the coordinator hears. Processes are named by their EXECUTION_ENV_CONTAINER_ID.
+
+    ``wanted``: so many processes; 0: none is to be started. ``over``: those that there are must end. ``begun``: when
+    it was started, or asked to try again. Before ``sure_from`` nobody knows who lives. ``standing_by``: those that
+    asked for a seat within a lease.
+    """
+
+    job: str
+    wanted: int
+    over: bool = False
+    begun: float = 0.0
+    sure_from: float = 0.0
+    holders: frozenset[str] = frozenset()
+    standing_by: frozenset[str] = frozenset()
+
+    @property
+    def heard(self) -> frozenset[str]:
+        return self.holders | self.standing_by
+
+
+@dataclass(frozen=True, kw_only=True)
+class Member:
+    """A process that was started here and lives. Times are of the launcher's clock.
+
+    ``came``: when it was first heard. ``idle``: since when it has nothing to do any more, and should end by itself.
+    ``told``: when it was told to end.
+    """
+
+    execution: str
+    started: float
+    came: float | None = None
+    idle: float | None = None
+    told: float | None = None
+    killed: bool = False
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a process ended: its exit code, below 0 for a signal (None: not known), and the last that it said."""
+
+    code: int | None
+    said: str = ""
+
+    @property
+    def how(self) -> str:
+        if self.code is None:
+            how = "its exit code isn't known"
+        else:
+            how = f"exit code {self.code}" if self.code >= 0 else f"signal {-self.code}"
+        return f"{how}: {self.said}" if self.said and self.code != 0 else how
+
+
+@dataclass(frozen=True, kw_only=True)
+class Crew:
+    """A job's processes on this machine, and how starting them went.
+
+    ``dead``: those that the coordinator may still count. ``failures``: in a row. ``owed``: ended and not replaced.
+    """
+
+    members: tuple[Member, ...] = ()
+    dead: frozenset[str] = frozenset()
+    begun: float = 0.0
+    failures: int = 0
+    failed_at: float = -math.inf
+    reason: str = ""
+    gave_up: bool = False
+    owed: int = 0
+    surplus_since: float | None = None
+
+    @property
+    def paused_until(self) -> float:
+        return self.failed_at + min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (self.failures - 1)) if self.failures else 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What to do now. ``news``: what happened, and why."""
+
+    crew: Crew
+    start: int = 0
+    end: tuple[str, ...] = ()
+    kill: tuple[str, ...] = ()
+    news: tuple[tuple[str, str], ...] = ()
+
+
+def joined(crew: Crew, execution: str, now: float) -> tuple[Crew, bool]:
+    """The crew with a process that was started; and whether that replaces one that has ended."""
+    members = (*crew.members, Member(execution=execution, started=now))
+    return replace(crew, members=members, owed=max(0, crew.owed - 1)), crew.owed > 0
+
+
+def shown(crew: Crew, demand: Demand, logs: str) -> Launching:
+    """What ``status`` says of it."""
+    return Launching(
+        wanted=demand.wanted,
+        running=sum(map(_counts, crew.members)) + len(_others(crew, demand)),
+        failures=crew.failures,
+        reason=crew.reason,
+        gave_up=crew.gave_up,
+        logs=logs,
+    )
+
+
+def step(crew: Crew, demand: Demand, ended: Mapping[str, Ended], now: float) -> Plan:
+    """The next step for a job.
+
+    A process that had a seat or stood by, and isn't heard any more, isn't counted: it should end. One that hasn't been
+    heard yet is: Spark takes its time to start.
+
+    Args:
+        ended: the members that have ended since the last step.
+    """
+    if demand.begun != crew.begun:
+        crew = replace(crew, begun=demand.begun, failures=0, failed_at=-math.inf, reason="", gave_up=False)
+    gave_up = crew.gave_up
+    crew, news = _without(crew, demand, ended, now)
+    crew = replace(crew, members=tuple(_heard(member, demand, now) for member in crew.members))
+    if any(_runs_well(member, crew, now) for member in crew.members):
+        crew = replace(crew, failures=0, failed_at=-math.inf, reason="")
+    late = [member for member in crew.members if _never_came(member, now)]
+    for member in late if demand.wanted else ():
+        crew = _failed(crew, member.started, f"it didn't ask for a seat within {COMES_WITHIN:g} s", now)
+    if crew.failures >= LIMIT and not gave_up:
+        crew = replace(crew, gave_up=True)
+        news.append((f"gave up starting containers after {crew.failures} failures in a row", crew.reason))
+    there = [member for member in crew.members if _counts(member)]
+    missing = demand.wanted - len(there) - len(_others(crew, demand))
+    sure = now >= demand.sure_from
+    start = missing if sure and missing > 0 and not crew.gave_up and now >= crew.paused_until else 0
+    crew, surplus = _surplus(crew, demand, there, -missing if sure and demand.wanted else 0, now)
+    idle = [member for member in crew.members if member.idle is not None and now - member.idle >= ENDS_WITHIN]
+    end = {member.execution for member in (*late, *surplus, *idle) if member.told is None}
+    kill = {m.execution for m in crew.members if m.told is not None and now - m.told >= ENDS_WITHIN and not m.killed}
+    news += [(f"told container process {execution} to end", "") for execution in sorted(end)]
+    news += [(f"killed container process {execution}", "it didn't end in time") for execution in sorted(kill)]
+    members = tuple(
+        replace(m, told=now if m.execution in end else m.told, killed=m.killed or m.execution in kill)
+        for m in crew.members
+    )
+    return Plan(
+        crew=replace(crew, members=members),
+        start=start,
+        end=tuple(sorted(end)),
+        kill=tuple(sorted(kill)),
+        news=tuple(news),
+    )
+
+
+def _without(crew: Crew, demand: Demand, ended: Mapping[str, Ended], now: float) -> tuple[Crew, list[tuple[str, str]]]:
+    news = []
+    for member in crew.members:
+        if (how := ended.get(member.execution)) is None:
+            continue
+        news.append((f"container process {member.execution} ended", how.how))
+        crew = replace(crew, owed=crew.owed + 1)
+        if demand.wanted and _is_failure(member, how):
+            crew = _failed(crew, member.started, how.how, now)
+    left = tuple(member for member in crew.members if member.execution not in ended)
+    if not demand.wanted:
+        crew = replace(crew, owed=0)
+    return replace(crew, members=left, dead=(crew.dead | set(ended)) & demand.heard), news
+
+
+def _is_failure(member: Member, how: Ended) -> bool:
+    if member.told is not None or (member.idle is not None and how.code is None):
+        return False
+    return member.came is None or how.code not in _NO_FAILURE
+
+
+def _failed(crew: Crew, started: float, reason: str, now: float) -> Crew:
+    """Of processes that were started together, and fail together, one counts."""
+    if started <= crew.failed_at:
+        return replace(crew, reason=reason)
+    return replace(crew, failures=crew.failures + 1, failed_at=now, reason=reason)
+
+
+def _heard(member: Member, demand: Demand, now: float) -> Member:
+    heard = member.execution in demand.heard
+    came = now if member.came is None and heard else member.came
+    useless = demand.over or (came is not None and not heard)
+    idle = (now if member.idle is None else member.idle) if useless else None
+    return replace(member, came=came, idle=idle)
+
+
+def _others(crew: Crew, demand: Demand) -> frozenset[str]:
+    """Processes that somebody else has started."""
+    return demand.heard - {member.execution for member in crew.members} - crew.dead
+
+
+def _counts(member: Member) -> bool:
+    return member.idle is None and member.told is None
+
+
+def _runs_well(member: Member, crew: Crew, now: float) -> bool:
+    lasted = member.came is not None and now - member.came >= RUNS_WELL
+    return lasted and member.started > crew.failed_at and _counts(member)
+
+
+def _never_came(member: Member, now: float) -> bool:
+    return member.came is None and member.told is None and now - member.started >= COMES_WITHIN
+
+
+def _surplus(crew: Crew, demand: Demand, there: list[Member], count: int, now: float) -> tuple[Crew, list[Member]]:
+    """Those that stand by and aren't wanted, the newest first, once there have been too many for a while."""
+    since = None if count <= 0 else now if crew.surplus_since is None else crew.surplus_since
+    crew = replace(crew, surplus_since=since)
+    if since is None or now - since < SURPLUS_FOR:
+        return crew, []
+    resting = [member for member in there if member.execution in demand.standing_by - demand.holders]
+    return crew, sorted(resting, key=lambda member: member.started, reverse=True)[:count]

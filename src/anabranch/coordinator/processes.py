@@ -1,0 +1,182 @@
+"""Containers as processes of this machine, which outlive who started them; each has a lock for its life, and a log."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import socket
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import structlog
+
+from anabranch.coordinator.launching import Ended
+from anabranch.coordinator.naming import check_name
+from anabranch.errors import UsageError
+
+__all__ = ["Processes"]
+
+_KEPT = 20
+_TAIL_BYTES, _TAIL_LINES, _TAIL_CHARACTERS = 4096, 3, 300
+
+log = structlog.get_logger()
+
+
+@dataclass
+class Processes:
+    """``folder``: holds ``JOB/EXECUTION.log``, what each process says, and ``.lock``, which it holds while it lives.
+
+    A lock is inherited, so that whoever comes later, another coordinator too, knows for certain who lives: a number
+    of a process may be given to another one.
+
+    Args:
+        command: what runs a container of a job.
+        environment: what it gets, besides EXECUTION_ENV_CONTAINER_ID.
+        now: seconds since 1970, for names that sort by age.
+    """
+
+    folder: Path
+    command: Callable[[str], Sequence[str]]
+    environment: Mapping[str, str]
+    now: Callable[[], float] = time.time
+    _children: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    _broken: dict[str, str] = field(default_factory=dict)
+
+    def found(self) -> dict[str, dict[str, bool]]:
+        """By job, all processes that there are traces of, and whether each lives."""
+        jobs: dict[str, dict[str, bool]] = {}
+        for lock in sorted(self.folder.glob("*/*.lock")):
+            try:
+                job = check_name("job", lock.parent.name)
+            except UsageError:
+                continue  # none of ours
+            jobs.setdefault(job, {})[lock.stem] = self.ended(job, lock.stem) is None
+        return jobs
+
+    def start(self, job: str) -> str:
+        """Start a process; gives its execution. One that can't be started has ended at once, and says why."""
+        made = time.strftime("%Y%m%dT%H%M%S", time.gmtime(self.now()))
+        execution = f"{made}-{uuid.uuid4().hex[:12]}"
+        try:
+            self._start(job, execution)
+        except OSError as error:
+            self._broken[execution] = f"it can't be started: {error}"
+        return execution
+
+    def log_of(self, job: str, execution: str) -> Path:
+        return self.folder / job / f"{execution}.log"
+
+    def ended(self, job: str, execution: str) -> Ended | None:
+        """How a process ended; None while it lives."""
+        if execution in self._broken:
+            return Ended(None, self._broken.pop(execution))
+        child = self._children.get(execution)
+        if child is None:
+            return None if self._lives(job, execution) else Ended(None, self._tail(job, execution))
+        if (code := child.poll()) is None:
+            return None
+        del self._children[execution]
+        return Ended(code, self._tail(job, execution))
+
+    def end(self, job: str, execution: str) -> None:
+        """Let a process end at a batch boundary."""
+        self._signal(job, execution, lambda pid: os.kill(pid, signal.SIGTERM))
+
+    def kill(self, job: str, execution: str) -> None:
+        """End a process and its JVM now: they have a process group of their own."""
+        self._signal(job, execution, lambda pid: os.killpg(pid, signal.SIGKILL))
+
+    def _start(self, job: str, execution: str) -> None:
+        path = self.log_of(job, execution)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._forget(path.parent)
+        lock = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        output = None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            output = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
+            child = subprocess.Popen(
+                list(self.command(job)),
+                env={**self.environment, "EXECUTION_ENV_CONTAINER_ID": execution},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                pass_fds=(lock,),
+            )
+            self._children[execution] = child
+            os.pwrite(lock, f"{child.pid} {socket.gethostname()}\n".encode(), 0)
+        finally:
+            os.close(lock)
+            if output is not None:
+                os.close(output)
+
+    def _signal(self, job: str, execution: str, send: Callable[[int], None]) -> None:
+        child = self._children.get(execution)
+        pid = self._pid(job, execution) if child is None else child.pid
+        if pid is None or (child is None and not self._lives(job, execution)):
+            return
+        try:
+            send(pid)
+        except ProcessLookupError:
+            return
+        except PermissionError as error:
+            log.warning("a container process can't be ended", job=job, execution=execution, error=str(error))
+
+    def _lives(self, job: str, execution: str) -> bool:
+        """Whether somebody holds the lock. Children of the process may, if it was careless: then its number tells."""
+        try:
+            lock = os.open(self.log_of(job, execution).with_suffix(".lock"), os.O_RDONLY)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pid = self._pid(job, execution)
+            return pid is None or _exists(pid)
+        finally:
+            os.close(lock)
+        return False
+
+    def _pid(self, job: str, execution: str) -> int | None:
+        """None when it isn't noted, or is of another machine."""
+        try:
+            pid, host = self.log_of(job, execution).with_suffix(".lock").read_text().split()
+        except (OSError, ValueError):
+            return None
+        return int(pid) if host == socket.gethostname() and pid.isdecimal() and int(pid) > 1 else None
+
+    def _tail(self, job: str, execution: str) -> str:
+        """The last lines of its log, in one: its error, if it says one."""
+        try:
+            with open(self.log_of(job, execution), "rb") as said:
+                said.seek(max(0, said.seek(0, os.SEEK_END) - _TAIL_BYTES))
+                lines = said.read().decode(errors="replace").splitlines()
+        except OSError:
+            return ""
+        lines = [line.strip() for line in lines if line.strip()]
+        errors = [at for at, line in enumerate(lines) if line.startswith("error: ")]
+        last = lines[errors[-1] :][:_TAIL_LINES] if errors else lines[-_TAIL_LINES:]
+        return " | ".join(last).removeprefix("error: ")[:_TAIL_CHARACTERS]
+
+    def _forget(self, folder: Path) -> None:
+        """Remove the oldest logs of processes that don't live."""
+        for path in sorted(folder.glob("*.log"))[: -_KEPT + 1]:
+            if not self._lives(folder.name, path.stem):
+                path.with_suffix(".lock").unlink(missing_ok=True)
+                path.unlink(missing_ok=True)
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
