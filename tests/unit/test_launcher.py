@@ -219,7 +219,7 @@ def test_where_containers_can_t_be_started_status_says_so_and_start_begins_anew(
     assert status.state == "starting"
     assert status.launching is not None
     assert status.launching.gave_up
-    said = progress.launching(JOB, status.launching)
+    (said,) = progress.staffing(status)
     assert "exit code 1: there is no Java | install one" in said
     assert "anabranch start delays tries again" in said
     assert job.news.count(f"gave up starting containers after {LIMIT} failures in a row") == 1
@@ -245,7 +245,7 @@ def test_containers_are_started_again_and_those_that_stand_by_count(make: Callab
     job.ask(second)
     status = job.coordinator.status(JOB)
     assert ([one.container for one in status.containers], status.standing_by) == (["delays:0:1"], 1)
-    assert progress.containers(status)[0] == "1 more stand by"
+    assert progress.staffing(status)[0] == "standing by: 1"
     os.kill(pid_of(job.processes, first), signal.SIGKILL)
     until(lambda: job.turn() or job.crew.failures)
     assert len(job.living) == 1

@@ -12,6 +12,7 @@ from starlette.testclient import TestClient
 
 from anabranch.coordinator import endpoint, http, leading
 from anabranch.coordinator.election import Election
+from anabranch.coordinator.launcher import Launcher, Staffed
 from anabranch.coordinator.leading import Leading
 from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.store import Store
@@ -27,6 +28,20 @@ HASH = "a" * 64
 ME = Registration(job="delays", execution="execution-1", host="here", pid=1)
 
 
+class Launches(Launcher):
+    """``done``: what it was asked for."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+    def forget(self) -> None:
+        self.done.append("forget")
+
+    def turn(self, coordinator: Staffed) -> None:
+        coordinator.demands([])
+        self.done.append("turn")
+
+
 class One:
     """A coordinator whose turns are taken by hand. ``fenced``: the lanes that it fenced, with their epochs."""
 
@@ -37,7 +52,8 @@ class One:
         self.broken = ""
         self.served = Coordinator(self.store, clock, LEASE, now=lambda: 7.0, grace=GRACE)
         self.election = Election(self.store, self.url, clock, LEASE, GRACE)
-        self.leading = Leading(self.served, self.store, url, self.election, self.url, self._fence)
+        self.launches = Launches()
+        self.leading = Leading(self.served, self.store, url, self.election, self.url, self._fence, self.launches)
 
     def _fence(self, lane: Lane, settings: Mapping[str, Any]) -> None:
         assert settings == PROGRAM.settings
@@ -115,6 +131,22 @@ def test_it_serves_the_jobs_of_the_store_from_when_it_leads(make: Callable[[str]
     seat.coordinator = second.served
     assert wanted(seat.report("running")) == [FIRST, SECOND]
     assert second.served.fences() == []
+
+
+def test_it_launches_while_it_leads_and_knows_nothing_when_it_comes_to_lead(
+    make: Callable[[str], One], clock: Clock
+) -> None:
+    first, second = make("a"), make("b")
+    assert first.turn()
+    begun(first)
+    first.launches.done.clear()
+    assert first.turn()
+    assert not second.turn()
+    first.leading._step_down()
+    take_over(second, clock)
+    assert not first.turn()
+    assert second.turn()
+    assert (first.launches.done, second.launches.done) == (["turn"], ["forget", "turn", "turn"])
 
 
 ROUTES: dict[str, tuple[str, str, Any]] = {

@@ -115,8 +115,8 @@ def _show(found: JobStatus, json: bool) -> None:
     Console().print(progress.table(found))
     for _, line in progress.containers(found):
         typer.echo(line)
-    if found.launching is not None:
-        typer.echo(progress.launching(found.job, found.launching))
+    for line in progress.staffing(found):
+        typer.echo(line)
     for lane in found.lanes:
         for warning in progress.troubles(lane):
             typer.echo(f"warning: {warning}")

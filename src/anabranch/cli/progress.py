@@ -112,8 +112,13 @@ def containers(status: JobStatus) -> list[tuple[ContainerStatus, str]]:
     ]
 
 
-def launching(job: str, its: Launching) -> str:
-    """How the coordinator's launcher fares with a job."""
+def staffing(status: JobStatus) -> list[str]:
+    """How many processes wait for a seat, and how the coordinator's launcher fares, a line each."""
+    resting = [f"standing by: {status.standing_by}"] if status.standing_by else []
+    return resting + ([] if status.launching is None else [_launching(status.job, status.launching)])
+
+
+def _launching(job: str, its: Launching) -> str:
     if its.gave_up:
         return (
             f"error: containers can't be started ({its.failures} failures in a row): {its.reason}\n"

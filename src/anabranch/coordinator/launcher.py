@@ -11,7 +11,7 @@ from anabranch.coordinator.launching import Crew, Demand
 from anabranch.coordinator.processes import Processes
 from anabranch.messages import Launching
 
-__all__ = ["Launcher"]
+__all__ = ["Launcher", "Staffed"]
 
 _MOST_NEWS = 100
 """So many events of a job are held while they can't be stored."""
