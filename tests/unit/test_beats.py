@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -358,3 +360,27 @@ def test_who_must_stop_and_doesn_t_is_ended(how: str, code: int) -> None:
         assert "hanging_for_ever" in ran.stderr
     else:
         assert ran.stderr == ""
+
+
+TOLD = """
+import time
+from anabranch.cli import container, finding
+def hanging_for_ever(*_):
+    print("here", flush=True)
+    time.sleep(60)
+finding.at, container._STOPS_WITHIN = hanging_for_ever, 0.2
+container.container("delays")
+"""
+
+
+def test_a_container_that_is_told_to_end_and_hangs_is_ended(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", TOLD], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "here\n"
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=50)
+    assert process.returncode == 1
+    assert "error: the container was told to end\n  it didn't stop in time" in said
+    assert "hanging_for_ever" in said

@@ -22,6 +22,7 @@ from anabranch.cli import finding, loading, progress, waiting
 from anabranch.clocks import boottime
 from anabranch.config import Settings
 from anabranch.coordinator.client import Client
+from anabranch.errors import AnabranchError
 from anabranch.event_time import durations
 from anabranch.messages import Registered, Registration, Running
 from anabranch.model.graph import Graph
@@ -33,6 +34,7 @@ log = structlog.get_logger()
 
 _ASK_AGAIN = 0.5
 _STOPS_WITHIN = 60.0
+_TOLD = "the container was told to end"
 
 
 def container(
@@ -43,8 +45,11 @@ def container(
     config: Annotated[Path | None, typer.Option(help="The configuration file, for [coordinator].")] = None,
 ) -> None:
     """Run lanes of a job, as its coordinator says, until the job stops. SIGTERM and Ctrl-C give the seat back."""
+    from anabranch.container import watchdog
+
     own = configuration.load(config)
-    leaving = _Leaving()
+    leaving, ended = _Leaving(), threading.Event()
+    watchdog.watch(lambda: _TOLD if leaving.asked() else "", ended, lambda: _STOPS_WITHIN, AnabranchError.exit_code)
     with finding.at(own, coordinator) as client:
         running = waiting.answered(lambda: client.running(job), unless=leaving.asked)
         home = _code(client, running.program.artifact)
@@ -55,7 +60,6 @@ def container(
 
         progress.say(f"starting Spark for a container of job {job} ...")
         spark = session.start(settings, file.home, None, running.program.cores)
-        ended = threading.Event()
         try:
             made = Container(
                 spark,

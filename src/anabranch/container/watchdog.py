@@ -16,12 +16,18 @@ __all__ = ["watch"]
 _EVERY = 0.1
 
 
-def watch(must_stop: Callable[[], str], ended: threading.Event, patience: Callable[[], float]) -> None:
+def watch(
+    must_stop: Callable[[], str],
+    ended: threading.Event,
+    patience: Callable[[], float],
+    code: int = FencedError.exit_code,
+) -> None:
     """Look until ``ended`` whether the process must stop; if it then doesn't end in time, end it, and show its threads.
 
     Args:
         must_stop: why; the empty text while it may go on.
         patience: seconds that stopping may take, asked for when it must stop.
+        code: what a process that is ended exits with.
     """
 
     def look() -> None:
@@ -37,6 +43,6 @@ def watch(must_stop: Callable[[], str], ended: threading.Event, patience: Callab
             sys.stderr.flush()
             faulthandler.dump_traceback()
         finally:  # nobody may be there to read it
-            os._exit(FencedError.exit_code)
+            os._exit(code)
 
     threading.Thread(target=look, name="watchdog", daemon=True).start()
