@@ -1,17 +1,17 @@
-"""A coordinator that starts containers itself: nobody else does, one is killed, and the job is stopped."""
+"""A coordinator that starts containers itself: one is killed, then the coordinator, and the job is stopped."""
 
 from __future__ import annotations
 
 import os
 import signal
-from pathlib import Path
+import time
+from collections.abc import Callable
 
 import pytest
 
 from anabranch.coordinator.client import Client
-from anabranch.messages import JobStatus
-from tests.acceptance.harness import Workspace, command, flights, start_of
-from tests.failover import JOB, Served
+from tests.acceptance.harness import INPUT, Workspace, command, flights, start_of
+from tests.failover import GRACE, JOB, LEASE, Served
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
 
@@ -19,56 +19,62 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
 @pytest.fixture
 def served(workspace: Workspace) -> Served:
     workspace.settings |= {"coordinator__launcher": "local", "job__warm_containers": 1}
-    made = Served(workspace, count=4800, seed=7)
-    workspace.settings["job__max_rows_per_batch"] = 2400
+    made = Served(workspace, count=1200, seed=7)
+    workspace.settings["job__max_rows_per_batch"] = 1200
     return made
 
 
-def processes(workspace: Workspace) -> dict[int, Path]:
-    """The containers that live, with their logs, by the notes of the launcher."""
-    notes = {
-        int(lock.read_text().split()[0]): lock for lock in workspace.folder.glob(f".anabranch/containers/{JOB}/*.lock")
-    }
-    return {pid: lock.with_suffix(".log") for pid, lock in notes.items() if "container" in command(pid)}
+def processes(workspace: Workspace) -> set[int]:
+    """The containers that live, by the notes of the launcher."""
+    notes = (workspace.folder / ".anabranch" / "containers" / JOB).glob("*.lock")
+    pids = {int(note.read_text().split()[0]) for note in notes}
+    return {pid for pid in pids if start_of(pid) is not None and f"container {JOB}" in command(pid)}
 
 
 def test_the_coordinator_keeps_a_job_and_a_warm_container_running(served: Served) -> None:
-    workspace, coordinator = served.workspace, served.coordinator
-    client, more = Client(served.url), flights(seed=8, count=4800)
+    workspace = served.workspace
+    client, more = Client(served.url), flights(seed=8, count=1200)
     later = [{**each, "origin": f"L{n}", "at": each["at"].replace("-01T", "-02T")} for n, each in enumerate(more)]
 
-    def status() -> JobStatus:
-        return client.status(JOB)
+    def until(what: str, condition: Callable[[], bool]) -> None:
+        served.coordinator.until(what, condition)
 
     def holder() -> int | None:
-        return next((each.pid for each in status().containers if each.gone is None and each.alive), None)
+        return next((each.pid for each in client.status(JOB).containers if each.gone is None and each.alive), None)
 
     def is_staffed() -> bool:
-        return holder() is not None and status().standing_by == 1
+        return client.status(JOB).standing_by == 1 and holder() is not None
 
     try:
         workspace.call("start", f"{JOB}.py", "--detach", "--coordinator", served.url)
-        coordinator.until("it runs, and a container stands by", lambda: is_staffed() and status().state == "running")
+        until("it runs, and a container stands by", lambda: is_staffed() and client.status(JOB).state == "running")
         first = holder()
-        assert first in processes(workspace)
-        assert len(processes(workspace)) == 2
-        (warm,) = processes(workspace).keys() - {first}
+        assert first is not None
+        (warm,) = processes(workspace) - {first}
         workspace.put(later)
         os.kill(first, signal.SIGKILL)
-        coordinator.until("the warm one has its seat", lambda: holder() == warm)
-        coordinator.until("another one that stands by", is_staffed)
-        (third,) = processes(workspace).keys() - {warm}
-        assert third != first
-        total = sum(workspace.ends()["flights"].values())
-        coordinator.until("all is read", lambda: workspace.lane("0-").read == workspace.lane("1-").read == total)
-        started = {pid: start_of(pid) for pid in (warm, third)}
+        until("the warm one has its seat", lambda: holder() == warm)
+        until("another one that stands by", is_staffed)
+        both = processes(workspace)
+        assert len(both) == 2
+        assert warm in both
+
+        os.kill(served.coordinator.popen.pid, signal.SIGKILL)
+        served.coordinator.wait()
+        served.lead()
+        until("they are heard again", is_staffed)
+        end = time.monotonic() + LEASE + GRACE + 1
+        until("a lease", lambda: time.monotonic() > end)
+        assert processes(workspace) == both
+
+        total = sum(workspace.ends()[INPUT].values())
+        until("all is read", lambda: workspace.lane("0-").read == workspace.lane("1-").read == total)
         workspace.call("stop", JOB, coordinator__url=served.url)
-        coordinator.until("no container lives", lambda: not any(start_of(pid) == at for pid, at in started.items()))
+        until("no container lives", lambda: not processes(workspace))
         workspace.check_outputs([*served.flights, *later])
-        assert status().state == "stopped"
+        assert client.status(JOB).state == "stopped"
         what = [event.what.split(",")[0] for event in client.events(JOB) if event.who == "launcher"]
-        assert what.count("started a container") == 2
-        assert what.count("restarted a container") == 1
+        assert (what.count("started a container"), what.count("restarted a container")) == (2, 1)
     finally:
         for pid in processes(workspace):
             os.killpg(pid, signal.SIGKILL)
