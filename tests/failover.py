@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import signal
@@ -12,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from anabranch import steps
-from tests.acceptance.harness import LATE, Flight, Process, Workspace, flights
+from tests.acceptance.harness import LATE, Flight, Process, Workspace, command, descendants, flights
 from tests.postgres import Server
 from tests.proxy import Proxy
 
@@ -267,6 +268,19 @@ def left(dice: random.Random, served: Served) -> str:
     return f"the seat was free {seconds:.1f} s after the end"
 
 
+def java_killed(dice: random.Random, served: Served) -> str:
+    """The Java process of a container is killed, as for its memory: the container ends, and another takes over."""
+    first = served.under_way(dice.randint(0, 2))
+    second = served.standing_by()
+    (java,) = (child for child in descendants(first.popen.pid) if "/bin/java " in command(child))
+    os.kill(java, signal.SIGKILL)
+    assert first.wait() == 1, first.stderr
+    assert "error: the Java process of Spark has ended" in first.stderr
+    ended_well(second)
+    served.check()
+    return "its Java process was killed"
+
+
 def fenced_by_hand(dice: random.Random, served: Served) -> str:
     """An operator fences a container: it ends, and the one that stands by goes on at once."""
     first = served.under_way(dice.randint(0, 2))
@@ -389,5 +403,6 @@ SCENARIOS: tuple[Scenario, ...] = (
     left,
     fenced_by_hand,
     one_of_two_killed,
+    java_killed,
 )
 """On both systems."""

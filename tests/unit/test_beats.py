@@ -384,3 +384,27 @@ def test_a_container_that_is_told_to_end_and_hangs_is_ended(tmp_path: Path) -> N
     assert process.returncode == 1
     assert "error: the container was told to end\n  it didn't stop in time" in said
     assert "hanging_for_ever" in said
+
+
+GONE = """
+import subprocess, sys, threading
+from types import SimpleNamespace
+from anabranch.container import watchdog
+from anabranch.spark import session
+java = subprocess.Popen(["sleep", "30"])
+spark = SimpleNamespace(sparkContext=SimpleNamespace(_gateway=SimpleNamespace(proc=java)))
+ended = threading.Event()
+watchdog.watch_java(lambda: session.is_gone(spark), ended)
+threading.Event().wait(0.3)
+if sys.argv[1] == "ended":
+    ended.set()
+java.kill()
+threading.Event().wait(1.0 if sys.argv[1] == "ended" else 60)
+"""
+
+
+@pytest.mark.parametrize(("how", "code"), [("killed", 1), ("ended", 0)])
+def test_a_container_whose_java_process_is_gone_ends(how: str, code: int) -> None:
+    ran = subprocess.run([sys.executable, "-c", GONE, how], capture_output=True, text=True, timeout=50, check=False)
+    assert ran.returncode == code, ran.stderr
+    assert ("the Java process of Spark has ended" in ran.stderr) == (how == "killed")

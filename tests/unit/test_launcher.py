@@ -314,6 +314,7 @@ def test_the_token_is_handed_over_by_the_environment_and_settings_of_jobs_are_no
 ) -> None:
     monkeypatch.setenv("ANABRANCH__JOB__FACTOR", "2")
     monkeypatch.setenv("ANABRANCH__COORDINATOR__PERIOD", "1 second")
+    monkeypatch.setenv("ANABRANCH__SPARK__MEMORY", "1g")
     settings = CoordinatorSettings(token="opensesame", logs=tmp_path)
     processes = verb._launcher(settings, "http://a:1,http://b:2", Path("some.toml"))._processes
     command = processes.command(JOB)
@@ -321,6 +322,7 @@ def test_the_token_is_handed_over_by_the_environment_and_settings_of_jobs_are_no
     assert command[-5:] == [JOB, "--coordinator", "http://a:1,http://b:2", "--config", str(Path("some.toml").resolve())]
     assert processes.environment["ANABRANCH__COORDINATOR__TOKEN"] == "opensesame"
     assert processes.environment["ANABRANCH__COORDINATOR__PERIOD"] == "1 second"
+    assert processes.environment["ANABRANCH__SPARK__MEMORY"] == "1g"
     assert "ANABRANCH__JOB__FACTOR" not in processes.environment
 
 

@@ -60,6 +60,7 @@ def container(
 
         progress.say(f"starting Spark for a container of job {job} ...")
         spark = session.start(settings, file.home, None, running.program.cores)
+        watchdog.watch_java(lambda: session.is_gone(spark), ended)
         try:
             made = Container(
                 spark,

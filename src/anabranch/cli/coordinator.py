@@ -74,7 +74,7 @@ def coordinator(
 def _launcher(settings: CoordinatorSettings, url: str, config: Path | None) -> Launcher:
     """Starts containers that look for coordinators at ``url``, with the configuration and environment of this one.
 
-    Settings of jobs in its environment are no business of theirs: they were given when the job was started.
+    Of the settings in its environment they get those of the machine; those of jobs were handed over by ``start``.
     """
     assert settings.logs is not None
     named = [] if config is None else ["--config", str(config.resolve())]
@@ -83,14 +83,14 @@ def _launcher(settings: CoordinatorSettings, url: str, config: Path | None) -> L
         # -P: what lies in the working folder is not imported
         return [sys.executable, "-P", "-m", "anabranch", "container", job, "--coordinator", url, *named]
 
-    own = f"{configuration.PREFIX}COORDINATOR__"
+    its = tuple(f"{configuration.PREFIX}{section}__" for section in ("COORDINATOR", "SPARK"))
     environment = {
         name: value
         for name, value in os.environ.items()
-        if name.startswith(own) or not name.startswith(configuration.PREFIX)
+        if name.startswith(its) or not name.startswith(configuration.PREFIX)
     }
     if settings.token is not None:
-        environment[f"{own}TOKEN"] = settings.token
+        environment[f"{configuration.PREFIX}COORDINATOR__TOKEN"] = settings.token
     return Launcher(Processes(settings.logs, command, environment))
 
 

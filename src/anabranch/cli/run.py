@@ -63,12 +63,15 @@ def execute(file: JobFile, settings: Settings, available_now: bool, show: progre
         if known:
             preparation.check_outputs(plan, settings)
         formats = preparation.formats(file, settings, kept, register=True)
+        from anabranch.container import watchdog
         from anabranch.spark import session
 
         session.java_version()
         printed = endpoint.run_folder(store_url) / f"{name}.spark.log"
         progress.say(f"starting Spark for job {name} (what it and functions print goes to {printed}) ...")
         spark = session.start(settings, file.home, printed, preparation.cores(plan, settings))
+        ended = threading.Event()
+        watchdog.watch_java(lambda: session.is_gone(spark), ended)
         try:
             schemas = preparation.resolved(file, formats)
             prepared = Prepared(file, settings, plan, schemas, formats)
@@ -80,6 +83,7 @@ def execute(file: JobFile, settings: Settings, available_now: bool, show: progre
             return _serve(prepared, coordinator, spark, show)
         finally:
             spark.stop()
+            ended.set()
             store.close()
 
 

@@ -1,4 +1,4 @@
-"""Ends a process that must stop and doesn't."""
+"""Ends a process that must stop and doesn't, or that can't go on."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import threading
 import time
 from collections.abc import Callable
 
-from anabranch.errors import FencedError
+from anabranch.errors import AnabranchError, FencedError
 
-__all__ = ["watch"]
+__all__ = ["watch", "watch_java"]
 
 _EVERY = 0.1
 
@@ -46,3 +46,16 @@ def watch(
             os._exit(code)
 
     threading.Thread(target=look, name="watchdog", daemon=True).start()
+
+
+def watch_java(is_gone: Callable[[], bool], ended: threading.Event) -> None:
+    """End this process when its Java process has ended before it: nothing can run any more, and it should be seen."""
+
+    def look() -> None:
+        while not ended.wait(_EVERY):
+            if is_gone():
+                sys.stderr.write("error: the Java process of Spark has ended\n  was it killed, for its memory?\n")
+                sys.stderr.flush()
+                os._exit(AnabranchError.exit_code)
+
+    threading.Thread(target=look, name="watchdog of Java", daemon=True).start()

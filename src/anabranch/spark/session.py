@@ -132,6 +132,12 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
     return spark
 
 
+def is_gone(spark: SparkSession) -> bool:
+    """Whether the Java process of a session has ended, though nobody has stopped it."""
+    java: subprocess.Popen[bytes] | None = getattr(spark.sparkContext._gateway, "proc", None)  # None: spark-submit's
+    return java is not None and java.poll() is not None
+
+
 def _jars(settings: Settings) -> dict[str, str]:
     """Spark's Kafka connector, where a stream lives there or may come to; its modules for binary formats."""
     wanted = "kafka" in {settings.systems.default, *(each.system for each in settings.streams.values())}
