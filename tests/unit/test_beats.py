@@ -398,12 +398,14 @@ watchdog.watch_java(lambda: session.is_gone(spark), ended)
 threading.Event().wait(0.3)
 if sys.argv[1] == "ended":
     ended.set()
+if sys.argv[1] == "no stderr":
+    sys.stderr.close()
 java.kill()
 threading.Event().wait(1.0 if sys.argv[1] == "ended" else 60)
 """
 
 
-@pytest.mark.parametrize(("how", "code"), [("killed", 1), ("ended", 0)])
+@pytest.mark.parametrize(("how", "code"), [("killed", 1), ("no stderr", 1), ("ended", 0)])
 def test_a_container_whose_java_process_is_gone_ends(how: str, code: int) -> None:
     ran = subprocess.run([sys.executable, "-c", GONE, how], capture_output=True, text=True, timeout=50, check=False)
     assert ran.returncode == code, ran.stderr

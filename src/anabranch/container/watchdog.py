@@ -54,8 +54,10 @@ def watch_java(is_gone: Callable[[], bool], ended: threading.Event) -> None:
     def look() -> None:
         while not ended.wait(_EVERY):
             if is_gone():
-                sys.stderr.write("error: the Java process of Spark has ended\n  was it killed, for its memory?\n")
-                sys.stderr.flush()
-                os._exit(AnabranchError.exit_code)
+                try:
+                    sys.stderr.write("error: the Java process of Spark has ended\n  was it killed, for its memory?\n")
+                    sys.stderr.flush()
+                finally:
+                    os._exit(AnabranchError.exit_code)
 
     threading.Thread(target=look, name="watchdog of Java", daemon=True).start()

@@ -55,6 +55,8 @@ with state. What it gives for that, that of two writers of one checkpoint only o
 SPARKS_OWN = {_MANAGER: f"{_CHECKPOINTING}.FileContextBasedCheckpointFileManager"}
 """What Spark would do instead of ``LOCAL_SETTINGS``."""
 
+_PARENT = os.getppid()
+
 # PySpark prints every error of analysis as a page of JSON, also those that we explain or expect.
 _SAID_BY_US = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
@@ -134,8 +136,8 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
 
 def is_gone(spark: SparkSession) -> bool:
     """Whether the Java process of a session has ended, though nobody has stopped it."""
-    java: subprocess.Popen[bytes] | None = getattr(spark.sparkContext._gateway, "proc", None)  # None: spark-submit's
-    return java is not None and java.poll() is not None
+    java: subprocess.Popen[bytes] | None = getattr(spark.sparkContext._gateway, "proc", None)
+    return os.getppid() != _PARENT if java is None else java.poll() is not None  # spark-submit's Java is our parent
 
 
 def _jars(settings: Settings) -> dict[str, str]:
