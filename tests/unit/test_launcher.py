@@ -14,14 +14,14 @@ import msgspec
 import pytest
 
 from anabranch.cli import coordinator as verb
-from anabranch.cli import progress
+from anabranch.cli import progress, waiting
 from anabranch.config import CoordinatorSettings
 from anabranch.coordinator.launcher import Launcher
 from anabranch.coordinator.launching import LIMIT, LONGEST_PAUSE, Crew, Ended
 from anabranch.coordinator.processes import Processes
 from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.store import Store
-from anabranch.errors import ConflictError
+from anabranch.errors import AnabranchError, ConflictError
 from anabranch.messages import Registration
 from tests.unit.coordinator_helpers import Clock, plan
 from tests.unit.test_expulsion import PROGRAM
@@ -149,7 +149,8 @@ def test_a_process_of_another_machine_is_not_signalled(make: Callable[[str], Pro
     other = make(RESTS)
     other.kill(JOB, execution)
     assert other.found() == {JOB: {execution: True}}
-    assert processes.ended(JOB, execution) is None
+    with pytest.raises(subprocess.TimeoutExpired):
+        processes._children[execution].wait(0.3)
 
 
 def test_a_number_of_logs_is_kept_and_those_of_the_living_always(
@@ -219,6 +220,9 @@ def test_where_containers_can_t_be_started_status_says_so_and_start_begins_anew(
     assert status.state == "starting"
     assert status.launching is not None
     assert status.launching.gave_up
+    with pytest.raises(AnabranchError, match="can't be started: exit code 1") as caught:
+        waiting.until(job.coordinator, JOB, {"running"}, 30.0)  # type: ignore[arg-type]  # it has the same methods
+    assert "anabranch start delays tries again" in caught.value.cure
     (said,) = progress.staffing(status)
     assert "exit code 1: there is no Java | install one" in said
     assert "anabranch start delays tries again" in said
@@ -264,6 +268,26 @@ def test_containers_are_started_again_and_those_that_stand_by_count(make: Callab
         job.turn()
     assert len(job.living) == 2
     assert len(job.news) == 4
+
+
+def test_one_that_died_while_no_coordinator_ran_is_not_counted_though_its_seat_is_not_free_yet(
+    make: Callable[[str], Processes],
+) -> None:
+    job = Launched(make(RESTS))
+    job.turn()
+    first, second = job.living
+    job.ask(first)
+    os.kill(pid_of(job.processes, first), signal.SIGKILL)
+    until(lambda: job.living == [second])
+    job.launcher = Launcher(job.processes, job.clock)
+    job.coordinator.abandon()
+    assert job.coordinator.adopt(JOB)
+    job.turn()
+    assert len(job.living) == 1
+    job.clock.at += 10.5
+    assert [one.gone for one in job.coordinator.status(JOB).containers] == [None]
+    job.turn()
+    assert len(job.living) == 2
 
 
 def test_those_of_an_adopted_job_that_others_started_have_a_lease_to_be_heard(make: Callable[[str], Processes]) -> None:

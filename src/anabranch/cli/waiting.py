@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from anabranch.cli import progress
 from anabranch.coordinator.client import AWAY, Client
-from anabranch.errors import OutOfTimeError
+from anabranch.errors import AnabranchError, OutOfTimeError
 from anabranch.messages import JobStatus
 
 __all__ = ["answered", "until"]

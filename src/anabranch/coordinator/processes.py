@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import signal
@@ -110,7 +111,8 @@ class Processes:
                 pass_fds=(lock,),
             )
             self._children[execution] = child
-            os.pwrite(lock, f"{child.pid} {socket.gethostname()}\n".encode(), 0)
+            with contextlib.suppress(OSError):  # a full disk: the lock says that it lives, all the same
+                os.pwrite(lock, f"{child.pid} {socket.gethostname()}\n".encode(), 0)
         finally:
             os.close(lock)
             if output is not None:
@@ -132,8 +134,8 @@ class Processes:
         """Whether somebody holds the lock. Children of the process may, if it was careless: then its number tells."""
         try:
             lock = os.open(self.log_of(job, execution).with_suffix(".lock"), os.O_RDONLY)
-        except FileNotFoundError:
-            return False
+        except (FileNotFoundError, PermissionError):
+            return False  # that of another user is none of ours
         try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
