@@ -37,7 +37,7 @@ def answered(ask: Callable[[], T], unless: Callable[[], bool] = lambda: False) -
 
 def until(client: Client, job: str, states: Collection[str], timeout: float) -> JobStatus:
     """A job's status once it is in one of the states; says what it waits for. OutOfTimeError if it isn't in time."""
-    deadline, told = time.monotonic() + timeout, ""
+    deadline, seen, told = time.monotonic() + timeout, "", ""
     while True:
         status = answered(lambda: client.status(job), unless=lambda: time.monotonic() > deadline)
         if status.state in states:
@@ -52,9 +52,10 @@ def until(client: Client, job: str, states: Collection[str], timeout: float) -> 
             now += ": no container has come yet"
             if status.launching is None:
                 now += f"; anabranch container {job} --coordinator {client.url}"
-        if now != told:
+        if now == seen and now != told:  # a launcher takes a moment to say that it is there
             progress.say(now)
             told = now
+        seen = now
         if time.monotonic() > deadline:
             raise OutOfTimeError(
                 f"job {job} is {status.state} after {timeout:g} s, not {' or '.join(states)}",
