@@ -11,7 +11,7 @@ import pytest
 
 from anabranch.coordinator.client import Client
 from tests.acceptance.harness import INPUT, Workspace, command, flights, start_of
-from tests.failover import GRACE, JOB, LEASE, Served
+from tests.failover import JOB, LEASE, Served
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
 
@@ -63,7 +63,7 @@ def test_the_coordinator_keeps_a_job_and_a_warm_container_running(served: Served
         served.coordinator.wait()
         served.lead()
         until("they are heard again", is_staffed)
-        end = time.monotonic() + LEASE + GRACE + 1
+        end = time.monotonic() + LEASE + 0.5
         until("a lease", lambda: time.monotonic() > end)
         assert processes(workspace) == both
 

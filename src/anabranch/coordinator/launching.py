@@ -71,12 +71,14 @@ class Ended:
     said: str = ""
 
     @property
-    def how(self) -> str:
+    def short(self) -> str:
         if self.code is None:
-            how = "its exit code isn't known"
-        else:
-            how = f"exit code {self.code}" if self.code >= 0 else f"signal {-self.code}"
-        return f"{how}: {self.said}" if self.said and self.code != 0 else how
+            return "its exit code isn't known"
+        return f"exit code {self.code}" if self.code >= 0 else f"signal {-self.code}"
+
+    @property
+    def how(self) -> str:
+        return f"{self.short}: {self.said}" if self.said and self.code != 0 else self.short
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,7 +182,7 @@ def _without(crew: Crew, demand: Demand, ended: Mapping[str, Ended], now: float)
     for member in crew.members:
         if (how := ended.get(member.execution)) is None:
             continue
-        news.append((f"container process {member.execution} ended", how.how))
+        news.append((f"container process {member.execution} ended", how.how if demand.wanted else how.short))
         crew = replace(crew, owed=crew.owed + 1)
         if demand.wanted and _is_failure(member, how):
             crew = _failed(crew, member.started, how.how, now)
