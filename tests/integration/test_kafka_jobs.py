@@ -54,6 +54,49 @@ def test_each_record_once_run_after_run(kafka: KafkaSite) -> None:
     assert kafka.system.high_watermarks(f"{kafka.name}-out") == ends
 
 
+def branched(job: Job, source: str, kafka: KafkaSite) -> list[str]:
+    """A function in one of two branches: their rows are computed apart, and are of the same slots."""
+    read = job.read(source, key="k string", schema="n int")
+    read.map(_as_it_is, name="mapped").write(f"{kafka.name}-mapped")
+    read.where("n >= 0").write(f"{kafka.name}-plain")
+    read.where("n >= 0").partition_by("n", name="by-n").map(_as_it_is, name="again").write(f"{kafka.name}-far")
+    return ["mapped", "plain", "far"]
+
+
+def merged(job: Job, source: str, kafka: KafkaSite) -> list[str]:
+    """Branches of one input that come together again."""
+    read = job.read(source, key="k string", schema="n int")
+    some, others = read.where("n % 4 < 2"), read.where("n % 4 >= 2")
+    some.map(_as_it_is, name="mapped").merge(others).write(f"{kafka.name}-out")
+    return ["out"]
+
+
+def after_state(job: Job, source: str, kafka: KafkaSite) -> list[str]:
+    """Branches behind a state, whose parts are the slots."""
+    counted = job.read(source, key="k string", schema="n int").agg(by=["n"], c="count(*)", name="counts")
+    counted.map(_as_it_is, name="mapped").write(f"{kafka.name}-mapped")
+    counted.where("c > 0").write(f"{kafka.name}-plain")
+    return ["mapped", "plain"]
+
+
+def _as_it_is(message: dict[str, Any]) -> dict[str, Any]:
+    return message
+
+
+@pytest.mark.parametrize("build", [branched, merged, after_state])
+def test_branches_lose_nothing(kafka: KafkaSite, build: Callable[[Job, str, KafkaSite], list[str]]) -> None:
+    source = kafka.create("in", 2)
+    job = Job(f"{kafka.name}-{build.__name__}")
+    outputs = build(job, source, kafka)
+    run = kafka.deployed(job, max_rows_per_batch=30)
+    for partition in (0, 1):
+        kafka.put(source, partition, [{"n": n} for n in range(partition, 80, 2)], [b"k%d" % partition] * 40)
+    run.ran()
+    for output in outputs:
+        found = kafka.values(f"{kafka.name}-{output}")
+        assert sorted(value["n"] for value in found) == list(range(80)), output
+
+
 def test_stages_state_and_windows(kafka: KafkaSite) -> None:
     source = kafka.create("in", 2)
     job = Job(f"{kafka.name}-stages")
@@ -276,7 +319,7 @@ def test_what_comes_of_several_partitions_is_not_put_aside_inexactly(kafka: Kafk
     mixed.map(lambda m: m, name="f").write(f"{kafka.name}-out")
     told = kafka.deployed(job, on_error="dead-letter").failure()
     assert "map 'f'" in told
-    assert "brings records of several partitions together" in told
+    assert "behind which one partition's records are in several Spark tasks" in told
     kafka.put(source, 0, [{"n": n} for n in range(6)], [b"k"] * 6)
     run = kafka.deployed(job, on_error="drop")
     run.ran()

@@ -71,6 +71,21 @@ def test_a_group_holds_only_the_sources_that_lead_to_its_outputs() -> None:
     assert [g.sources for g in cut(job)] == [(a._node, b._node), (b._node,)]
 
 
+def test_branches_and_where_they_meet_again() -> None:
+    job = Job("j")
+    a, b = job.read("a"), job.read("b")
+    a.merge(b).map(str).write("one")
+    (straight,) = cut(job)
+    assert (straight.branches, [node.name for node in straight.nodes if straight.rejoins(node)]) == (False, [])
+
+    job = Job("j")
+    a = job.read("a")
+    a.where("x").map(str).merge(a.where("y"), job.read("b")).write("one")
+    a.merge(a).write("two")
+    (parted,) = cut(job)
+    assert (parted.branches, [node.kind for node in parted.nodes if parted.rejoins(node)]) == (True, ["merge", "merge"])
+
+
 def test_a_boundary_is_read_in_one_stage_and_written_in_the_one_before() -> None:
     job = Job("j")
     job.read("a").partition_by("x").partition_by("y").write("out")

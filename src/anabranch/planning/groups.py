@@ -48,6 +48,25 @@ class Group:
         """The operators of this group that take the node's rows."""
         return tuple(n for n in self.nodes if node.id in n.inputs and n not in self.sources)
 
+    @property
+    def branches(self) -> bool:
+        """Whether the rows of some operator go several ways."""
+        return any(len(self.readers(node)) > 1 for node in self.nodes)
+
+    def rejoins(self, node: Node) -> bool:
+        """Whether rows of one source come to this operator in several ways."""
+        ways = [self._sources_of(i) for i in node.inputs] if node not in self.sources else []
+        return len(set().union(*ways)) < sum(map(len, ways))
+
+    def _sources_of(self, node_id: int) -> set[int]:
+        inputs = {node.id: () if node in self.sources else node.inputs for node in self.nodes}
+        found, queue = set[int](), [node_id]
+        while queue:
+            current = queue.pop()
+            queue += inputs[current]
+            found |= {current} if not inputs[current] else set()
+        return found
+
 
 def cut(graph: Graph, stage: Stage, kinds: Mapping[str, str]) -> tuple[Group, ...]:
     """The stage's groups. ``kinds``: of each stream that it writes, what those of one group have in common.

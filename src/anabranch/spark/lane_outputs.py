@@ -65,14 +65,18 @@ class LaneOutputs(LaneParts):
             return
         mixed: Node | None = None
         for node in self._group.nodes:
-            if node.kind == "transform" or is_shuffle(node):
+            if self._spreads(node):
                 mixed = node
             elif mixed is not None and rule(node).function:
                 raise GraphError(
-                    f"{label(node)} comes after {label(mixed)}, which brings records of several partitions together: "
-                    "what it can't process can't be put aside in Kafka exactly once",
+                    f"{label(node)} comes after {label(mixed)}, behind which one partition's records are in several "
+                    "Spark tasks: what it can't process can't be put aside in Kafka exactly once",
                     'set [job] on_error = "fail" or "drop", or use partition_by(via="stream")',
                 )
+
+    def _spreads(self, node: Node) -> bool:
+        """Whether records of one partition may be in several Spark tasks behind it."""
+        return node.kind == "transform" or is_shuffle(node) or self._group.rejoins(node)
 
     @cached_property
     def _aside(self) -> Aside:
@@ -164,7 +168,7 @@ class LaneOutputs(LaneParts):
             clock=Path(self.clock) if self._delays else None,
             delays=self._delays,
             dropped=self.dropped,
-            unruly=any(node.kind == "transform" or is_shuffle(node) for node in self._group.nodes),
+            unruly=any(self._spreads(node) for node in self._group.nodes),
         )
 
     def settle(self) -> None:

@@ -62,29 +62,30 @@ class Publishing:
     dropped: Callable[[int], None]
     unruly: bool = False
 
-    def written(self, rows: DataFrame, batch: int) -> list[Written]:
-        """Write a batch's output rows, so that they are durable."""
+    def written(self, rows: DataFrame, batch: int, apart: bool = False) -> list[Written]:
+        """Write a batch's output rows, so that they are durable. ``apart``: their branches were computed apart."""
         systems = {number: self.lane.system(target.stream) for number, target in self.targets.items()}
         ways = {number: "plain" if number in self.plain else systems[number] for number in systems}
         if len(set(ways.values())) == 1:
-            return self._written(rows, next(iter(ways)), batch)
+            return self._written(rows, next(iter(ways)), batch, apart)
         kept = rows.persist()
         try:
             found: list[Written] = []
             for way in sorted(set(ways.values())):
                 mine = [number for number, each in ways.items() if each == way]
-                found += self._written(kept.where(F.col("output").isin(mine)), mine[0], batch)
+                found += self._written(kept.where(F.col("output").isin(mine)), mine[0], batch, apart)
             return found
         finally:
             kept.unpersist()
 
-    def _written(self, rows: DataFrame, number: int, batch: int) -> list[Written]:
+    def _written(self, rows: DataFrame, number: int, batch: int, apart: bool) -> list[Written]:
         """Write rows that go the same way as those of an output."""
         if number in self.plain:
             self.plain[number].write(rows)
             return []
         publisher = self.publishers[self.lane.system(self.targets[number].stream)]
-        if publisher.slotted and self.unruly:
+        if publisher.slotted and (self.unruly or apart):
+            # The second Spark task with rows of a slot would find the first one's marker, and write nothing.
             rows = rows.repartitionById(len(self.lane.slots), F.col(sink.SLOT))
         return sink.write(rows, publisher.output, self.targets, batch, self.without_key)
 

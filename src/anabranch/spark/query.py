@@ -183,7 +183,8 @@ class LaneQuery(LaneOutputs):
         written: list[Written] = []
         with evaluation.inside_batch(self._group, frames, self._context) as ended:
             if self._sinks:
-                written = self._publishing.written(evaluation.together(ended, self._sinks), number)
+                rows = evaluation.together(ended, self._sinks)
+                written = self._publishing.written(rows, number, apart=self._group.branches)
             for node in self._group.sinks:
                 if node.id not in self._sinks:
                     self._call(node, ended[node.id].drop(hidden.NAME), number)
