@@ -35,6 +35,7 @@ __all__ = [
     "check",
     "check_sha",
     "pack",
+    "packed_package",
     "unpack",
     "unpacked",
 ]
@@ -80,9 +81,10 @@ class Artifact:
 def pack(home: Path) -> Artifact:
     """The files below ``home``, the job file's folder. The same files give the same hash on every machine.
 
-    In a git work tree: those that git doesn't ignore, committed or not. Elsewhere: ``*.py`` and ``*.toml``. In both
-    without what begins with a dot, environments, ``__pycache__`` and ``DATA``. Submodules and links to folders are
-    left out; a link to a file that is packed too becomes a copy of it. Nothing is compressed: compressors differ.
+    In a git work tree: those that git doesn't ignore, committed or not. In a folder that :func:`unpack` has made: all
+    that it has put there. Elsewhere: ``*.py`` and ``*.toml``. Everywhere without what begins with a dot, environments,
+    ``__pycache__`` and ``DATA``. Submodules and links to folders are left out; a link to a file that is packed too
+    becomes a copy of it. Nothing is compressed: compressors differ.
 
     Raises:
         NotFoundError: ``home`` is no folder.
@@ -93,7 +95,7 @@ def pack(home: Path) -> Artifact:
     if not home.is_dir():
         raise NotFoundError(f"{home}: there is no such folder", "name the job's file as it is on this machine")
     root = home.resolve()
-    listed = _listed_by_git(root)
+    listed = _unpacked_files(root) or _listed_by_git(root)
     names = _packed(root, _walked(root) if listed is None else listed)
     if not names:
         why = "no *.py or *.toml in it" if listed is None else "what git knows of it is data"
@@ -108,6 +110,12 @@ def pack(home: Path) -> Artifact:
     content = _zip((name, _read(root / name)) for name in names)
     _check_size(home, sizes, len(content))
     return Artifact(hashlib.sha256(content).hexdigest(), content, names)
+
+
+def packed_package(folder: Path) -> bytes:
+    """An archive of an importable package, in a folder of its name."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix != ".pyc")
+    return _zip((path.relative_to(folder.parent).as_posix(), _read(path)) for path in files)
 
 
 def unpack(content: bytes, sha256: str, cache: Path) -> Path:
@@ -145,12 +153,7 @@ def unpacked(sha256: str, cache: Path) -> Path | None:
         UsageError: ``sha256`` is no hash.
     """
     folder = cache / check_sha(sha256)
-    try:
-        files = json.loads((folder / _MARKER).read_bytes())
-        whole = all(_hash_of(folder / name) == digest for name, digest in files.items())
-    except (OSError, ValueError, AttributeError):
-        return None
-    return folder if whole else None
+    return folder if _unpacked_files(folder) is not None else None
 
 
 def check(sha256: str, content: bytes) -> None:
@@ -172,6 +175,16 @@ def check_sha(text: str) -> str:
     if _SHA.fullmatch(text) is None:
         raise UsageError(f"{text[:80]!r} is no artifact's hash", "it has 64 digits of 0-9 and a-f")
     return text
+
+
+def _unpacked_files(folder: Path) -> list[str] | None:
+    """The files of a folder that ``unpack`` has made; None: it hasn't, or one is missing or changed."""
+    try:
+        files = json.loads((folder / _MARKER).read_bytes())
+        whole = all(_hash_of(folder / name) == digest for name, digest in files.items())
+    except (OSError, ValueError, AttributeError):
+        return None
+    return list(files) if whole else None
 
 
 def _listed_by_git(root: Path) -> list[str] | None:

@@ -143,6 +143,13 @@ def test_schemas_and_text_are_packed(repo: Path, name: str) -> None:
     assert artifact.pack(write(repo, names_of("job.py", name))).names == tuple(sorted(["job.py", name]))
 
 
+def test_what_was_unpacked_is_packed_as_it_came(repo: Path, tmp_path: Path) -> None:
+    first = artifact.pack(write(repo, names_of("job.py", "schemas/one.avsc", "parts/two.txt")))
+    folder = artifact.unpack(first.content, first.sha256, tmp_path / "cache")
+    write(folder, names_of("left-behind.py", "parts/__pycache__/two.pyc"))
+    assert artifact.pack(folder) == first
+
+
 def test_a_repository_within_is_left_out(repo: Path) -> None:
     write(repo, names_of("job.py", "sub/a.py", "unadded/a.py"))
     for name in ("sub", "unadded"):

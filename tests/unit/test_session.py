@@ -36,7 +36,7 @@ def test_the_users_settings_win() -> None:
 
 
 def test_workers_on_this_machine_take_the_pyspark_that_is_installed() -> None:
-    python = session.workers_python("local[2,4]")
+    python = session.workers_python()
     lib = "/opt/spark/python/lib"
     path = [f"{lib}/pyspark.zip", f"{lib}/py4j-0.10.9.9-src.zip", "/opt/spark/jars/core.jar", "/home/job"]
     for given in (path, path[2:]):
@@ -49,7 +49,3 @@ def test_workers_on_this_machine_take_the_pyspark_that_is_installed() -> None:
         env = {**os.environ, "PYTHONPATH": ":".join(given)}
         printed = subprocess.run(words, env=env, capture_output=True, text=True, check=True).stdout
         assert printed == f"{':'.join(path[2:])} {sys.prefix} an argument\n"
-
-
-def test_workers_elsewhere_take_the_interpreter_that_is_there() -> None:
-    assert session.workers_python("spark://127.0.0.1:7077") == sys.executable

@@ -55,6 +55,7 @@ def container(
         home = _code(client, running.program.artifact)
         file = loading.load(home / running.program.file)
         settings = _settings(running, master, rack)
+        from anabranch.container import executors
         from anabranch.container.reconciliation import Container
         from anabranch.spark import resolution, session
 
@@ -62,6 +63,7 @@ def container(
         spark = session.start(settings, file.home, None, running.program.cores)
         watchdog.watch_java(lambda: session.is_gone(spark), ended)
         try:
+            executors.ready(spark, settings, file.graph, running.program.cores, progress.say, leaving.asked)
             made = Container(
                 spark,
                 client,
@@ -129,9 +131,10 @@ def _serve(
     from anabranch.container import watchdog
     from anabranch.container.agent import Agent
     from anabranch.container.beats import Beating
-    from anabranch.spark import warming
+    from anabranch.spark import cluster, warming
 
-    asked, registered = _seated(client, me, leaving, lambda: warming.warm(made.spark))
+    warm = (lambda: None) if cluster.is_under(made.spark) else lambda: warming.warm(made.spark)
+    asked, registered = _seated(client, me, leaving, warm)
     if registered is None:
         if not leaving.asked():
             progress.say(f"job {me.job} doesn't run: nothing to do")

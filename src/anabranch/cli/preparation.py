@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import os
 import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -109,8 +108,7 @@ def checked(file: JobFile, settings: Settings, formats: Mapping[str, Format]) ->
     from anabranch.spark import session
 
     progress.say("checking schemas with Spark ...")
-    small = settings.model_copy(update={"spark": settings.spark.model_copy(update={"master": "local[1]"})})
-    spark = session.start(small, file.home, Path(os.devnull))
+    spark = session.for_schemas(settings, file.home)
     try:
         return resolved(file, formats)
     finally:

@@ -63,16 +63,18 @@ def execute(file: JobFile, settings: Settings, available_now: bool, show: progre
         if known:
             preparation.check_outputs(plan, settings)
         formats = preparation.formats(file, settings, kept, register=True)
-        from anabranch.container import watchdog
+        from anabranch.container import executors, watchdog
         from anabranch.spark import session
 
         session.java_version()
         printed = endpoint.run_folder(store_url) / f"{name}.spark.log"
         progress.say(f"starting Spark for job {name} (what it and functions print goes to {printed}) ...")
-        spark = session.start(settings, file.home, printed, preparation.cores(plan, settings))
+        cores = preparation.cores(plan, settings)
+        spark = session.start(settings, file.home, printed, cores)
         ended = threading.Event()
         watchdog.watch_java(lambda: session.is_gone(spark), ended)
         try:
+            executors.ready(spark, settings, file.graph, cores, progress.say)
             schemas = preparation.resolved(file, formats)
             prepared = Prepared(file, settings, plan, schemas, formats)
             for warning in plan.warnings:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import pyspark
 from pyspark import cloudpickle
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
@@ -24,6 +25,7 @@ from pyspark.sql import SparkSession
 from anabranch.config import Settings
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.formats import modules
+from anabranch.spark import cluster
 from anabranch.spark.clock import EventTimeSource
 from anabranch.systems.embedded.spark import EmbeddedSource
 from anabranch.systems.kafka import jars
@@ -42,9 +44,10 @@ SETTINGS = {
     f"{_STATE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
     f"{_STATE}.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.python.daemon.module": "anabranch.spark.daemon",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
 }
+
+HERE = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+"""Where nothing but this machine has to reach the driver."""
 
 _MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
@@ -101,7 +104,8 @@ def master_of(master: str | None, cores: int = 0) -> str:
 def conf(settings: Settings) -> dict[str, str]:
     """Spark's settings: ours, and over them those that were set."""
     local = LOCAL_SETTINGS if urlsplit(settings.storage.root).scheme in ("", "file") else {}
-    return {**SETTINGS, **local, **settings.spark.conf}
+    here = {} if cluster.is_cluster(master_of(settings.spark.master)) else HERE
+    return {**SETTINGS, **local, **here, **settings.spark.conf}
 
 
 def start(settings: Settings, home: str = "", output: Path | None = None, cores: int = 0) -> SparkSession:
@@ -111,24 +115,34 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
         home: the job's folder, which Python workers can import from.
         output: a file for what the JVM and the Python workers print (default: this process's stderr).
         cores: see :func:`master_of`.
+
+    Raises:
+        AnabranchError: there is no Java, or no master that takes the application.
     """
     java_version()
+    master = master_of(settings.spark.master, cores)
+    settled = {**_jars(settings), **conf(settings)}
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ["PYSPARK_PYTHON"] = workers_python(master_of(settings.spark.master, cores))
+    if cluster.is_cluster(master):
+        cluster.check_master(master)
+        os.environ["PYSPARK_PYTHON"] = cluster.python(settled)
+        settled |= cluster.shipped(settled, home)
+    else:
+        os.environ["PYSPARK_PYTHON"] = workers_python()
     if home:
         _pickle_by_value(Path(home))
         known = os.environ.get("PYTHONPATH", "")
         os.environ["PYTHONPATH"] = os.pathsep.join([home, *([known] if known else [])])
-    builder = SparkSession.builder.appName("anabranch").master(master_of(settings.spark.master, cores))
+    builder = SparkSession.builder.appName("anabranch").master(master)
     builder = builder.config("spark.driver.memory", settings.spark.memory)
     quiet = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
     builder = builder.config("spark.driver.extraJavaOptions", quiet)
-    for name, value in {**_jars(settings), **conf(settings)}.items():
+    for name, value in settled.items():
         builder = builder.config(name, value)
     for name in _SAID_BY_US:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
     with _printing_to(output):
-        spark = builder.getOrCreate()
+        spark = _session(builder, master)
     spark.dataSource.register(EmbeddedSource)
     spark.dataSource.register(EventTimeSource)
     return spark
@@ -138,6 +152,27 @@ def is_gone(spark: SparkSession) -> bool:
     """Whether the Java process of a session has ended, though nobody has stopped it."""
     java: subprocess.Popen[bytes] | None = getattr(spark.sparkContext._gateway, "proc", None)
     return os.getppid() != _PARENT if java is None else java.poll() is not None  # spark-submit's Java is our parent
+
+
+def _session(builder: SparkSession.Builder, master: str) -> SparkSession:
+    try:
+        return builder.getOrCreate()
+    except Exception as error:
+        if not cluster.is_cluster(master):
+            raise
+        lines = str(error).strip().splitlines()
+        why = next((line.removeprefix(": ") for line in lines if line.startswith(": ")), lines[0])
+        raise AnabranchError(
+            f"{master} has not taken the application: {why}",
+            f"see that it is a master of Spark {pyspark.__version__}, what Spark has printed, and [spark] conf",
+        ) from error
+
+
+def for_schemas(settings: Settings, home: str) -> SparkSession:
+    """A small session on this machine, wherever containers have theirs; what it prints is thrown away."""
+    conf = {name: value for name, value in settings.spark.conf.items() if name not in cluster.OF_THE_PLACE}
+    small = settings.spark.model_copy(update={"master": "local[1]", "conf": conf})
+    return start(settings.model_copy(update={"spark": small}), home, Path(os.devnull))
 
 
 def _jars(settings: Settings) -> dict[str, str]:
@@ -153,14 +188,12 @@ def carry(functions: Iterable[Callable[..., Any]]) -> None:
         _pickle_by_value(folder)
 
 
-def workers_python(master: str) -> str:
-    """The interpreter of Python workers: this one. On this machine, without Spark's zips on its path.
+def workers_python() -> str:
+    """The interpreter of Python workers on this machine: this one, without Spark's zips on its path.
 
     Spark puts a zip with PySpark's sources there, before the PySpark that is installed: each of the processes that it
     starts for a source or a function would compile them anew, for most of a second.
     """
-    if not master.startswith("local"):
-        return sys.executable
     folder = tempfile.mkdtemp(prefix="anabranch-python-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     file = Path(folder) / "python"

@@ -1,0 +1,165 @@
+"""Whether a cluster has given executors, and whether they have what lanes need: Python, its packages, the folders."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from anabranch.config import Settings
+from anabranch.container import failures
+from anabranch.errors import AnabranchError, ConfigError
+from anabranch.model.graph import Graph
+from anabranch.operators import rule
+from anabranch.spark import cluster
+
+__all__ = ["ready"]
+
+_POLL = 0.2
+_SAY_AFTER, _SAY_EVERY = 15.0, 60.0
+SLOTS_WITHIN = 60.0
+"""Seconds after the first executor within which there must be as many task slots as the job needs."""
+
+_PYTHON_SAID = re.compile(r"(?:Error from python worker:.*?(?=\w+Error: )|java\.io\.IOException: )([^\n)]+)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class _Folder:
+    """One that this process and all executors must see. ``probe``: a file in it, as long as they are asked."""
+
+    what: str
+    probe: Path
+    cure: str
+
+
+def ready(
+    spark: SparkSession,
+    settings: Settings,
+    graph: Graph,
+    cores: int,
+    say: Callable[[str], None],
+    unless: Callable[[], bool] = lambda: False,
+) -> None:
+    """Wait for executors, as long as it takes, and look at them. There is nothing to do without a cluster.
+
+    Args:
+        cores: how many tasks must be able to run at once (0: any number will do).
+        unless: whether to wait no longer, and look at nothing.
+
+    Raises:
+        ConfigError: they have fewer task slots than ``cores``.
+        AnabranchError: they can't run our Python code, or a folder isn't shared with them.
+    """
+    if not cluster.is_under(spark):
+        return
+    slots = _given(spark, cores, say, unless)
+    if slots:
+        _check(spark, settings, graph, slots)
+
+
+def _given(spark: SparkSession, cores: int, say: Callable[[str], None], unless: Callable[[], bool]) -> int:
+    """The task slots that the cluster has given, at least one and ``cores`` of them; 0 if it waits no longer."""
+    master = spark.sparkContext.master
+    begun = time.monotonic()
+    next_word, first = begun + _SAY_AFTER, 0.0
+    while not unless():
+        slots, now = _slots(spark), time.monotonic()
+        if slots >= max(1, cores):
+            return slots
+        if slots:
+            first = first or now
+            if now > first + SLOTS_WITHIN:
+                raise ConfigError(
+                    f"{master} has given {slots} task slots in {SLOTS_WITHIN:.0f} s, and {cores} tasks of this job in "
+                    "real time run at once",
+                    "give the application more cores (spark.cores.max, spark.executor.instances), or the cluster",
+                )
+        elif now > next_word:
+            say(f"{master} has given no executor in {now - begun:.0f} s: are its cores and memory taken? Waiting ...")
+            next_word = now + _SAY_EVERY
+        time.sleep(_POLL)
+    return 0
+
+
+def _slots(spark: SparkSession) -> int:
+    """How many tasks can run at once on the executors that are there."""
+    context = spark.sparkContext
+    found = context._jsc.sc().statusStore().executorList(True)
+    each = [found.apply(at) for at in range(found.size())]
+    cores = sum(int(one.totalCores()) for one in each if one.id() != "driver")
+    return cores // int(context.getConf().get("spark.task.cpus", "1"))
+
+
+def _check(spark: SparkSession, settings: Settings, graph: Graph, slots: int) -> None:
+    """Let every slot import what lanes run there, and look for the folders."""
+    with ExitStack() as probing:
+        shared = [probing.enter_context(_probed(*each)) for each in _shared(settings, graph)]
+        look = partial(_look, [str(each.probe) for each in shared])
+        try:
+            rows = spark.range(0, slots * 2, 1, slots * 2).mapInArrow(look, "host string, missing int").collect()
+        except Exception as error:
+            raise AnabranchError(
+                f"executors of {spark.sparkContext.master} can't run Python functions: {_why(error)}",
+                f"{os.environ['PYSPARK_PYTHON']} must be there on every machine, with the packages that anabranch and "
+                "the job need: see docs/clusters.md",
+            ) from error
+    if rows:
+        folder = shared[rows[0]["missing"]]
+        raise AnabranchError(
+            f"the {folder.what} {folder.probe.parent} of this machine is not that of the executor on {rows[0]['host']}",
+            folder.cure,
+        )
+
+
+def _why(error: Exception) -> str:
+    """What Python said when it couldn't even begin, if that is it."""
+    found = _PYTHON_SAID.search(str(error))
+    return found[1] if found is not None else failures.explain(error)
+
+
+def _shared(settings: Settings, graph: Graph) -> Iterator[tuple[str, Path, str]]:
+    root = urlsplit(settings.storage.root)
+    if root.scheme in ("", "file") and any(rule(node).stateful for node in graph.nodes):
+        cure = "executors keep state there: let [storage] root be on HDFS, S3 …, or in a folder that all machines share"
+        yield "storage root", Path(root.path), cure
+    if "embedded" in {settings.systems.default, *(each.system for each in settings.streams.values())}:
+        cure = "put streams on Kafka, [systems] default, or [systems.embedded] root into a folder that all share"
+        yield "embedded log", settings.systems.embedded.root, cure
+
+
+@contextmanager
+def _probed(what: str, folder: Path, cure: str) -> Iterator[_Folder]:
+    """The folder, with a file in it that wasn't there before."""
+    folder.mkdir(parents=True, exist_ok=True)
+    probe = folder / f".anabranch-shared-{uuid.uuid4().hex}"
+    probe.touch()
+    try:
+        yield _Folder(what, probe, cure)
+    finally:
+        probe.unlink()
+
+
+def _look(probes: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """On an executor: a row for each file that isn't there."""
+    import anabranch.spark.sink  # noqa: F401
+
+    for _ in batches:
+        pass
+    missing = [number for number, probe in enumerate(probes) if not os.access(probe, os.W_OK)]
+    yield pa.RecordBatch.from_pydict(
+        {
+            "host": pa.array([socket.gethostname()] * len(missing), pa.string()),
+            "missing": pa.array(missing, pa.int32()),
+        }
+    )
