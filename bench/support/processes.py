@@ -72,6 +72,10 @@ class Side:
         """User and system time of all processes so far, with those that have ended and were waited for."""
         return sum(sum(map(int, fields[11:15])) for _, fields in self._processes()) / TICKS
 
+    def resident_mb(self) -> int:
+        """The memory of all processes."""
+        return sum(int(fields[21]) for _, fields in self._processes()) * os.sysconf("SC_PAGE_SIZE") // 1_000_000
+
     def end(self) -> None:
         """SIGTERM for the commands, then SIGKILL for whatever is left."""
         deadline = time.monotonic() + PATIENCE

@@ -10,7 +10,7 @@ from anabranch.formats import Format
 from anabranch.model.document import Document
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel
-from anabranch.model.lane import Lane, Position
+from anabranch.model.lane import Lane
 
 
 class Program(Document, frozen=True, kw_only=True):
@@ -89,21 +89,21 @@ class LaneReport(Document, frozen=True, kw_only=True):
     """What a container says of one of its lanes.
 
     ``phase``: starting, running, ended (stopped at a batch boundary: ``positions`` are final) or failed.
-    ``positions`` are the next offsets to read, ``ends`` the inputs' known ends (for lag), ``rows`` read since the
-    lane started, ``batch`` the last committed one (-1: none), ``seconds`` its duration. ``watermark`` is in Unix ms
-    (None: not known, or the lane has none) and ``held_by`` the SSP that holds it back. ``dead_letters`` are all that
-    the lane ever wrote; ``dropped`` records and ``late_groups`` (groups of late rows) those since it started.
-    ``warnings`` are for who looks: the lane goes on. ``fenced``: it failed because another process has the lane.
-    ``stopped``: it ended because its container stopped, and may have more to do. ``attempt``: how often its
-    container has begun it; ``trouble`` why it was begun again last; ``stalls`` how often that
-    was because it stood still.
+    ``positions`` are the next offsets to read, by the texts of whole SSPs, and ``ends`` the inputs' known ends (for
+    lag); ``rows`` read since the lane started, ``batch`` the last committed one (-1: none), ``seconds`` its duration.
+    ``watermark`` is in Unix ms (None: not known, or the lane has none) and ``held_by`` the SSP that holds it back.
+    ``dead_letters`` are all that the lane ever wrote; ``dropped`` records and ``late_groups`` (groups of late rows)
+    those since it started. ``warnings`` are for who looks: the lane goes on. ``fenced``: it failed because another
+    process has the lane. ``stopped``: it ended because its container stopped, and may have more to do. ``attempt``:
+    how often its container has begun it; ``trouble`` why it was begun again last; ``stalls`` how often that was
+    because it stood still.
     """
 
     lane: str
     phase: str
     batch: int = -1
-    positions: tuple[Position, ...] = ()
-    ends: tuple[Position, ...] = ()
+    positions: dict[str, int] = {}
+    ends: dict[str, int] = {}
     rows: int = 0
     rows_per_second: float = 0.0
     seconds: float = 0.0
@@ -148,6 +148,7 @@ class Answer(Document, frozen=True, kw_only=True):
     """What the container should run. Lanes that it runs and that aren't wanted are stopped at a batch boundary.
 
     ``alive`` false: stop everything and exit non-zero, for ``reason``. ``done``: nothing is left to run: exit.
+    ``same``: all is as in the answer of that ``revision``, which the beat has seen; nothing of it is said again.
     """
 
     alive: bool
@@ -155,6 +156,7 @@ class Answer(Document, frozen=True, kw_only=True):
     wanted: tuple[WantedLane, ...] = ()
     until_caught_up: bool = False
     done: bool = False
+    same: bool = False
     reason: str | None = None
 
 
@@ -186,8 +188,8 @@ class LaneStatus(Document, frozen=True, kw_only=True):
         """Offsets between the lane's positions and its inputs' ends."""
         if self.report is None:
             return 0
-        held = {position.ssp: position.offset for position in self.report.positions}
-        return sum(max(0, end.offset - held.get(end.ssp, 0)) for end in self.report.ends)
+        held = self.report.positions
+        return sum(max(0, end - held.get(ssp, 0)) for ssp, end in self.report.ends.items())
 
 
 class Launching(Document, frozen=True, kw_only=True):

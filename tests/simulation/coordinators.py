@@ -35,7 +35,9 @@ class CoordinatorProcess(Actor):
         self._scenario = scenario
         self.line = Line(MemoryStore(scenario.database), self, scenario.invariants.wrote)
         store = cast(Store, self.line)
-        self.coordinator = Coordinator(store, self._clock, LEASE, lambda: self.world.now, GRACE)
+        self.coordinator = Coordinator(
+            store, self._clock, LEASE, lambda: self.world.now, GRACE, lambda: self.world.random.getrandbits(40)
+        )
         self.election = Election(store, name, self._clock, LEASE, GRACE)
         self.leading = _Leading(self, store)
         self.after(self.world.between(0.0, _TURN), self._turn)

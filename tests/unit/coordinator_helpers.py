@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Any
 
 from anabranch.coordinator.client import Client
@@ -9,7 +11,7 @@ from anabranch.coordinator.service import Coordinator
 from anabranch.messages import Answer, Heartbeat, LaneReport, Registered, Registration, Start
 from anabranch.model.graph import Graph, Node
 from anabranch.model.job_model import ContainerModel, JobModel
-from anabranch.model.lane import Lane, Position
+from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP
 
 FIRST, SECOND = "flights-00000001", "by-dest-00000002"
@@ -60,7 +62,7 @@ def plan(job: str = "delays", lanes: tuple[Lane, ...] | None = None, **fields: A
 
 
 def report(lane_id: str, phase: str, offset: int | None = None, **fields: Any) -> LaneReport:
-    positions = () if offset is None else (Position(ssp=FLIGHTS, offset=offset),)
+    positions = {} if offset is None else {str(FLIGHTS): offset}
     return LaneReport(lane=lane_id, phase=phase, positions=positions, **fields)
 
 
@@ -73,6 +75,7 @@ class Seat:
             Registration(job=job, seat=seat, execution=f"execution-{pid}", host="here", pid=pid)
         )
         self.seen = -1
+        self.told = Answer(alive=True, revision=-1)
         self.number = 0
 
     def beat(self, *reports: LaneReport, wait: float = 0.0) -> Answer:
@@ -80,8 +83,9 @@ class Seat:
         who = {"container": self.me.container, "epoch": self.me.epoch}
         beat = Heartbeat(**who, number=self.number, seen=self.seen, lanes=reports)
         answer = self.coordinator.heartbeat(beat, wait)
-        self.seen = answer.revision
-        return answer
+        self.told = self.told if answer.same else answer
+        self.seen = self.told.revision
+        return self.told
 
     def report(self, phase: str, *lanes: str, **fields: Any) -> Answer:
         return self.beat(*(report(one, phase, **fields) for one in lanes or (FIRST, SECOND)))
@@ -89,3 +93,10 @@ class Seat:
 
 def wanted(answer: Answer) -> list[str]:
     return [one.lane.id for one in answer.wanted]
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.001)

@@ -10,7 +10,7 @@ import pytest
 from anabranch.container.attempts import Attempts, Standstill
 from anabranch.container.keeping import Keeper
 from anabranch.messages import LaneReport, WantedLane
-from anabranch.model.lane import Lane, Position
+from anabranch.model.lane import Lane
 from tests.unit.coordinator_helpers import FIRST, FLIGHTS, Clock, lane
 
 
@@ -32,7 +32,7 @@ def test_pauses_have_an_upper_bound() -> None:
 
 
 def at(offset: int, end: int) -> LaneReport:
-    told = {"positions": (Position(ssp=FLIGHTS, offset=offset),), "ends": (Position(ssp=FLIGHTS, offset=end),)}
+    told = {"positions": {str(FLIGHTS): offset}, "ends": {str(FLIGHTS): end}}
     return LaneReport(lane=FIRST, phase="running", **told)
 
 
@@ -162,10 +162,10 @@ def test_a_lane_that_is_not_wanted_any_more_has_failed() -> None:
 
 def test_another_container_may_try_when_this_one_leaves() -> None:
     kept = Kept()
-    kept.fail(positions=(Position(ssp=FLIGHTS, offset=3),))
+    kept.fail(positions={str(FLIGHTS): 3})
     kept.keeper.leave()
     told = kept.keeper.report
-    assert (told.phase, told.error, told.stopped, told.positions[0].offset) == ("ended", None, True, 3)
+    assert (told.phase, told.error, told.stopped, told.positions[str(FLIGHTS)]) == ("ended", None, True, 3)
 
 
 def test_two_attempts_never_run_at_once() -> None:

@@ -193,7 +193,7 @@ def until(condition: Callable[[], bool]) -> None:
 def test_news_are_told_while_a_poll_waits(script: Scripted, clock: Clock) -> None:
     with Beating(script, agent_of(clock), FOREVER) as beats:
         script.until(lambda come: len(come) == 1)  # a poll, that is held
-        assert script.waits == [FOREVER]
+        assert 0.75 * FOREVER <= script.waits[0] < FOREVER
         for number, told in enumerate(
             (
                 [report(FIRST, "starting")],
@@ -207,7 +207,7 @@ def test_news_are_told_while_a_poll_waits(script: Scripted, clock: Clock) -> Non
             beats.take(told)
             script.until(lambda come, number=number: len(come) == number)  # type: ignore[misc]
             assert script.beats[-1].lanes == tuple(told)
-        assert script.waits == [FOREVER, *[0.0] * 5]
+        assert script.waits[1:] == [0.0] * 5
         assert [beat.number for beat in script.beats] == [1, 2, 3, 4, 5, 6]
 
 

@@ -17,7 +17,7 @@ from anabranch.coordinator.store import Store
 from anabranch.errors import ConflictError, NotFoundError, OutOfTimeError, StateError, UsageError
 from anabranch.messages import Answer, Heartbeat
 from anabranch.model.lane import LaneState
-from tests.unit.coordinator_helpers import FIRST, SECOND, Clock, Seat, lane, plan, report, wanted
+from tests.unit.coordinator_helpers import FIRST, SECOND, Clock, Seat, lane, plan, report, wait_for, wanted
 
 S = DeploymentState
 IDLE, RUNS, ENDED = LaneView(id="a"), LaneView(id="a", running=True, held=True), LaneView(id="a", ended=True)
@@ -485,7 +485,6 @@ def test_strangers_are_refused(coordinator: Coordinator, asked: Coordinator | Cl
     [
         (lambda it: it.stop("delays"), True, []),
         (lambda it: Seat(it, pid=2), False, []),
-        (lambda it: Seat(it, seat="1", pid=2), True, [FIRST]),
     ],
 )
 def test_a_poll_is_answered_when_something_changes(
@@ -523,13 +522,6 @@ def test_a_process_without_lanes_is_told_at_once_that_it_is_replaced(coordinator
     assert not answers[0].alive
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.001)
-
-
 def test_a_poll_with_no_news_lasts_its_time(coordinator: Coordinator, asked: Coordinator | Client) -> None:
     coordinator.start(plan())
     seat = Seat(asked)
@@ -538,6 +530,21 @@ def test_a_poll_with_no_news_lasts_its_time(coordinator: Coordinator, asked: Coo
     again = seat.beat(wait=0.1)
     assert 0.1 <= time.monotonic() - begun < 3
     assert again == first
+
+
+def test_a_change_in_another_seat_is_no_news(coordinator: Coordinator) -> None:
+    coordinator.start(plan(lanes=(lane(FIRST), lane(SECOND, seat="1"))))
+    seat = Seat(coordinator)
+    before = seat.report("running", FIRST).revision
+    woken = threading.Event()
+    beat = Heartbeat(container=seat.me.container, epoch=seat.me.epoch, number=9, seen=before)
+    with coordinator.listening(beat, woken.set):
+        Seat(coordinator, seat="1", pid=2).report("running", SECOND)
+        assert not woken.is_set()
+        assert coordinator.answer(beat).same
+        coordinator.stop("delays")
+        assert woken.is_set()
+    assert wanted(coordinator.answer(beat)) == []
 
 
 def test_waiting_for_a_state(coordinator: Coordinator) -> None:

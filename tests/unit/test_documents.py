@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.errors import UnsupportedFormatError
-from anabranch.model.document import Document, decode, encode
+from anabranch.model.document import Document, Unknown, decode, encode
 from anabranch.model.graph import Graph, Node
 from anabranch.model.job_model import ContainerModel, JobModel, StageModel
 from anabranch.model.lane import Lane, LaneState, Position
@@ -24,7 +25,9 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=3),
     max_leaves=6,
 )
-UNKNOWN = st.dictionaries(st.sampled_from(["extra", "later", "newThing"]), JSON, max_size=2)
+UNKNOWN = st.dictionaries(st.sampled_from(["extra", "later", "newThing"]), JSON, max_size=2).map(
+    lambda found: Unknown(found) or msgspec.UNSET
+)
 NUMBERS = st.integers(0, 2**40)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ from anabranch.coordinator.store import Store
 from anabranch.errors import ConflictError, FencedError, NotFoundError, NotLeadingError, StoreUnavailableError
 from anabranch.messages import Answer, Heartbeat, Program, Registered, Registration, Start
 from anabranch.model.lane import Lane, LaneState
-from tests.unit.coordinator_helpers import FIRST, SECOND, Clock, Seat, lane, plan, report, wanted
+from tests.unit.coordinator_helpers import FIRST, FLIGHTS, SECOND, Clock, Seat, lane, plan, report, wanted
 
 LEASE, GRACE = 10.0, 2.0
 PROGRAM = Program(artifact="a" * 64, file="job.py", settings={"job": {"cores": 1}}, schemas={})
@@ -223,15 +224,100 @@ def test_a_lease_counts_from_when_a_beat_came_and_not_from_its_answer(
     """A process that is killed while its poll waits is missed no later than one that isn't."""
     seat = begun(coordinator)
 
-    def waits(_news: Callable[[], bool], timeout: float) -> bool:
-        clock.at += timeout
-        return False
+    patience = coordinator.patience
 
-    monkeypatch.setattr(coordinator._changed, "wait_for", waits)
+    def waits(wait: float) -> float:
+        clock.at += patience(wait)
+        return 0.0
+
+    monkeypatch.setattr(coordinator, "patience", waits)
     seat.beat(wait=3.0)
     assert [one.lease for one in coordinator.status("delays").containers] == [LEASE - 3]
     seat.beat(wait=100.0)
     assert [one.lease for one in coordinator.status("delays").containers] == [LEASE / 2]
+
+
+@pytest.fixture
+def steady(coordinator: Coordinator) -> Iterator[Heartbeat]:
+    """The next beat of a container that runs, and somebody who takes a step that lasts."""
+    seat = begun(coordinator)
+    seat.report("running")
+    seat.report("running", offset=3)
+    taken, over = threading.Event(), threading.Event()
+
+    def step() -> None:
+        with coordinator._changed:
+            taken.set()
+            over.wait(30)
+
+    thread = threading.Thread(target=step)
+    thread.start()
+    taken.wait(30)
+    yield Heartbeat(
+        container=seat.me.container,
+        epoch=seat.me.epoch,
+        number=seat.number + 1,
+        seen=seat.seen,
+        lanes=tuple(report(one, "running", 4) for one in (FIRST, SECOND)),
+    )
+    over.set()
+    thread.join()
+
+
+def test_a_beat_that_changes_nothing_waits_for_no_step_of_others(
+    coordinator: Coordinator, clock: Clock, steady: Heartbeat
+) -> None:
+    clock.at += LEASE / 2
+    answer = coordinator.hear_at_once(steady)
+    assert answer == Answer(alive=True, revision=steady.seen, same=True)
+    serving, process = coordinator._holder(steady.container)
+    assert serving is not None
+    assert process is not None
+    assert (process.lease_ends, process.heard) == (clock.at + LEASE, steady.number)
+    assert serving.reports[FIRST].positions == {str(FLIGHTS): 4}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seen": -1},
+        {"epoch": 99},
+        {"leaving": True},
+        {"container": "delays:0:99"},
+        {"lanes": (report(FIRST, "ended"), report(SECOND, "running"))},
+        {"lanes": (report(FIRST, "running", folder_epoch=9), report(SECOND, "running"))},
+        {"lanes": (report(FIRST, "running", attempt=2), report(SECOND, "running"))},
+        {"lanes": (report("nobody", "running"),)},
+    ],
+)
+def test_any_other_waits_and_changes_nothing_yet(
+    coordinator: Coordinator, steady: Heartbeat, change: dict[str, Any]
+) -> None:
+    before = repr(coordinator._served)
+    beat = msgspec.structs.replace(steady, **change)
+    assert coordinator.hear_at_once(beat) is None
+    assert repr(coordinator._served) == before
+
+
+def test_a_lease_counts_from_when_a_beat_came_and_not_from_when_it_was_heard(
+    coordinator: Coordinator, clock: Clock, steady: Heartbeat
+) -> None:
+    clock.at += LEASE / 2
+    assert coordinator.hear_at_once(msgspec.structs.replace(steady, seen=-1)) is None
+    _, process = coordinator._holder(steady.container)
+    assert process is not None
+    assert process.lease_ends == clock.at + LEASE
+
+
+def test_no_beat_saves_a_process_that_is_being_expelled(
+    coordinator: Coordinator, clock: Clock, steady: Heartbeat
+) -> None:
+    _, process = coordinator._holder(steady.container)
+    assert process is not None
+    clock.at += LEASE + GRACE
+    assert coordinator._is_doomed(process, clock.at - GRACE)
+    assert coordinator.hear_at_once(steady) is None
+    assert process.lease_ends < clock.at
 
 
 # Registering

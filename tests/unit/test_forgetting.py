@@ -6,15 +6,14 @@ import pytest
 
 from anabranch.container.forgetting import behind
 from anabranch.messages import LaneReport
-from anabranch.model.lane import Lane, Position
+from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP
 
 
 def lane(name: str, held: dict[str, int], batch: int = 3, more: tuple[str, ...] = ()) -> tuple[Lane, LaneReport]:
     ssps = tuple(SSP.parse(text) for text in (*held, *more))
-    positions = tuple(Position(ssp=SSP.parse(text), offset=offset) for text, offset in held.items())
     record = Lane(id=name, job="j", deployment=1, stage="1", group="g", seat="0", tasks=(), ssps=ssps)
-    return record, LaneReport(lane=name, phase="running", batch=batch, positions=positions)
+    return record, LaneReport(lane=name, phase="running", batch=batch, positions=held)
 
 
 CASES = [

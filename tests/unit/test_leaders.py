@@ -16,9 +16,9 @@ from anabranch.coordinator.launcher import Launcher, Staffed
 from anabranch.coordinator.leading import Leading
 from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.store import Store
-from anabranch.coordinator.wire import payload
 from anabranch.errors import AnabranchError, ConflictError, NotLeadingError
 from anabranch.messages import Heartbeat, Registration
+from anabranch.model.document import compact
 from anabranch.model.lane import Lane
 from tests.unit.coordinator_helpers import FIRST, SECOND, Clock, Seat, plan, wanted
 from tests.unit.test_expulsion import PROGRAM
@@ -165,7 +165,7 @@ def ask(client: TestClient, name: str) -> tuple[int, Any]:
     method, path, body = ROUTES[name]
     given: dict[str, Any] = {}
     if body is not None:
-        given = {"content": body} if isinstance(body, bytes) else {"json": payload(body)}
+        given = {"content": body} if isinstance(body, bytes) else {"content": compact(body)}
     answer = client.request(method, path, **given)
     return answer.status_code, answer.json()
 

@@ -12,7 +12,6 @@ from anabranch.coordinator import http
 from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.messages import Heartbeat
-from anabranch.model.lane import Position
 from tests.unit.coordinator_helpers import FIRST, FLIGHTS, SECOND, Clock, Seat, plan, report
 
 Labels = frozenset[tuple[str, str]]
@@ -44,7 +43,7 @@ def labels(**given: str) -> Labels:
 def test_a_job_that_runs(coordinator: Coordinator, url: str) -> None:
     coordinator.start(plan())
     seat = Seat(coordinator)
-    ends = (Position(ssp=FLIGHTS, offset=12),)
+    ends = {str(FLIGHTS): 12}
     told = {"ends": ends, "batch": 3, "seconds": 0.5, "rows": 40, "attempt": 2, "stalls": 1, "watermark": 5500}
     seat.beat(report(FIRST, "running", 5, **told), report(SECOND, "failed", error="boom"))
     found = scraped(url)

@@ -20,10 +20,11 @@ class Line:
         self.room = {seat: size for seat, size in sizes.items() if size}
         self.groups = dict(enumerate(groups))
         self.homes = homes
-        self.held = [Counter(homes.get(task) for task in group) for group in groups]
+        self.held = [Counter(homes.get(task) for task in group) for group in groups if homes]
         self.waiting: Counter[str | None] = Counter(homes.values())
         self.begun: Sequence[str] = ()
         self.placed: dict[str, str] = {}
+        self.smallest = min(map(len, groups), default=0)
         self.floor = min(self.room.values(), default=0)
         self.clean = _clean_cuts(Counter(self.room.values()), self.floor, {len(group) for group in groups})
 
@@ -32,25 +33,33 @@ class Line:
         while self.room:
             seat = self._next_seat()
             left = self._take(seat, self.room.pop(seat))
-            for number in sorted(self.groups, key=lambda n: self._gain(n, seat, left), reverse=True):
+            for number in self._by_gain(seat, left):
+                if left < self.smallest:
+                    break
                 if len(self.groups[number]) <= left:
                     self._begin(number)
                     left = self._take(seat, left)
             if left:
-                self._begin(max(self.groups, key=lambda n: self._gain(n, seat, left)))
+                self._begin(self._by_gain(seat, left)[0])
                 self._take(seat, left)
         return self.placed
 
+    def _by_gain(self, seat: str, left: int) -> Sequence[int]:
+        if not self.homes:  # nothing is gained anywhere
+            return list(self.groups)
+        return sorted(self.groups, key=lambda n: self._gain(n, seat, left), reverse=True)
+
     def _begin(self, number: int) -> None:
-        self.waiting.subtract(self.held[number])
+        if self.homes:
+            self.waiting.subtract(self.held[number])
         self.begun = self.groups.pop(number)
 
     def _take(self, seat: str, room: int) -> int:
         """Fill ``room`` from the group that is begun, what is at home or free first; return what is left."""
         rank = {seat: 0, None: 1}
-        here = sorted(self.begun, key=lambda task: rank.get(self.homes.get(task), 2))
+        here = sorted(self.begun, key=lambda task: rank.get(self.homes.get(task), 2)) if self.homes else self.begun
         taken, self.begun = here[:room], here[room:]
-        self.placed.update((task, seat) for task in taken)
+        self.placed.update(dict.fromkeys(taken, seat))
         return room - len(taken)
 
     def _next_seat(self) -> str:
@@ -61,6 +70,9 @@ class Line:
             self.floor: self.clean[small - 1, large] if small else -1,
             self.floor + 1: self.clean[small, large - 1] if large else -1,
         }
+        best = (seat for seat, size in self.room.items() if after[size] == max(after.values()))
+        if not self.homes:
+            return next(best)
         begun = Counter(self.homes.get(task) for task in self.begun)
 
         def lost(seat: str) -> tuple[int, int]:
@@ -69,7 +81,7 @@ class Line:
             stays = min(begun[seat], size) + min(self.waiting[seat], size - forced)
             return (wanted - stays, -wanted)
 
-        return min((seat for seat, size in self.room.items() if after[size] == max(after.values())), key=lost)
+        return min(best, key=lost)
 
     def _gain(self, number: int, seat: str, left: int) -> tuple[int, int, int]:
         """What stays, less what others lose, when ``seat`` takes as much of a group as it can."""

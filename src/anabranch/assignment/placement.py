@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 
 from anabranch.assignment.line import Line
 from anabranch.assignment.lineage import Lineage
 from anabranch.errors import ConfigError
-from anabranch.model.ssp import SSP
 from anabranch.model.task import Task
 
 __all__ = ["consumption", "place"]
+
+_Partition = tuple[str, str, int]
+_Groups = defaultdict[frozenset[_Partition], list[str]]
 
 
 def place(
@@ -30,34 +33,53 @@ def place(
     Raises:
         ConfigError: no seats.
     """
-    ordered = sorted(tasks, key=lambda task: (task.index, task.name))
+    ordered = sorted(tasks, key=attrgetter("index", "name"))
     loaded = sorted(set(seats), key=lambda seat: ((load or {}).get(seat, 0), len(seat), seat))
     if not loaded:
         raise ConfigError("there is no container to place tasks in", "set containers to 1 or more")
-    lineage = Lineage(previous or {})
-    homes = {task.name: lineage.seat(task.name) for task in ordered}
+    homes = _homes(ordered, previous or {})
     sizes = _sizes(len(ordered), loaded, homes)
     groups = _groups(ordered)
-    staying = _staying(sizes, groups, homes)
+    pieces = list(groups.values())
+    staying = _staying(sizes, pieces, homes)
 
     def cost(placement: Mapping[str, str]) -> tuple[float, int]:
         moved = sum(placement[task] != seat for task, seat in homes.items())
-        return (consumption(ordered, placement), moved)
+        return (_consumption(groups, placement), moved)
 
-    best = min(Line(sizes, groups, staying).fill(), _patched(sizes, groups, staying), key=cost)
+    best = Line(sizes, pieces, staying).fill()
+    if homes or not _is_uniform(groups):
+        best = min(best, _patched(sizes, pieces, staying), key=cost)
     return {task.name: best[task.name] for task in ordered}
+
+
+def _homes(tasks: Iterable[Task], previous: Mapping[str, str]) -> dict[str, str]:
+    """Where the tasks were that aren't new."""
+    lineage = Lineage(previous)
+    return {task.name: home for task in tasks if (home := lineage.seat(task.name)) is not None} if previous else {}
 
 
 def consumption(tasks: Iterable[Task], placement: Mapping[str, str]) -> float:
     """In how many containers an SSP is read, on average: 1.0 is the least. Broadcast SSPs don't count."""
-    readers: defaultdict[SSP, set[str]] = defaultdict(set)
-    for task in tasks:
-        for ssp in task.ssps:
-            readers[ssp.whole].add(placement[task.name])
+    return _consumption(_groups(tasks), placement)
+
+
+def _consumption(groups: _Groups, placement: Mapping[str, str]) -> float:
+    readers: defaultdict[_Partition, set[str]] = defaultdict(set)
+    for partitions, names in groups.items():
+        seats = {placement[name] for name in names}
+        for partition in partitions:
+            readers[partition] |= seats
     return sum(map(len, readers.values())) / len(readers) if readers else 1.0
 
 
-def _sizes(count: int, seats: Sequence[str], homes: Mapping[str, str | None]) -> dict[str, int]:
+def _is_uniform(groups: _Groups) -> bool:
+    """Whether groups are alike and share no SSP: then a line has the fewest pieces, and each costs the same."""
+    shapes = {(len(partitions), len(names)) for partitions, names in groups.items()}
+    return len(shapes) <= 1 and len(set().union(*groups)) == sum(map(len, groups))
+
+
+def _sizes(count: int, seats: Sequence[str], homes: Mapping[str, str]) -> dict[str, int]:
     """Tasks per seat; the seats that held most get the ceiling."""
     floor, ceilings = divmod(count, len(seats))
     held = Counter(homes.values())
@@ -65,22 +87,20 @@ def _sizes(count: int, seats: Sequence[str], homes: Mapping[str, str | None]) ->
     return {seat: floor + (seat in fullest) for seat in seats}
 
 
-def _groups(tasks: Iterable[Task]) -> list[list[str]]:
-    """The tasks that read the same SSPs: best kept together."""
-    groups: defaultdict[frozenset[SSP], list[str]] = defaultdict(list)
+def _groups(tasks: Iterable[Task]) -> _Groups:
+    """The tasks that read the same partitions: best kept together."""
+    groups: _Groups = defaultdict(list)
     for task in tasks:
-        groups[frozenset(ssp.whole for ssp in task.ssps)].append(task.name)
-    return list(groups.values())
+        groups[frozenset([(ssp.system, ssp.stream, ssp.partition) for ssp in task.ssps])].append(task.name)
+    return groups
 
 
-def _staying(
-    sizes: Mapping[str, int], groups: Sequence[Sequence[str]], homes: Mapping[str, str | None]
-) -> dict[str, str]:
+def _staying(sizes: Mapping[str, int], groups: Sequence[Sequence[str]], homes: Mapping[str, str]) -> dict[str, str]:
     """The tasks that may stay: a seat that held too many lets go of its smallest pieces first."""
     pieces: defaultdict[tuple[int, str], list[str]] = defaultdict(list)
-    for number, group in enumerate(groups):
+    for number, group in enumerate(groups if homes else ()):
         for task in group:
-            home = homes[task]
+            home = homes.get(task)
             if home is not None and home in sizes:
                 pieces[number, home].append(task)
     room = dict(sizes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import ipaddress
 import os
 import signal
@@ -62,6 +63,7 @@ def coordinator(
     try:
         with Leading(served, store, settings.store, election, reached, fencing.fence, launches) as leading:
             server = http.Server(http.app(served, leading, token), listener)
+            _collect_seldom()
             progress.say(f"coordinator at {reached}, store {store.url}; Ctrl-C ends it, and jobs go on")
             if local:
                 progress.say(f"it starts containers here; what they say is in {settings.logs}")
@@ -69,6 +71,13 @@ def coordinator(
             server.close()
     finally:
         store.close()
+
+
+def _collect_seldom() -> None:
+    """Keep pauses of the garbage collector short: what is there now stays, and polls that hang are no garbage."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 100)
 
 
 def _launcher(settings: CoordinatorSettings, url: str, config: Path | None) -> Launcher:

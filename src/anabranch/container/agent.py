@@ -90,7 +90,7 @@ class Agent:
         self._lease_until = max(self._lease_until, sent.at + self.me.lease)
         if sent.beat.number > self._heard:
             self._heard = sent.beat.number
-            self._answer = answer
+            self._answer = self._answer if answer.same else answer
 
     def miss(self, why: str) -> None:
         """A beat that had no answer."""

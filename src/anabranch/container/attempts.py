@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from anabranch.messages import LaneReport
-from anabranch.model.ssp import SSP
 
 __all__ = ["Attempts", "Standstill"]
 
@@ -54,7 +51,7 @@ class Standstill:
     def __init__(self, after: float) -> None:
         self._after = after
         self._patience = after
-        self._since: dict[SSP, tuple[int, float]] = {}
+        self._since: dict[str, tuple[int, float]] = {}
 
     def begin(self) -> None:
         """The lane starts anew."""
@@ -62,16 +59,15 @@ class Standstill:
 
     def seen(self, report: LaneReport, now: float) -> str:
         """What stands still at ``now`` (seconds of any clock); the empty text if nothing does."""
-        held: Mapping[SSP, int] = {position.ssp: position.offset for position in report.positions}
-        for end in report.ends:
-            at = held.get(end.ssp, 0)
-            before = self._since.get(end.ssp)
-            if at >= end.offset:
-                self._since.pop(end.ssp, None)
+        for ssp, end in report.ends.items():
+            at = report.positions.get(ssp, 0)
+            before = self._since.get(ssp)
+            if at >= end:
+                self._since.pop(ssp, None)
             elif before is None or before[0] != at:
-                self._since[end.ssp] = at, now
+                self._since[ssp] = at, now
             elif now - before[1] > self._patience:
-                told = f"{end.ssp} has been at offset {at} for {now - before[1]:.0f} s, with records up to {end.offset}"
+                told = f"{ssp} has been at offset {at} for {now - before[1]:.0f} s, with records up to {end}"
                 self._patience = min(self._patience * 2, self._after * 2**_MOST_DOUBLINGS)
                 self._since.clear()
                 return told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -14,6 +15,9 @@ from anabranch.messages import Answer, Heartbeat, LaneReport, Registered, Regist
 from anabranch.model.job_model import JobModel
 
 __all__ = ["Beating", "Beats", "Coordination", "Direct"]
+
+_SHORTEST = 0.75
+"""The shortest poll, as a part of the period. They differ, or those that were held up together would go on together."""
 
 log = structlog.get_logger()
 
@@ -60,7 +64,7 @@ class Beating:
     Whatever goes wrong with a beat, it is a missed one: the threads go on.
 
     Args:
-        period: seconds that a poll waits, and between two tries while the coordinator isn't heard.
+        period: seconds that a poll waits at most, and between two tries while the coordinator isn't heard.
         say: is told when the coordinator isn't heard any more, and when it is heard again.
     """
 
@@ -126,7 +130,7 @@ class Beating:
 
     def _listen(self) -> None:
         while not self._ended.is_set():
-            if not self._beat(self._period) or self._is_over:
+            if not self._beat(self._period * random.uniform(_SHORTEST, 1.0)) or self._is_over:
                 self._ended.wait(self._period)
 
     def _tell(self) -> None:

@@ -9,6 +9,7 @@ import structlog
 from anabranch.errors import AnabranchError
 from anabranch.messages import LaneReport
 from anabranch.model.lane import Lane
+from anabranch.model.ssp import parsed
 from anabranch.systems.kafka.system import KafkaSystem
 
 __all__ = ["behind", "forget"]
@@ -24,7 +25,7 @@ def behind(lanes: Iterable[tuple[Lane, LaneReport]], streams: Collection[str]) -
     found: dict[str, dict[int, int]] = {}
     silent: set[tuple[str, int]] = set()
     for lane, report in lanes:
-        held = {position.ssp: position.offset for position in report.positions}
+        held = parsed(report.positions)
         for ssp in (*lane.ssps, *lane.broadcast):
             if ssp.stream not in streams:
                 continue

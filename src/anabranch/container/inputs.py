@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 import structlog
 
 from anabranch.container import partitioner
 from anabranch.container.folder import Folder
 from anabranch.errors import AnabranchError, StateError
-from anabranch.model.lane import Lane, Position
+from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP
 from anabranch.systems.systems import Systems
 
@@ -37,13 +37,13 @@ class Inputs:
         told = {(name, stream): self._systems.named(name).ends(stream) for name, stream in self.streams}
         return {ssp: told[ssp.system, ssp.stream].get(ssp.partition, -1) for ssp in self.ssps}
 
-    def tell(self, positions: Iterable[Position]) -> None:
+    def tell(self, positions: Mapping[SSP, int]) -> None:
         """Commit positions to the group ``<job>.<stage>`` on the system, for tools that show lag; nobody else reads
         them."""
         told: dict[str, dict[int, int]] = {}
-        for each in positions:
-            if each.ssp.system == "kafka":
-                told.setdefault(each.ssp.stream, {})[each.ssp.partition] = each.offset
+        for ssp, offset in positions.items():
+            if ssp.system == "kafka":
+                told.setdefault(ssp.stream, {})[ssp.partition] = offset
         if not told:
             return
         try:

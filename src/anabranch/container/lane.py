@@ -20,8 +20,8 @@ from anabranch.container.inputs import Inputs
 from anabranch.container.place import Place
 from anabranch.errors import AnabranchError, StalledError, StateError
 from anabranch.messages import LaneReport
-from anabranch.model.lane import Lane, Position
-from anabranch.model.ssp import SSP
+from anabranch.model.lane import Lane
+from anabranch.model.ssp import SSP, parsed, texts
 from anabranch.spark import clock, history, stacks
 from anabranch.spark.query import LaneQuery
 
@@ -88,7 +88,7 @@ class LaneRunner:
         self._last_rows = 0
         self._late_groups = 0
         self._inputs = Inputs(place.systems, lane, starting)
-        self._ends_known: tuple[Position, ...] = ()
+        self._ends_known: dict[str, int] = {}
         self._ends_at = 0.0
         self._told_at = 0.0
         self._refreshed = monotonic()
@@ -191,7 +191,7 @@ class LaneRunner:
         with _start_one_at_a_time:
             started = query.start(last=folder.batch(last) if last >= 0 else None, pending=folder.pending)
         self._started = started
-        held = _listed(self._positions(folder))
+        held = texts(self._positions(folder))
         warnings = self._inputs.warnings(query.own) if query.stateful else ()
         for warning in warnings:
             if warning not in self._report.warnings:
@@ -316,14 +316,14 @@ class LaneRunner:
                 seconds=ran.seconds,
                 rows_per_second=ran.rows / ran.seconds if ran.seconds else 0.0,
                 ends=self._ends(),
-                positions=_listed(self._positions(folder)),
+                positions=texts(self._positions(folder)),
                 dead_letters=self._dead_letters(),
                 dropped=self._dropped,
                 late_groups=self._late_groups,
             )
             steps.reach(steps.COMMITTED, self.lane.id, self._seen_batch)
         if monotonic() > self._told_at + _TELL_EVERY:
-            self._inputs.tell(self._report.positions)
+            self._inputs.tell(parsed(self._report.positions))
             self._told_at = monotonic()
 
     def _dead_letters(self) -> int:
@@ -341,8 +341,7 @@ class LaneRunner:
         """Whether all inputs are at their noted ends, and intermediate ones read out with nobody left to write them."""
         if self._until is None:
             return False
-        held = {position.ssp: position.offset for position in self._report.positions}
-        ends = {position.ssp: position.offset for position in self._report.ends}
+        held, ends = parsed(self._report.positions), parsed(self._report.ends)
         for ssp in (*self.lane.ssps, *self.lane.broadcast):
             at = held.get(ssp.whole, self._starting.get(ssp.whole, 0))
             if ssp.whole in self._until:
@@ -389,11 +388,11 @@ class LaneRunner:
             self._query.settle()
         self._gate.unlink(missing_ok=True)
         self._clock.unlink(missing_ok=True)
-        positions = _listed(self._positions(folder))
+        positions = self._positions(folder)
         self._inputs.tell(positions)
         self._report = self._changed(
             phase="ended",
-            positions=positions,
+            positions=texts(positions),
             batch=folder.committed(),
             ends=self._ends(fresh=True),
             dead_letters=self._dead_letters(),
@@ -408,7 +407,7 @@ class LaneRunner:
             for ssp in (*self.lane.ssps, *self.lane.broadcast)
         }
 
-    def _ends(self, fresh: bool = False) -> tuple[Position, ...]:
+    def _ends(self, fresh: bool = False) -> dict[str, int]:
         """The ends of the inputs as they were looked up last: some systems take long to tell, and may be away."""
         if fresh or monotonic() > self._ends_at + _ENDS_EVERY:
             try:
@@ -417,15 +416,10 @@ class LaneRunner:
                 log.debug("the ends of the inputs aren't known", lane=self.lane.id, error=str(error))
             else:
                 until = self._until or {}
-                self._ends_known = _listed({ssp: min(end, until.get(ssp, end)) for ssp, end in ends.items()})
+                self._ends_known = texts({ssp: min(end, until.get(ssp, end)) for ssp, end in ends.items()})
             self._ends_at = monotonic()
         return self._ends_known
 
     def _changed(self, **changes: Any) -> LaneReport:
         held = {name: getattr(self._report, name) for name in self._report.__struct_fields__}
         return LaneReport(**{**held, **changes})
-
-
-def _listed(offsets: Mapping[SSP, int]) -> tuple[Position, ...]:
-    ordered = sorted(offsets, key=lambda ssp: ssp.order)
-    return tuple(Position(ssp=ssp, offset=offsets[ssp]) for ssp in ordered)

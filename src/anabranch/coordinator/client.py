@@ -11,7 +11,7 @@ import msgspec
 
 from anabranch.coordinator.naming import check_container, check_name
 from anabranch.coordinator.store import Event
-from anabranch.coordinator.wire import error_of, payload
+from anabranch.coordinator.wire import error_of
 from anabranch.errors import (
     AnabranchError,
     NotLeadingError,
@@ -21,7 +21,7 @@ from anabranch.errors import (
     UsageError,
 )
 from anabranch.messages import Answer, Heartbeat, JobStatus, Registered, Registration, Running, Start
-from anabranch.model.document import Document, decode
+from anabranch.model.document import Document, compact, decode
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane
 
@@ -31,6 +31,7 @@ AWAY = (UnreachableError, OutOfTimeError, NotLeadingError, StoreUnavailableError
 """What is raised when the coordinator can't be asked now: it is worth trying again."""
 
 T = TypeVar("T", bound=Document)
+_JSON = {"Content-Type": "application/json"}
 
 
 class Client:
@@ -91,7 +92,7 @@ class Client:
         return self._ask("GET", f"/artifacts/{sha256}")
 
     def start(self, start: Start) -> int:
-        return int(msgspec.json.decode(self._ask("POST", "/jobs", json=payload(start)))["deployment"])
+        return int(msgspec.json.decode(self._say("/jobs", start))["deployment"])
 
     def resume(self, job: str) -> int:
         return int(msgspec.json.decode(self._ask("POST", f"{_job_path(job)}/start"))["deployment"])
@@ -100,13 +101,12 @@ class Client:
         self._ask("POST", f"{_job_path(job)}/stop")
 
     def register(self, registration: Registration) -> Registered:
-        return decode(self._ask("POST", "/containers", json=payload(registration)), Registered)
+        return decode(self._say("/containers", registration), Registered)
 
     def heartbeat(self, beat: Heartbeat, wait: float = 0.0) -> Answer:
         path = f"/containers/{quote(check_container(beat.container), safe='')}/heartbeat"
         timeout = self._timeout + wait
-        answer = self._ask("POST", path, json=payload(beat), params={"wait": wait}, timeout=timeout)
-        return decode(answer, Answer)
+        return decode(self._say(path, beat, params={"wait": wait}, timeout=timeout), Answer)
 
     def fence(self, container: str, why: str = "") -> None:
         path = f"/containers/{quote(check_container(container), safe='')}/fence"
@@ -115,6 +115,9 @@ class Client:
     def holds_seat(self, execution: str) -> bool:
         answer = self._ask("GET", "/containerHeartbeat", params={"executionContainerId": execution})
         return bool(msgspec.json.decode(answer)["alive"])
+
+    def _say(self, path: str, document: Document, **request: Any) -> bytes:
+        return self._ask("POST", path, content=compact(document), headers=_JSON, **request)
 
     def _ask(self, method: str, path: str, **request: Any) -> bytes:
         """Ask the coordinator that answered last; if it is away or stands by, the others, each once."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hmac
 import math
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from importlib import metadata
 from typing import Any, Protocol, TypeVar
@@ -27,18 +28,20 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from anabranch.artifact import MAX_BYTES
 from anabranch.coordinator.openapi import Operation, described
 from anabranch.coordinator.service import Coordinator
-from anabranch.coordinator.wire import SERVICE, payload, payload_of, status_of
+from anabranch.coordinator.wire import SERVICE, payload_of, status_of
 from anabranch.errors import AnabranchError, ConflictError, UsageError
 from anabranch.messages import Answer, Heartbeat, JobStatus, Registered, Registration, Running, Start
 from anabranch.metrics import CONTENT_TYPE, exposition
-from anabranch.model.document import decode
+from anabranch.model.document import Document, compact, decode
 from anabranch.model.job_model import JobModel
 
 __all__ = ["Alone", "Desk", "Server", "app", "listen", "serve"]
 
-_MOST_CONTAINERS = 1000
+_BEATS = 8
+"""So many beats that bring news are heard side by side; the others take no thread."""
 _LOOPBACK = "127.0.0.1"
-_MOST_BYTES = 16_000_000  # of a plan; a beat of 1,000 positions has some hundred thousand
+_MOST_BYTES = 16_000_000  # a beat of 1,000 positions has some hundred thousand
+_MOST_OF_A_PLAN = 100_000_000  # one of 1,000 containers has some thirty million
 _STARTED_WITHIN = 10.0
 _KEPT_ALIVE = 60  # seconds; longer than containers are silent
 _SHORT = 200
@@ -52,7 +55,9 @@ class Desk(Protocol):
     """Who takes what changes something: a coordinator that always leads, or one among several."""
 
     @property
-    def leads(self) -> bool: ...
+    def leads(self) -> bool:
+        """Whether it leads now. Takes no time."""
+        ...
 
     def check(self) -> None:
         """Raises NotLeadingError if it doesn't lead now."""
@@ -84,7 +89,8 @@ def app(coordinator: Coordinator, desk: Desk | None = None, token: str | None = 
         desk: default: :class:`Alone`.
         token: what every request but ``/healthz`` must bring as ``Authorization: Bearer``; None: nothing.
     """
-    polls = ThreadPoolExecutor(_MOST_CONTAINERS, "anabranch-poll")
+    beats = ThreadPoolExecutor(_BEATS, "anabranch-beat")
+    seats = ThreadPoolExecutor(1, "anabranch-seat")  # many that come at once must not keep the others from beating
     leader = Alone(coordinator) if desk is None else desk
 
     async def led(pool: Executor | None, act: Callable[..., T], *args: Any) -> T:
@@ -98,14 +104,21 @@ def app(coordinator: Coordinator, desk: Desk | None = None, token: str | None = 
 
         return await asyncio.get_running_loop().run_in_executor(pool, acted)
 
+    async def told(act: Callable[..., Document], *args: Any) -> Response:
+        return _json(await run_in_threadpool(lambda: compact(act(*args))))
+
+    async def listed(name: str, act: Callable[..., Iterable[Document]], *args: Any) -> Response:
+        found = await run_in_threadpool(lambda: b",".join(map(compact, act(*args))))
+        return _json(b'{"%b":[%b]}' % (name.encode(), found))
+
     async def healthz(request: Request) -> Response:
         return JSONResponse({"service": SERVICE, "status": "ok"})
 
     async def jobs(request: Request) -> Response:
-        return JSONResponse({"jobs": [payload(job) for job in await run_in_threadpool(coordinator.jobs)]})
+        return await listed("jobs", coordinator.jobs)
 
     async def start(request: Request) -> Response:
-        plan = decode(await _body(request), Start)
+        plan = decode(await _body(request, _MOST_OF_A_PLAN), Start)
         if plan.program is None:
             raise UsageError("the plan has no program", "start the job with anabranch start")
         return JSONResponse({"deployment": await led(None, leader.start, plan)})
@@ -114,22 +127,20 @@ def app(coordinator: Coordinator, desk: Desk | None = None, token: str | None = 
         return JSONResponse({"deployment": await led(None, leader.resume, request.path_params["job"])})
 
     async def job(request: Request) -> Response:
-        return JSONResponse(payload(await run_in_threadpool(coordinator.status, request.path_params["job"])))
+        return await told(coordinator.status, request.path_params["job"])
 
     async def model(request: Request) -> Response:
-        return JSONResponse(payload(await run_in_threadpool(coordinator.model, request.path_params["job"])))
+        return await told(coordinator.model, request.path_params["job"])
 
     async def running(request: Request) -> Response:
-        return JSONResponse(payload(await run_in_threadpool(coordinator.running, request.path_params["job"])))
+        return await told(coordinator.running, request.path_params["job"])
 
     async def lanes(request: Request) -> Response:
-        found = await run_in_threadpool(coordinator.known_lanes, request.path_params["job"])
-        return JSONResponse({"lanes": [payload(lane) for lane in found.values()]})
+        return await listed("lanes", lambda job: coordinator.known_lanes(job).values(), request.path_params["job"])
 
     async def events(request: Request) -> Response:
         limit = _number(request, "limit", 100)
-        found = await run_in_threadpool(coordinator.events, request.path_params["job"], int(limit))
-        return JSONResponse({"events": [payload(event) for event in found]})
+        return await listed("events", coordinator.events, request.path_params["job"], int(limit))
 
     async def stop(request: Request) -> Response:
         await led(None, coordinator.stop, request.path_params["job"])
@@ -146,13 +157,22 @@ def app(coordinator: Coordinator, desk: Desk | None = None, token: str | None = 
 
     async def register(request: Request) -> Response:
         registration = decode(await _body(request), Registration)
-        return JSONResponse(payload(await led(None, coordinator.register, registration)))
+        return _json(compact(await led(seats, coordinator.register, registration)))
 
     async def heartbeat(request: Request) -> Response:
         beat, wait = decode(await _body(request), Heartbeat), _number(request, "wait", 0.0)
         if beat.container != request.path_params["container"]:
             raise UsageError("the beat is of another container than its path", "send it to its own path")
-        return JSONResponse(payload(await led(polls, coordinator.heartbeat, beat, wait)))
+        news = _News()
+        with coordinator.listening(beat, news.come):
+            answer = coordinator.hear_at_once(beat) if leader.leads else None
+            if answer is None:
+                answer = await led(beats, coordinator.hear, beat)
+            if answer.same and wait and await news.within(coordinator.patience(wait)):
+                answer = await led(beats, coordinator.answer, beat)
+        if not leader.leads:
+            await led(beats, leader.check)
+        return _json(compact(answer))
 
     async def fence(request: Request) -> Response:
         why = request.query_params.get("why", "")[:_SHORT]
@@ -223,6 +243,26 @@ def app(coordinator: Coordinator, desk: Desk | None = None, token: str | None = 
     )
 
 
+class _News:
+    """Something that a request on the event loop waits for, and that any thread may tell."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._come = asyncio.Event()
+
+    def come(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits
+            self._loop.call_soon_threadsafe(self._come.set)
+
+    async def within(self, seconds: float) -> bool:
+        """Whether it has come, after at most so many seconds."""
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._come.wait()
+        except TimeoutError:
+            return False
+
+
 class _Guarded:
     """Lets a request in that brings the token."""
 
@@ -241,6 +281,10 @@ class _Guarded:
         log.warning("refused", method=scope["method"], path=path, status=401, client=host, why=why)
         what = {"error": "the token is missing or wrong", "cure": "set [coordinator] token", "kind": "AnabranchError"}
         await JSONResponse(what, 401, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
+
+
+def _json(raw: bytes) -> Response:
+    return Response(raw, media_type="application/json")
 
 
 async def _body(request: Request, most: int = _MOST_BYTES) -> bytes:
@@ -289,7 +333,8 @@ class Server:
 
 def listen(host: str = _LOOPBACK, port: int = 0) -> socket.socket:
     """A socket that listens; port 0 is any free one. ConflictError when it can't."""
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    # asyncio looks for this protocol before it lets small answers go without waiting for others.
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))

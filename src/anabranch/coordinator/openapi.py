@@ -45,7 +45,13 @@ def described(operations: Sequence[Operation], version: str) -> dict[str, Any]:
     """The description of these operations."""
     documents = {kind for each in operations for kind in (each.takes, each.gives) if kind not in (None, bytes)}
     ordered = sorted(documents, key=lambda kind: kind.__name__)
-    _, schemas = msgspec.json.schema_components(ordered, ref_template="#/components/schemas/{name}")
+    template = "#/components/schemas/{name}"
+    _, schemas = msgspec.json.schema_components(
+        ordered, ref_template=template, schema_hook=lambda _: {"type": "object"}
+    )
+    for schema in schemas.values():  # what isn't known is kept
+        schema.pop("additionalProperties", None)
+        schema.get("properties", {}).pop("extra", None)
     paths: dict[str, Any] = {}
     for each in operations:
         paths.setdefault(each.path, {})[each.method.lower()] = _operation(each)

@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 import msgspec
 
 from anabranch.errors import UsageError
 from anabranch.messages import LaneReport
-from anabranch.model.lane import Lane, LaneState
+from anabranch.model.lane import Lane, LaneState, Position
+from anabranch.model.ssp import parsed
 
-__all__ = ["LAST_PHASES", "LIVE_PHASES", "applied", "restarted"]
+__all__ = ["LAST_PHASES", "LIVE_PHASES", "applied", "is_routine", "restarted"]
 
 LIVE_PHASES = frozenset({"starting", "running"})
 LAST_PHASES = frozenset({"ended", "failed"})
+_FIGURES = frozenset(
+    {
+        "batch",
+        "dead_letters",
+        "dropped",
+        "ends",
+        "held_by",
+        "late_groups",
+        "positions",
+        "rows",
+        "rows_per_second",
+        "seconds",
+        "warnings",
+        "watermark",
+    }
+)
+"""What a report says for those who look: nothing is decided on it while the lane runs."""
+_rest = attrgetter(*(name for name in LaneReport.__struct_fields__ if name not in _FIGURES))
 
 
 def applied(lane: Lane, report: LaneReport) -> Lane:
@@ -21,7 +42,7 @@ def applied(lane: Lane, report: LaneReport) -> Lane:
     it is closed for good.
 
     Raises:
-        UsageError: a phase that nobody knows.
+        UsageError: a phase that nobody knows, or the position of something that is no SSP.
     """
     if report.phase not in LIVE_PHASES | LAST_PHASES:
         raise UsageError(
@@ -43,14 +64,23 @@ def applied(lane: Lane, report: LaneReport) -> Lane:
         after = msgspec.structs.replace(
             after,
             state=state,
-            final=report.positions or lane.final,
+            final=_positions(report) or lane.final,
             watermark=report.watermark,
             put_aside=report.dead_letters,
         )
     elif report.phase == "failed":
         error = report.error or "the container gave no reason"
         after = msgspec.structs.replace(after, state=LaneState.FAILED, error=error)
-    return lane if after == lane else after
+    return lane if after is lane or after == lane else after
+
+
+def _positions(report: LaneReport) -> tuple[Position, ...]:
+    return tuple(Position(ssp=ssp, offset=offset) for ssp, offset in parsed(report.positions).items())
+
+
+def is_routine(lane: Lane, before: LaneReport, report: LaneReport) -> bool:
+    """Whether a report differs from the last one in figures only, and the lane's record stays."""
+    return bool(_rest(before) == _rest(report)) and applied(lane, report) is lane
 
 
 def restarted(lane: Lane) -> Lane:

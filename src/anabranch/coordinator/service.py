@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
@@ -15,6 +17,7 @@ from anabranch.clocks import boottime
 from anabranch.coordinator import plans, reading, reports
 from anabranch.coordinator.launching import Demand
 from anabranch.coordinator.naming import check_container, check_name
+from anabranch.coordinator.polls import Polls
 from anabranch.coordinator.serving import Process, Serving
 from anabranch.coordinator.states import DeploymentState, Snapshot, step
 from anabranch.coordinator.store import DeploymentRecord, Event, Store
@@ -70,6 +73,8 @@ class Coordinator:
         now: seconds since 1970, for what is stored.
         grace: a process that isn't heard for so many seconds more than its lease loses its seat: its lanes are fenced
             (see :meth:`fences`), then others get them. None: it keeps its seat until another process takes it.
+        first: where the revisions of a job begin each time that it is taken over: such that no other coordinator's are
+            taken for them.
     """
 
     def __init__(
@@ -79,16 +84,20 @@ class Coordinator:
         lease: float = 10.0,
         now: Callable[[], float] = time.time,
         grace: float | None = None,
+        first: Callable[[], int] = lambda: random.getrandbits(40),
     ) -> None:
         self._store = store
         self._clock = clock
         self._lease = lease
         self._now = now
         self._grace = grace
+        self._first = first
         self._served: dict[str, Serving] = {}
         self._invalid = 0
         self._unsure = False  # whether the store may hold something else than what is served
         self._changed = threading.Condition()
+        self._leases = threading.Lock()  # never held for long: beats that bring figures only take no other
+        self._polls = Polls()
 
     # What a user asks for
 
@@ -159,7 +168,7 @@ class Coordinator:
                 serving.processes[record.id] = process
             self._served[job] = serving
             self._advance(serving)
-            self._changed.notify_all()
+            self._announce()
             return True
 
     def release(self, job: str) -> bool:
@@ -176,7 +185,7 @@ class Coordinator:
         with self._changed:
             self._served.clear()
             self._unsure = False
-            self._changed.notify_all()
+            self._announce()
 
     def stop(self, job: str) -> None:
         """Let a job's lanes end at a batch boundary. Stopping twice is stopping once.
@@ -297,7 +306,8 @@ class Coordinator:
             if self._grace is not None:
                 if (former := self._store.former(registration)) is not None:
                     raise FencedError(f"container {former.id} must stop: {former.gone}", "start a new process")
-                self._tick(serving)
+                if self._expel_silent(serving):
+                    self._advance(serving)
                 if not serving.state.active:
                     return Registered(lease=self._lease, done=True)
             seat = registration.seat
@@ -321,14 +331,26 @@ class Coordinator:
             process = Process(record=record, lease_ends=self._clock() + self._lease)
             serving.seat(process, stored)
             self._advance(serving)
-            self._changed.notify_all()
+            self._announce()
             return self._registered(process)
 
     def heartbeat(self, beat: Heartbeat, wait: float = 0.0) -> Answer:
-        """Take in what a container says, and say what it should run.
+        """:meth:`hear` a beat; if there is no news, wait for some.
 
         Args:
-            wait: seconds to wait (at most half a lease) for something that ``beat.seen`` hasn't seen.
+            wait: seconds, of which half a lease count at most.
+
+        Raises:
+            As :meth:`hear`.
+        """
+        woken = threading.Event()
+        with self.listening(beat, woken.set):
+            answer = self.hear(beat)
+            news = answer.same and woken.wait(self.patience(wait))
+        return self.answer(beat) if news else answer
+
+    def hear(self, beat: Heartbeat) -> Answer:
+        """Take in what a container says, and say what it should run.
 
         One that reports lanes which aren't its own, or that it can't have, must stop.
 
@@ -340,34 +362,32 @@ class Coordinator:
         check_container(beat.container)
         with self._changed:
             self._look_again()
-            serving, process = self._holder(beat.container)
-            if serving is None or process is None or process.record.epoch != beat.epoch:
-                return self._refusal(beat)
-            _check_certain(process)
-            process.lease_ends = self._clock() + self._lease
-            if beat.number > process.heard:
-                try:
-                    its = {report.lane: serving.lane_of(process, report.lane) for report in beat.lanes}
-                except (NotFoundError, ConflictError) as error:
-                    return Answer(alive=False, revision=-1, reason=str(error))
-                self._take_in(serving, process, beat, its)
-                process.heard = beat.number
-                self._advance(serving)
-                if beat.leaving and all(lane.state is LaneState.FAILED for lane in serving.may_write(process)):
-                    self._write(self._store.leave, process.record, self._now())
-                    serving.leave(process)
-                    self._changed.notify_all()
-                    return Answer(alive=True, revision=serving.revision, done=True)
-            known = serving
-            self._changed.wait_for(
-                lambda: known.revision != beat.seen or self._holder(beat.container)[1] is not process,
-                timeout=max(0.0, min(wait, self._lease / 2)),
-            )
+            return self._routine(beat) or self._heard(beat)
+
+    def hear_at_once(self, beat: Heartbeat) -> Answer | None:
+        """:meth:`hear` a beat that brings nothing but figures; None if it must be heard so, as it may take its time.
+
+        It waits for nothing that others do, nor for the store.
+        """
+        return None if self._unsure else self._routine(beat)
+
+    def answer(self, beat: Heartbeat) -> Answer:
+        """What there is to say now to a beat that was heard. Raises as :meth:`hear`."""
+        with self._changed:
+            self._look_again()
             serving, process = self._holder(beat.container)
             if serving is None or process is None:
                 return self._refusal(beat)
             _check_certain(process)
-            return serving.answer(process)
+            return serving.answer(process, beat.seen)
+
+    def listening(self, beat: Heartbeat, wake: Callable[[], object]) -> AbstractContextManager[None]:
+        """Inside ``with``, ``wake`` is called when :meth:`answer` has news; see :meth:`Polls.waiting`."""
+        return self._polls.waiting(beat.container, beat.seen, wake)
+
+    def patience(self, wait: float) -> float:
+        """How long a poll that asks for so many seconds waits."""
+        return max(0.0, min(wait, self._lease / 2))
 
     # What time brings
 
@@ -403,7 +423,7 @@ class Coordinator:
             self._write(self._store.put_lanes, [after], [event])
             serving.known[lane.id] = after
             self._advance(serving)
-            self._changed.notify_all()
+            self._announce()
 
     def unfenced(self, lane: Lane, why: str) -> None:
         """A lane can't be fenced yet; it is tried again."""
@@ -505,7 +525,7 @@ class Coordinator:
         )
         self._served[job] = self._serving_of(stored, model, transition.to, lanes)
         self._advance(self._served[job])
-        self._changed.notify_all()
+        self._announce()
 
     def _serving_of(
         self, stored: DeploymentRecord, model: JobModel, state: DeploymentState, lanes: dict[str, Lane]
@@ -519,6 +539,7 @@ class Coordinator:
             until_caught_up=stored.until_caught_up,
             known=lanes,
             expels=self._grace is not None,
+            revision=self._first(),
             settings={} if stored.program is None else stored.program.settings,
             promises=stored.promises,
             error=stored.error,
@@ -531,12 +552,25 @@ class Coordinator:
         return Registered(container=record.id, epoch=record.epoch, seat=record.seat, lease=self._lease)
 
     def _tick(self, serving: Serving) -> None:
-        if self._grace is not None:
-            end = self._clock() - self._grace
-            for process in [one for one in serving.processes.values() if one.lease_ends <= end]:
+        self._expel_silent(serving)
+        self._advance(serving)
+
+    def _expel_silent(self, serving: Serving) -> bool:
+        """Whether any process was silent for too long."""
+        if self._grace is None:
+            return False
+        before, end = len(serving.processes), self._clock() - self._grace
+        for process in list(serving.processes.values()):
+            if self._is_doomed(process, end):
                 silent = self._clock() - process.lease_ends + self._lease
                 self._expel(serving, process, "coordinator", f"it was not heard for {silent:.1f} s")
-        self._advance(serving)
+        return len(serving.processes) < before
+
+    def _is_doomed(self, process: Process, end: float) -> bool:
+        """Whether a process loses its seat as its lease ended before ``end``: then no beat saves it any more."""
+        with self._leases:
+            process.doomed = process.doomed or process.lease_ends <= end
+            return process.doomed
 
     def _expel(self, serving: Serving, process: Process, who: str, why: str) -> None:
         left = [
@@ -548,9 +582,10 @@ class Coordinator:
             )
             for lane in serving.may_write(process)
         ]
-        process.doomed = True  # whatever becomes of the write: a beat must not undo half of it
+        with self._leases:
+            process.doomed = True  # whatever becomes of the write: a beat must not undo half of it
         serving.expel(process, self._write(self._store.expel, process.record, left, why, self._now(), who))
-        self._changed.notify_all()
+        self._announce()
 
     def _serving(self, job: str) -> Serving:
         if job in self._served:
@@ -575,10 +610,51 @@ class Coordinator:
         return stored is not None and not DeploymentState(stored.state).active
 
     def _holder(self, container: str) -> tuple[Serving | None, Process | None]:
-        for serving in self._served.values():
-            if container in serving.processes:
-                return serving, serving.processes[container]
-        return None, None
+        serving = self._served.get(container.partition(":")[0])
+        process = None if serving is None else serving.processes.get(container)
+        return (None, None) if process is None else (serving, process)
+
+    def _routine(self, beat: Heartbeat) -> Answer | None:
+        """Hear a beat after which nothing has to be decided, stored or told; else None, and only its lease is renewed:
+        that counts from when a beat came, however long it waits to be heard."""
+        serving, process = self._holder(beat.container)
+        if self._grace is None:  # time alone may have changed something
+            return None
+        if serving is None or process is None or process.record.epoch != beat.epoch:
+            return None
+        with self._leases:
+            if process.doomed:
+                return None
+            process.lease_ends = self._clock() + self._lease
+            if not serving.is_told(process, beat.seen):
+                return None
+            if beat.number > process.heard:
+                if beat.leaving or not serving.hear_figures(process, beat):
+                    return None
+                process.heard = beat.number
+            return Answer(alive=True, revision=beat.seen, same=True)
+
+    def _heard(self, beat: Heartbeat) -> Answer:
+        serving, process = self._holder(beat.container)
+        if serving is None or process is None or process.record.epoch != beat.epoch:
+            return self._refusal(beat)
+        _check_certain(process)
+        process.lease_ends = self._clock() + self._lease
+        if beat.number > process.heard:
+            try:
+                its = {report.lane: serving.lane_of(process, report.lane) for report in beat.lanes}
+            except (NotFoundError, ConflictError) as error:
+                return Answer(alive=False, revision=-1, reason=str(error))
+            news = self._take_in(serving, process, beat, its)
+            process.heard = max(process.heard, beat.number)
+            if news or self._grace is None:  # without expulsion, time alone may have changed something
+                self._advance(serving)
+            if beat.leaving and all(lane.state is LaneState.FAILED for lane in serving.may_write(process)):
+                self._write(self._store.leave, process.record, self._now())
+                serving.leave(process)
+                self._announce()
+                return Answer(alive=True, revision=serving.revision, done=True)
+        return serving.answer(process, beat.seen)
 
     def _refusal(self, beat: Heartbeat) -> Answer:
         record = self._store.container(beat.container)
@@ -594,7 +670,8 @@ class Coordinator:
         self._invalid += 1
         return Answer(alive=False, revision=-1, reason=reason)
 
-    def _take_in(self, serving: Serving, process: Process, beat: Heartbeat, its: dict[str, Lane]) -> None:
+    def _take_in(self, serving: Serving, process: Process, beat: Heartbeat, its: dict[str, Lane]) -> bool:
+        """Whether a beat brought anything to decide on."""
         changed: dict[str, Lane] = {}
         happened: list[Event] = []
         news = [report for report in beat.lanes if serving.is_news(report)]
@@ -607,7 +684,7 @@ class Coordinator:
         if changed or happened:
             self._write(self._store.put_lanes, changed.values(), happened)
             serving.known.update(changed)
-        serving.hear(process, news, seen=beat.seen)
+        return serving.hear(process, news, seen=beat.seen) or bool(news)
 
     def _lane_events(
         self, process: Process, before: Lane, after: Lane, report: LaneReport, attempt: int
@@ -637,7 +714,16 @@ class Coordinator:
             serving.state, serving.error = transition.to, transition.error
             moved = True
         if serving.renew() or moved:
-            self._changed.notify_all()
+            self._announce()
+
+    def _announce(self) -> None:
+        """Wake who waits for something that may have changed."""
+        self._changed.notify_all()
+        self._polls.wake(self._has_news)
+
+    def _has_news(self, container: str, seen: int) -> bool:
+        serving, process = self._holder(container)
+        return serving is None or process is None or process.doomed or serving.offer(process).revision != seen
 
     def _event(self, job: str, who: str, what: str, why: str = "") -> Event:
         return Event(job=job, at=self._now(), who=who, what=what, why=why)

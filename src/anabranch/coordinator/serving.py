@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
+from anabranch.coordinator import reports
 from anabranch.coordinator.launching import Demand
 from anabranch.coordinator.reports import LAST_PHASES, LIVE_PHASES
 from anabranch.coordinator.states import DeploymentState, LaneView, Snapshot
 from anabranch.coordinator.store import ContainerRecord
 from anabranch.errors import ConflictError, NotFoundError
-from anabranch.messages import Answer, JobStatus, LaneReport, LaneStatus, Launching, Registration, WantedLane
+from anabranch.messages import (
+    Answer,
+    Heartbeat,
+    JobStatus,
+    LaneReport,
+    LaneStatus,
+    Launching,
+    Registration,
+    WantedLane,
+)
 from anabranch.model.lane import Lane, LaneState
 
 __all__ = ["Process", "Serving"]
@@ -33,10 +46,33 @@ class Process:
     doomed: bool = False
 
 
+@dataclass(frozen=True)
+class Offer:
+    """What the process in a seat is told. ``revision`` is another one whenever it changes."""
+
+    revision: int
+    wanted: tuple[WantedLane, ...] = ()
+    done: bool = False
+
+    @property
+    def lanes(self) -> set[str]:
+        return {one.lane.id for one in self.wanted}
+
+    def is_news(self, before: Offer) -> bool:
+        """Whether a process that was told ``before`` must hear of this one."""
+        if self.done is not before.done or len(self.wanted) != len(before.wanted):
+            return True
+        return any(
+            one.upstream_ended is not former.upstream_ended or _told(one.lane) != _told(former.lane)
+            for one, former in zip(self.wanted, before.wanted, strict=True)
+        )
+
+
 @dataclass
 class Serving:
     """``known``: the lanes of all deployments. ``reports``: the last one of each lane in this run.
 
+    ``offers``: what is wanted in each seat, as :meth:`renew` found it last; ``revision`` is the last one of any.
     ``expels``: a process that is silent for too long loses its seat, and its lanes are fenced before others get them.
     ``begun``: when it was started, here. Before ``sure_from`` not all that live have been heard. ``asked``: when
     processes that stand by, by their executions, asked for a seat last.
@@ -56,11 +92,14 @@ class Serving:
     processes: dict[str, Process] = field(default_factory=dict)
     reports: dict[str, LaneReport] = field(default_factory=dict)
     revision: int = 0
-    shown: object = None
+    offers: dict[str, Offer] = field(default_factory=dict)
     begun: float = 0.0
     sure_from: float = 0.0
     asked: dict[str, float] = field(default_factory=dict)
     launching: Launching | None = None
+
+    def __post_init__(self) -> None:
+        self.renew()
 
     @property
     def lanes(self) -> list[Lane]:
@@ -154,13 +193,25 @@ class Serving:
             self.reports.pop(lane.id, None)
 
     def renew(self) -> bool:
-        """Raise the revision if what answers depend on has changed."""
-        picture = self.done, [(one.lane.id, one.lane.epoch, one.upstream_ended) for one in self.wanted()]
-        if picture == self.shown:
-            return False
-        self.shown = picture
-        self.revision += 1
-        return True
+        """Find out what each seat is offered now; gives whether that has changed for any."""
+        wanted: dict[str, list[WantedLane]] = {}
+        for one in self.wanted():
+            wanted.setdefault(one.lane.seat, []).append(one)
+        news, done = False, self.done
+        for seat in self.seats:
+            before, its = self.offers.get(seat), tuple(wanted.get(seat, ()))
+            if before is not None and before.done is done and _identical(before.wanted, its):
+                continue
+            offer = Offer(self.revision + 1, its, done)
+            if before is None or offer.is_news(before):
+                news, self.revision = True, offer.revision
+            else:
+                offer = dataclasses.replace(offer, revision=before.revision)
+            self.offers[seat] = offer
+        return news
+
+    def offer(self, process: Process) -> Offer:
+        return self.offers[process.record.seat]
 
     def lane_of(self, process: Process, lane: str) -> Lane:
         """A lane that a process reports.
@@ -187,17 +238,37 @@ class Serving:
         """After the end of a lane in this run nothing is: it was overtaken on its way."""
         return report.lane not in self.reports or self.reports[report.lane].phase not in LAST_PHASES
 
-    def hear(self, process: Process, news: Sequence[LaneReport], seen: int) -> None:
-        """Keep the reports, and find out which lanes the process still has.
-
-        A process that has seen the present revision and doesn't report an unwanted lane never started it.
-        """
+    def hear_figures(self, process: Process, beat: Heartbeat) -> bool:
+        """Keep the reports of a beat that brings figures only; gives whether it was one. If not, nothing was done."""
+        news = []
+        for report in beat.lanes:
+            before, lane = self.reports.get(report.lane), self.known.get(report.lane)
+            if before is None or lane is None or lane.seat != process.record.seat or lane.deployment != self.deployment:
+                return False
+            if self.is_news(report):
+                if not reports.is_routine(lane, before, report):
+                    return False
+                news.append(report)
+        if self._offered(process, news, beat.seen) != process.offered:
+            return False
         self.reports.update({report.lane: report for report in news})
+        return True
+
+    def hear(self, process: Process, news: Sequence[LaneReport], seen: int) -> bool:
+        """Keep the reports, and find out which lanes the process still has; gives whether that has changed."""
+        before, process.offered = process.offered, self._offered(process, news, seen)
+        self.reports.update({report.lane: report for report in news})
+        return process.offered != before
+
+    def _offered(self, process: Process, news: Sequence[LaneReport], seen: int) -> set[str]:
+        """The lanes that a process has after its reports.
+
+        One that has seen the present revision and doesn't report an unwanted lane never started it.
+        """
         live = {report.lane for report in news if report.phase in LIVE_PHASES}
-        process.offered |= live
-        process.offered -= {report.lane for report in news if report.phase in LAST_PHASES}
-        if seen == self.revision:
-            process.offered &= live | {one.lane.id for one in self.wanted()}
+        offered = (process.offered | live) - {report.lane for report in news if report.phase in LAST_PHASES}
+        offer = self.offer(process)
+        return offered & (live | offer.lanes) if seen == offer.revision else offered
 
     def seat(self, process: Process, lanes: Sequence[Lane]) -> None:
         """A process takes its seat and its lanes. Those that ended begin again, unless they had caught up."""
@@ -211,15 +282,23 @@ class Serving:
             if not (self.until_caught_up and self.caught_up(lane.id)):
                 self.reports.pop(lane.id, None)
 
-    def answer(self, process: Process) -> Answer:
-        wanted = tuple(wanted for wanted in self.wanted() if wanted.lane.seat == process.record.seat)
-        process.offered |= {one.lane.id for one in wanted}
+    def is_told(self, process: Process, seen: int) -> bool:
+        """Whether a process that has seen a revision knows all that it should."""
+        offer = self.offer(process)
+        return offer.revision == seen and offer.lanes <= process.offered
+
+    def answer(self, process: Process, seen: int) -> Answer:
+        """What a process is told that has seen a revision."""
+        offer = self.offer(process)
+        process.offered |= offer.lanes
+        if seen == offer.revision:
+            return Answer(alive=True, revision=seen, same=True)
         return Answer(
             alive=True,
-            revision=self.revision,
-            wanted=wanted,
+            revision=offer.revision,
+            wanted=offer.wanted,
             until_caught_up=self.until_caught_up,
-            done=self.done,
+            done=offer.done,
         )
 
     def snapshot(self, now: float, *, stop_wanted: bool = False) -> Snapshot:
@@ -249,6 +328,8 @@ class Serving:
     def _starved(self) -> set[str]:
         """The lanes that come after one that failed: lanes are in the order in which they feed each other."""
         found: set[str] = set()
+        if all(lane.state is not LaneState.FAILED for lane in self.known.values()):
+            return found
         for lane in self.lanes:
             before = (self.known[each] for each in lane.upstream)
             if any(each.state is LaneState.FAILED or each.id in found for each in before):
@@ -271,3 +352,18 @@ class Serving:
             standing_by=len(self.standing_by(now - lease)),
             launching=self.launching,
         )
+
+
+def _told(lane: Lane) -> Lane:
+    """A lane without what only its container tells."""
+    return msgspec.structs.replace(lane, state=LaneState.PLANNED, ran=False)
+
+
+def _identical(before: tuple[WantedLane, ...], after: tuple[WantedLane, ...]) -> bool:
+    """Whether they hold the very same lanes: quickly found out, as of thousands nearly all do."""
+    if len(before) != len(after):
+        return False
+    for one, other in zip(before, after, strict=True):
+        if one.lane is not other.lane or one.upstream_ended is not other.upstream_ended:
+            return False
+    return True

@@ -1,4 +1,4 @@
-"""How documents and errors travel over HTTP, for both of its ends."""
+"""How errors travel over HTTP, for both of its ends."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from anabranch.errors import (
     UnsupportedFormatError,
     UsageError,
 )
-from anabranch.model.document import FORMAT_VERSION, Document
 
-__all__ = ["SERVICE", "error_of", "payload", "payload_of", "status_of"]
+__all__ = ["SERVICE", "error_of", "payload_of", "status_of"]
 
 SERVICE = "anabranch"
 _STATUSES: dict[int, type[AnabranchError]] = {
@@ -26,11 +25,6 @@ _STATUSES: dict[int, type[AnabranchError]] = {
     409: ConflictError,
     503: NotLeadingError,
 }
-
-
-def payload(document: Document) -> dict[str, Any]:
-    """A document with the format version."""
-    return {"version": FORMAT_VERSION, **document.to_builtins()}
 
 
 def status_of(error: AnabranchError) -> int:

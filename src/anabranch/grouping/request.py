@@ -84,8 +84,9 @@ class Request:
 
     def buckets(self, ssp: SSP) -> Iterator[SSP]:
         """The parts that a partition is cut into, in order: itself when the factor is 1."""
+        system, stream, partition = ssp.system, ssp.stream, ssp.partition
         for key_bucket in range(self.factor) if self.factor > 1 else (WHOLE,):
-            yield SSP(system=ssp.system, stream=ssp.stream, partition=ssp.partition, key_bucket=key_bucket)
+            yield SSP(system=system, stream=stream, partition=partition, key_bucket=key_bucket)
 
 
 Grouper = Callable[[Request], tuple[Task, ...]]

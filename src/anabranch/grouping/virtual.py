@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 
 from anabranch.grouping.request import Request
@@ -15,16 +14,10 @@ __all__ = ["cut"]
 
 def cut(request: Request, bases: Iterable[tuple[TaskName, Iterable[SSP]]]) -> tuple[Task, ...]:
     """The tasks of a stage from its base tasks with their whole SSPs; ``index`` numbers them in order."""
-    virtual = (
-        (_named(base, bucket, request.factor), ssps)
-        for base, whole in bases
-        for bucket, ssps in enumerate(zip(*(request.buckets(ssp) for ssp in whole), strict=True))
-    )
-    return tuple(
-        Task(name=str(name), index=index, stage=request.stage, ssps=ssps, broadcast=request.broadcast)
-        for index, (name, ssps) in enumerate(virtual)
-    )
-
-
-def _named(base: TaskName, bucket: int, factor: int) -> TaskName:
-    return base if factor == 1 else dataclasses.replace(base, bucket=bucket, factor=factor)
+    stage, broadcast = request.stage, request.broadcast
+    tasks: list[Task] = []
+    for base, whole in bases:
+        parts = zip(*map(request.buckets, whole), strict=True)
+        for index, (name, ssps) in enumerate(zip(base.parts(request.factor), parts, strict=True), len(tasks)):
+            tasks.append(Task(name=name, index=index, stage=stage, ssps=ssps, broadcast=broadcast))
+    return tuple(tasks)

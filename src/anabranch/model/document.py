@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Self, TypeVar
+from collections.abc import Callable
+from typing import Any, Literal, Self, TypeVar
 
 import msgspec
 
@@ -14,13 +15,23 @@ FORMAT_VERSION = 1
 T = TypeVar("T", bound="Document")
 
 
-class Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=False):
+class Unknown(dict[str, Any]):
+    """The fields of a document that this program doesn't know. Never changed, so a document with some has a hash."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return len(self)
+
+
+class Document(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=False, forbid_unknown_fields=True, gc=False
+):
     """A frozen record that round-trips through JSON and keeps the fields it doesn't know in ``extra``.
 
-    Only the outermost document of a file or message carries ``version``; see :func:`encode`.
+    Only the outermost document of a file or message carries ``version``; see :func:`encode`. There may be millions of
+    them, so the garbage collector doesn't look at any: none can hold itself.
     """
 
-    extra: dict[str, Any] = {}
+    extra: Unknown | msgspec.UnsetType = msgspec.UNSET
 
     @classmethod
     def from_builtins(cls, value: Any) -> Self:
@@ -32,12 +43,20 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_d
         known = {
             name: _plain(getattr(self, field.name)) for name, field in _fields(type(self)).items() if name != "extra"
         }
-        return {**known, **self.extra}
+        return {**known, **(self.extra or {})}
 
 
 def encode(document: Document) -> bytes:
     """JSON bytes with the format version."""
-    return msgspec.json.format(msgspec.json.encode({"version": FORMAT_VERSION, **document.to_builtins()}), indent=2)
+    return msgspec.json.format(compact(document), indent=2)
+
+
+def compact(document: Document) -> bytes:
+    """:func:`encode`, in one line."""
+    raw = msgspec.json.encode(document)
+    if b'"extra":' in raw:
+        raw = msgspec.json.encode(document.to_builtins())
+    return b'{"version":%d,%b' % (FORMAT_VERSION, raw[1:])
 
 
 def decode(raw: bytes | str, kind: type[T]) -> T:
@@ -46,6 +65,14 @@ def decode(raw: bytes | str, kind: type[T]) -> T:
     Raises:
         UnsupportedFormatError: not JSON, a version this program doesn't know, or fields of another shape.
     """
+    try:
+        found: T = _decoder(kind)(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return _decode_slowly(raw, kind)  # it has unknown fields, or is wrong
+    return found
+
+
+def _decode_slowly(raw: bytes | str, kind: type[T]) -> T:
     try:
         parsed = msgspec.json.decode(raw, type=dict[str, Any])
         version = parsed.pop("version", FORMAT_VERSION)
@@ -60,6 +87,21 @@ def decode(raw: bytes | str, kind: type[T]) -> T:
         raise UnsupportedFormatError(
             f"not a {kind.__name__}: {error}", "restore the file; nothing was changed"
         ) from error
+
+
+@functools.cache
+def _decoder(kind: type[T]) -> Callable[[bytes | str], T]:
+    """Reads a document in which all fields are known. Raises msgspec.DecodeError for any other."""
+    names = [field.name for field in msgspec.structs.fields(kind)]
+    version = ("version", Literal[1], FORMAT_VERSION)
+    versioned = msgspec.defstruct(kind.__name__, [version], bases=(kind,), kw_only=True, frozen=True)
+    read = msgspec.json.Decoder(versioned).decode
+
+    def decoded(raw: bytes | str) -> T:
+        found = read(raw)
+        return kind(**{name: getattr(found, name) for name in names})
+
+    return decoded
 
 
 @functools.cache
@@ -81,7 +123,7 @@ def _collect_extra(kind: type[Document], value: Any) -> Any:
         else:
             extra[name] = item
     if extra:
-        known["extra"] = extra
+        known["extra"] = Unknown(extra)
     return known
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import re
 from dataclasses import dataclass
@@ -65,6 +66,12 @@ class TaskName:
         stream = f"{self.system}/{self.stream}/" if self.kind is TaskKind.SSP else ""
         bucket = "" if (self.bucket, self.factor) == (WHOLE, 1) else f"-{self.bucket}-{self.factor}"
         return f"{self.kind}_{stream}{self.number}{bucket}"
+
+    def parts(self, factor: int) -> list[str]:
+        """The texts of this task's virtual tasks, by bucket; its own for factor 1."""
+        first = str(dataclasses.replace(self, bucket=0, factor=factor)) if factor > 1 else str(self)
+        begin = first.removesuffix(f"0-{factor}")
+        return [f"{begin}{bucket}-{factor}" for bucket in range(factor)] if factor > 1 else [first]
 
     @property
     def base(self) -> TaskName:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
+from operator import attrgetter
+
 from anabranch.errors import UsageError
 from anabranch.model.document import Document
 
 WHOLE = -1
+in_order: Callable[[SSP], tuple[str, str, int, int]] = attrgetter("system", "stream", "partition", "key_bucket")
 
 
 class SSP(Document, frozen=True, kw_only=True):
@@ -17,12 +21,10 @@ class SSP(Document, frozen=True, kw_only=True):
     key_bucket: int = WHOLE
 
     def __post_init__(self) -> None:
-        for word, name in (("system", self.system), ("stream", self.stream)):
-            if not name or "/" in name:
-                raise UsageError(f"{word} name {name!r} is refused", "use a name that is not empty and has no slash")
-
-    def __hash__(self) -> int:
-        return hash((self.system, self.stream, self.partition, self.key_bucket))
+        if not self.system or not self.stream or "/" in self.system or "/" in self.stream:
+            names = (("system", self.system), ("stream", self.stream))
+            word, name = next((word, name) for word, name in names if not name or "/" in name)
+            raise UsageError(f"{word} name {name!r} is refused", "use a name that is not empty and has no slash")
 
     def __str__(self) -> str:
         whole = f"{self.system}/{self.stream}/{self.partition}"
@@ -31,7 +33,7 @@ class SSP(Document, frozen=True, kw_only=True):
     @property
     def order(self) -> tuple[str, str, int, int]:
         """What SSPs are sorted by: partitions and buckets by number, not by text."""
-        return (self.system, self.stream, self.partition, self.key_bucket)
+        return in_order(self)
 
     @property
     def whole(self) -> SSP:
@@ -51,3 +53,25 @@ class SSP(Document, frozen=True, kw_only=True):
             raise UsageError(
                 f"{text!r} is not an SSP", "write system/stream/partition, as in embedded/flights/3"
             ) from error
+
+
+def wholes(ssps: Iterable[SSP]) -> list[SSP]:
+    """The whole partition of each SSP, in their order: one object for all the buckets of one."""
+    known: dict[tuple[str, str, int], SSP] = {}
+    found = []
+    for ssp in ssps:
+        partition = ssp.system, ssp.stream, ssp.partition
+        if partition not in known:
+            known[partition] = ssp.whole
+        found.append(known[partition])
+    return found
+
+
+def texts(offsets: Mapping[SSP, int]) -> dict[str, int]:
+    """Offsets as messages have them: by the texts of the SSPs, in order."""
+    return {str(ssp): offsets[ssp] for ssp in sorted(offsets, key=lambda ssp: ssp.order)}
+
+
+def parsed(offsets: Mapping[str, int]) -> dict[SSP, int]:
+    """The inverse of :func:`texts`. UsageError for what isn't an SSP."""
+    return {SSP.parse(text): offset for text, offset in offsets.items()}

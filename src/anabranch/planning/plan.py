@@ -17,7 +17,7 @@ from anabranch.model.document import Document
 from anabranch.model.graph import Graph, Node
 from anabranch.model.job_model import ContainerModel, JobModel, StageModel
 from anabranch.model.lane import Lane
-from anabranch.model.ssp import SSP
+from anabranch.model.ssp import SSP, in_order, wholes
 from anabranch.model.task import Task
 from anabranch.operators import rule
 from anabranch.operators.rules import is_boundary
@@ -130,8 +130,11 @@ def make(graph: Graph, around: Surroundings) -> Plan:
         tasks = _tasks(stage, inputs, around, warnings)
         models.append(_stage_model(stage, inputs, tasks, around))
         by_task = placement.place(tasks, seats, {})
-        for seat in seats:
-            placed[seat][stage.id] = tuple(t.name for t in tasks if by_task[t.name] == seat)
+        by_seat: dict[str, list[Task]] = {seat: [] for seat in seats}
+        for task in tasks:
+            by_seat[by_task[task.name]].append(task)
+        for seat, its in by_seat.items():
+            placed[seat][stage.id] = tuple(task.name for task in its)
         stage_outputs = [_output(graph, stage, sink, systems, around, counts) for sink in stage.sinks]
         aside = _dead_letters(graph, stage, systems, around, counts) if around.real_time is None else {}
         outputs += [*stage_outputs, *aside.values()]
@@ -142,8 +145,7 @@ def make(graph: Graph, around: Surroundings) -> Plan:
         for group in groups.cut(graph, stage, kinds):
             reports = tuple(n.name for n in group.sources if n.name in aside and n.name not in reported)
             reported.update(reports)
-            for seat in seats:
-                mine = [t for t in tasks if by_task[t.name] == seat]
+            for seat, mine in by_seat.items():
                 if mine:
                     lane = _lane(graph, group, seat, mine, lanes, written)
                     lanes.append(_with_dead_letters(graph, group, lane, aside, reports))
@@ -197,7 +199,7 @@ def lanes_of(plan: Plan, state_partitions: int, new_id: Callable[[], str]) -> tu
 def slots_of(lane: PlannedLane, state_partitions: int) -> tuple[str, ...]:
     """The parts of a lane's output, by the names that they have whatever runs where: those of its rows, then those of
     what each operator puts aside. The place in the list is the slot's number: never change the order."""
-    ssps = tuple(dict.fromkeys(str(ssp.whole) for ssp in (*lane.ssps, *lane.broadcast)))
+    ssps = tuple(map(str, dict.fromkeys(wholes((*lane.ssps, *lane.broadcast)))))
     state = tuple(f"{STATE}-{number}" for number in range(state_partitions)) if lane.stateful else ()
     aside = [name for operator in lane.rejecting for name in (f"{operator}:{part}" for part in (*ssps, *state))]
     return (*(state or ssps), *aside)
@@ -315,15 +317,13 @@ def _lane(
     written: dict[str, Output],
 ) -> PlannedLane:
     streams = {stages.stream_of(graph, source) for source in group.sources}
-    ssps = {s for task in tasks for s in task.ssps if s.stream in streams}
+    ssps = sorted(dict.fromkeys(s for task in tasks for s in task.ssps if s.stream in streams), key=in_order)
     broadcast = {s for task in tasks for s in task.broadcast if s.stream in streams}
+    boundaries = {s.name for s in group.sources if is_boundary(s)}
     written_by = tuple(
         number
-        for number, lane in enumerate(before)
-        if any(
-            is_boundary(s) and s.name in lane.operators and s.id in {n.id for n in group.sources} for s in graph.nodes
-        )
-        and lane.stage != group.stage
+        for number, lane in enumerate(before if boundaries else ())
+        if lane.stage != group.stage and not boundaries.isdisjoint(lane.operators)
     )
     mine = [written[s.name] for s in group.sinks if s.name in written]
     return PlannedLane(
@@ -334,9 +334,9 @@ def _lane(
         streams=tuple(sorted(streams)),
         stateful=group.stateful is not None,
         tasks=tuple(task.name for task in tasks),
-        ssps=tuple(sorted(ssps, key=lambda s: s.order)),
-        broadcast=tuple(sorted(broadcast, key=lambda s: s.order)),
-        base={str(s): s.whole for s in sorted(ssps, key=lambda s: s.order)},
+        ssps=tuple(ssps),
+        broadcast=tuple(sorted(broadcast, key=in_order)),
+        base=dict(zip(map(str, ssps), wholes(ssps), strict=True)),
         upstream=written_by,
         outputs={str(o.stream): o.partitions for o in mine},
         systems=_elsewhere(mine),
@@ -428,7 +428,7 @@ def _check_outputs(graph: Graph, cut: Iterable[Stage]) -> None:
 def _reads(lanes: Iterable[PlannedLane]) -> dict[str, int]:
     reads: Counter[SSP] = Counter()
     for lane in lanes:
-        reads.update({s.whole for s in (*lane.ssps, *lane.broadcast)})
+        reads.update(set(wholes((*lane.ssps, *lane.broadcast))))
     return {str(s): reads[s] for s in sorted(reads, key=lambda s: s.order)}
 
 

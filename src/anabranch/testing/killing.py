@@ -14,7 +14,7 @@ from anabranch import steps
 from anabranch.container.folder import Folder
 from anabranch.messages import LaneReport
 from anabranch.model.lane import Lane
-from anabranch.model.ssp import SSP
+from anabranch.model.ssp import SSP, parsed
 from anabranch.systems.systems import Systems
 from anabranch.testing.result import Pending
 
@@ -108,7 +108,7 @@ class Kill:
         report = self._reports.get(lane.id)
         if report is None or report.phase not in ("running", "ended"):
             return False
-        return self._at_ends(lane, {p.ssp: p.offset for p in report.positions})
+        return self._at_ends(lane, parsed(report.positions))
 
     def _takes_all(self, lane: Lane, batch: int) -> bool:
         planned = self._folder(lane.id).planned_positions(batch)

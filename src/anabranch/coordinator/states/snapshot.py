@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+import msgspec
+
 __all__ = ["DeploymentState", "LaneView", "Snapshot", "Transition"]
 
 
@@ -23,8 +25,7 @@ class DeploymentState(enum.StrEnum):
         return self in {DeploymentState.STARTING, DeploymentState.RUNNING, DeploymentState.STOPPING}
 
 
-@dataclass(frozen=True, kw_only=True)
-class LaneView:
+class LaneView(msgspec.Struct, frozen=True, kw_only=True):
     """A lane that isn't closed, in this run: it runs; it has ended; a live container still has it; it failed with an
     error. ``starved``: one of the lanes before it failed, so that it won't see the end of its inputs.
     """
