@@ -21,8 +21,8 @@ from anabranch import config as configuration
 from anabranch.cli import finding, loading, progress, waiting
 from anabranch.clocks import boottime
 from anabranch.config import Settings
-from anabranch.coordinator.client import Client
-from anabranch.errors import AnabranchError
+from anabranch.coordinator.client import AWAY, Client
+from anabranch.errors import AnabranchError, JobFailedError
 from anabranch.event_time import durations
 from anabranch.messages import Registered, Registration, Running
 from anabranch.model.graph import Graph
@@ -146,6 +146,19 @@ def _serve(
         watchdog.watch(lambda: beats.must_stop, ended, lambda: _STOPS_WITHIN if survives else beats.lease_left)
         made.serve(registered.epoch, model, beats, leaving.event)
         beats.leave(made.reports)
+    if not leaving.asked():
+        _check_ended_well(client, me.job)
+
+
+def _check_ended_well(client: Client, job: str) -> None:
+    """Raises JobFailedError if it is known that the job has failed."""
+    try:
+        status = client.status(job)
+    except AWAY as error:
+        progress.say(f"how job {job} has ended isn't known: {error.what}")
+        return
+    if status.state == "failed":
+        raise JobFailedError(f"job {job} failed: {status.error}")
 
 
 def _seated(
