@@ -151,6 +151,25 @@ def deleted(seed: int, workspace: Workspace) -> str:
     return f"{stream} was deleted"
 
 
+def broker_killed(seed: int, workspace: Workspace) -> str:
+    """The broker is killed under a job and comes back. Its first start is on a backlog of many batches, of which some
+    are left then; the job goes on by itself, and its outputs are exact."""
+    several, dice = flights(seed, count=3000, days=4, keyless=0), random.Random(seed)
+    workspace.put(several)
+    process = workspace.start("run", "delays.py", "--available-now", job__max_rows_per_batch=len(several) // 5)
+    process.until("two batches", lambda: workspace.committed("0-") >= 1)
+    assert workspace.cluster is not None
+    workspace.cluster.kill()
+    read = workspace.read("0-")
+    assert read < 0.8 * len(several), "nearly all was read before the kill"
+    time.sleep(dice.choice([0.0, 10.0]))
+    workspace.cluster.start_again()
+    assert process.wait() == 0, process.stderr
+    assert workspace.committed("0-") + 1 >= 5
+    workspace.check_outputs(several)
+    return f"the broker was killed after {read} records"
+
+
 Scenario = Callable[[int, Workspace], str]
 SCENARIOS: dict[str, Scenario] = {
     "kafka": exactly,

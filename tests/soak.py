@@ -17,7 +17,7 @@ from pathlib import Path
 
 from anabranch import steps
 from anabranch.systems.embedded import Log
-from tests import failover, kafka_peers, kafka_soak, postgres
+from tests import clusters, failover, kafka_peers, kafka_soak, launched, postgres
 from tests.acceptance import numbered
 from tests.acceptance.harness import (
     EXAMPLE,
@@ -229,11 +229,14 @@ SCENARIOS: dict[str, Scenario] = {
     "failover": failing_over,
     "postgresql": without_store,
     "away": without_coordinator,
+    "launcher": launched.kept_running,
+    "cluster": clusters.worker_lost,
 }
 SCENARIOS_IN_KAFKA: dict[str, Scenario] = {
     **kafka_soak.SCENARIOS,
     "kafka-delays": lagging,
     "kafka-deleted": kafka_soak.deleted,
+    "kafka-broker": kafka_soak.broker_killed,
     "kafka-failover": failing_over,
     "kafka-postgresql": without_store,
     "kafka-away": without_coordinator,

@@ -1,81 +1,32 @@
-"""A coordinator that starts containers itself: one is killed, then the coordinator, and the job is stopped."""
+"""A coordinator that starts containers itself. Soak kills them, and the coordinator."""
 
 from __future__ import annotations
 
-import os
-import signal
-import time
-from collections.abc import Callable
+from collections.abc import Iterator
 
 import pytest
 
 from anabranch.coordinator.client import Client
-from tests.acceptance.harness import INPUT, Workspace, command, flights, start_of
-from tests.failover import JOB, LEASE, Served
+from tests import launched
+from tests.acceptance.harness import Workspace
+from tests.failover import JOB, Served
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.acceptance
 
 
 @pytest.fixture
-def served(workspace: Workspace) -> Served:
-    workspace.settings |= {"coordinator__launcher": "local", "job__warm_containers": 1}
-    made = Served(workspace, count=1200, seed=7)
-    workspace.settings["job__max_rows_per_batch"] = 1200
-    return made
+def served(workspace: Workspace) -> Iterator[Served]:
+    yield launched.served(workspace, seed=7, warm=0)
+    launched.clear_away(workspace)
 
 
-def processes(workspace: Workspace) -> set[int]:
-    """The containers that live, by the notes of the launcher."""
-    notes = (workspace.folder / ".anabranch" / "containers" / JOB).glob("*.lock")
-    pids = {int(note.read_text().split()[0]) for note in notes}
-    return {pid for pid in pids if start_of(pid) is not None and f"container {JOB}" in command(pid)}
-
-
-def test_the_coordinator_keeps_a_job_and_a_warm_container_running(served: Served) -> None:
-    workspace = served.workspace
-    client, more = Client(served.url), flights(seed=8, count=1200)
-    later = [{**each, "origin": f"L{n}", "at": each["at"].replace("-01T", "-02T")} for n, each in enumerate(more)]
-
-    def until(what: str, condition: Callable[[], bool]) -> None:
-        served.coordinator.until(what, condition)
-
-    def holder() -> int | None:
-        return next((each.pid for each in client.status(JOB).containers if each.gone is None and each.alive), None)
-
-    def is_staffed() -> bool:
-        return client.status(JOB).standing_by == 1 and holder() is not None
-
-    try:
-        workspace.call("start", f"{JOB}.py", "--detach", "--coordinator", served.url)
-        until("it runs, and a container stands by", lambda: is_staffed() and client.status(JOB).state == "running")
-        first = holder()
-        assert first is not None
-        (warm,) = processes(workspace) - {first}
-        workspace.put(later)
-        os.kill(first, signal.SIGKILL)
-        until("the warm one has its seat", lambda: holder() == warm)
-        until("another one that stands by", is_staffed)
-        both = processes(workspace)
-        assert len(both) == 2
-        assert warm in both
-
-        os.kill(served.coordinator.popen.pid, signal.SIGKILL)
-        served.coordinator.wait()
-        served.lead()
-        until("they are heard again", is_staffed)
-        end = time.monotonic() + LEASE + 0.5
-        until("a lease", lambda: time.monotonic() > end)
-        assert processes(workspace) == both
-
-        total = sum(workspace.ends()[INPUT].values())
-        until("all is read", lambda: workspace.lane("0-").read == workspace.lane("1-").read == total)
-        workspace.call("stop", JOB, coordinator__url=served.url)
-        until("no container lives", lambda: not processes(workspace))
-        workspace.check_outputs([*served.flights, *later])
-        assert client.status(JOB).state == "stopped"
-        what = [event.what.split(",")[0] for event in client.events(JOB) if event.who == "launcher"]
-        assert (what.count("started a container"), what.count("restarted a container")) == (2, 1)
-    finally:
-        for pid in processes(workspace):
-            os.killpg(pid, signal.SIGKILL)
+def test_a_job_runs_without_anybody_starting_a_container(served: Served) -> None:
+    served.start()
+    client = Client(served.url)
+    served.coordinator.until("the job's end", lambda: client.status(JOB).state == "stopped")
+    served.coordinator.until("that of its container", lambda: not launched.processes(served.workspace))
+    served.check()
+    what = [event.what.split(",")[0] for event in client.events(JOB) if event.who == "launcher"]
+    assert what.count("started a container") == 1
+    assert not [each for each in what if "restarted" in each]
     served.end()

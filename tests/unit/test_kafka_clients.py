@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError
 
 from anabranch.config import KafkaSettings
 from anabranch.errors import ConfigError
 from anabranch.systems.kafka import clients
-from anabranch.systems.kafka.cluster import Cluster
+from anabranch.systems.kafka.cluster import Cluster, Health
 
 SCRAM: dict[str, Any] = {
     "bootstrap_servers": "broker:9093",
@@ -216,3 +217,20 @@ def test_what_librdkafka_says_is_logged_at_debug_level(caplog: pytest.LogCapture
     assert [(record.levelno, record.getMessage()) for record in caplog.records] == [
         (logging.DEBUG, "FAIL [client] refused")
     ]
+
+
+@pytest.mark.parametrize(
+    ("said", "refused"),
+    [
+        ("SASL authentication error: Authentication failed: Invalid username or password", True),
+        (
+            "SASL PLAIN mechanism handshake failed: Local: Broker transport failure: broker's supported mechanisms",
+            False,
+        ),
+    ],
+)
+def test_a_broker_that_goes_away_while_one_logs_in_has_not_refused_it(said: str, refused: bool) -> None:
+    health = Health()
+    health(KafkaError(KafkaError._AUTHENTICATION, said))
+    assert (health.refused is not None) == refused
+    assert health.last == said

@@ -66,10 +66,15 @@ class Health:
         self.last = ""
 
     def __call__(self, error: KafkaError) -> None:
-        if error.code() in _AUTHENTICATION or error.code() == KafkaError._SSL:
+        if (error.code() in _AUTHENTICATION and not _is_cut_off(error)) or error.code() == KafkaError._SSL:
             self.refused = error
         if error.code() != KafkaError._ALL_BROKERS_DOWN:
             self.last = error.str()
+
+
+def _is_cut_off(error: KafkaError) -> bool:
+    """Whether a login broke off because the broker went away: librdkafka gives that the code of one that is refused."""
+    return "Broker transport failure" in error.str()
 
 
 class Own(Generic[V]):
@@ -189,7 +194,7 @@ class Cluster:
     def explained(self, error: KafkaError, doing: str) -> AnabranchError:
         """What an error means to a user; ``doing``: what was tried, such as ``reading flights``."""
         code, said = error.code(), self._told(error.str())
-        if code in _AUTHENTICATION:
+        if code in _AUTHENTICATION and not _is_cut_off(error):
             return AnabranchError(
                 f"the Kafka cluster {self.shown} refuses the login: {said}",
                 "check sasl_username, sasl_password and sasl_mechanism in [systems.kafka]",

@@ -3,48 +3,39 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from tests import cluster, failover, jvm
 from tests.acceptance.harness import LATE_FROM, Process, Workspace, descendants
 from tests.cluster import Cluster, Daemon
 from tests.failover import Served
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
-
 JOB = Path(__file__).parent / "clustered"
 COUNT, BATCHES = 900, 4
 
 
-@pytest.fixture
-def spark(tmp_path: Path) -> Iterator[Cluster]:
-    with cluster.started(tmp_path / "cluster") as started:
-        yield started
-
-
-@pytest.fixture
-def served(tmp_path: Path, spark: Cluster) -> Iterator[Served]:
-    folder = tmp_path / "job"
+def worker_lost(seed: int, place: Workspace) -> str:
+    """One of two workers is killed, with all that runs on it, while a task of a batch holds there."""
+    folder = place.folder / "job"
     shutil.copytree(JOB, folder)
-    workspace = Workspace(folder, job=JOB / "delays.py", spark__memory="1g")
+    workspace = Workspace(folder, job=JOB / "delays.py", patience=place.patience, spark__memory="1g")
     try:
-        made = Served(workspace, count=COUNT, seed=3)
-        workspace.settings["job__max_rows_per_batch"] = COUNT // BATCHES
-        yield made
+        with cluster.started(place.folder / "cluster") as spark:
+            served = Served(workspace, count=COUNT, seed=seed)
+            workspace.settings["job__max_rows_per_batch"] = COUNT // BATCHES
+            return _lost(random.Random(seed), spark, served, place.folder / "note")
     finally:
         workspace.close()
 
 
-def test_a_worker_is_lost_in_the_middle_of_a_batch(spark: Cluster, served: Served, tmp_path: Path) -> None:
-    note = tmp_path / "note"
+def _lost(dice: random.Random, spark: Cluster, served: Served, note: Path) -> str:
     late = [flight["origin"] for flight in served.flights if (flight["dep_delay"] or 0) >= LATE_FROM]
+    at = late[round(len(late) * dice.uniform(0.3, 0.6))]
     conf = {
-        "spark.executorEnv.WITNESS_HOLD_AT": late[len(late) // 3],
+        "spark.executorEnv.WITNESS_HOLD_AT": at,
         "spark.executorEnv.WITNESS_NOTE": str(note),
         "spark.executor.memory": "640m",
         "spark.executor.extraJavaOptions": jvm.START,
@@ -68,6 +59,7 @@ def test_a_worker_is_lost_in_the_middle_of_a_batch(spark: Cluster, served: Serve
     served.check()
     assert spark.state()["activeapps"] == [], "the application is still there"
     served.end()
+    return f"a worker was lost in batch {lane.planned}, at {at}"
 
 
 def _held(process: Process, note: Path) -> Any:
