@@ -151,8 +151,8 @@ def killed(dice: random.Random, served: Served) -> str:
     """A container is killed; one that stands by takes its seat once the lease has ended, and no sooner."""
     first = served.under_way(dice.randint(0, 2))
     second = served.standing_by()
-    first.kill()
     begun = time.monotonic()
+    first.kill()  # returns when all that it has started is gone, too
     second.until("its seat", lambda: seat_of(second) is not None)
     seconds = time.monotonic() - begun
     assert seconds >= LEASE - 1.5, f"it took the seat after {seconds:.1f} s, with a lease of {LEASE} s"
