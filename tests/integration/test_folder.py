@@ -179,6 +179,17 @@ def test_halves_of_a_stateful_lane_go_on_exactly_with_a_batch_in_flight(
     assert len(site.all_records("out")) == 4 * (3 + 3 + 2)
 
 
+def test_a_copy_that_broke_off_can_be_made_again(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Folder(site.spark, f"file://{site.root}/original")
+    folder.make()
+    folder.note_streams({"in": "id"})
+    with monkeypatch.context() as patched:
+        patched.setattr(Folder, "_replace", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            folder.clone(f"file://{site.root}/copy", site.spark)
+    assert folder.clone(f"file://{site.root}/copy", site.spark).stream_ids() == {"in": "id"}
+
+
 def test_a_folder_is_not_cloned_over_another(site: Site) -> None:
     folder = Folder(site.spark, f"file://{site.root}/lane")
     folder.make()

@@ -147,10 +147,14 @@ class Folder:
         if copy.exists():
             raise ConflictError(f"{target} exists already", "a lane's folder is made once; choose a higher epoch")
         copy.make()
-        for name in _COPY_ORDER:
-            if self.exists(name):
-                self._files.copy(self._fs, self._at(name), copy._fs, copy._at(name), False, True, self._conf)
-        copy._replace("metadata", json.dumps({"id": str(uuid.uuid4())}))
+        try:
+            for name in _COPY_ORDER:
+                if self.exists(name):
+                    self._files.copy(self._fs, self._at(name), copy._fs, copy._at(name), False, True, self._conf)
+            copy._replace("metadata", json.dumps({"id": str(uuid.uuid4())}))
+        except Exception:
+            copy.remove()  # whoever tries again makes it anew
+            raise
         return copy
 
     def keep(self, partitions: Mapping[str, Iterable[int]]) -> None:
