@@ -9,7 +9,6 @@ from typing import Annotated
 
 import msgspec
 import typer
-from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
@@ -33,7 +32,7 @@ def jobs(config: Config = None, json: Json = False) -> None:
     for status in found:
         served = "yes" if status.served else "no: nothing runs"
         table.add_row(status.job, status.state, str(status.deployment), str(len(status.lanes)), served)
-    Console().print(table)
+    progress.wide().print(table)
 
 
 def status(
@@ -112,7 +111,7 @@ def _show(found: JobStatus, json: bool) -> None:
     if json:
         typer.echo(msgspec.json.format(msgspec.json.encode(_plain(found)), indent=2).decode())
         return
-    Console().print(progress.table(found))
+    progress.wide().print(progress.table(found))
     for _, line in progress.containers(found):
         typer.echo(line)
     for line in progress.staffing(found):

@@ -7,10 +7,9 @@ from typing import Annotated
 
 import msgspec
 import typer
-from rich.console import Console
 from rich.table import Table
 
-from anabranch.cli import loading, preparation
+from anabranch.cli import loading, preparation, progress
 from anabranch.planning.plan import Plan
 
 
@@ -32,7 +31,7 @@ def plan(
 
 
 def _print(made: Plan) -> None:
-    console = Console()
+    console = progress.wide()
     model = made.model
     console.print(f"job {model.job}: factor {model.factor}, {len(model.containers)} container(s)")
     for stage in model.stages:

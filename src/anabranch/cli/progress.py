@@ -18,6 +18,7 @@ from anabranch.model.lane import LaneState
 
 _REFRESH = 0.5
 _LINE_EVERY = 5.0
+_WIDE = 1000
 
 Show = Callable[[], RenderableType]
 
@@ -26,6 +27,12 @@ class Status(Protocol):
     """Whoever can say how a job is."""
 
     def status(self, job: str) -> JobStatus: ...
+
+
+def wide() -> Console:
+    """For tables on stdout, which are cut to the width of a terminal, and not cut where there is none."""
+    console = Console()
+    return console if console.is_terminal else Console(width=_WIDE)
 
 
 def say(line: str) -> None:
