@@ -116,9 +116,8 @@ def _show(found: JobStatus, json: bool) -> None:
         typer.echo(line)
     for line in progress.staffing(found):
         typer.echo(line)
-    for lane in found.lanes:
-        for warning in progress.troubles(lane):
-            typer.echo(f"warning: {warning}")
+    for warning in progress.troubles(found):
+        typer.echo(f"warning: {warning}")
     if found.error:
         typer.echo(f"error: {found.error}")
     _say_unserved(found)

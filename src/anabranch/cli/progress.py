@@ -51,8 +51,12 @@ def when(unix_ms: int | None) -> str:
     return "" if unix_ms is None else datetime.fromtimestamp(unix_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def troubles(lane: LaneStatus) -> list[str]:
-    """What is wrong with a lane, a line each."""
+def troubles(status: JobStatus) -> list[str]:
+    """What is wrong with a job's lanes, a line each."""
+    return [each for lane in status.lanes for each in _troubles(lane)]
+
+
+def _troubles(lane: LaneStatus) -> list[str]:
     report = lane.report
     found = [] if report is None else list(report.warnings)
     if lane.lane.state is LaneState.FAILED:
@@ -160,14 +164,14 @@ def watch(coordinator: Status, job: str, until: threading.Event, show: Show | No
             if now != last:
                 say(now)
             last = now
-            for trouble in (each for lane in status.lanes for each in troubles(lane) if each not in told):
+            for trouble in (each for each in troubles(status) if each not in told):
                 told.add(trouble)
                 say(f"warning: {trouble}")
         return
     with Live(console=console, refresh_per_second=4, transient=True) as live:
         while not until.is_set():
             status = coordinator.status(job)
-            parts: list[RenderableType] = [table(status), *(each for lane in status.lanes for each in troubles(lane))]
+            parts: list[RenderableType] = [table(status), *troubles(status)]
             if show is not None:
                 parts.append(show())
             live.update(Group(*parts))

@@ -128,12 +128,11 @@ class Leading:
         if leads and not self._led:
             self._coordinator.abandon()  # what a request began when it didn't lead any more
             self._left = set(self._store.jobs())
-            self._adopt_left()
             if self._launcher is not None:
                 self._launcher.forget()
-            self._led = True
-        if self._led:
+        if leads:
             self._adopt_left()
+            self._led = True
             self._coordinator.tick()
             fences = self._coordinator.fences()
             due = {(fence.lane.id, fence.lane.epoch) for fence in fences}

@@ -83,6 +83,11 @@ def is_routine(lane: Lane, before: LaneReport, report: LaneReport) -> bool:
     return bool(_rest(before) == _rest(report)) and applied(lane, report) is lane
 
 
+def unheld(lane: Lane) -> Lane:
+    """The record of a lane whose process has it no more."""
+    return msgspec.structs.replace(lane, state=LaneState.PLANNED) if lane.state is LaneState.RUNNING else lane
+
+
 def restarted(lane: Lane) -> Lane:
     """The record of a lane for its next run: to do again, unless it is closed."""
     if lane.state is LaneState.CLOSED:

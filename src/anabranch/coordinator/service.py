@@ -323,11 +323,8 @@ class Coordinator:
                     return Registered(lease=self._lease)
                 seat = min(free) if seat is None else seat
             lanes = [lane for lane in serving.lanes if lane.seat == seat and lane.state is not LaneState.CLOSED]
-            unheld = [
-                msgspec.structs.replace(lane, state=LaneState.PLANNED) if lane.state is LaneState.RUNNING else lane
-                for lane in lanes
-            ]
-            record, stored = self._write(self._store.register, registration, seat, unheld, self._now())
+            unheld = map(reports.unheld, lanes)
+            record, stored = self._write(self._store.register, registration, seat, list(unheld), self._now())
             process = Process(record=record, lease_ends=self._clock() + self._lease)
             serving.seat(process, stored)
             self._advance(serving)
@@ -574,12 +571,7 @@ class Coordinator:
 
     def _expel(self, serving: Serving, process: Process, who: str, why: str) -> None:
         left = [
-            msgspec.structs.replace(
-                lane,
-                unfenced=True,
-                abandoned=True,
-                state=LaneState.PLANNED if lane.state is LaneState.RUNNING else lane.state,
-            )
+            msgspec.structs.replace(reports.unheld(lane), unfenced=True, abandoned=True)
             for lane in serving.may_write(process)
         ]
         with self._leases:
