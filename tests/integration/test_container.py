@@ -20,18 +20,31 @@ from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.store.store import Store
 from anabranch.errors import ConflictError
 from anabranch.messages import JobStatus, Registration, Start
-from tests.integration.harness import Site
+from tests.integration.harness import Deployed, Site
+
+
+def started(run: Deployed, until_caught_up: bool) -> Coordinator:
+    """A coordinator to which a new deployment was handed over."""
+    coordinator = Coordinator(Store("sqlite://"))
+    lanes = tuple(run.lanes)
+    coordinator.start(
+        Start(graph=run.job.graph, model=run.plan.model, lanes=lanes, fingerprint={}, until_caught_up=until_caught_up)
+    )
+    return coordinator
+
+
+def serve(run: Deployed, coordinator: Coordinator, seat: str = "0") -> None:
+    """Be a container, until nothing is left to run."""
+    job = run.job
+    made = Container(run.site.spark, coordinator, run.settings, job.graph, job.functions, run.schemas, {}, "")
+    made.run(Registration(job=job.name, seat=seat, execution=seat, host="here", pid=1))
 
 
 def caught_up(site: Site, job: Job) -> JobStatus:
     """Hand a new deployment over, and run it to the ends that its inputs have now."""
     run = site.deployed(job)
-    coordinator = Coordinator(Store("sqlite://"))
-    coordinator.start(
-        Start(graph=job.graph, model=run.plan.model, lanes=tuple(run.lanes), fingerprint={}, until_caught_up=True)
-    )
-    container = Container(site.spark, coordinator, run.settings, job.graph, job.functions, run.schemas, {}, "")
-    container.run(Registration(job=job.name, seat="0", execution="x", host="here", pid=1))
+    coordinator = started(run, until_caught_up=True)
+    serve(run, coordinator)
     return coordinator.status(job.name)
 
 
@@ -68,22 +81,12 @@ def test_two_containers_share_a_job(site: Site) -> None:
     counted.write("out")
     run = site.deployed(job, containers=2, max_rows_per_batch=50)
     assert [(lane.stage, lane.seat) for lane in run.lanes] == [("0", "0"), ("0", "1"), ("1", "0"), ("1", "1")]
-    coordinator = Coordinator(Store("sqlite://"))
-    coordinator.start(
-        Start(graph=job.graph, model=run.plan.model, lanes=tuple(run.lanes), fingerprint={}, until_caught_up=True)
-    )
-
-    def serve(seat: str) -> threading.Thread:
-        made = Container(site.spark, coordinator, run.settings, job.graph, job.functions, run.schemas, {}, "")
-        me = Registration(job="j", seat=seat, execution=seat, host="here", pid=1)
-        thread = threading.Thread(target=made.run, args=(me,))
-        thread.start()
-        return thread
-
-    first = serve("0")
+    coordinator = started(run, until_caught_up=True)
+    first, second = (threading.Thread(target=serve, args=(run, coordinator, seat)) for seat in ("0", "1"))
+    first.start()
     until(lambda: caught_up_lanes(coordinator, "0") == ["0"])
     assert site.all_records("out") == []
-    second = serve("1")
+    second.start()
     first.join(60)
     second.join(60)
     assert coordinator.status("j").state == "stopped"
@@ -110,11 +113,8 @@ def caught_up_lanes(coordinator: Coordinator, seat: str) -> list[str]:
 def running(site: Site, job: Job, **settings: Any) -> Iterator[Coordinator]:
     """A new deployment in a thread, until the end of ``with``."""
     run = site.deployed(job, **settings)
-    coordinator = Coordinator(Store("sqlite://"))
-    coordinator.start(Start(graph=job.graph, model=run.plan.model, lanes=tuple(run.lanes), fingerprint={}))
-    container = Container(site.spark, coordinator, run.settings, job.graph, job.functions, run.schemas, {}, "")
-    me = Registration(job=job.name, seat="0", execution="x", host="here", pid=1)
-    thread = threading.Thread(target=container.run, args=(me,))
+    coordinator = started(run, until_caught_up=False)
+    thread = threading.Thread(target=serve, args=(run, coordinator))
     thread.start()
     try:
         yield coordinator
