@@ -172,7 +172,6 @@ def anabranch(bench: Bench, job: Job, output: str) -> StreamingQuery:
         graph=job.graph,
         functions=job.functions,
         schemas=resolution.columns(job.graph, job.functions, {}),
-        model=plan.model,
         lane=lane,
         epoch=1,
         folder=folder.uri,

@@ -94,9 +94,9 @@ class LaneReport(Document, frozen=True, kw_only=True):
     ``watermark`` is in Unix ms (None: not known, or the lane has none) and ``held_by`` the SSP that holds it back.
     ``dead_letters`` are all that the lane ever wrote; ``dropped`` records and ``late_groups`` (groups of late rows)
     those since it started. ``warnings`` are for who looks: the lane goes on. ``fenced``: it failed because another
-    process has the lane. ``stopped``: it ended because its container stopped, and may have more to do. ``attempt``:
-    how often its container has begun it; ``trouble`` why it was begun again last; ``stalls`` how often that was
-    because it stood still.
+    process has the lane. ``stopped``: it ended because its container stopped, and may have more to do; ``pending``: it
+    ended with a batch that isn't finished. ``attempt``: how often its container has begun it; ``trouble`` why it was
+    begun again last; ``stalls`` how often that was because it stood still.
     """
 
     lane: str
@@ -117,6 +117,7 @@ class LaneReport(Document, frozen=True, kw_only=True):
     error: str | None = None
     fenced: bool = False
     stopped: bool = False
+    pending: bool = False
     attempt: int = 1
     trouble: str = ""
     stalls: int = 0
@@ -138,10 +139,34 @@ class Heartbeat(Document, frozen=True, kw_only=True):
 
 
 class WantedLane(Document, frozen=True, kw_only=True):
-    """A lane to run. ``upstream_ended``: all lanes that write its inputs have ended: it may end when it is read out."""
+    """A lane to run. ``upstream_ended``: all lanes that write its inputs have ended: it may end when it is read out.
+
+    ``closing``: not to run, but to end at a batch boundary; what it has begun it must finish first.
+    """
 
     lane: Lane
     upstream_ended: bool = False
+    closing: bool = False
+
+
+class Scaling(Document, frozen=True, kw_only=True):
+    """A job is to have another factor, or number of containers; None: as it is. ``request``: said twice, it is the
+    same wish. ``dry``: only find out what that would change."""
+
+    factor: int | None = None
+    containers: int | None = None
+    request: str = ""
+    dry: bool = False
+
+
+class Scaled(Document, frozen=True, kw_only=True):
+    """What comes of it: the generation, and the lanes that are closed and that follow them; none: it is so already."""
+
+    generation: int
+    factor: int
+    containers: int
+    closing: tuple[Lane, ...] = ()
+    lanes: tuple[Lane, ...] = ()
 
 
 class Answer(Document, frozen=True, kw_only=True):
@@ -210,7 +235,8 @@ class Launching(Document, frozen=True, kw_only=True):
 class JobStatus(Document, frozen=True, kw_only=True):
     """A job as ``status`` shows it. ``served``: a coordinator answered; else it was read from the store.
 
-    ``promises``: what each output promises, by operator. ``seats``: how many containers it wants.
+    ``promises``: what each output promises, by operator. ``seats``: how many containers it wants; ``factor``: its
+    elasticity factor.
     ``standing_by``: so many processes wait for a seat. ``launching`` None: others start its containers.
     """
 
@@ -224,5 +250,6 @@ class JobStatus(Document, frozen=True, kw_only=True):
     served: bool = True
     promises: dict[str, str] = {}
     seats: int = 1
+    factor: int = 1
     standing_by: int = 0
     launching: Launching | None = None

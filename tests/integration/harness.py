@@ -224,7 +224,6 @@ class Deployed:
             functions=self.job.functions,
             schemas=self.schemas,
             formats=self.formats,
-            model=self.plan.model,
             lane=lane,
             epoch=epoch,
             folder=folder,

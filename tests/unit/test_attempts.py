@@ -73,13 +73,16 @@ class Runner:
         self.lane = lane
         self.final = self.stalled = False
         self.report = LaneReport(lane=lane.id, phase="starting", folder_epoch=lane.folder_epoch)
-        self.stopped = self.started = self.alive = False
+        self.stopped = self.started = self.alive = self.closed = False
 
     def start(self) -> None:
         self.started = self.alive = True
 
     def stop(self) -> None:
         self.stopped = True
+
+    def close(self) -> None:
+        self.closed = True
 
     def acknowledge(self, upstream_ended: bool) -> None:
         self.say(phase="running")
@@ -99,15 +102,15 @@ class Kept:
         self.runners: list[Runner] = []
         self.clock = Clock()
         self.lane = lane(FIRST)
-        self.keeper = Keeper(self.lane, self._make, Attempts(most), self.clock)  # type: ignore[arg-type]
+        self.keeper = Keeper(WantedLane(lane=self.lane), self._make, Attempts(most), self.clock)  # type: ignore[arg-type]
 
     def _make(self, lane: Lane) -> Any:
         self.runners.append(Runner(lane))
         return self.runners[-1]
 
-    def turn(self, seconds: float = 0.0) -> LaneReport:
+    def turn(self, seconds: float = 0.0, closing: bool = False) -> LaneReport:
         self.clock.at += seconds
-        self.keeper.go_on(WantedLane(lane=self.lane))
+        self.keeper.go_on(WantedLane(lane=self.lane, closing=closing))
         return self.keeper.report
 
     def fail(self, **fields: Any) -> LaneReport:
@@ -130,6 +133,19 @@ def test_a_lane_that_failed_is_begun_again_after_a_pause() -> None:
     assert (told.phase, told.attempt, told.trouble, told.stalls) == ("running", 2, "boom", 0)
     kept.runners[1].stalled = True
     assert kept.fail().stalls == 1
+
+
+def test_a_lane_that_fails_as_it_closes_is_begun_again_to_close() -> None:
+    kept = Kept()
+    kept.turn()
+    kept.turn(closing=True)
+    assert (kept.runners[0].closed, kept.keeper.closed) == (True, False)
+    kept.fail()
+    kept.turn(closing=True)
+    kept.turn(5, closing=True)
+    assert [runner.closed for runner in kept.runners] == [True, True]
+    kept.runners[1].say(phase="ended")
+    assert kept.keeper.closed
 
 
 def test_it_fails_alone_in_the_end() -> None:

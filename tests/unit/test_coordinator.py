@@ -16,8 +16,8 @@ from anabranch.coordinator.states import DeploymentState, LaneView, Snapshot, Tr
 from anabranch.coordinator.store import Store
 from anabranch.errors import ConflictError, NotFoundError, OutOfTimeError, StateError, UsageError
 from anabranch.messages import Answer, Heartbeat
-from anabranch.model.lane import LaneState
-from tests.unit.coordinator_helpers import FIRST, SECOND, Clock, Seat, lane, plan, report, wait_for, wanted
+from anabranch.model.lane import LaneState, Position
+from tests.unit.coordinator_helpers import FIRST, FLIGHTS, SECOND, Clock, Seat, lane, plan, report, wait_for, wanted
 
 S = DeploymentState
 IDLE, RUNS, ENDED = LaneView(id="a"), LaneView(id="a", running=True, held=True), LaneView(id="a", ended=True)
@@ -184,9 +184,24 @@ def test_lanes_wait_for_their_predecessors(coordinator: Coordinator, store: Stor
     assert wanted(seat.beat()) == [FIRST]
     closing = msgspec.structs.replace(store.lanes("delays")[FIRST], state=LaneState.CLOSING)
     coordinator._served["delays"].known[FIRST] = closing
-    assert wanted(seat.beat()) == []
-    assert wanted(seat.report("ended", FIRST, offset=5)) == [SECOND]
-    assert store.lanes("delays")[FIRST].state is LaneState.CLOSED
+    answer = seat.beat()
+    assert [(one.lane.id, one.closing) for one in answer.wanted] == [(FIRST, True)]
+    assert wanted(seat.report("ended", FIRST, offset=5, batch=4, folder_epoch=1)) == [SECOND]
+    first, second = (store.lanes("delays")[name] for name in (FIRST, SECOND))
+    assert (first.state, first.last_batch) == (LaneState.CLOSED, 4)
+    assert (second.starting, second.inherits) == ((Position(ssp=FLIGHTS, offset=5),), {FIRST: 1})
+
+
+def test_a_lane_that_leaves_work_undone_is_not_closed(coordinator: Coordinator, store: Store) -> None:
+    coordinator.start(plan(lanes=(lane(FIRST), lane(SECOND, predecessors=(FIRST,)))))
+    seat = Seat(coordinator)
+    closing = msgspec.structs.replace(store.lanes("delays")[FIRST], state=LaneState.CLOSING)
+    coordinator._served["delays"].known[FIRST] = closing
+    seat.report("ended", FIRST, offset=5, pending=True)
+    assert store.lanes("delays")[FIRST].state is LaneState.CLOSING
+    again = Seat(coordinator, pid=2)
+    assert [(one.lane.id, one.closing) for one in again.beat().wanted] == [(FIRST, True)]
+    assert wanted(again.report("ended", FIRST, offset=7)) == [SECOND]
 
 
 def test_a_lane_fails_alone_and_with_the_last_one_the_deployment(

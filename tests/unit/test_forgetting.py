@@ -30,4 +30,4 @@ CASES = [
 
 @pytest.mark.parametrize(("lanes", "expected"), [each[1:] for each in CASES], ids=[each[0] for each in CASES])
 def test_what_is_behind_all_lanes(lanes: list[tuple[Lane, LaneReport]], expected: dict[str, dict[int, int]]) -> None:
-    assert behind(lanes, {"s"}) == expected
+    assert behind(lanes, {"s"}, {("1", "g"): {"s", "t"}}) == expected

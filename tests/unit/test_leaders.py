@@ -17,7 +17,7 @@ from anabranch.coordinator.leading import Leading
 from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.errors import AnabranchError, ConflictError, NotLeadingError
-from anabranch.messages import Heartbeat, Registration
+from anabranch.messages import Heartbeat, Registration, Scaling
 from anabranch.model.document import compact
 from anabranch.model.lane import Lane
 from tests.unit.coordinator_helpers import FIRST, SECOND, Clock, Seat, plan, wanted
@@ -153,6 +153,7 @@ ROUTES: dict[str, tuple[str, str, Any]] = {
     "start": ("POST", "/jobs", plan(program=PROGRAM)),
     "resume": ("POST", "/jobs/delays/start", None),
     "stop": ("POST", "/jobs/delays/stop", None),
+    "scale": ("POST", "/jobs/delays/scale", Scaling(factor=2)),
     "artifact": ("PUT", f"/artifacts/{HASH}", b"code"),
     "register": ("POST", "/containers", ME),
     "beat": ("POST", "/containers/delays:0:1/heartbeat", Heartbeat(container="delays:0:1", epoch=1, number=99)),

@@ -49,6 +49,14 @@ def put(store: Store) -> None:
     store.put_lanes([lane], [event("runs")])
 
 
+def change(store: Store) -> None:
+    model = store.model("delays", 1, 1)
+    after = msgspec.structs.replace(model, generation=2)
+    closing = msgspec.structs.replace(store.lanes("delays")[FIRST], state=LaneState.CLOSING)
+    follows = msgspec.structs.replace(closing, id="s-00000009", state=LaneState.PLANNED, predecessors=(FIRST,))
+    store.change_deployment(after, "changing", [closing], [follows], event("changed"))
+
+
 WRITES: dict[str, Callable[[Store], object]] = {
     "create_deployment": lambda store: store.create_deployment(
         plans.numbered(plan("other"), 1), "planned", msgspec.structs.replace(event(), job="other")
@@ -56,6 +64,7 @@ WRITES: dict[str, Callable[[Store], object]] = {
     "resume_deployment": resume,
     "move_deployment": lambda store: store.move_deployment("delays", 1, "failed", "broken", event("broke")),
     "put_lanes": put,
+    "change_deployment": change,
     "register": lambda store: store.register(WHO, "0", [], 1.0),
     "expel": lambda store: store.expel(HELD, list(store.lanes("delays").values()), "silent", 1.0, "coordinator"),
     "leave": lambda store: store.leave(HELD, 1.0),

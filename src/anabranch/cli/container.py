@@ -140,11 +140,10 @@ def _serve(
             progress.say(f"job {me.job} doesn't run: nothing to do")
         return
     progress.say(f"container {registered.container}: seat {registered.seat}, lease {registered.lease:g} s")
-    model = waiting.answered(lambda: client.model(me.job), unless=leaving.asked)
     agent = Agent(registered, asked, boottime, survives=survives)
     with Beating(client, agent, period, progress.say) as beats:
         watchdog.watch(lambda: beats.must_stop, ended, lambda: _STOPS_WITHIN if survives else beats.lease_left)
-        made.serve(registered.epoch, model, beats, leaving.event)
+        made.serve(registered.epoch, beats, leaving.event)
         beats.leave(made.reports)
     if not leaving.asked():
         _check_ended_well(client, me.job)

@@ -9,7 +9,21 @@ import sys
 import structlog
 import typer
 
-from anabranch.cli import container, coordinator, demo, doctor, fence, init, looking, planning, run, start, stop, stream
+from anabranch.cli import (
+    container,
+    coordinator,
+    demo,
+    doctor,
+    fence,
+    init,
+    looking,
+    planning,
+    run,
+    scale,
+    start,
+    stop,
+    stream,
+)
 from anabranch.errors import AnabranchError
 
 app = typer.Typer(
@@ -30,6 +44,7 @@ app.command("status")(looking.status)
 app.command("describe")(looking.describe)
 app.command("events")(looking.events)
 app.command("fence")(fence.fence)
+app.command("scale")(scale.scale)
 app.command("stop")(stop.stop)
 app.command("doctor")(doctor.doctor)
 app.command("demo")(demo.demo)

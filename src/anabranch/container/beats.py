@@ -12,7 +12,6 @@ import structlog
 from anabranch.container.agent import Agent
 from anabranch.errors import FencedError
 from anabranch.messages import Answer, Heartbeat, LaneReport, Registered, Registration
-from anabranch.model.job_model import JobModel
 
 __all__ = ["Beating", "Beats", "Coordination", "Direct"]
 
@@ -28,8 +27,6 @@ class Coordination(Protocol):
     def register(self, registration: Registration) -> Registered: ...
 
     def heartbeat(self, beat: Heartbeat, wait: float = 0) -> Answer: ...
-
-    def model(self, job: str) -> JobModel: ...
 
 
 class Beats(Protocol):

@@ -13,12 +13,14 @@ from pyspark.sql import SparkSession
 from anabranch.container import offset_log
 from anabranch.container.offset_log import Entry
 from anabranch.errors import ConflictError, StateError
+from anabranch.event_time import progress
 from anabranch.event_time.progress import Progress
 from anabranch.spark.batches import Batch
 
 # Commits before offsets: a copy made while the source is still written to never has a commit without its offset.
 _COPY_ORDER = ("commits", "offsets", "metadata", "sources", "state", "streams.json")
 _STREAMS = "streams.json"
+_PROGRESS = "progress.json"
 
 # Lock files by path. The JVM closes a file, and so gives up its lock, once nobody in Python holds it any more.
 _locked: dict[str, Any] = {}
@@ -112,6 +114,21 @@ class Folder:
         if not self.exists(_STREAMS):
             self._write(_STREAMS, json.dumps(dict(sorted(ids.items()))))
 
+    def note_progress(self, left: Progress, ssps: Iterable[str]) -> None:
+        """Keep how far the lane is in event time as it is closed, and what it read, for those that go on from it."""
+        self._replace(_PROGRESS, json.dumps({"progress": left.to_builtins(), "ssps": sorted(ssps)}))
+
+    def left(self) -> tuple[Progress, list[str]]:
+        """How far the lane was in event time when it was closed, and the SSPs that it read.
+
+        Raises:
+            StateError: it isn't there.
+        """
+        if not self.exists(_PROGRESS):
+            raise StateError(f"{self.uri} doesn't tell how far its lane was in event time", "restore the storage root")
+        told = json.loads(self._read(_PROGRESS))
+        return progress.from_builtins(told["progress"]), told["ssps"]
+
     def plan(self, entry: Entry) -> int:
         """Write the next batch's entry; running the query ``once`` then runs exactly that batch.
 
@@ -141,8 +158,11 @@ class Folder:
             raise StateError(f"{self.uri} has no pending batch", "")
         self._replace(f"offsets/{self.planned()}", offset_log.format(entry))
 
-    def clone(self, target: str, spark: SparkSession) -> Folder:
-        """A copy under another query id. Raises ConflictError if the target is there already."""
+    def clone(self, target: str, spark: SparkSession, keeping: Mapping[str, Iterable[int]] | None = None) -> Folder:
+        """A copy under another query id. Raises ConflictError if the target is there already.
+
+        ``keeping``: only these partitions of each stream; None: all.
+        """
         copy = Folder(spark, target, self._streams)
         if copy.exists():
             raise ConflictError(f"{target} exists already", "a lane's folder is made once; choose a higher epoch")
@@ -152,6 +172,8 @@ class Folder:
                 if self.exists(name):
                     self._files.copy(self._fs, self._at(name), copy._fs, copy._at(name), False, True, self._conf)
             copy._replace("metadata", json.dumps({"id": str(uuid.uuid4())}))
+            if keeping is not None:
+                copy.keep(keeping)
         except Exception:
             copy.remove()  # whoever tries again makes it anew
             raise

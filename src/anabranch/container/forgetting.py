@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from fractions import Fraction
 
 import structlog
 
 from anabranch.errors import AnabranchError
 from anabranch.messages import LaneReport
 from anabranch.model.lane import Lane
-from anabranch.model.ssp import parsed
+from anabranch.model.ssp import WHOLE, parsed
 from anabranch.systems.kafka.system import KafkaSystem
 
-__all__ = ["behind", "forget"]
+__all__ = ["Reader", "Readers", "behind", "forget"]
+
+Reader = tuple[str, str]
+"""A stage and a group of it."""
+Readers = Mapping[Reader, Collection[str]]
 
 log = structlog.get_logger()
 
 
-def behind(lanes: Iterable[tuple[Lane, LaneReport]], streams: Collection[str]) -> dict[str, dict[int, int]]:
+def behind(
+    lanes: Collection[tuple[Lane, LaneReport]], streams: Collection[str], readers: Readers
+) -> dict[str, dict[int, int]]:
     """Stream → partition → the offset before which all lanes have read and committed.
 
-    ``lanes``: all of the job that read any of ``streams``. What one of them has no position of yet is left out.
+    What a lane has no position of yet is left out, and what others may have to read: partitions of which these lanes
+    haven't all buckets.
+
+    Args:
+        lanes: those of one container that read any of ``streams``.
+        readers: which streams the lanes of each stage and group read; there may be none of some now.
     """
     found: dict[str, dict[int, int]] = {}
     silent: set[tuple[str, int]] = set()
@@ -34,8 +46,22 @@ def behind(lanes: Iterable[tuple[Lane, LaneReport]], streams: Collection[str]) -
                 continue
             of_stream = found.setdefault(ssp.stream, {})
             of_stream[ssp.partition] = min(held[ssp.whole], of_stream.get(ssp.partition, held[ssp.whole]))
+    sure = _whole([lane for lane, _ in lanes], readers) - silent
+    return {stream: {p: offset for p, offset in each.items() if (stream, p) in sure} for stream, each in found.items()}
+
+
+def _whole(lanes: Iterable[Lane], readers: Readers) -> set[tuple[str, int]]:
+    """The partitions of which these lanes have all buckets, for each of the readers."""
+    shares: dict[tuple[str, int], dict[Reader, Fraction]] = {}
+    for lane in lanes:
+        for ssp in lane.ssps:
+            share = Fraction(1, 1 if ssp.key_bucket == WHOLE else lane.factor)
+            of_reader = shares.setdefault((ssp.stream, ssp.partition), {})
+            of_reader[lane.stage, lane.group] = of_reader.get((lane.stage, lane.group), Fraction(0)) + share
     return {
-        stream: {p: offset for p, offset in each.items() if (stream, p) not in silent} for stream, each in found.items()
+        (stream, partition)
+        for (stream, partition), of_reader in shares.items()
+        if all(of_reader.get(reader, 0) >= 1 for reader, streams in readers.items() if stream in streams)
     }
 
 

@@ -27,7 +27,11 @@ class Keeper:
     """
 
     def __init__(
-        self, lane: Lane, make: Callable[[Lane], LaneRunner], attempts: Attempts, clock: Callable[[], float] = monotonic
+        self,
+        wanted: WantedLane,
+        make: Callable[[Lane], LaneRunner],
+        attempts: Attempts,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self._make = make
         self._attempts = attempts
@@ -36,9 +40,9 @@ class Keeper:
         self._trouble = ""
         self._due: float | None = None
         self._given_up = False
+        self._closing = wanted.closing
         self._leaving = False
-        self._runner = make(lane)
-        self._runner.start()
+        self._runner = self._begun_runner(wanted)
 
     @property
     def lane(self) -> Lane:
@@ -51,7 +55,9 @@ class Keeper:
         if self._is_waiting:
             trouble = told.error or ""
             if self._leaving:
-                return msgspec.structs.replace(told, phase="ended", error=None, stopped=True, trouble=trouble)
+                return msgspec.structs.replace(
+                    told, phase="ended", error=None, stopped=True, pending=True, trouble=trouble
+                )
             return msgspec.structs.replace(
                 told, phase="starting", error=None, attempt=self._begun + 1, trouble=trouble, stalls=self._stood_still
             )
@@ -61,12 +67,21 @@ class Keeper:
     def ended(self) -> bool:
         return self.report.phase in ("ended", "failed")
 
+    @property
+    def closed(self) -> bool:
+        """Whether it was to close, and has ended."""
+        return self._closing and self.ended
+
     def go_on(self, wanted: WantedLane) -> None:
         """The lane is wanted: try it again if it is time for that."""
         told = self._runner.report
+        self._closing = wanted.closing
         if self._is_waiting:
-            self._try_again(wanted.lane, told)
-        elif 0 < wanted.lane.folder_epoch == told.folder_epoch:
+            self._try_again(wanted, told)
+            return
+        if wanted.closing:
+            self._runner.close()
+        if 0 < wanted.lane.folder_epoch == told.folder_epoch:
             self._runner.acknowledge(wanted.upstream_ended)
 
     def stop(self) -> None:
@@ -98,7 +113,15 @@ class Keeper:
     def _stood_still(self) -> int:
         return self._stalls + self._runner.stalled
 
-    def _try_again(self, lane: Lane, told: LaneReport) -> None:
+    def _begun_runner(self, wanted: WantedLane) -> LaneRunner:
+        runner = self._make(wanted.lane)
+        if wanted.closing:
+            runner.close()
+        runner.start()
+        return runner
+
+    def _try_again(self, wanted: WantedLane, told: LaneReport) -> None:
+        lane = wanted.lane
         if self._due is None:
             pause = self._attempts.again(told.batch)
             assert pause is not None
@@ -110,5 +133,4 @@ class Keeper:
         self._attempts.begin(told.batch)
         self._begun, self._stalls = self._begun + 1, self._stood_still
         self._due, self._trouble = None, told.error or ""
-        self._runner = self._make(lane)
-        self._runner.start()
+        self._runner = self._begun_runner(wanted)

@@ -71,6 +71,7 @@ class LaneRunner:
         self._starting = starting
         self._until = until
         self._stop = threading.Event()
+        self._closing = threading.Event()
         self._upstream_ended = threading.Event()
         self._known = threading.Event()
         has_folder = lane.folder_epoch and not lane.abandoned
@@ -111,6 +112,11 @@ class LaneRunner:
         """End at the next batch boundary."""
         self._stop.set()
 
+    def close(self) -> None:
+        """Finish what was begun, and end at the next batch boundary: others go on from there."""
+        self._closing.set()
+        self._stop.set()
+
     def acknowledge(self, upstream_ended: bool) -> None:
         """The coordinator knows the lane's folder: only now may its query begin."""
         self._known.set()
@@ -123,15 +129,15 @@ class LaneRunner:
 
     def _run(self) -> None:
         try:
-            folder = self._place.folder(self.lane, self._epoch, self._stop.is_set)
+            folder = self._place.folder(self.lane, self._epoch, self._may_leave)
             self._report = self._changed(folder_epoch=self._report.folder_epoch or self._epoch)
             folder.note_streams(self._inputs.ids())
             self._inputs.check(folder)
             while not self._known.wait(_POLL):
-                if self._stop.is_set():
+                if self._may_leave():
                     self._end(folder)
                     return
-            while True:
+            while not self._closing.is_set() or self._started is not None:
                 query = self._start(folder)
                 try:
                     self._watch(folder, query)
@@ -140,6 +146,8 @@ class LaneRunner:
                         raise
                 else:
                     break
+            else:
+                self._finish(folder)
             self._end(folder)
         except Exception as error:
             told = self._told(error)
@@ -148,6 +156,23 @@ class LaneRunner:
                 self._started.stop()  # what failed may be ours, and not the query
             self._clock.unlink(missing_ok=True)
             self._report = self._changed(phase="failed", error=told, fenced=failures.is_fenced(error))
+
+    def _may_leave(self) -> bool:
+        """Whether it may end with what was begun: whoever is next finishes it."""
+        return self._stop.is_set() and not self._closing.is_set()
+
+    def _finish(self, folder: Folder) -> None:
+        """Finish the batch that a former process has begun, and no other one."""
+        self._held = folder
+        query = self._build(folder, str(self._gate), str(self._clock), self._starting, self._count_dropped)
+        self._query = query
+        last = folder.batch(folder.planned()) if folder.planned() >= 0 else None
+        if not folder.pending:
+            query.look_back(last)
+            return
+        with _start_one_at_a_time:
+            self._started = query.start(once=True, last=last, pending=True)
+        self._started.awaitTermination()
 
     def _told(self, error: Exception) -> str:
         if isinstance(error, AnabranchError):
@@ -380,13 +405,16 @@ class LaneRunner:
             raise failed
         if folder.pending and self._query is not None:
             with _start_one_at_a_time:
-                last = self._query.start(once=True)
+                last = self._query.start(once=True, taken=True)
             last.awaitTermination()
 
     def _end(self, folder: Folder) -> None:
         if self._query is not None:
             self._query.settle()
         self._gate.unlink(missing_ok=True)
+        time = clock.read(self._clock)
+        if time is not None and self._closing.is_set():
+            folder.note_progress(time.progress, (str(ssp) for ssp in self._inputs.ssps))
         self._clock.unlink(missing_ok=True)
         positions = self._positions(folder)
         self._inputs.tell(positions)
@@ -398,6 +426,7 @@ class LaneRunner:
             dead_letters=self._dead_letters(),
             dropped=self._dropped,
             stopped=self._until is not None and self._stop.is_set(),
+            pending=folder.pending,
         )
 
     def _positions(self, folder: Folder) -> Offsets:

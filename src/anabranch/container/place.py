@@ -11,6 +11,8 @@ from pyspark.sql import SparkSession
 
 from anabranch.container.folder import Folder
 from anabranch.errors import ConflictError, StateError
+from anabranch.event_time import progress
+from anabranch.event_time.progress import Progress
 from anabranch.model.lane import Lane
 from anabranch.systems.embedded import output as embedded
 from anabranch.systems.kafka import output as kafka
@@ -32,8 +34,8 @@ class Place:
     systems: Systems
 
     def folder(self, lane: Lane, epoch: int, unless: Callable[[], bool]) -> Folder:
-        """Take a lane's folder: a new one for a new lane, else the one it has, which must be there and agree, or a copy
-        of that if it was abandoned.
+        """Take a lane's folder: a new one for a new lane, or a copy of that of the lane whose state it has; else the
+        one it has, which must be there and agree, or a copy of that if it was abandoned.
 
         ``unless``: whether to wait no longer for a process that has it.
         """
@@ -47,7 +49,8 @@ class Place:
             if not lane.abandoned:
                 _lock(folder, unless)
             if self.systems.marks(lane):
-                kafka.fence(self.systems.kafka, lane, epoch, new=False if folder.committed() >= 0 else None)
+                began = folder.committed() >= lane.first_batch
+                kafka.fence(self.systems.kafka, lane, epoch, new=False if began else None)
         published = self.published(lane)
         if not lane.folder_epoch:
             if published >= 0:
@@ -55,6 +58,7 @@ class Place:
                     f"lane {lane.id} is new, but its outputs hold batch {published} of it",
                     "the store was set back: restore the newest copy of it",
                 )
+            folder = self._split(lane, folder) if lane.stateful and lane.inherits else folder
             folder.make()
         if published > folder.planned():
             raise StateError(
@@ -67,8 +71,36 @@ class Place:
         _lock(folder, unless)
         return folder
 
+    def _split(self, lane: Lane, folder: Folder) -> Folder:
+        """A copy of the folder of the lane that it goes on from, as its own."""
+        ((parent, epoch),) = lane.inherits.items()
+        kept: dict[str, list[int]] = {}
+        for ssp in (*lane.ssps, *lane.broadcast):
+            kept.setdefault(ssp.stream, []).append(ssp.partition)
+        former = self._of(lane.job, parent, epoch)
+        if not former.exists():
+            raise StateError(
+                f"the folder of lane {parent} is gone, and lane {lane.id} goes on from it: {former.uri}",
+                "restore the storage root; without it positions and state are lost",
+            )
+        copy = former.clone(folder.uri, self.spark, kept)
+        if copy.pending or copy.planned() != lane.first_batch - 1:
+            raise StateError(
+                f"lane {parent} was closed after batch {lane.first_batch - 1}, but its folder {former.uri} says "
+                f"{copy.committed()} of {copy.planned()}",
+                "restore the storage root",
+            )
+        return copy
+
+    def inherited(self, lane: Lane) -> Progress:
+        """How far in event time the lanes were that a lane goes on from. Raises StateError if a folder is gone."""
+        return progress.joined(self._of(lane.job, name, epoch).left() for name, epoch in lane.inherits.items())
+
     def _at(self, lane: Lane, epoch: int) -> Folder:
-        return Folder(self.spark, f"{self.root}/{lane.job}/{lane.id}/{epoch}", self.systems.streams_by_topic)
+        return self._of(lane.job, lane.id, epoch)
+
+    def _of(self, job: str, lane: str, epoch: int) -> Folder:
+        return Folder(self.spark, f"{self.root}/{job}/{lane}/{epoch}", self.systems.streams_by_topic)
 
     def published(self, lane: Lane) -> int:
         """The last batch of which an output of a lane holds anything, -1 if none."""

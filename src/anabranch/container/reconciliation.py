@@ -24,9 +24,8 @@ from anabranch.container.lane import LaneRunner, Offsets
 from anabranch.container.place import Place
 from anabranch.event_time import durations
 from anabranch.formats import Format
-from anabranch.messages import Answer, LaneReport, Registration
+from anabranch.messages import Answer, LaneReport, Registration, WantedLane
 from anabranch.model.graph import Graph
-from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane
 from anabranch.operators.rules import is_boundary
 from anabranch.planning import stages
@@ -72,6 +71,7 @@ class Container:
         systems = Systems(settings, graph.job)
         self._place = Place(spark, settings.storage.root, Path(self._gates.name), systems)
         self._keepers: dict[str, Keeper] = {}
+        self._readers: dict[forgetting.Reader, set[str]] = {}
         self._noted: dict[str, dict[int, int]] = {}
         self._forgotten = time.monotonic()
 
@@ -83,9 +83,9 @@ class Container:
         """
         me = self._coordination.register(registration)
         agent = Agent(me, boottime(), boottime, survives=True)
-        self.serve(me.epoch, self._coordination.model(registration.job), Direct(self._coordination, agent))
+        self.serve(me.epoch, Direct(self._coordination, agent))
 
-    def serve(self, epoch: int, model: JobModel, beats: Beats, leaving: threading.Event | None = None) -> None:
+    def serve(self, epoch: int, beats: Beats, leaving: threading.Event | None = None) -> None:
         """Reconcile, with a seat that was taken under ``epoch``, until nothing is left to run or ``leaving`` is set.
 
         Raises:
@@ -95,7 +95,7 @@ class Container:
             while leaving is None or not leaving.is_set():
                 answer = beats.take(self.reports)
                 if answer is not None:
-                    self._reconcile(answer, model, epoch)
+                    self._reconcile(answer, epoch)
                     self._forget()
                     if answer.done and all(keeper.ended for keeper in self._keepers.values()):
                         return
@@ -112,33 +112,34 @@ class Container:
         """How the lanes are now."""
         return tuple(keeper.report for keeper in self._keepers.values())
 
-    def _reconcile(self, answer: Answer, model: JobModel, epoch: int) -> None:
+    def _reconcile(self, answer: Answer, epoch: int) -> None:
         wanted = {w.lane.id: w for w in answer.wanted}
-        for lane_id, keeper in self._keepers.items():
+        for lane_id, keeper in tuple(self._keepers.items()):
             if lane_id in wanted:
                 keeper.go_on(wanted[lane_id])
+            elif keeper.closed:
+                del self._keepers[lane_id]  # the coordinator has heard so, or else it would be wanted
             else:
                 keeper.stop()
         for lane_id, each in wanted.items():
+            self._readers[each.lane.stage, each.lane.group] = {ssp.stream for ssp in each.lane.ssps}
             if lane_id not in self._keepers:
-                self._keepers[lane_id] = self._kept(each.lane, model, epoch, answer.until_caught_up)
+                self._keepers[lane_id] = self._kept(each, epoch, answer.until_caught_up)
 
-    def _kept(self, lane: Lane, model: JobModel, epoch: int, until_caught_up: bool) -> Keeper:
-        job = self._settings.job
+    def _kept(self, wanted: WantedLane, epoch: int, until_caught_up: bool) -> Keeper:
+        job, lane = self._settings.job, wanted.lane
         patience = durations.parse(job.stall_after) / 1000
         if job.trigger == "real-time":  # positions are known where batches end
             patience += query.real_time_seconds(self._settings)
         standstill = Standstill(patience)
         log.debug("lane starts", action="start_lane", lane=lane.id, epoch=epoch)
         return Keeper(
-            lane,
-            lambda newest: self._runner(newest, model, epoch, until_caught_up, standstill),
+            wanted,
+            lambda newest: self._runner(newest, epoch, until_caught_up, standstill),
             Attempts(job.attempts),
         )
 
-    def _runner(
-        self, lane: Lane, model: JobModel, epoch: int, until_caught_up: bool, standstill: Standstill
-    ) -> LaneRunner:
+    def _runner(self, lane: Lane, epoch: int, until_caught_up: bool, standstill: Standstill) -> LaneRunner:
         starting = self._starting(lane)
         until = self._until(lane) if until_caught_up else None
 
@@ -152,7 +153,6 @@ class Container:
                 functions=self._functions,
                 schemas=self._schemas,
                 formats=self._formats,
-                model=model,
                 lane=lane,
                 epoch=epoch,
                 folder=folder.uri,
@@ -161,6 +161,7 @@ class Container:
                 clock=clock,
                 home=self._home,
                 starting=positions,
+                inherited=lambda: self._place.inherited(lane),
                 until=until or {},
                 dropped=dropped,
             )
@@ -168,7 +169,10 @@ class Container:
         return LaneRunner(self._place, lane, epoch, build, starting, until, standstill)
 
     def _starting(self, lane: Lane) -> Offsets:
-        given: Offsets = {position.ssp.whole: position.offset for position in lane.starting}
+        given: Offsets = {}
+        for position in lane.starting:
+            whole = position.ssp.whole
+            given[whole] = min(position.offset, given.get(whole, position.offset))
         latest = {n.args["stream"] for n in self._graph.nodes if n.kind == "read" and n.args["start"] == "latest"}
         places: dict[str, dict[int, int]] = {}
         for ssp in (*lane.ssps, *lane.broadcast):
@@ -198,7 +202,7 @@ class Container:
         lanes = [(keeper.lane, keeper.report) for keeper in self._keepers.values()]
         streams = {ssp.stream for lane, _ in lanes for ssp in lane.ssps if ssp.system == "kafka"} & own
         if streams:
-            forgetting.forget(self._place.systems.kafka, forgetting.behind(lanes, streams))
+            forgetting.forget(self._place.systems.kafka, forgetting.behind(lanes, streams, self._readers))
 
     def _stop_all(self) -> None:
         for keeper in self._keepers.values():

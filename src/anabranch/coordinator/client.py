@@ -20,7 +20,7 @@ from anabranch.errors import (
     UnreachableError,
     UsageError,
 )
-from anabranch.messages import Answer, Heartbeat, JobStatus, Registered, Registration, Running, Start
+from anabranch.messages import Answer, Heartbeat, JobStatus, Registered, Registration, Running, Scaled, Scaling, Start
 from anabranch.model.document import Document, compact, decode
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane
@@ -99,6 +99,9 @@ class Client:
 
     def stop(self, job: str) -> None:
         self._ask("POST", f"{_job_path(job)}/stop")
+
+    def scale(self, job: str, wish: Scaling) -> Scaled:
+        return decode(self._say(f"{_job_path(job)}/scale", wish), Scaled)
 
     def register(self, registration: Registration) -> Registered:
         return decode(self._say("/containers", registration), Registered)

@@ -30,7 +30,7 @@ from anabranch.coordinator.openapi import Operation, described
 from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.wire import SERVICE, payload_of, status_of
 from anabranch.errors import AnabranchError, ConflictError, UsageError
-from anabranch.messages import Answer, Heartbeat, JobStatus, Registered, Registration, Running, Start
+from anabranch.messages import Answer, Heartbeat, JobStatus, Registered, Registration, Running, Scaled, Scaling, Start
 from anabranch.metrics import CONTENT_TYPE, exposition
 from anabranch.model.document import Document, compact, decode
 from anabranch.model.job_model import JobModel
@@ -146,6 +146,10 @@ def app(coordinator: Coordinator, desk: Desk | None = None, token: str | None = 
         await led(None, coordinator.stop, request.path_params["job"])
         return JSONResponse({})
 
+    async def scale(request: Request) -> Response:
+        wish = decode(await _body(request), Scaling)
+        return _json(compact(await led(None, coordinator.scale, request.path_params["job"], wish)))
+
     async def put_artifact(request: Request) -> Response:
         content = await _body(request, MAX_BYTES)
         await led(None, coordinator.put_artifact, request.path_params["sha256"], content)
@@ -209,6 +213,14 @@ def app(coordinator: Coordinator, desk: Desk | None = None, token: str | None = 
         Operation("GET", "/jobs/{job}/events", "What happened to it", events, query=(("limit", "integer"),)),
         Operation("POST", "/jobs/{job}/start", "Go on with its last deployment", resume),
         Operation("POST", "/jobs/{job}/stop", "Stop it at a batch boundary", stop),
+        Operation(
+            "POST",
+            "/jobs/{job}/scale",
+            "Give it another factor or number of containers; 409 while it is being changed",
+            scale,
+            takes=Scaling,
+            gives=Scaled,
+        ),
         Operation("GET", "/artifacts/{sha256}", "The code of a job", artifact, gives=bytes),
         Operation("PUT", "/artifacts/{sha256}", "Keep the code of a job", put_artifact, takes=bytes),
         Operation("POST", "/containers", "Take a seat", register, takes=Registration, gives=Registered),

@@ -39,7 +39,7 @@ def applied(lane: Lane, report: LaneReport) -> Lane:
     """The lane's record after a report; the very same one if nothing of it is durable.
 
     A lane that ended goes on from its final positions when it is started again, unless it was closing: then
-    it is closed for good.
+    it is closed for good, if it has finished what it had begun.
 
     Raises:
         UsageError: a phase that nobody knows, or the position of something that is no SSP.
@@ -59,12 +59,13 @@ def applied(lane: Lane, report: LaneReport) -> Lane:
     if report.phase == "running" and lane.state is LaneState.PLANNED:
         after = msgspec.structs.replace(after, state=LaneState.RUNNING)
     elif report.phase == "ended":
-        over = LaneState.CLOSING if report.stopped else LaneState.CLOSED
+        over = LaneState.CLOSING if report.pending else LaneState.CLOSED
         state = over if lane.state is LaneState.CLOSING else LaneState.PLANNED
         after = msgspec.structs.replace(
             after,
             state=state,
             final=_positions(report) or lane.final,
+            last_batch=report.batch,
             watermark=report.watermark,
             put_aside=report.dead_letters,
         )
@@ -88,8 +89,9 @@ def unheld(lane: Lane) -> Lane:
     return msgspec.structs.replace(lane, state=LaneState.PLANNED) if lane.state is LaneState.RUNNING else lane
 
 
-def restarted(lane: Lane) -> Lane:
-    """The record of a lane for its next run: to do again, unless it is closed."""
+def restarted(lane: Lane, followed: bool) -> Lane:
+    """The record of a lane for its next run: to do again, unless it is closed. ``followed``: others go on from it."""
     if lane.state is LaneState.CLOSED:
         return lane
-    return msgspec.structs.replace(lane, state=LaneState.PLANNED, error=None)
+    state = LaneState.CLOSING if followed else LaneState.PLANNED
+    return msgspec.structs.replace(lane, state=state, error=None)

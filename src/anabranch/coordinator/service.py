@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import secrets
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -22,6 +23,7 @@ from anabranch.coordinator.serving import Process, Serving
 from anabranch.coordinator.states import DeploymentState, Snapshot, step
 from anabranch.coordinator.store import DeploymentRecord, Event, Store
 from anabranch.errors import (
+    ConfigError,
     ConflictError,
     FencedError,
     NotFoundError,
@@ -39,10 +41,15 @@ from anabranch.messages import (
     Registered,
     Registration,
     Running,
+    Scaled,
+    Scaling,
     Start,
 )
+from anabranch.model.factor import check_factor
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, LaneState
+from anabranch.planning import changes
+from anabranch.planning.changes import Change
 
 __all__ = ["Coordinator", "Fence"]
 
@@ -228,6 +235,74 @@ class Coordinator:
                 )
             self._expel(serving, process, "user", f"the user fenced it{f': {why}' if why else ''}")
             self._advance(serving)
+
+    def scale(self, job: str, wish: Scaling) -> Scaled:
+        """Give a running job another factor, or number of containers: some lanes are closed, others go on from them.
+
+        It is changing until all of them run. Said twice with the same request, or when it is so already, nothing
+        happens.
+
+        Raises:
+            NotFoundError: nobody knows the job.
+            ConflictError: it doesn't run, or is being changed; or it can't be changed so while it runs.
+            ConfigError: such a factor, or number of containers, can't be.
+        """
+        with self._changed:
+            self._look_again()
+            serving = self._serving(job)
+            self._advance(serving)
+            model = self._store.model(job, serving.deployment, serving.generation)
+            factor = model.factor if wish.factor is None else wish.factor
+            containers = len(model.containers) if wish.containers is None else wish.containers
+            scaled = Scaled(generation=model.generation, factor=factor, containers=containers)
+            same = (factor, containers) == (model.factor, len(model.containers))
+            if same or (wish.request and wish.request == model.request):
+                return scaled
+            self._check_changeable(serving, factor, containers)
+            graph = self._store.graph(job, serving.deployment)
+            its = {lane.id: lane for lane in serving.lanes}
+            change = changes.rescaled(graph, model, its, factor, containers, lambda: secrets.token_hex(4))
+            closing = [its[name] for name in change.closing]
+            scaled = msgspec.structs.replace(
+                scaled, generation=change.model.generation, closing=tuple(closing), lanes=change.lanes
+            )
+            if not wish.dry:
+                why = f"factor {model.factor} → {factor}, containers {len(model.containers)} → {containers}"
+                self._change(serving, msgspec.structs.replace(change.model, request=wish.request), closing, change, why)
+            return scaled
+
+    def _check_changeable(self, serving: Serving, factor: int, containers: int) -> None:
+        check_factor(factor)
+        if containers < 1:
+            raise ConfigError(f"a job can't have {containers} containers", "give 1 or more")
+        if containers > 1 and self._grace is None:
+            raise ConflictError(
+                f"job {serving.job!r} runs in one process with its coordinator: it can't have {containers} containers",
+                "start it on a coordinator: anabranch start JOB.py",
+            )
+        if serving.state is not DeploymentState.RUNNING:
+            raise ConflictError(
+                f"job {serving.job!r} is {serving.state.value}: only one that is running can be changed",
+                f"wait for it; see anabranch status {serving.job}",
+            )
+        failed = next((lane for lane in serving.lanes if lane.state is LaneState.FAILED), None)
+        if failed is not None:
+            raise ConflictError(
+                f"lane {failed.id} of job {serving.job!r} has failed: where others would go on isn't known",
+                f"see anabranch status {serving.job}; stop it, mend it and start it again",
+            )
+
+    def _change(self, serving: Serving, model: JobModel, closing: Sequence[Lane], change: Change, why: str) -> None:
+        transition = step(serving.snapshot(self._clock(), change_wanted=True))
+        assert transition is not None
+        after = [msgspec.structs.replace(lane, state=LaneState.CLOSING) for lane in closing]
+        event = self._event(serving.job, "user", f"generation {model.generation}", why)
+        self._write(self._store.change_deployment, model, transition.to.value, after, change.lanes, event)
+        serving.known.update({lane.id: lane for lane in (*after, *change.lanes)})
+        serving.state, serving.generation, serving.factor = transition.to, model.generation, model.factor
+        serving.model_seats = frozenset(container.seat for container in model.containers)
+        self._advance(serving)
+        self._announce()
 
     def wait_until(self, job: str, states: Collection[str], timeout: float | None = None) -> JobStatus:
         """Wait for a job to be in one of the states; gives its status then.
@@ -511,7 +586,9 @@ class Coordinator:
         assert transition is not None
         model = self._store.model(job, stored.id, stored.generation)
         before = self._store.lanes(job)
-        lanes = {lane.id: reports.restarted(lane) if lane.deployment == stored.id else lane for lane in before.values()}
+        its = [lane for lane in before.values() if lane.deployment == stored.id]
+        followed = {name for lane in its for name in lane.predecessors}
+        lanes = before | {lane.id: reports.restarted(lane, lane.id in followed) for lane in its}
         self._write(
             self._store.resume_deployment,
             stored,
@@ -531,7 +608,8 @@ class Coordinator:
             job=stored.job,
             deployment=stored.id,
             generation=stored.generation,
-            seats=frozenset(container.seat for container in model.containers),
+            model_seats=frozenset(container.seat for container in model.containers),
+            factor=model.factor,
             state=state,
             until_caught_up=stored.until_caught_up,
             known=lanes,
@@ -692,6 +770,13 @@ class Coordinator:
     def _advance(self, serving: Serving, *, stop_wanted: bool = False) -> None:
         """Take every transition that is due, each stored before it counts; then wake who waits for it."""
         moved = False
+        opening = serving.opening()
+        if opening:
+            its = {lane.id: lane for lane in serving.lanes}
+            opened = [serving.held(changes.opened(lane, its)) for lane in opening]
+            happened = [self._event(serving.job, "coordinator", f"lane {lane.id} may start") for lane in opened]
+            self._write(self._store.put_lanes, opened, happened)
+            serving.known.update({lane.id: lane for lane in opened})
         while (transition := step(serving.snapshot(self._clock(), stop_wanted=stop_wanted))) is not None:
             what = f"{serving.state.value} → {transition.to.value}"
             event = self._event(serving.job, "coordinator", what, transition.error or transition.why)

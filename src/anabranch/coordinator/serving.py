@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +29,7 @@ from anabranch.model.lane import Lane, LaneState
 
 __all__ = ["Process", "Serving"]
 
+_WANTED = frozenset({LaneState.PLANNED, LaneState.RUNNING, LaneState.CLOSING})
 _STOP_IT = "stop that container: it runs what it was not told to"
 
 
@@ -63,14 +64,16 @@ class Offer:
         if self.done is not before.done or len(self.wanted) != len(before.wanted):
             return True
         return any(
-            one.upstream_ended is not former.upstream_ended or _told(one.lane) != _told(former.lane)
+            (one.upstream_ended, one.closing) != (former.upstream_ended, former.closing)
+            or _told(one.lane) != _told(former.lane)
             for one, former in zip(self.wanted, before.wanted, strict=True)
         )
 
 
 @dataclass
 class Serving:
-    """``known``: the lanes of all deployments. ``reports``: the last one of each lane in this run.
+    """``known``: the lanes of all deployments. ``reports``: the last one of each lane in this run. ``model_seats``:
+    those of the generation.
 
     ``offers``: what is wanted in each seat, as :meth:`renew` found it last; ``revision`` is the last one of any.
     ``expels``: a process that is silent for too long loses its seat, and its lanes are fenced before others get them.
@@ -81,10 +84,11 @@ class Serving:
     job: str
     deployment: int
     generation: int
-    seats: frozenset[str]
+    model_seats: frozenset[str]
     state: DeploymentState
     until_caught_up: bool
     known: dict[str, Lane]
+    factor: int = 1
     expels: bool = False
     settings: dict[str, Any] = field(default_factory=dict)
     promises: dict[str, str] = field(default_factory=dict)
@@ -105,6 +109,11 @@ class Serving:
     def lanes(self) -> list[Lane]:
         """The lanes of the deployment."""
         return [lane for lane in self.known.values() if lane.deployment == self.deployment]
+
+    @property
+    def seats(self) -> frozenset[str]:
+        """Those that there is something to do in."""
+        return self.model_seats | {lane.seat for lane in self.lanes if lane.state is not LaneState.CLOSED}
 
     @property
     def done(self) -> bool:
@@ -129,16 +138,46 @@ class Serving:
 
     def wanted(self) -> tuple[WantedLane, ...]:
         """What should run now, in all containers."""
-        if self.state not in {DeploymentState.STARTING, DeploymentState.RUNNING}:
+        if not self.state.runs:
             return ()
+        followers = self._followers() if self.until_caught_up else {}
         return tuple(
-            WantedLane(lane=lane, upstream_ended=self.until_caught_up and all(map(self.caught_up, lane.upstream)))
+            WantedLane(
+                lane=lane,
+                upstream_ended=self.until_caught_up and self._have_caught_up(lane.upstream, followers),
+                closing=lane.state is LaneState.CLOSING,
+            )
             for lane in self.lanes
-            if lane.state in {LaneState.PLANNED, LaneState.RUNNING}
-            and not lane.unfenced
-            and not self.ended(lane.id)
-            and all(self.known[before].state is LaneState.CLOSED for before in lane.predecessors)
+            if lane.state in _WANTED and lane.may_start and not lane.unfenced and not self.ended(lane.id)
         )
+
+    def _followers(self) -> dict[str, list[str]]:
+        """By lane, those that go on from it."""
+        found: dict[str, list[str]] = {}
+        for lane in self.lanes:
+            for before in lane.predecessors:
+                found.setdefault(before, []).append(lane.id)
+        return found
+
+    def _have_caught_up(self, lanes: Iterable[str], followers: Mapping[str, Sequence[str]]) -> bool:
+        """Whether lanes, and all that go on from them, have ended by themselves."""
+        return all(
+            self._have_caught_up(followers[lane], followers) if lane in followers else self.caught_up(lane)
+            for lane in lanes
+        )
+
+    def held(self, lane: Lane) -> Lane:
+        """A lane as the process has it that holds its seat; whoever takes a free one gets its lanes then."""
+        holder = self.process_of(lane.seat)
+        return lane if holder is None else msgspec.structs.replace(lane, epoch=holder.record.epoch)
+
+    def opening(self) -> list[Lane]:
+        """The lanes of which it isn't known yet where they begin, and now it can be."""
+        return [
+            lane
+            for lane in self.lanes
+            if not lane.may_start and all(self.known[each].state is LaneState.CLOSED for each in lane.predecessors)
+        ]
 
     def free_seats(self) -> frozenset[str]:
         """The seats that nobody has, and whose lanes nobody else can write for any more."""
@@ -162,7 +201,7 @@ class Serving:
 
     def demand(self, now: float, lease: float) -> Demand:
         """Whom a launcher should let run for it."""
-        runs = self.state in {DeploymentState.STARTING, DeploymentState.RUNNING}
+        runs = self.state.runs
         warm: int = self.settings.get("job", {}).get("warm_containers", 0)
         return Demand(
             job=self.job,
@@ -197,8 +236,9 @@ class Serving:
         wanted: dict[str, list[WantedLane]] = {}
         for one in self.wanted():
             wanted.setdefault(one.lane.seat, []).append(one)
-        news, done = False, self.done
-        for seat in self.seats:
+        news, busy = False, self.seats
+        for seat in busy | {process.record.seat for process in self.processes.values()}:
+            done = self.done or seat not in busy
             before, its = self.offers.get(seat), tuple(wanted.get(seat, ()))
             if before is not None and before.done is done and _identical(before.wanted, its):
                 continue
@@ -301,7 +341,7 @@ class Serving:
             done=offer.done,
         )
 
-    def snapshot(self, now: float, *, stop_wanted: bool = False) -> Snapshot:
+    def snapshot(self, now: float, *, stop_wanted: bool = False, change_wanted: bool = False) -> Snapshot:
         holders = [process for process in self.processes.values() if self.expels or now < process.lease_ends]
         starved = self._starved()
         held = {lane for process in holders for lane in process.offered}
@@ -313,6 +353,7 @@ class Serving:
                 held=lane.id in held or lane.unfenced,
                 error=f"lane {lane.id}: {lane.error}" if lane.state is LaneState.FAILED else None,
                 starved=lane.id in starved,
+                closing=lane.state is LaneState.CLOSING,
             )
             for lane in self.lanes
             if lane.state is not LaneState.CLOSED
@@ -322,18 +363,25 @@ class Serving:
             lanes=tuple(views),
             until_caught_up=self.until_caught_up,
             stop_wanted=stop_wanted,
+            change_wanted=change_wanted,
             error=self.error,
         )
 
     def _starved(self) -> set[str]:
-        """The lanes that come after one that failed: lanes are in the order in which they feed each other."""
-        found: set[str] = set()
-        if all(lane.state is not LaneState.FAILED for lane in self.known.values()):
-            return found
+        """The lanes that come after one that failed."""
+        failed = {lane.id for lane in self.lanes if lane.state is LaneState.FAILED}
+        if not failed:
+            return failed
+        fed: dict[str, list[str]] = self._followers()
         for lane in self.lanes:
-            before = (self.known[each] for each in lane.upstream)
-            if any(each.state is LaneState.FAILED or each.id in found for each in before):
-                found.add(lane.id)
+            for before in lane.upstream:
+                fed.setdefault(before, []).append(lane.id)
+        found: set[str] = set()
+        queue = [*failed]
+        while queue:
+            after = set(fed.get(queue.pop(), ())) - found
+            found |= after
+            queue += after
         return found
 
     def status(self, now: float, lease: float, lost: Sequence[ContainerRecord] = ()) -> JobStatus:
@@ -344,11 +392,16 @@ class Serving:
             deployment=self.deployment,
             generation=self.generation,
             state=self.state.value,
-            lanes=tuple(LaneStatus(lane=lane, report=self.reports.get(lane.id)) for lane in self.lanes),
+            lanes=tuple(
+                LaneStatus(lane=lane, report=self.reports.get(lane.id))
+                for lane in self.lanes
+                if lane.state is not LaneState.CLOSED
+            ),
             containers=(*containers, *(one.status(alive=False) for one in lost)),
             error=self.error,
             promises=self.promises,
-            seats=len(self.seats),
+            seats=len(self.model_seats),
+            factor=self.factor,
             standing_by=len(self.standing_by(now - lease)),
             launching=self.launching,
         )
@@ -364,6 +417,6 @@ def _identical(before: tuple[WantedLane, ...], after: tuple[WantedLane, ...]) ->
     if len(before) != len(after):
         return False
     for one, other in zip(before, after, strict=True):
-        if one.lane is not other.lane or one.upstream_ended is not other.upstream_ended:
+        if one.lane is not other.lane or one.upstream_ended is not other.upstream_ended:  # closing goes by the lane
             return False
     return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -101,6 +101,27 @@ def after(
     now = replace(progress, maxima=seen, upstream={**progress.upstream, **upstream})
     reached = _lowest(of_ssp(now, ssp, delay) for ssp, delay in delays.items())
     return replace(now, watermark=_later(progress.watermark, reached))
+
+
+def joined(several: Iterable[tuple[Progress, Collection[str]]]) -> Progress:
+    """Where a lane begins in event time that goes on from others, each with the SSPs that it has read: of each SSP,
+    where the one is that is least far."""
+    readers: dict[str, list[Progress]] = {}
+    found = list(several)
+    for each, ssps in found:
+        for ssp in ssps:
+            readers.setdefault(ssp, []).append(each)
+    maxima = {ssp: _lowest(each.maxima.get(ssp) for each in its) for ssp, its in readers.items()}
+    upstream = {
+        ssp: min((each.upstream[ssp] for each in its), key=lambda told: told.cursor)
+        for ssp, its in readers.items()
+        if all(ssp in each.upstream for each in its)
+    }
+    return Progress(
+        watermark=_lowest(each.watermark for each, _ in found),
+        maxima={ssp: at for ssp, at in maxima.items() if at is not None},
+        upstream=upstream,
+    )
 
 
 def of_ssp(progress: Progress, ssp: str, delay: int | None) -> int | None:

@@ -28,7 +28,10 @@ class StageModel(Document, frozen=True, kw_only=True):
 
 
 class JobModel(Document, frozen=True, kw_only=True):
-    """All of a generation. ``run_id`` in JSON is the deployment (SEP-31's name for it)."""
+    """All of a generation. ``run_id`` in JSON is the deployment (SEP-31's name for it).
+
+    ``request``: the id that the wish for it had.
+    """
 
     job: str
     run_id: int
@@ -36,3 +39,4 @@ class JobModel(Document, frozen=True, kw_only=True):
     factor: int
     stages: tuple[StageModel, ...]
     containers: tuple[ContainerModel, ...]
+    request: str = ""

@@ -33,11 +33,19 @@ class Lane(Document, frozen=True, kw_only=True):
     ``systems``: the system of each of them that isn't in the embedded one.
     ``dead_letters``: for each stream that it reads, the stream that takes what could not be processed;
     ``reports`` names the reads whose unreadable records this lane puts there: of all lanes that read them, one does.
-    ``put_aside``: how many records were there of it when it last ended.
+    ``put_aside``: how many records were there of it when it last ended, ``last_batch`` the last one committed then.
     ``beside``: the lanes that write the same streams together with it, itself included, with the predecessors of each.
     ``group`` names the output group (``outputs``) or the stateful operator that the lane runs. ``slots`` is the
     sorted list that slot numbers index. ``folder_epoch`` is the epoch under which its present folder was made,
     0 while it has none; ``ran``: its query has run in it.
+
+    ``factor``: into how many buckets the partitions are cut that its SSPs are of. ``numbers`` has, for each whole
+    partition that it reads, the number of the task (at factor 1) that reads it, and ``bases`` those of its tasks.
+    ``rejecting``: the operators that may put records aside.
+
+    A lane that goes on from others has ``predecessors``. Once they are closed, ``starting`` says where it begins, and
+    ``inherits`` under which epochs their folders were made. A stateful one has a copy of its predecessor's folder: the
+    batches before ``first_batch`` are not its own.
 
     ``unfenced``: the process that had the lane may still write; nobody may go on before it is fenced at the outputs.
     ``abandoned``: that process may still write to the folder, too: who goes on does so in a copy.
@@ -61,7 +69,14 @@ class Lane(Document, frozen=True, kw_only=True):
     systems: dict[str, str] = {}
     dead_letters: dict[str, str] = {}
     reports: tuple[str, ...] = ()
+    rejecting: tuple[str, ...] = ()
+    stateful: bool = False
+    factor: int = 1
+    numbers: dict[str, int] = {}
+    bases: tuple[int, ...] = ()
     starting: tuple[Position, ...] = ()
+    inherits: dict[str, int] = {}
+    first_batch: int = 0
     state_partitions: int = 4
     format: int = 1
     state: LaneState = LaneState.PLANNED
@@ -71,9 +86,15 @@ class Lane(Document, frozen=True, kw_only=True):
     unfenced: bool = False
     abandoned: bool = False
     final: tuple[Position, ...] = ()
+    last_batch: int = -1
     watermark: int | None = None
     put_aside: int = 0
     error: str | None = None
+
+    @property
+    def may_start(self) -> bool:
+        """Whether it is known where it begins, as far as that goes by other lanes."""
+        return not self.predecessors or bool(self.starting)
 
     def system(self, stream: str) -> str:
         """The system of a stream that it writes."""

@@ -71,6 +71,8 @@ class PlannedLane(Document, frozen=True, kw_only=True):
     ssps: tuple[SSP, ...]
     broadcast: tuple[SSP, ...] = ()
     base: dict[str, SSP] = {}
+    numbers: dict[str, int] = {}
+    bases: tuple[int, ...] = ()
     upstream: tuple[int, ...] = ()
     outputs: dict[str, int] = {}
     systems: dict[str, str] = {}
@@ -127,7 +129,7 @@ def make(graph: Graph, around: Surroundings) -> Plan:
     placed: dict[str, dict[str, tuple[str, ...]]] = {seat: {} for seat in seats}
     for stage in cut:
         inputs = _inputs(graph, stage, systems, counts)
-        tasks = _tasks(stage, inputs, around, warnings)
+        tasks = tasks_of(stage, inputs, around, warnings)
         models.append(_stage_model(stage, inputs, tasks, around))
         by_task = placement.place(tasks, seats, {})
         by_seat: dict[str, list[Task]] = {seat: [] for seat in seats}
@@ -147,7 +149,7 @@ def make(graph: Graph, around: Surroundings) -> Plan:
             reported.update(reports)
             for seat, mine in by_seat.items():
                 if mine:
-                    lane = _lane(graph, group, seat, mine, lanes, written)
+                    lane = _lane(graph, group, seat, mine, lanes, written, around.factor)
                     lanes.append(_with_dead_letters(graph, group, lane, aside, reports))
     containers = tuple(ContainerModel(seat=seat, tasks=placed[seat]) for seat in seats)
     model = JobModel(
@@ -190,13 +192,18 @@ def lanes_of(plan: Plan, state_partitions: int, new_id: Callable[[], str]) -> tu
             systems=lane.systems,
             dead_letters=lane.dead_letters,
             reports=lane.reports,
+            rejecting=lane.rejecting,
+            stateful=lane.stateful,
+            factor=plan.model.factor,
+            numbers=lane.numbers,
+            bases=lane.bases,
             state_partitions=state_partitions,
         )
         for number, lane in enumerate(plan.lanes)
     )
 
 
-def slots_of(lane: PlannedLane, state_partitions: int) -> tuple[str, ...]:
+def slots_of(lane: PlannedLane | Lane, state_partitions: int) -> tuple[str, ...]:
     """The parts of a lane's output, by the names that they have whatever runs where: those of its rows, then those of
     what each operator puts aside. The place in the list is the slot's number: never change the order."""
     ssps = tuple(map(str, dict.fromkeys(wholes((*lane.ssps, *lane.broadcast)))))
@@ -217,6 +224,13 @@ def task_slots(plan: Plan, state_partitions: int) -> int:
 def task_numbers(stage: StageModel, factor: int) -> dict[SSP, int]:
     """The hidden grouping column: for each whole partition, the number of the task (at factor 1) that reads it."""
     return {ssp.whole: task.index // factor for task in stage.tasks for ssp in task.ssps}
+
+
+def numbers_of(tasks: Iterable[Task], ssps: Iterable[SSP], factor: int) -> dict[str, int]:
+    """For each whole partition of some SSPs, the number of the task (at factor 1) that reads it."""
+    found = {(ssp.system, ssp.stream, ssp.partition): task.index // factor for task in tasks for ssp in task.ssps}
+    read = dict.fromkeys(wholes(ssps))
+    return {str(whole): found[whole.system, whole.stream, whole.partition] for whole in read}
 
 
 def _together(one: PlannedLane, other: PlannedLane) -> bool:
@@ -265,7 +279,8 @@ def _inputs(graph: Graph, stage: Stage, systems: Mapping[str, str], counts: Mapp
     )
 
 
-def _tasks(stage: Stage, inputs: tuple[Input, ...], around: Surroundings, warnings: list[str]) -> tuple[Task, ...]:
+def tasks_of(stage: Stage, inputs: tuple[Input, ...], around: Surroundings, warnings: list[str]) -> tuple[Task, ...]:
+    """The tasks of a stage; what is odd about them is added to ``warnings``. Errors as :func:`make`."""
     shuffle = stage.shuffled
     if shuffle is not None and (around.factor > 1 or around.containers > 1):
         raise GraphError(
@@ -315,6 +330,7 @@ def _lane(
     tasks: list[Task],
     before: list[PlannedLane],
     written: dict[str, Output],
+    factor: int,
 ) -> PlannedLane:
     streams = {stages.stream_of(graph, source) for source in group.sources}
     ssps = sorted(dict.fromkeys(s for task in tasks for s in task.ssps if s.stream in streams), key=in_order)
@@ -337,6 +353,8 @@ def _lane(
         ssps=tuple(ssps),
         broadcast=tuple(sorted(broadcast, key=in_order)),
         base=dict(zip(map(str, ssps), wholes(ssps), strict=True)),
+        numbers=numbers_of(tasks, ssps, factor),
+        bases=tuple(sorted({task.index // factor for task in tasks})),
         upstream=written_by,
         outputs={str(o.stream): o.partitions for o in mine},
         systems=_elsewhere(mine),

@@ -19,6 +19,7 @@ from anabranch.operators import rule
 from anabranch.operators.rules import is_boundary, is_shuffle
 from anabranch.planning import stages
 from anabranch.spark import dead_letters, evaluation, hidden, operators, values
+from anabranch.spark.batches import Batch
 from anabranch.spark.dead_letters import Aside, Letters
 from anabranch.spark.evaluation import Sink
 from anabranch.spark.functions import Rejecting
@@ -168,8 +169,13 @@ class LaneOutputs(LaneParts):
             clock=Path(self.clock) if self._delays else None,
             delays=self._delays,
             dropped=self.dropped,
+            inherited=self.inherited if self.lane.predecessors else None,
             unruly=any(self._spreads(node) for node in self._group.nodes),
         )
+
+    def look_back(self, last: Batch | None) -> None:
+        """Find out how far the lane is in event time, after the last batch that was committed."""
+        self._publishing.begin(last, pending=False)
 
     def settle(self) -> None:
         """Let readers see what the lane has published, once it has ended."""

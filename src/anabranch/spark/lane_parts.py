@@ -8,21 +8,21 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from anabranch.config import Settings
+from anabranch.event_time.progress import Progress
 from anabranch.formats import JSON, Format
 from anabranch.model.graph import Graph, Node
-from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP
 from anabranch.operators.rules import is_boundary, is_shuffle
 from anabranch.planning import groups, plan, stages
 from anabranch.planning.groups import Group
 from anabranch.planning.stages import Stage
-from anabranch.spark import codec, hidden, intake, pruning
+from anabranch.spark import codec, hidden, intake, ownership, pruning
 from anabranch.spark.batches import Batch
 from anabranch.spark.operators import Context
 from anabranch.spark.records import SCHEMA
@@ -38,7 +38,8 @@ class LaneParts:
 
     ``folder``: the checkpoint folder as Spark takes it; ``planned`` gives what its offset log says of a batch.
     ``gate``: a local file that stops intake while it exists; ``clock``: one for the lane's event time.
-    ``until``: offsets by whole SSP that are never read beyond. ``schemas``: columns after each operator. ``formats``:
+    ``until``: offsets by whole SSP that are never read beyond. ``inherited`` gives how far in event time the lanes were
+    that it goes on from. ``schemas``: columns after each operator. ``formats``:
     of streams that aren't JSON. ``dropped`` is told how many records each batch has dropped. ``held_back`` is set when
     the query has ended because of the gate, with a batch that is planned and not begun. ``max_rows``: of a batch (0: as
     settings say).
@@ -50,7 +51,6 @@ class LaneParts:
     functions: Mapping[int, Callable[..., Any]]
     schemas: Mapping[int, Any]
     formats: Mapping[str, Format]
-    model: JobModel
     lane: Lane
     epoch: int
     folder: str
@@ -60,6 +60,7 @@ class LaneParts:
     home: str
     starting: Mapping[SSP, int]
     until: Mapping[SSP, int] = field(default_factory=dict)
+    inherited: Callable[[], Progress] = Progress
     dropped: Callable[[int], None] = lambda _: None
     held_back: threading.Event = field(default_factory=threading.Event)
     max_rows: int = 0
@@ -147,27 +148,36 @@ class LaneParts:
         return [self._source(node) for node in self._group.sources]
 
     def _source(self, node: Node) -> Source:
-        stage, factor = self._stage, self.model.factor
         stream, broadcast = stages.stream_of(self.graph, node), bool(node.args.get("broadcast"))
         held = self.lane.broadcast if broadcast else self.lane.ssps
-        model = next(s for s in self.model.stages if s.stage == stage.id)
-        mine = [task for task in model.tasks if task.name in self.lane.tasks]
+        ssps = tuple(sorted({s.whole for s in held if s.stream == stream}, key=lambda s: s.order))
         job = self.settings.job
         return Source(
             spark=self.spark,
             system=self.systems.named(self._where[stream]),
             node=node,
             stream=stream,
-            ssps=tuple(sorted({s.whole for s in held if s.stream == stream}, key=lambda s: s.order)),
+            ssps=ssps,
             starting=self.starting,
-            tasks=plan.task_numbers(model, factor),
-            everyone=sorted({task.index // factor for task in mine}) if broadcast else (),
+            tasks=self.lane.numbers,
+            everyone=self.lane.bases if broadcast else (),
+            own=None if broadcast else ownership.of_records(self.lane, ssps, self._key_bytes(node)),
             intake=None if is_boundary(node) else self._intake(node),
             columns=self._columns(node) if is_boundary(node) else self.schemas[node.id],
             fail=job.on_error == _FAIL,
             timed=not is_boundary(node) and job.watermark_scope == "ssp" and node in self._group.timed(self.graph),
             bare=self._group.stateful is not None,
         )
+
+    def _key_bytes(self, node: Node) -> Column:
+        """What a record's bucket goes by: its key, as the rows of state have it where there is state."""
+        key, declared = F.col("key"), node.args.get("key")
+        if not self.lane.stateful or not declared or is_boundary(node):
+            return key
+        schema = codec.parse_schema(declared)
+        columns = codec.decode_key(key, schema)
+        again = codec.encode_key([(c, field.dataType) for c, field in zip(columns, schema.fields, strict=True)])
+        return F.coalesce(again, key)
 
     def _intake(self, node: Node) -> intake.Intake:
         format_, keyed = self._format(node.args["stream"]), self._looks_for_null_keys

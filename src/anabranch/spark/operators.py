@@ -35,7 +35,7 @@ class Context:
     ``on_error`` and ``on_null_key`` take what can't be processed (None: it fails the lane). ``watermarked`` gives a
     frame, whose event time is in the column of that name, the lane's watermark. ``home`` is the job's folder.
     ``shuffle_partitions`` is for shuffles inside the query; ``factor``: how many buckets of a partition functions work
-    on at once.
+    on at once. ``own_state``: which rows of state are of the lane's own tasks; None: all.
     """
 
     functions: Mapping[int, Callable[..., Any]]
@@ -48,6 +48,7 @@ class Context:
     home: str = ""
     shuffle_partitions: int = 4
     factor: int = 1
+    own_state: Column | None = None
 
 
 def apply(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFrame:
@@ -194,7 +195,8 @@ def _agg(node: Node, frame: DataFrame, context: Context) -> DataFrame:
         start, end = START_AND_END
         visible += [F.col(f"{_WINDOW}.start").alias(start), F.col(f"{_WINDOW}.end").alias(end)]
     visible += [F.col(f"`{name}`") for name in node.args["aggregates"]]
-    return grouped.select(*visible, hidden.of_result(F.col("_task"), stage_key(grouped, columns)))
+    result = grouped.select(*visible, hidden.of_result(F.col("_task"), stage_key(grouped, columns)))
+    return result if context.own_state is None else result.where(context.own_state)
 
 
 def _before_state(node: Node, frame: DataFrame, context: Context) -> DataFrame:

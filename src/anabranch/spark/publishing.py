@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from anabranch.event_time import progress
 from anabranch.event_time.control import Control
+from anabranch.event_time.progress import Progress
 from anabranch.model.lane import Lane
 from anabranch.spark import dead_letters, faults, sink
 from anabranch.spark.batches import Batch
@@ -40,7 +41,8 @@ class Publishing:
     ``clock``: the file of the lane's event time, None if it has none; ``delays`` of its SSPs, by which it goes.
     ``reports``: the sources whose unreadable records this lane puts aside, but for the faults in ``dropping``.
     ``keyless_rows`` finds the rows with null keys that come to the operator ``into_state``, from some rows of each
-    source. ``dropped`` is told how many were dropped. ``unruly``: rows of one slot may be in several Spark tasks.
+    source. ``dropped`` is told how many were dropped. ``inherited`` gives how far in event time the lanes were that
+    it goes on from, None if it goes on from none. ``unruly``: rows of one slot may be in several Spark tasks.
     """
 
     spark: SparkSession
@@ -60,6 +62,7 @@ class Publishing:
     clock: Path | None
     delays: Mapping[str, int | None]
     dropped: Callable[[int], None]
+    inherited: Callable[[], Progress] | None = None
     unruly: bool = False
 
     def written(self, rows: DataFrame, batch: int, apart: bool = False) -> list[Written]:
@@ -141,6 +144,11 @@ class Publishing:
         if self.clock is None:
             return
         self.clock.unlink(missing_ok=True)
+        if last is None and self.inherited is not None:
+            begun = progress.after(self.inherited(), self.delays, {}, {})
+            Clock(begun, self.delays, {str(s): at for source in self.sources for s, at in source.begun()}).write(
+                self.clock
+            )
         if last is None or pending:
             return
         again = {

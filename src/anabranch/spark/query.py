@@ -18,7 +18,7 @@ from anabranch.event_time import durations
 from anabranch.model.graph import Node
 from anabranch.operators.rules import is_windowed
 from anabranch.planning import stages
-from anabranch.spark import clock, evaluation, hidden, publishing
+from anabranch.spark import clock, evaluation, hidden, ownership, publishing
 from anabranch.spark import functions as user_functions
 from anabranch.spark.batches import Batch
 from anabranch.spark.labels import label
@@ -46,18 +46,20 @@ class HeldBackError(Exception):
 class LaneQuery(LaneOutputs):
     """The streaming query of a lane."""
 
-    def start(self, once: bool = False, last: Batch | None = None, pending: bool = False) -> StreamingQuery:
+    def start(
+        self, once: bool = False, last: Batch | None = None, pending: bool = False, taken: bool = False
+    ) -> StreamingQuery:
         """Start it: endlessly, or for ``once``: a pending (or planned) batch is run and the query ends.
 
-        ``last``: the batch that was planned last, if there is one; ``pending``: it isn't committed. Spark's errors in
-        the plan come out here.
+        ``last``: the batch that was planned last, if there is one; ``pending``: it isn't committed. ``taken``: its
+        outputs are this process's already. Spark's errors in the plan come out here.
         """
         self.spark.conf.set("spark.sql.shuffle.partitions", str(self.lane.state_partitions))
         if self.real_time and not once:
             return self._start_real_time()
         self._check_ways()
-        if not once:
-            self._publishing.take(new=last is None)
+        if not taken:
+            self._publishing.take(new=last is None or last.number < self.lane.first_batch)
         self._publishing.begin(last, pending)
         body = self._body()
         each = body.each if once else partial(self._unless_gated, body.each)
@@ -99,7 +101,8 @@ class LaneQuery(LaneOutputs):
             watermarked=self._watermarked,
             home=self.home,
             shuffle_partitions=self.lane.state_partitions,
-            factor=self.model.factor,
+            factor=self.lane.factor,
+            own_state=ownership.of_state(self.lane) if self._group.stateful is not None else None,
         )
 
     def _streamed(self, source: Source) -> DataFrame:

@@ -31,7 +31,8 @@ class Source:
     """A source of one lane.
 
     ``intake`` is of a ``read``; None for an intermediate stream, of which ``columns`` are the value's. ``tasks`` is
-    the task number by SSP; ``everyone`` the numbers of the tasks that each record of a broadcast goes to. ``fail``: a
+    the task number by the text of the SSP; ``everyone`` the numbers of the tasks that each record of a broadcast goes
+    to. ``own``: which records are the lane's own, None: all that it reads. ``fail``: a
     record that can't be read fails the lane; ``timed``: its event time moves the lane's watermark; ``bare``: no headers
     and timestamps of records are needed.
     """
@@ -42,8 +43,9 @@ class Source:
     stream: str
     ssps: tuple[SSP, ...]
     starting: Mapping[SSP, int]
-    tasks: Mapping[SSP, int]
+    tasks: Mapping[str, int]
     everyone: Sequence[int]
+    own: Column | None
     intake: Intake | None
     columns: StructType
     fail: bool
@@ -54,6 +56,10 @@ class Source:
     def starts(self) -> dict[int, int]:
         """Where the lane begins to read each partition."""
         return {ssp.partition: self.starting.get(ssp, 0) for ssp in self.ssps}
+
+    def begun(self) -> list[tuple[SSP, int]]:
+        """Where the lane begins to read each SSP."""
+        return [(ssp, self.starting.get(ssp, 0)) for ssp in self.ssps]
 
     def streamed(self, until: Mapping[int, int], limits: Limits) -> DataFrame:
         """All records of the lane's partitions, as a stream. ``until``: not beyond, where the system can stop there."""
@@ -74,12 +80,18 @@ class Source:
             return raw
         return raw.withColumns({"headers": F.lit(None).cast("string"), "timestamp": F.lit(None).cast("timestamp")})
 
+    def _own(self, records: DataFrame) -> DataFrame:
+        return records if self.own is None else records.where(self.own)
+
     def measures(self) -> list[Column]:
         """What to observe of :meth:`opened`."""
         return [] if self.intake is None else self.intake.measures(sorted(self.starts), self.timed)
 
     def opened(self, raw: DataFrame) -> DataFrame:
-        """Records decoded as far as they can be; see :meth:`Intake.opened`."""
+        """Records decoded as far as they can be; see :meth:`Intake.opened`. Only the lane's own, unless the event time
+        of others must be observed."""
+        if not self.timed:
+            raw = self._own(raw)
         if self.everyone:
             raw = raw.withColumn("task", F.explode(F.array(*[F.lit(n) for n in self.everyone])))
         return raw if self.intake is None else self.intake.opened(raw)
@@ -91,6 +103,8 @@ class Source:
 
     def rows(self, opened: DataFrame) -> DataFrame:
         """The rows of the records that can be read."""
+        if self.timed:
+            opened = self._own(opened)
         task = F.col("task") if self.everyone else _number(self.tasks, self.ssps)
         if self.intake is None:
             return opened.select(codec.parse_json(F.col("value"), self.columns), hidden.of_record(task, self.node.id))
@@ -101,7 +115,7 @@ class Source:
         mask = Marks.of(measured).faulty
         if self.intake is None or not mask:
             return None
-        return self.intake.faulty(self.intake.opened(self.again(marked(mask, ranges))))
+        return self.intake.faulty(self.intake.opened(self._own(self.again(marked(mask, ranges)))))
 
     def keyless(self, measured: Measured, ranges: Mapping[int, Range]) -> DataFrame:
         """The rows of the records near those with null keys; none if there are none."""
@@ -129,9 +143,9 @@ def measured(opened: DataFrame, measures: Sequence[Column]) -> Measured:
     return found
 
 
-def _number(numbers: Mapping[SSP, int], mine: Sequence[SSP]) -> Column:
+def _number(numbers: Mapping[str, int], mine: Sequence[SSP]) -> Column:
     """The task number of a record, from its partition."""
-    if all(numbers[ssp] == ssp.partition for ssp in mine):
+    if all(numbers[str(ssp)] == ssp.partition for ssp in mine):
         return F.col("partition")
-    pairs = [F.lit(x) for ssp in mine for x in (ssp.partition, numbers[ssp])]
+    pairs = [F.lit(x) for ssp in mine for x in (ssp.partition, numbers[str(ssp)])]
     return F.create_map(*pairs)[F.col("partition")]

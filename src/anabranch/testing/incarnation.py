@@ -20,7 +20,6 @@ from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.store.store import Store
 from anabranch.errors import JobFailedError, OutOfTimeError
 from anabranch.messages import Answer, Heartbeat, Registered, Registration
-from anabranch.model.job_model import JobModel
 from anabranch.planning.plan import Plan
 from anabranch.systems.systems import Systems
 from anabranch.testing.killing import Kill, KilledError
@@ -134,9 +133,6 @@ class _Watched:
 
     def register(self, registration: Registration) -> Registered:
         return self._coordinator.register(registration)
-
-    def model(self, job: str) -> JobModel:
-        return self._coordinator.model(job)
 
     def heartbeat(self, beat: Heartbeat, wait: float = 0) -> Answer:
         if any(report.phase == "failed" for report in beat.lanes):

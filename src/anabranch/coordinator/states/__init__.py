@@ -1,6 +1,6 @@
 """The life of a deployment: one file a state, each with a step to the next."""
 
-from anabranch.coordinator.states import failed, planned, running, starting, stopped, stopping
+from anabranch.coordinator.states import changing, failed, planned, running, starting, stopped, stopping
 from anabranch.coordinator.states.snapshot import DeploymentState, LaneView, Snapshot, Transition
 
 __all__ = ["DeploymentState", "LaneView", "Snapshot", "Transition", "step"]
@@ -9,6 +9,7 @@ _STEPS = {
     DeploymentState.PLANNED: planned.step,
     DeploymentState.STARTING: starting.step,
     DeploymentState.RUNNING: running.step,
+    DeploymentState.CHANGING: changing.step,
     DeploymentState.STOPPING: stopping.step,
     DeploymentState.STOPPED: stopped.step,
     DeploymentState.FAILED: failed.step,

@@ -16,18 +16,25 @@ class DeploymentState(enum.StrEnum):
     PLANNED = "planned"
     STARTING = "starting"
     RUNNING = "running"
+    CHANGING = "changing"
     STOPPING = "stopping"
     STOPPED = "stopped"
     FAILED = "failed"
 
     @property
     def active(self) -> bool:
-        return self in {DeploymentState.STARTING, DeploymentState.RUNNING, DeploymentState.STOPPING}
+        return self.runs or self is DeploymentState.STOPPING
+
+    @property
+    def runs(self) -> bool:
+        """Whether lanes are wanted."""
+        return self in {DeploymentState.STARTING, DeploymentState.RUNNING, DeploymentState.CHANGING}
 
 
 class LaneView(msgspec.Struct, frozen=True, kw_only=True):
     """A lane that isn't closed, in this run: it runs; it has ended; a live container still has it; it failed with an
-    error. ``starved``: one of the lanes before it failed, so that it won't see the end of its inputs.
+    error. ``starved``: one of the lanes before it failed, so that it won't see the end of its inputs. ``closing``:
+    others go on from it once it is closed.
     """
 
     id: str
@@ -36,6 +43,7 @@ class LaneView(msgspec.Struct, frozen=True, kw_only=True):
     held: bool = False
     error: str | None = None
     starved: bool = False
+    closing: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,12 +55,21 @@ class Snapshot:
     until_caught_up: bool = False
     start_wanted: bool = False
     stop_wanted: bool = False
+    change_wanted: bool = False
     error: str | None = None
 
     @property
     def failure(self) -> str | None:
         """The first error."""
         return self.error or next((lane.error for lane in self.lanes if lane.error is not None), None)
+
+    @property
+    def up(self) -> bool:
+        """Whether no lane is closing, and all others run, as far as they can."""
+        return all(
+            not lane.closing and (lane.running or lane.error is not None or (lane.ended and self.until_caught_up))
+            for lane in self.lanes
+        )
 
     @property
     def broken(self) -> bool:

@@ -12,9 +12,6 @@ def step(snapshot: Snapshot) -> Transition | None:
         return Transition(to=DeploymentState.STOPPING, why="all lanes that had to do failed", error=snapshot.failure)
     if snapshot.stop_wanted:
         return Transition(to=DeploymentState.STOPPING, why="the user stopped it", error=snapshot.failure)
-    up = (
-        lane.running or lane.error is not None or (lane.ended and snapshot.until_caught_up) for lane in snapshot.lanes
-    )
-    if all(up):
+    if snapshot.up:
         return Transition(to=DeploymentState.RUNNING, why="all its lanes run")
     return None

@@ -224,11 +224,7 @@ class Store:
             connection.execute(
                 sa.insert(models).values(job=job, deployment=number, generation=generation, document=document)
             )
-            rows = [
-                {**_lane_row(lane), "generation": generation, "place": place} for place, lane in enumerate(start.lanes)
-            ]
-            if rows:
-                connection.execute(sa.insert(lanes), rows)
+            _add_lanes(connection, start.lanes, generation)
 
     def resume_deployment(
         self, deployment: DeploymentRecord, state: str, changed: Iterable[Lane], gone: str, event: Event
@@ -249,6 +245,18 @@ class Store:
         """Put a deployment into a state."""
         with self._writing(event) as connection:
             _move(connection, job, deployment, state=state, error=error, at=event.at)
+
+    def change_deployment(
+        self, model: JobModel, state: str, changed: Iterable[Lane], new: Sequence[Lane], event: Event
+    ) -> None:
+        """Put a deployment into its next generation: some lanes changed, others new."""
+        with self._writing(event) as connection:
+            _move(connection, model.job, model.run_id, state=state, error=None, at=event.at)
+            document = encode(model).decode()
+            its = {"job": model.job, "deployment": model.run_id, "generation": model.generation}
+            connection.execute(sa.insert(models).values(**its, document=document))
+            _put_lanes(connection, changed)
+            _add_lanes(connection, new, model.generation)
 
     def put_lanes(self, changed: Iterable[Lane], happened: Sequence[Event]) -> None:
         """Replace the records of lanes."""
@@ -371,6 +379,12 @@ def _lane_row(lane: Lane) -> dict[str, Any]:
         "state": lane.state.value,
         "record": encode(lane).decode(),
     }
+
+
+def _add_lanes(connection: sa.Connection, new: Sequence[Lane], generation: int) -> None:
+    rows = [{**_lane_row(lane), "generation": generation, "place": place} for place, lane in enumerate(new)]
+    if rows:
+        connection.execute(sa.insert(lanes), rows)
 
 
 def _program(program: Program | None) -> str | None:

@@ -1,0 +1,82 @@
+"""``anabranch scale``: another factor or number of containers for a job, while it runs."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from anabranch import config as configuration
+from anabranch.cli import finding, progress
+from anabranch.coordinator.client import AWAY, Client
+from anabranch.errors import JobFailedError, OutOfTimeError, UsageError
+from anabranch.messages import JobStatus, Scaled, Scaling
+from anabranch.model.lane import LaneState
+
+_POLL = 0.2
+_CHANGING = "changing"
+
+
+def scale(
+    job: Annotated[str, typer.Argument(help="The job's name.")],
+    factor: Annotated[int | None, typer.Option(help="Into how many key buckets each partition is cut.")] = None,
+    containers: Annotated[int | None, typer.Option(help="In how many containers it runs.")] = None,
+    timeout: Annotated[float, typer.Option(help="Seconds to wait for it.")] = 300.0,
+    detach: Annotated[bool, typer.Option("--detach", help="Don't wait.")] = False,
+    config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Change a running job's factor or containers, and wait for it. Ctrl-C ends only the waiting."""
+    with finding.client(configuration.load(config).coordinator, job) as client:
+        scaled = client.scale(job, wished(factor, containers))
+        now = f"factor {scaled.factor}, {scaled.containers} container(s), generation {scaled.generation}"
+        if scaled.closing:
+            progress.say(f"job {job}: {len(scaled.closing)} lane(s) are closed, {len(scaled.lanes)} follow them")
+            if not detach:
+                _wait(client, job, scaled, time.monotonic() + timeout, timeout)
+                now += "; all its lanes run"
+        else:
+            now += " already"
+    if json:
+        typer.echo(msgspec.json.format(msgspec.json.encode(scaled.to_builtins()), indent=2).decode())
+    progress.say(f"job {job}: {now}")
+
+
+def wished(factor: int | None, containers: int | None, dry: bool = False) -> Scaling:
+    """What is asked for. UsageError if that is nothing."""
+    if factor is None and containers is None:
+        raise UsageError("nothing is to be changed", "give --factor X, --containers N or both")
+    return Scaling(factor=factor, containers=containers, request=uuid.uuid4().hex, dry=dry)
+
+
+def _wait(client: Client, job: str, scaled: Scaled, deadline: float, timeout: float) -> None:
+    told = ""
+    while True:
+        try:
+            status = client.status(job)
+        except AWAY:
+            status = None
+        if status is not None and status.state != _CHANGING:
+            if status.state != "running":
+                raise JobFailedError(f"job {job} is {status.state}: {status.error or 'it was stopped meanwhile'}")
+            return
+        if status is not None and (now := _left(status)) != told:
+            progress.say(now)
+            told = now
+        if time.monotonic() > deadline:
+            raise OutOfTimeError(
+                f"job {job} is still changing after {timeout:g} s: {told}",
+                f"it goes on by itself; see anabranch status {job}",
+            )
+        time.sleep(_POLL)
+
+
+def _left(status: JobStatus) -> str:
+    lanes = [each.lane for each in status.lanes]
+    closing = sum(lane.state is LaneState.CLOSING for lane in lanes)
+    waiting = sum(lane.state is LaneState.PLANNED for lane in lanes)
+    return f"job {status.job}: {closing} lane(s) to close, {waiting} to start"

@@ -1,0 +1,331 @@
+"""The one move: from the lanes of a generation to those of the next. Some lanes are closed, others go on from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from anabranch.assignment import placement
+from anabranch.errors import ConflictError, StateError
+from anabranch.grouping import groupers, positions
+from anabranch.grouping.positions import Former
+from anabranch.grouping.request import Input
+from anabranch.model.document import Document
+from anabranch.model.graph import Graph
+from anabranch.model.job_model import ContainerModel, JobModel, StageModel
+from anabranch.model.lane import Lane, LaneState, Position
+from anabranch.model.ssp import SSP, in_order, wholes
+from anabranch.model.task import Task
+from anabranch.planning import plan, stages
+
+__all__ = ["Change", "open_lanes", "opened", "rescaled"]
+
+_NOWHERE = -1
+
+
+class Change(Document, frozen=True, kw_only=True):
+    """The next generation: its model, the lanes to close, and those that follow them."""
+
+    model: JobModel
+    closing: tuple[str, ...]
+    lanes: tuple[Lane, ...]
+
+
+@dataclass(frozen=True)
+class _Share:
+    """What one new lane is to own: SSPs of ``factor``, for tasks of one seat; ``of`` are those it goes on from."""
+
+    seat: str
+    tasks: tuple[Task, ...]
+    factor: int
+    ssps: tuple[SSP, ...]
+    of: tuple[Lane, ...]
+
+    def is_had_by(self, lane: Lane) -> bool:
+        named = tuple(task.name for task in self.tasks)
+        return (lane.seat, lane.tasks, lane.factor, lane.ssps) == (self.seat, named, self.factor, self.ssps)
+
+
+def open_lanes(lanes: Iterable[Lane]) -> list[Lane]:
+    """Those that aren't closed."""
+    return [lane for lane in lanes if lane.state is not LaneState.CLOSED]
+
+
+def rescaled(
+    graph: Graph,
+    model: JobModel,
+    lanes: Mapping[str, Lane],
+    factor: int,
+    containers: int,
+    new_id: Callable[[], str],
+) -> Change:
+    """The next generation with another factor or number of containers.
+
+    Args:
+        model: the present generation.
+        lanes: all of the deployment, by id.
+        new_id: gives 8 random hex digits a call.
+
+    Raises:
+        ConfigError: a factor or number of containers that can't be.
+        GraphError: the graph can't have them.
+        ConflictError: the job can't be changed while it runs.
+    """
+    around = _Around(model, factor, containers)
+    present = open_lanes(lanes.values())
+    broadcast = next((ssp for lane in present for ssp in lane.broadcast), None)
+    if broadcast is not None and (factor > 1 or containers > 1):
+        raise ConflictError(
+            f"job {model.job!r} has the broadcast input {broadcast.system}/{broadcast.stream}: with it, factor "
+            f"{factor} and {containers} container(s) can be planned, but this version doesn't run it yet",
+            "leave factor and containers at 1",
+        )
+    seats = [str(number) for number in range(containers)]
+    placed: dict[str, dict[str, tuple[str, ...]]] = {seat: {} for seat in seats}
+    models: list[StageModel] = []
+    new: list[Lane] = []
+    closing: list[str] = []
+    for stage in stages.cut(graph):
+        before = next(each for each in model.stages if each.stage == stage.id)
+        tasks = plan.tasks_of(stage, _inputs(before), around.surroundings, [])
+        home = {name: each.seat for each in model.containers for name in each.tasks.get(stage.id, ())}
+        seat_of = placement.place(tasks, seats, home)
+        for seat in seats:
+            placed[seat][stage.id] = tuple(task.name for task in tasks if seat_of[task.name] == seat)
+        models.append(msgspec.structs.replace(before, tasks=tasks))
+        of_stage = [lane for lane in present if lane.stage == stage.id]
+        for group in dict.fromkeys(lane.group for lane in of_stage):
+            mine = [lane for lane in of_stage if lane.group == group]
+            shares = _shares(mine, tasks, seat_of, factor)
+            made = _lanes(mine, shares, factor, new_id)
+            new += made
+            closing += [lane.id for lane in mine if not any(share.is_had_by(lane) for share in shares)]
+    return Change(
+        model=msgspec.structs.replace(
+            model,
+            generation=model.generation + 1,
+            factor=factor,
+            stages=tuple(models),
+            containers=tuple(ContainerModel(seat=seat, tasks=placed[seat]) for seat in seats),
+        ),
+        closing=tuple(closing),
+        lanes=tuple(_fed(new)),
+    )
+
+
+@dataclass(frozen=True)
+class _Around:
+    model: JobModel
+    factor: int
+    containers: int
+
+    @property
+    def surroundings(self) -> plan.Surroundings:
+        name = self.model.stages[0].grouper
+        if ":" in name:
+            raise ConflictError(
+                f"job {self.model.job!r} has a grouper of its own, {name}: it can't be asked while the job runs",
+                "use a grouper of anabranch's: partition, ssp or cogroup",
+            )
+        return plan.Surroundings(
+            factor=self.factor,
+            containers=self.containers,
+            grouper_name=name,
+            grouper=groupers.named(name),
+            partitions={},
+            systems={},
+        )
+
+
+def _inputs(stage: StageModel) -> tuple[Input, ...]:
+    """The inputs of a stage as its tasks have them."""
+    counts: dict[tuple[str, str], set[int]] = {}
+    broadcast: set[tuple[str, str]] = set()
+    for task in stage.tasks:
+        for ssp in (*task.ssps, *task.broadcast):
+            counts.setdefault((ssp.system, ssp.stream), set()).add(ssp.partition)
+        broadcast |= {(ssp.system, ssp.stream) for ssp in task.broadcast}
+    found = []
+    for name in stage.inputs:
+        system, stream = name.split("/")
+        partitions = len(counts[system, stream])
+        found.append(
+            Input(system=system, stream=stream, partitions=partitions, broadcast=(system, stream) in broadcast)
+        )
+    return tuple(found)
+
+
+def _shares(present: Sequence[Lane], tasks: Sequence[Task], seat_of: Mapping[str, str], factor: int) -> list[_Share]:
+    """What the lanes of one group are to own: state stays where it is, but for what moves to another seat."""
+    if present[0].stateful:
+        return [share for lane in present for share in _pieces(lane, tasks, seat_of, factor)]
+    streams = {ssp.stream for lane in present for ssp in (*lane.ssps, *lane.broadcast)}
+    found = []
+    for seat in dict.fromkeys(seat_of.values()):
+        mine = tuple(task for task in tasks if seat_of[task.name] == seat)
+        ssps = tuple(sorted({ssp for task in mine for ssp in task.ssps if ssp.stream in streams}, key=in_order))
+        if ssps:
+            read = set(wholes(ssps))
+            of = tuple(lane for lane in present if not read.isdisjoint(wholes(lane.ssps)))
+            found.append(_Share(seat, mine, factor, ssps, _with_common_keys(of, ssps, factor)))
+    return found
+
+
+def _with_common_keys(lanes: Sequence[Lane], ssps: Collection[SSP], factor: int) -> tuple[Lane, ...]:
+    found = []
+    for lane in lanes:
+        least = min(factor, lane.factor)
+        mine = {(ssp.whole, max(0, ssp.key_bucket) % least) for ssp in ssps}
+        if any((ssp.whole, max(0, ssp.key_bucket) % least) in mine for ssp in lane.ssps):
+            found.append(lane)
+    return tuple(found)
+
+
+def _pieces(lane: Lane, tasks: Sequence[Task], seat_of: Mapping[str, str], factor: int) -> list[_Share]:
+    """The parts of a stateful lane: one for each seat that gets tasks of which it has state."""
+    finest = max(factor, lane.factor)
+    owner = {ssp: task for task in tasks for ssp in task.ssps}
+    parts: dict[str, dict[SSP, list[int]]] = {}
+    its: dict[str, dict[str, Task]] = {}
+    for ssp, whole in zip(lane.ssps, wholes(lane.ssps), strict=True):
+        for bucket in range(max(0, ssp.key_bucket), finest, lane.factor):
+            task = owner[whole if factor == 1 else msgspec.structs.replace(whole, key_bucket=bucket % factor)]
+            seat = seat_of[task.name]
+            parts.setdefault(seat, {}).setdefault(whole, []).append(bucket)
+            its.setdefault(seat, {})[task.name] = task
+    found = []
+    for seat, buckets in parts.items():
+        least = _coarsest(buckets.values(), finest, factor)
+        ssps = [_part(whole, b, least) for whole, its_buckets in buckets.items() for b in its_buckets if b < least]
+        mine = sorted(its[seat].values(), key=lambda task: task.index)
+        found.append(_Share(seat, tuple(mine), least, tuple(sorted(ssps, key=in_order)), (lane,)))
+    return found
+
+
+def _part(whole: SSP, bucket: int, factor: int) -> SSP:
+    return whole if factor == 1 else msgspec.structs.replace(whole, key_bucket=bucket)
+
+
+def _coarsest(several: Collection[Sequence[int]], finest: int, least: int) -> int:
+    """The smallest factor, ``least`` or more, by whose buckets these buckets of ``finest`` can be told."""
+    factor = finest
+    while factor > least:
+        half = factor // 2
+        for buckets in several:
+            below = {b for b in buckets if b < factor}
+            if any((b + half) % factor not in below for b in below):
+                return factor
+        factor = half
+    return factor
+
+
+def _lanes(present: Sequence[Lane], shares: Sequence[_Share], factor: int, new_id: Callable[[], str]) -> list[Lane]:
+    """The new lanes of one group."""
+    template = present[0]
+    kept = [lane for lane in present if any(share.is_had_by(lane) for share in shares)]
+    fresh = [share for share in shares if not any(share.is_had_by(lane) for lane in kept)]
+    ids = [f"{template.stage}-{new_id()}" for _ in fresh]
+    before = {
+        **{lane.id: lane.predecessors for lane in kept},
+        **{name: tuple(lane.id for lane in share.of) for name, share in zip(ids, fresh, strict=True)},
+    }
+    made = []
+    for name, share in zip(ids, fresh, strict=True):
+        lane = Lane(
+            id=name,
+            job=template.job,
+            deployment=template.deployment,
+            stage=template.stage,
+            group=template.group,
+            seat=share.seat,
+            tasks=tuple(task.name for task in share.tasks),
+            ssps=share.ssps,
+            broadcast=template.broadcast,
+            base=dict(zip(map(str, share.ssps), wholes(share.ssps), strict=True)),
+            slots=(),
+            predecessors=before[name],
+            upstream=template.upstream,
+            beside=before,
+            outputs=template.outputs,
+            systems=template.systems,
+            dead_letters=template.dead_letters,
+            reports=template.reports,
+            rejecting=template.rejecting,
+            stateful=template.stateful,
+            factor=share.factor,
+            numbers=plan.numbers_of(share.tasks, share.ssps, factor),
+            bases=tuple(sorted({task.index // factor for task in share.tasks})),
+            state_partitions=template.state_partitions,
+        )
+        made.append(msgspec.structs.replace(lane, slots=plan.slots_of(lane, template.state_partitions)))
+    return made
+
+
+def _fed(new: Sequence[Lane]) -> list[Lane]:
+    """The new lanes with those that write their inputs from now on."""
+    followers: dict[str, list[str]] = {}
+    for lane in new:
+        for name in lane.predecessors:
+            followers.setdefault(name, []).append(lane.id)
+    found = []
+    for lane in new:
+        upstream: list[str] = []
+        for name in lane.upstream:
+            upstream += followers.get(name, [name])
+        found.append(msgspec.structs.replace(lane, upstream=tuple(dict.fromkeys(upstream))))
+    return found
+
+
+def opened(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
+    """A lane whose predecessors are all closed, with where it begins.
+
+    Raises:
+        StateError: what they left doesn't fit: the store was damaged.
+    """
+    before = [lanes[name] for name in lane.predecessors]
+    inherits = {each.id: each.folder_epoch for each in before}
+    if lane.stateful:
+        (parent,) = before
+        left = {position.ssp: position for position in parent.final}
+        read = (*dict.fromkeys(wholes(lane.ssps)), *lane.broadcast)
+        starting = tuple(Position(ssp=ssp, offset=left[ssp].offset) for ssp in read)
+        return msgspec.structs.replace(
+            lane, starting=starting, inherits=inherits, first_batch=parent.last_batch + 1, watermark=parent.watermark
+        )
+    former: dict[SSP, list[Former]] = {}
+    for each in before:
+        for whole, its in _left(each).items():
+            former.setdefault(whole, []).extend(its)
+    starting = tuple(
+        _begin(lane, ssp, former.get(whole, ())) for ssp, whole in zip(lane.ssps, wholes(lane.ssps), strict=True)
+    )
+    both = {position.ssp: position.offset for each in before for position in each.final}
+    shared = tuple(Position(ssp=ssp, offset=both[ssp]) for ssp in lane.broadcast)
+    return msgspec.structs.replace(lane, starting=(*starting, *shared), inherits=inherits)
+
+
+def _begin(lane: Lane, ssp: SSP, former: Iterable[Former]) -> Position:
+    begins = positions.begin(ssp, lane.factor, former, _NOWHERE)
+    if begins.offset == _NOWHERE:
+        raise StateError(
+            f"lane {lane.id} goes on from lanes that didn't have all keys of {ssp}", "restore a copy of the store"
+        )
+    return begins
+
+
+def _left(lane: Lane) -> dict[SSP, list[Former]]:
+    """Where a closed lane left its SSPs, by whole partition: as one, if it had all of it and left it at one place."""
+    begun = {position.ssp: position for position in lane.starting}
+    read = {position.ssp: position.offset for position in lane.final}
+    found: dict[SSP, list[Former]] = {}
+    for ssp, whole in zip(lane.ssps, wholes(lane.ssps), strict=True):
+        start = begun.get(ssp, Position(ssp=ssp, offset=0))
+        left = positions.after(start, lane.factor, read[whole])
+        found.setdefault(whole, []).append(Former(left, lane.factor))
+    for whole, several in found.items():
+        places = {each.position.offset for each in several if not each.position.parts}
+        if len(several) == lane.factor > 1 and len(places) == 1 and not any(e.position.parts for e in several):
+            found[whole] = [Former(Position(ssp=whole, offset=places.pop()), 1)]
+    return found

@@ -1,0 +1,238 @@
+"""The move: whatever factor and containers go through, each message is taken once, and state is where it was."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import count
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anabranch import Job
+from anabranch.errors import AnabranchError
+from anabranch.grouping.ownership import floors, owned
+from anabranch.model.hashing import bucket
+from anabranch.model.job_model import JobModel
+from anabranch.model.lane import Lane, LaneState, Position
+from anabranch.model.ssp import wholes
+from anabranch.planning import changes
+from anabranch.planning import plan as planning
+from anabranch.planning.changes import Change
+from tests.unit.test_plan import around
+
+IDS = count()
+KEYS = st.lists(st.none() | st.binary(max_size=2), max_size=40)
+
+
+def new_id() -> str:
+    return f"{next(IDS):08x}"
+
+
+def job(stateful: bool = True) -> Job:
+    made = Job("j")
+    rows = made.read("in", key="k binary", schema="n int")
+    rows.where("n > 0").write("out")
+    if stateful:
+        rows.agg(n="count(*)", name="counted").write("counts")
+    return made
+
+
+@dataclass
+class World:
+    """A job on streams of some messages, as its lanes have read it. What was done is by group and partition."""
+
+    streams: list[list[bytes | None]]
+    grouper: str = "partition"
+    factor: int = 1
+    containers: int = 1
+    lanes: dict[str, Lane] = field(default_factory=dict)
+    read: dict[str, dict[int, int]] = field(default_factory=dict)
+    state: dict[str, list[tuple[int, bytes, int]]] = field(default_factory=dict)
+    done: list[tuple[str, int, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.job = job()
+        plan = planning.make(
+            self.job.graph, around(self.grouper, self.factor, self.containers, **{"in": len(self.streams)})
+        )
+        self.model: JobModel = plan.model
+        for lane in planning.lanes_of(plan, 4, new_id):
+            self._begin(lane)
+
+    @property
+    def open(self) -> list[Lane]:
+        return changes.open_lanes(self.lanes.values())
+
+    def _begin(self, lane: Lane) -> None:
+        self.lanes[lane.id] = msgspec.structs.replace(lane, folder_epoch=1, state=LaneState.RUNNING)
+        begins = {whole.partition: [0] for whole in wholes(lane.ssps)} if not lane.starting else {}
+        for position in lane.starting:
+            begins.setdefault(position.ssp.partition, []).append(position.offset)
+        self.read[lane.id] = {partition: min(offsets) for partition, offsets in begins.items()}
+        self.state[lane.id] = [row for name in lane.predecessors for row in self.state[name]] if lane.stateful else []
+
+    def work(self, number: int, messages: int) -> None:
+        lane = self.open[number % len(self.open)]
+        for whole in dict.fromkeys(wholes(lane.ssps)):
+            stream, begins = self.streams[whole.partition], floors(lane, whole)
+            start = self.read[lane.id][whole.partition]
+            end = min(len(stream), start + messages)
+            for offset in range(start, end):
+                key = stream[offset]
+                if lane.stateful and key is None:
+                    continue
+                if offset >= begins[bucket(key, offset, len(begins))]:
+                    self.done.append((lane.group, whole.partition, offset))
+                    self.state[lane.id].append((lane.numbers[str(whole)], key or b"", offset))
+            self.read[lane.id][whole.partition] = end
+
+    def change(self, factor: int, containers: int) -> Change:
+        change = changes.rescaled(self.job.graph, self.model, self.lanes, factor, containers, new_id)
+        for name in change.closing:
+            lane = self.lanes[name]
+            final = [
+                Position(ssp=ssp, offset=self.read[name][ssp.partition]) for ssp in dict.fromkeys(wholes(lane.ssps))
+            ]
+            self.lanes[name] = msgspec.structs.replace(lane, state=LaneState.CLOSED, final=tuple(final), last_batch=7)
+        self.model = change.model
+        self.lanes.update({lane.id: lane for lane in change.lanes})
+        for lane in change.lanes:
+            self._begin(changes.opened(lane, self.lanes))
+        return change
+
+    def finish(self) -> None:
+        for number in range(len(self.open)):
+            self.work(number, 10_000)
+
+
+FACTORS = st.sampled_from([1, 2, 4, 8, 16, 64])
+STEPS = st.lists(
+    st.tuples(st.just("work"), st.integers(0, 40), st.integers(1, 9))
+    | st.tuples(st.just("change"), FACTORS, st.integers(1, 4)),
+    max_size=14,
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    streams=st.lists(KEYS, min_size=1, max_size=3),
+    factor=FACTORS,
+    containers=st.integers(1, 4),
+    grouper=st.sampled_from(["partition", "ssp", "cogroup"]),
+    steps=STEPS,
+)
+def test_each_message_is_taken_once_and_state_is_whole(
+    streams: list[list[bytes | None]], factor: int, containers: int, grouper: str, steps: list[tuple[str, int, int]]
+) -> None:
+    world = World(streams, grouper, factor, containers)
+    for what, first, second in steps:
+        if what == "work":
+            world.work(first, second)
+        else:
+            world.change(first, second)
+            for stage in world.model.stages:
+                parts = Counter((lane.group, task) for lane in world.open if not lane.stateful for task in lane.tasks)
+                assert parts == {("outputs-embedded", task.name): 1 for task in stage.tasks}
+    world.finish()
+    wanted = Counter(
+        (group, partition, offset)
+        for partition, stream in enumerate(streams)
+        for offset, key in enumerate(stream)
+        for group in ("outputs-embedded", "counted")
+        if group != "counted" or key is not None
+    )
+    assert Counter(world.done) == wanted
+    for group in {group for group, _, _ in world.done}:
+        for partition, stream in enumerate(streams):
+            for key in {key for key in stream if key is not None}:
+                its = [o for g, p, o in world.done if (g, p) == (group, partition) and stream[o] == key]
+                assert its == sorted(its)
+    held: Counter[tuple[int, bytes, int]] = Counter()
+    for lane in world.open:
+        if lane.stateful:
+            mine = owned(lane)
+            held.update(
+                row for row in world.state[lane.id] if bucket(row[1], 0, lane.factor) in mine.get(row[0], frozenset())
+            )
+    assert held == Counter(
+        (partition, key, offset)
+        for partition, stream in enumerate(streams)
+        for offset, key in enumerate(stream)
+        if key is not None
+    )
+
+
+def test_a_stateless_lane_is_followed_by_one_and_starts_where_it_ended() -> None:
+    world = World([[b"a", b"b"], [b"c"]])
+    world.work(0, 1)
+    change = world.change(4, 1)
+    assert (change.model.generation, change.model.factor) == (2, 4)
+    follower = next(lane for lane in change.lanes if not lane.stateful)
+    assert list(follower.tasks) == [f"Partition_{p}-{b}-4" for p in (0, 1) for b in range(4)]
+    assert (follower.factor, follower.numbers, follower.bases) == (4, {"embedded/in/0": 0, "embedded/in/1": 1}, (0, 1))
+    (before,) = follower.predecessors
+    assert before in change.closing
+    opened = world.lanes[follower.id]
+    assert {str(position.ssp): position.offset for position in opened.starting}["embedded/in/0#3"] == 1
+    assert opened.inherits == {before: 1}
+
+
+def test_state_stays_in_one_lane_while_it_stays_in_one_container() -> None:
+    world = World([[b"a"], [b"b"]])
+    change = world.change(8, 1)
+    assert sum(lane.stateful for lane in change.lanes) == 1
+    change = world.change(8, 2)
+    parted = [lane for lane in change.lanes if lane.stateful]
+    assert [lane.seat for lane in parted] == ["0", "1"]
+    assert [lane.factor for lane in parted] == [8, 8]
+    change = world.change(1, 1)
+    beside = [lane for lane in change.lanes if lane.stateful]
+    assert [(lane.seat, lane.tasks) for lane in beside] == [("0", ("Partition_0",)), ("0", ("Partition_1",))]
+    assert len({lane.predecessors for lane in beside}) == 2
+
+
+def test_what_is_not_concerned_is_left_alone() -> None:
+    world = World([[b"a"], [b"b"], [b"c"], [b"d"]], containers=2)
+    kept = {lane.id for lane in world.open if lane.seat == "0"}
+    change = world.change(1, 2)
+    assert (change.closing, change.lanes) == ((), ())
+    change = world.change(1, 4)
+    moved = {ssp.partition for lane in change.lanes for ssp in lane.ssps}
+    assert moved == {0, 1, 2, 3}
+    assert kept <= set(change.closing)
+
+
+def test_lanes_read_from_those_that_follow_the_writers() -> None:
+    made = Job("j")
+    made.read("in", key="k string", schema="n int").partition_by("n").agg(n="count(*)").write("counts")
+    plan = planning.make(made.graph, around(**{"in": 2}))
+    lanes = {lane.id: lane for lane in planning.lanes_of(plan, 4, new_id)}
+    change = changes.rescaled(made.graph, plan.model, lanes, 2, 1, new_id)
+    writer, reader = change.lanes
+    assert reader.upstream == (writer.id,)
+    assert writer.beside == {writer.id: writer.predecessors}
+
+
+@pytest.mark.parametrize(
+    ("factor", "containers", "match"), [(3, 1, "factor 3"), (2048, 1, "factor 2048"), (0, 1, "factor 0")]
+)
+def test_what_cannot_be_is_refused(factor: int, containers: int, match: str) -> None:
+    with pytest.raises(AnabranchError, match=match):
+        World([[b"a"]]).change(factor, containers)
+
+
+def test_all_has_no_virtual_tasks() -> None:
+    with pytest.raises(AnabranchError, match="all"):
+        World([[b"a"]], grouper="all").change(2, 1)
+
+
+def test_a_shuffle_inside_the_query_has_no_factor() -> None:
+    made = Job("j")
+    made.read("in", key="k string", schema="n int").partition_by("n", via="spark").agg(n="count(*)").write("counts")
+    plan = planning.make(made.graph, around(**{"in": 1}))
+    lanes = {lane.id: lane for lane in planning.lanes_of(plan, 4, new_id)}
+    with pytest.raises(AnabranchError, match="shuffle inside the query"):
+        changes.rescaled(made.graph, plan.model, lanes, 2, 1, new_id)
