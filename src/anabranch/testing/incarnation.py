@@ -19,7 +19,8 @@ from anabranch.container.reconciliation import Container
 from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.store.store import Store
 from anabranch.errors import JobFailedError, OutOfTimeError
-from anabranch.messages import Answer, Heartbeat, Registered, Registration
+from anabranch.messages import Answer, Heartbeat, JobStatus, Registered, Registration, Scaling
+from anabranch.planning import changes
 from anabranch.planning.plan import Plan
 from anabranch.systems.systems import Systems
 from anabranch.testing.killing import Kill, KilledError
@@ -65,7 +66,8 @@ class Incarnation:
         """
         with closing(self._store):
             container = self._container(until_caught_up=False)
-            lanes = self._coordinator.known_lanes(self._job)
+            known = self._coordinator.known_lanes(self._job)
+            lanes = {lane.id: lane for lane in changes.open_lanes(known.values())}
             kill = Kill(self._spark, Systems(self._settings, self._job), self._settings.storage.root, lanes)
             self._coordination.kill = kill
             try:
@@ -75,6 +77,19 @@ class Incarnation:
                 return kill.pending
             self._check()
             return ()
+
+    def run_and_scale(self, factor: int) -> None:
+        """Run the job, give it another factor once it is at work, and stop it.
+
+        Raises:
+            ConfigError, ConflictError: it can't have it.
+            JobFailedError, OutOfTimeError: as :meth:`run`.
+        """
+        with closing(self._store):
+            container = self._container(until_caught_up=False)
+            self._coordination.scaling = Scaling(factor=factor)
+            container.run(self._registration())
+            self._check()
 
     def _container(self, until_caught_up: bool) -> Container:
         file, settings, job = self._file, self._settings, self._job
@@ -130,6 +145,8 @@ class _Watched:
         self._job = job
         self._deadline = deadline
         self.kill: Kill | None = None
+        self.scaling: Scaling | None = None
+        self._scaled = False
 
     def register(self, registration: Registration) -> Registered:
         return self._coordinator.register(registration)
@@ -139,6 +156,8 @@ class _Watched:
             self._coordinator.stop(self._job)  # a test wants to hear of it, and not what the other lanes do
         if self.kill is not None and self.kill.due(beat.lanes):
             self.kill.strike()
+        if self.scaling is not None:
+            self._scale(self.scaling)
         if time.monotonic() > self._deadline:
             if self.kill is not None:
                 self.kill.call_off()
@@ -148,3 +167,22 @@ class _Watched:
                 "give run(..., timeout=) more seconds, or see what keeps it busy",
             )
         return self._coordinator.heartbeat(beat, wait)
+
+    def _scale(self, scaling: Scaling) -> None:
+        """When the job has run a batch, or has nothing to run, change it; when that is done, stop it."""
+        status = self._coordinator.status(self._job)
+        if status.state != "running":
+            return
+        if self._scaled:
+            self._coordinator.stop(self._job)
+        elif _is_at_work(status):
+            self._coordinator.scale(self._job, scaling)
+            self._scaled = True
+
+
+def _is_at_work(status: JobStatus) -> bool:
+    reports = [each.report for each in status.lanes if each.report is not None]
+    return any(report.rows for report in reports) or (
+        len(reports) == len(status.lanes)
+        and all(report.ends and not each.lag for each, report in zip(status.lanes, reports, strict=True))
+    )

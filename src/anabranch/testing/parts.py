@@ -8,7 +8,7 @@ from typing import Any
 
 from anabranch.errors import UsageError
 
-__all__ = ["BATCH", "KILL", "Part", "Sentinel", "cut"]
+__all__ = ["BATCH", "KILL", "SCALE", "Part", "Sentinel", "cut"]
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,20 @@ BATCH = Sentinel("BATCH")
 
 KILL = Sentinel("KILL")
 """The job dies here, as by ``kill -9``, and a new incarnation goes on. See :func:`anabranch.testing.run`."""
+
+
+@dataclass(frozen=True)
+class SCALE(Sentinel):
+    """The job's factor becomes ``factor`` while it runs: the first batches of what stands before it have been run, the
+    rest is run afterwards, with what comes then. ``SCALE(4)``."""
+
+    factor: int
+
+    def __init__(self, factor: int) -> None:
+        object.__setattr__(self, "name", f"SCALE({factor})")
+        object.__setattr__(self, "factor", factor)
+
+    __repr__ = Sentinel.__repr__
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from anabranch.testing.brokers import Names
 from anabranch.testing.incarnation import Incarnation
 from anabranch.testing.keys import Field
 from anabranch.testing.messages import Encoder
-from anabranch.testing.parts import KILL, Part
+from anabranch.testing.parts import KILL, SCALE, Part
 from anabranch.testing.result import Pending, Record, Result, decoded
 from anabranch.testing.streams import EmbeddedStreams, Streams
 
@@ -73,6 +73,10 @@ def run(
     a lane could have kept in memory is gone: its query, its state and its writer are made anew.
 
     ``BATCH`` in an input: what stands before it is run until the job is idle; only then the rest is put.
+
+    ``SCALE(4)`` in an input: what stands before it is put, and when the job has run a batch of it, its factor becomes 4
+    as by ``anabranch scale``. With a small ``max_rows_per_batch`` that falls into the middle of the rows. It stays so
+    to the end, or to the next one.
 
     The first sentinels of all inputs are one moment, the second ones another, and so on.
 
@@ -140,6 +144,8 @@ def _run(
         incarnation = Incarnation(spark, site.file, site.settings, deadline)
         if part.ends is KILL:
             kills.append(incarnation.run_and_kill())
+        elif isinstance(part.ends, SCALE):
+            incarnation.run_and_scale(part.ends.factor)
         else:
             incarnation.run()
     written = _writes(site.file.graph)
