@@ -17,7 +17,7 @@ from pathlib import Path
 
 from anabranch import steps
 from anabranch.systems.embedded import Log
-from tests import clusters, failover, kafka_peers, kafka_soak, launched, postgres
+from tests import clusters, failover, kafka_peers, kafka_soak, launched, postgres, scaled
 from tests.acceptance import numbered
 from tests.acceptance.harness import (
     EXAMPLE,
@@ -230,6 +230,7 @@ SCENARIOS: dict[str, Scenario] = {
     "postgresql": without_store,
     "away": without_coordinator,
     "launcher": launched.kept_running,
+    "scaled": scaled.scaled,
     "cluster": clusters.worker_lost,
 }
 SCENARIOS_IN_KAFKA: dict[str, Scenario] = {
@@ -240,6 +241,7 @@ SCENARIOS_IN_KAFKA: dict[str, Scenario] = {
     "kafka-failover": failing_over,
     "kafka-postgresql": without_store,
     "kafka-away": without_coordinator,
+    "kafka-scaled": scaled.scaled,
 }
 ALL = {**SCENARIOS, **SCENARIOS_IN_KAFKA}
 

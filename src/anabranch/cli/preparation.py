@@ -25,7 +25,6 @@ from anabranch.grouping.request import Grouper
 from anabranch.messages import Program, Start
 from anabranch.model.factor import check_factor
 from anabranch.model.graph import Graph
-from anabranch.model.ssp import SSP
 from anabranch.planning import plan as planning
 from anabranch.planning import stages
 from anabranch.planning.plan import Plan
@@ -238,7 +237,7 @@ def refuse_unsupported(plan: Plan) -> None:
     """What can be planned, but not run yet.
 
     Raises:
-        ConfigError: a broadcast input with a factor above 1 or several containers; buckets of one partition in several.
+        ConfigError: a broadcast input with a factor above 1 or several containers.
     """
     containers, factor = len(plan.model.containers), plan.model.factor
     broadcast = any(lane.broadcast for lane in plan.lanes)
@@ -248,17 +247,6 @@ def refuse_unsupported(plan: Plan) -> None:
                 f"[job] {name} = {value} with a broadcast input can be planned, but this version doesn't run it yet",
                 f"set {name} = 1; anabranch plan shows what {name} = {value} will do",
             )
-    seats: dict[SSP, set[str]] = {}
-    for lane in plan.lanes:
-        for ssp in lane.ssps:
-            seats.setdefault(ssp.whole, set()).add(lane.seat)
-    parted = [str(ssp) for ssp, its in seats.items() if len(its) > 1]
-    if parted:
-        raise ConfigError(
-            f"with factor {factor}, {containers} containers would share the partition {parted[0]}: that can be "
-            "planned, but this version doesn't run it yet",
-            "choose fewer containers, so that each has whole partitions",
-        )
 
 
 def writable(folder: Path, what: str) -> None:

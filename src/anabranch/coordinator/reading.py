@@ -9,6 +9,7 @@ from anabranch.formats import Format
 from anabranch.messages import JobStatus, LaneStatus
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane
+from anabranch.planning import changes
 
 __all__ = ["MOST_EVENTS", "deployment", "events", "jobs", "known_formats", "known_lanes", "model", "status"]
 
@@ -23,17 +24,21 @@ def jobs(store: Store) -> list[JobStatus]:
 def status(store: Store, job: str) -> JobStatus:
     """A job as it was left: ``served`` is false, and no container is known to live."""
     its = deployment(store, job)
+    present = store.model(job, its.id, its.generation)
     return JobStatus(
         job=job,
         deployment=its.id,
         generation=its.generation,
         state=its.state,
-        lanes=tuple(LaneStatus(lane=lane) for lane in store.lanes(job).values() if lane.deployment == its.id),
+        lanes=tuple(
+            LaneStatus(lane=lane) for lane in changes.open_lanes(store.lanes(job).values()) if lane.deployment == its.id
+        ),
         containers=tuple(container.status(alive=False) for container in store.containers(job)),
         error=its.error,
         served=False,
         promises=its.promises,
-        seats=len(store.model(job, its.id, its.generation).containers),
+        seats=len(present.containers),
+        factor=present.factor,
     )
 
 
