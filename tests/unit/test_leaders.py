@@ -153,6 +153,7 @@ ROUTES: dict[str, tuple[str, str, Any]] = {
     "start": ("POST", "/jobs", plan(program=PROGRAM)),
     "resume": ("POST", "/jobs/delays/start", None),
     "stop": ("POST", "/jobs/delays/stop", None),
+    "cancel": ("POST", "/jobs/delays/cancel", None),
     "scale": ("POST", "/jobs/delays/scale", Scaling(factor=2)),
     "artifact": ("PUT", f"/artifacts/{HASH}", b"code"),
     "register": ("POST", "/containers", ME),

@@ -64,6 +64,7 @@ WRITES: dict[str, Callable[[Store], object]] = {
     "resume_deployment": resume,
     "move_deployment": lambda store: store.move_deployment("delays", 1, "failed", "broken", event("broke")),
     "put_lanes": put,
+    "reseat": lambda store: store.reseat(list(store.lanes("delays").values()), event("moved")),
     "change_deployment": change,
     "register": lambda store: store.register(WHO, "0", [], 1.0),
     "expel": lambda store: store.expel(HELD, list(store.lanes("delays").values()), "silent", 1.0, "coordinator"),

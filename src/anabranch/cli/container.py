@@ -143,7 +143,7 @@ def _serve(
     agent = Agent(registered, asked, boottime, survives=survives)
     with Beating(client, agent, period, progress.say) as beats:
         watchdog.watch(lambda: beats.must_stop, ended, lambda: _STOPS_WITHIN if survives else beats.lease_left)
-        made.serve(registered.epoch, beats, leaving.event)
+        made.serve(beats, leaving.event)
         beats.leave(made.reports)
     if not leaving.asked():
         _check_ended_well(client, me.job)

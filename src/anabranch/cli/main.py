@@ -10,6 +10,7 @@ import structlog
 import typer
 
 from anabranch.cli import (
+    cancel,
     container,
     coordinator,
     demo,
@@ -45,6 +46,7 @@ app.command("describe")(looking.describe)
 app.command("events")(looking.events)
 app.command("fence")(fence.fence)
 app.command("scale")(scale.scale)
+app.command("cancel")(cancel.cancel)
 app.command("stop")(stop.stop)
 app.command("doctor")(doctor.doctor)
 app.command("demo")(demo.demo)

@@ -13,7 +13,7 @@ import typer
 from anabranch import config as configuration
 from anabranch.cli import finding, progress
 from anabranch.coordinator.client import AWAY, Client
-from anabranch.errors import JobFailedError, OutOfTimeError, UsageError
+from anabranch.errors import ConflictError, JobFailedError, OutOfTimeError, UsageError
 from anabranch.messages import JobStatus, Scaled, Scaling
 from anabranch.model.lane import LaneState
 
@@ -37,7 +37,8 @@ def scale(
         if scaled.closing:
             progress.say(f"job {job}: {len(scaled.closing)} lane(s) are closed, {len(scaled.lanes)} follow them")
             if not detach:
-                _wait(client, job, scaled, time.monotonic() + timeout, timeout)
+                wait(client, job, timeout)
+                _check(client, job, scaled)
                 now += "; all its lanes run"
         else:
             now += " already"
@@ -53,8 +54,14 @@ def wished(factor: int | None, containers: int | None, dry: bool = False) -> Sca
     return Scaling(factor=factor, containers=containers, request=uuid.uuid4().hex, dry=dry)
 
 
-def _wait(client: Client, job: str, scaled: Scaled, deadline: float, timeout: float) -> None:
-    told = ""
+def wait(client: Client, job: str, timeout: float) -> None:
+    """Wait until a job isn't changing any more, and say how far it is.
+
+    Raises:
+        JobFailedError: it doesn't run then.
+        OutOfTimeError: it took longer than so many seconds.
+    """
+    deadline, told = time.monotonic() + timeout, ""
     while True:
         try:
             status = client.status(job)
@@ -73,6 +80,18 @@ def _wait(client: Client, job: str, scaled: Scaled, deadline: float, timeout: fl
                 f"it goes on by itself; see anabranch status {job}",
             )
         time.sleep(_POLL)
+
+
+def _check(client: Client, job: str, scaled: Scaled) -> None:
+    """Raises ConflictError if the job has gone back."""
+    model = client.model(job)
+    if model.undoes == scaled.generation:
+        last = next((each for each in reversed(client.events(job)) if each.why.startswith("cancelled: ")), None)
+        raise ConflictError(
+            f"job {job} has gone back to factor {model.factor}, {len(model.containers)} container(s)"
+            + ("" if last is None else f": {last.why.removeprefix('cancelled: ')}"),
+            f"see anabranch events {job}",
+        )
 
 
 def _left(status: JobStatus) -> str:

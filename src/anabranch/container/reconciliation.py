@@ -83,10 +83,10 @@ class Container:
         """
         me = self._coordination.register(registration)
         agent = Agent(me, boottime(), boottime, survives=True)
-        self.serve(me.epoch, Direct(self._coordination, agent))
+        self.serve(Direct(self._coordination, agent))
 
-    def serve(self, epoch: int, beats: Beats, leaving: threading.Event | None = None) -> None:
-        """Reconcile, with a seat that was taken under ``epoch``, until nothing is left to run or ``leaving`` is set.
+    def serve(self, beats: Beats, leaving: threading.Event | None = None) -> None:
+        """Reconcile, with a seat that was taken, until nothing is left to run or ``leaving`` is set.
 
         Raises:
             FencedError: the seat is lost; everything was stopped.
@@ -95,7 +95,7 @@ class Container:
             while leaving is None or not leaving.is_set():
                 answer = beats.take(self.reports)
                 if answer is not None:
-                    self._reconcile(answer, epoch)
+                    self._reconcile(answer)
                     self._forget()
                     if answer.done and all(keeper.ended for keeper in self._keepers.values()):
                         return
@@ -112,7 +112,7 @@ class Container:
         """How the lanes are now."""
         return tuple(keeper.report for keeper in self._keepers.values())
 
-    def _reconcile(self, answer: Answer, epoch: int) -> None:
+    def _reconcile(self, answer: Answer) -> None:
         wanted = {w.lane.id: w for w in answer.wanted}
         for lane_id, keeper in tuple(self._keepers.items()):
             if lane_id in wanted:
@@ -124,22 +124,22 @@ class Container:
         for lane_id, each in wanted.items():
             self._readers[each.lane.stage, each.lane.group] = {ssp.stream for ssp in each.lane.ssps}
             if lane_id not in self._keepers:
-                self._keepers[lane_id] = self._kept(each, epoch, answer.until_caught_up)
+                self._keepers[lane_id] = self._kept(each, answer.until_caught_up)
 
-    def _kept(self, wanted: WantedLane, epoch: int, until_caught_up: bool) -> Keeper:
+    def _kept(self, wanted: WantedLane, until_caught_up: bool) -> Keeper:
         job, lane = self._settings.job, wanted.lane
         patience = durations.parse(job.stall_after) / 1000
         if job.trigger == "real-time":  # positions are known where batches end
             patience += query.real_time_seconds(self._settings)
         standstill = Standstill(patience)
-        log.debug("lane starts", action="start_lane", lane=lane.id, epoch=epoch)
+        log.debug("lane starts", action="start_lane", lane=lane.id, epoch=lane.epoch)
         return Keeper(
             wanted,
-            lambda newest: self._runner(newest, epoch, until_caught_up, standstill),
+            lambda newest: self._runner(newest, until_caught_up, standstill),
             Attempts(job.attempts),
         )
 
-    def _runner(self, lane: Lane, epoch: int, until_caught_up: bool, standstill: Standstill) -> LaneRunner:
+    def _runner(self, lane: Lane, until_caught_up: bool, standstill: Standstill) -> LaneRunner:
         starting = self._starting(lane)
         until = self._until(lane) if until_caught_up else None
 
@@ -154,7 +154,7 @@ class Container:
                 schemas=self._schemas,
                 formats=self._formats,
                 lane=lane,
-                epoch=epoch,
+                epoch=lane.epoch,
                 folder=folder.uri,
                 planned=folder.batch,
                 gate=gate,
@@ -166,7 +166,7 @@ class Container:
                 dropped=dropped,
             )
 
-        return LaneRunner(self._place, lane, epoch, build, starting, until, standstill)
+        return LaneRunner(self._place, lane, lane.epoch, build, starting, until, standstill)
 
     def _starting(self, lane: Lane) -> Offsets:
         given: Offsets = {}

@@ -103,6 +103,9 @@ class Client:
     def scale(self, job: str, wish: Scaling) -> Scaled:
         return decode(self._say(f"{_job_path(job)}/scale", wish), Scaled)
 
+    def cancel(self, job: str) -> None:
+        self._ask("POST", f"{_job_path(job)}/cancel")
+
     def register(self, registration: Registration) -> Registered:
         return decode(self._say("/containers", registration), Registered)
 

@@ -150,6 +150,10 @@ def app(coordinator: Coordinator, desk: Desk | None = None, token: str | None = 
         wish = decode(await _body(request), Scaling)
         return _json(compact(await led(None, coordinator.scale, request.path_params["job"], wish)))
 
+    async def cancel(request: Request) -> Response:
+        await led(None, coordinator.cancel, request.path_params["job"])
+        return JSONResponse({})
+
     async def put_artifact(request: Request) -> Response:
         content = await _body(request, MAX_BYTES)
         await led(None, coordinator.put_artifact, request.path_params["sha256"], content)
@@ -221,6 +225,7 @@ def app(coordinator: Coordinator, desk: Desk | None = None, token: str | None = 
             takes=Scaling,
             gives=Scaled,
         ),
+        Operation("POST", "/jobs/{job}/cancel", "Let it go back from the change that is under way", cancel),
         Operation("GET", "/artifacts/{sha256}", "The code of a job", artifact, gives=bytes),
         Operation("PUT", "/artifacts/{sha256}", "Keep the code of a job", put_artifact, takes=bytes),
         Operation("POST", "/containers", "Take a seat", register, takes=Registration, gives=Registered),

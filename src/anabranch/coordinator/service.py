@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import secrets
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -15,7 +14,8 @@ import msgspec
 
 from anabranch import artifact
 from anabranch.clocks import boottime
-from anabranch.coordinator import plans, reading, reports
+from anabranch.coordinator import changing, plans, reading, reports
+from anabranch.coordinator.changing import Generation, Wanted
 from anabranch.coordinator.launching import Demand
 from anabranch.coordinator.naming import check_container, check_name
 from anabranch.coordinator.polls import Polls
@@ -23,7 +23,6 @@ from anabranch.coordinator.serving import Process, Serving
 from anabranch.coordinator.states import DeploymentState, Snapshot, step
 from anabranch.coordinator.store import DeploymentRecord, Event, Store
 from anabranch.errors import (
-    ConfigError,
     ConflictError,
     FencedError,
     NotFoundError,
@@ -45,11 +44,9 @@ from anabranch.messages import (
     Scaling,
     Start,
 )
-from anabranch.model.factor import check_factor
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, LaneState
 from anabranch.planning import changes
-from anabranch.planning.changes import Change
 
 __all__ = ["Coordinator", "Fence"]
 
@@ -251,58 +248,28 @@ class Coordinator:
             self._look_again()
             serving = self._serving(job)
             self._advance(serving)
-            model = self._store.model(job, serving.deployment, serving.generation)
-            factor = model.factor if wish.factor is None else wish.factor
-            containers = len(model.containers) if wish.containers is None else wish.containers
-            scaled = Scaled(generation=model.generation, factor=factor, containers=containers)
-            same = (factor, containers) == (model.factor, len(model.containers))
-            if same or (wish.request and wish.request == model.request):
-                return scaled
-            self._check_changeable(serving, factor, containers)
-            graph = self._store.graph(job, serving.deployment)
-            its = {lane.id: lane for lane in serving.lanes}
-            change = changes.rescaled(graph, model, its, factor, containers, lambda: secrets.token_hex(4))
-            closing = [its[name] for name in change.closing]
-            scaled = msgspec.structs.replace(
-                scaled, generation=change.model.generation, closing=tuple(closing), lanes=change.lanes
-            )
+            present = self._present(serving)
+            wanted = changing.scaled(serving, present, wish, alone=self._grace is None)
+            if wanted is None:
+                return Scaled(generation=present.generation, factor=present.factor, containers=present.containers)
             if not wish.dry:
-                why = f"factor {model.factor} → {factor}, containers {len(model.containers)} → {containers}"
-                self._change(serving, msgspec.structs.replace(change.model, request=wish.request), closing, change, why)
-            return scaled
+                self._change(serving, wanted)
+            return wanted.told
 
-    def _check_changeable(self, serving: Serving, factor: int, containers: int) -> None:
-        check_factor(factor)
-        if containers < 1:
-            raise ConfigError(f"a job can't have {containers} containers", "give 1 or more")
-        if containers > 1 and self._grace is None:
-            raise ConflictError(
-                f"job {serving.job!r} runs in one process with its coordinator: it can't have {containers} containers",
-                "start it on a coordinator: anabranch start JOB.py",
-            )
-        if serving.state is not DeploymentState.RUNNING:
-            raise ConflictError(
-                f"job {serving.job!r} is {serving.state.value}: only one that is running can be changed",
-                f"wait for it; see anabranch status {serving.job}",
-            )
-        failed = next((lane for lane in serving.lanes if lane.state is LaneState.FAILED), None)
-        if failed is not None:
-            raise ConflictError(
-                f"lane {failed.id} of job {serving.job!r} has failed: where others would go on isn't known",
-                f"see anabranch status {serving.job}; stop it, mend it and start it again",
-            )
+    def cancel(self, job: str) -> None:
+        """Let a job that is being changed go back to the factor and the containers that it had before.
 
-    def _change(self, serving: Serving, model: JobModel, closing: Sequence[Lane], change: Change, why: str) -> None:
-        transition = step(serving.snapshot(self._clock(), change_wanted=True))
-        assert transition is not None
-        after = [msgspec.structs.replace(lane, state=LaneState.CLOSING) for lane in closing]
-        event = self._event(serving.job, "user", f"generation {model.generation}", why)
-        self._write(self._store.change_deployment, model, transition.to.value, after, change.lanes, event)
-        serving.known.update({lane.id: lane for lane in (*after, *change.lanes)})
-        serving.state, serving.generation, serving.factor = transition.to, model.generation, model.factor
-        serving.model_seats = frozenset(container.seat for container in model.containers)
-        self._advance(serving)
-        self._announce()
+        Raises:
+            NotFoundError: nobody knows the job.
+            ConflictError: it isn't being changed, or goes back already; or a new lane has failed after it had begun.
+        """
+        with self._changed:
+            self._look_again()
+            serving = self._serving(job)
+            self._advance(serving)
+            present = self._present(serving)
+            changing.check_cancellable(serving, present)
+            self._change(serving, self._undone(serving, present, "user", "the user cancelled it"))
 
     def wait_until(self, job: str, states: Collection[str], timeout: float | None = None) -> JobStatus:
         """Wait for a job to be in one of the states; gives its status then.
@@ -770,6 +737,21 @@ class Coordinator:
     def _advance(self, serving: Serving, *, stop_wanted: bool = False) -> None:
         """Take every transition that is due, each stored before it counts; then wake who waits for it."""
         moved = False
+        stranded = serving.stranded()
+        if stranded and serving.state.runs:
+            seat = min(serving.model_seats)
+            what = f"seat {seat} closes {', '.join(lane.id for lane in stranded)}"
+            event = self._event(serving.job, "coordinator", what, "nobody has its seat, which is no more")
+            placed = [msgspec.structs.replace(lane, seat=seat) for lane in stranded]
+            stored = self._write(self._store.reseat, placed, event)
+            serving.known.update({lane.id: lane for lane in stored})
+            for lane in stored:
+                serving.reports.pop(lane.id, None)
+        if serving.state is DeploymentState.CHANGING and (spoilt := serving.spoilt()):
+            present, why = self._present(serving), f"lane {spoilt[0].id} can't start: {spoilt[0].error}"
+            if changing.is_cancellable(serving, present):
+                self._change(serving, self._undone(serving, present, "coordinator", why))
+                return
         opening = serving.opening()
         if opening:
             its = {lane.id: lane for lane in serving.lanes}
@@ -792,6 +774,24 @@ class Coordinator:
             moved = True
         if serving.renew() or moved:
             self._announce()
+
+    def _present(self, serving: Serving) -> Generation:
+        job, deployment = serving.job, serving.deployment
+        return Generation(self._store.graph(job, deployment), self._store.model(job, deployment, serving.generation))
+
+    def _undone(self, serving: Serving, present: Generation, who: str, why: str) -> Wanted:
+        before = self._store.model(serving.job, serving.deployment, present.generation - 1)
+        return changing.undone(serving, present, before, who, why)
+
+    def _change(self, serving: Serving, wanted: Wanted) -> None:
+        """Go into another generation."""
+        state, model = DeploymentState.CHANGING, wanted.model
+        what = f"{serving.state.value} → {state.value}, generation {model.generation}"
+        event = self._event(serving.job, wanted.who, what, wanted.why)
+        self._write(self._store.change_deployment, model, state.value, wanted.ending, wanted.told.lanes, event)
+        serving.change(model, [*wanted.ending, *wanted.told.lanes])
+        self._advance(serving)
+        self._announce()
 
     def _announce(self) -> None:
         """Wake who waits for something that may have changed."""

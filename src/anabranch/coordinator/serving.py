@@ -25,7 +25,9 @@ from anabranch.messages import (
     Registration,
     WantedLane,
 )
+from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, LaneState
+from anabranch.planning import changes
 
 __all__ = ["Process", "Serving"]
 
@@ -170,6 +172,29 @@ class Serving:
         """A lane as the process has it that holds its seat; whoever takes a free one gets its lanes then."""
         holder = self.process_of(lane.seat)
         return lane if holder is None else msgspec.structs.replace(lane, epoch=holder.record.epoch)
+
+    def change(self, model: JobModel, lanes: Iterable[Lane]) -> None:
+        """Go into another generation; ``lanes`` are those that are new, or have changed."""
+        self.known.update({lane.id: lane for lane in lanes})
+        self.state, self.generation, self.factor = DeploymentState.CHANGING, model.generation, model.factor
+        self.model_seats = frozenset(container.seat for container in model.containers)
+
+    def stranded(self) -> list[Lane]:
+        """The lanes that must still be closed, of seats that are no more and that nobody holds."""
+        taken = {process.record.seat for process in self.processes.values()} | self.model_seats
+        return [
+            lane
+            for lane in self.lanes
+            if lane.state is LaneState.CLOSING and lane.seat not in taken and not lane.unfenced and lane.may_start
+        ]
+
+    def spoilt(self) -> list[Lane]:
+        """The lanes of the present generation that failed before they have ever run."""
+        return [
+            lane
+            for lane in changes.heads(self.lanes)
+            if lane.state is LaneState.FAILED and not lane.ran and lane.predecessors
+        ]
 
     def opening(self) -> list[Lane]:
         """The lanes of which it isn't known yet where they begin, and now it can be."""
@@ -341,7 +366,7 @@ class Serving:
             done=offer.done,
         )
 
-    def snapshot(self, now: float, *, stop_wanted: bool = False, change_wanted: bool = False) -> Snapshot:
+    def snapshot(self, now: float, *, stop_wanted: bool = False) -> Snapshot:
         holders = [process for process in self.processes.values() if self.expels or now < process.lease_ends]
         starved = self._starved()
         held = {lane for process in holders for lane in process.offered}
@@ -363,7 +388,6 @@ class Serving:
             lanes=tuple(views),
             until_caught_up=self.until_caught_up,
             stop_wanted=stop_wanted,
-            change_wanted=change_wanted,
             error=self.error,
         )
 

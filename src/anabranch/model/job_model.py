@@ -30,7 +30,7 @@ class StageModel(Document, frozen=True, kw_only=True):
 class JobModel(Document, frozen=True, kw_only=True):
     """All of a generation. ``run_id`` in JSON is the deployment (SEP-31's name for it).
 
-    ``request``: the id that the wish for it had.
+    ``request``: the id that the wish for it had; ``undoes``: the generation from which it goes back to the one before.
     """
 
     job: str
@@ -40,3 +40,4 @@ class JobModel(Document, frozen=True, kw_only=True):
     stages: tuple[StageModel, ...]
     containers: tuple[ContainerModel, ...]
     request: str = ""
+    undoes: int = 0

@@ -20,7 +20,7 @@ from anabranch.model.ssp import SSP, in_order, wholes
 from anabranch.model.task import Task
 from anabranch.planning import plan, stages
 
-__all__ = ["Change", "open_lanes", "opened", "rescaled"]
+__all__ = ["Change", "heads", "never_begun", "open_lanes", "opened", "rescaled"]
 
 _NOWHERE = -1
 
@@ -53,6 +53,13 @@ def open_lanes(lanes: Iterable[Lane]) -> list[Lane]:
     return [lane for lane in lanes if lane.state is not LaneState.CLOSED]
 
 
+def heads(lanes: Iterable[Lane]) -> list[Lane]:
+    """Those that aren't closed, and that no other one goes on from: the lanes of the present generation."""
+    found = list(lanes)
+    followed = {name for lane in found for name in lane.predecessors}
+    return [lane for lane in open_lanes(found) if lane.id not in followed]
+
+
 def rescaled(
     graph: Graph,
     model: JobModel,
@@ -74,7 +81,7 @@ def rescaled(
         ConflictError: the job can't be changed while it runs.
     """
     around = _Around(model, factor, containers)
-    present = open_lanes(lanes.values())
+    present = heads(lanes.values())
     broadcast = next((ssp for lane in present for ssp in lane.broadcast), None)
     if broadcast is not None and (factor > 1 or containers > 1):
         raise ConflictError(
@@ -278,6 +285,28 @@ def _fed(new: Sequence[Lane]) -> list[Lane]:
     return found
 
 
+def never_begun(lane: Lane, why: str) -> Lane:
+    """A lane that was never run as one that is closed: who goes on from it begins where it would have begun.
+
+    Raises:
+        StateError: it has run.
+    """
+    if lane.ran or not lane.may_start:
+        raise StateError(f"lane {lane.id} may have written something", "this is a fault of anabranch")
+    ends: dict[SSP, int] = {}
+    for position in lane.starting:
+        whole = position.ssp.whole
+        ends[whole] = min(position.offset, ends.get(whole, position.offset))
+    return msgspec.structs.replace(
+        lane,
+        state=LaneState.CLOSED,
+        final=tuple(Position(ssp=ssp, offset=offset) for ssp, offset in ends.items()),
+        last_batch=lane.first_batch - 1,
+        folder_epoch=0,
+        error=why,
+    )
+
+
 def opened(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
     """A lane whose predecessors are all closed, with where it begins.
 
@@ -285,7 +314,9 @@ def opened(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
         StateError: what they left doesn't fit: the store was damaged.
     """
     before = [lanes[name] for name in lane.predecessors]
-    inherits = {each.id: each.folder_epoch for each in before}
+    inherits: dict[str, int] = {}
+    for each in before:
+        inherits |= {each.id: each.folder_epoch} if each.folder_epoch else each.inherits
     if lane.stateful:
         (parent,) = before
         left = {position.ssp: position for position in parent.final}

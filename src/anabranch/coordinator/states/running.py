@@ -12,8 +12,6 @@ def step(snapshot: Snapshot) -> Transition | None:
         return Transition(to=DeploymentState.STOPPING, why="all lanes that had to do failed", error=snapshot.failure)
     if snapshot.stop_wanted:
         return Transition(to=DeploymentState.STOPPING, why="the user stopped it", error=snapshot.failure)
-    if snapshot.change_wanted:
-        return Transition(to=DeploymentState.CHANGING, why="the user changed it")
     if snapshot.until_caught_up and all(lane.ended for lane in snapshot.lanes):
         return Transition(to=DeploymentState.STOPPING, why="all its lanes have caught up")
     return None

@@ -55,7 +55,6 @@ class Snapshot:
     until_caught_up: bool = False
     start_wanted: bool = False
     stop_wanted: bool = False
-    change_wanted: bool = False
     error: str | None = None
 
     @property

@@ -301,6 +301,14 @@ class Store:
             _add_events(connection, [Event(job=job, at=at, who=container, what=f"took seat {seat}", why=why)])
         return ContainerRecord(**row), stored
 
+    def reseat(self, changed: Sequence[Lane], event: Event) -> list[Lane]:
+        """Lanes get another seat, and the job's next epoch; gives them as they were stored."""
+        with self._writing(event) as connection:
+            epoch = _next_epoch(connection, event.job)
+            stored = [msgspec.structs.replace(lane, epoch=epoch) for lane in changed]
+            _put_lanes(connection, stored)
+        return stored
+
     def expel(self, process: ContainerRecord, changed: Sequence[Lane], why: str, at: float, who: str) -> list[Lane]:
         """A process loses its seat, and its lanes get the job's next epoch; gives those as they were stored."""
         event = Event(job=process.job, at=at, who=who, what=f"{process.id} has lost its seat", why=why)

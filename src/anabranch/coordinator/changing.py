@@ -1,0 +1,152 @@
+"""What becomes of a job that is to have another generation. Pure: nothing is stored here."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from anabranch.coordinator.serving import Serving
+from anabranch.coordinator.states import DeploymentState
+from anabranch.errors import ConfigError, ConflictError
+from anabranch.messages import Scaled, Scaling
+from anabranch.model.factor import check_factor
+from anabranch.model.graph import Graph
+from anabranch.model.job_model import JobModel
+from anabranch.model.lane import Lane, LaneState
+from anabranch.planning import changes
+from anabranch.planning.changes import Change
+
+__all__ = ["Generation", "Wanted", "check_cancellable", "is_cancellable", "scaled", "undone"]
+
+
+@dataclass(frozen=True)
+class Generation:
+    """The present one."""
+
+    graph: Graph
+    model: JobModel
+
+    @property
+    def generation(self) -> int:
+        return self.model.generation
+
+    @property
+    def factor(self) -> int:
+        return self.model.factor
+
+    @property
+    def containers(self) -> int:
+        return len(self.model.containers)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The next generation. ``ending``: the lanes of the present one that end, as they are then."""
+
+    model: JobModel
+    told: Scaled
+    ending: tuple[Lane, ...]
+    who: str
+    why: str
+
+
+def scaled(serving: Serving, present: Generation, wish: Scaling, alone: bool) -> Wanted | None:
+    """What a wish makes of a job; None if it is so already. Errors as :meth:`Coordinator.scale`.
+
+    Args:
+        alone: the coordinator and the only container are one process.
+    """
+    factor = present.factor if wish.factor is None else wish.factor
+    containers = present.containers if wish.containers is None else wish.containers
+    if (factor, containers) == (present.factor, present.containers) or (
+        wish.request and wish.request == present.model.request
+    ):
+        return None
+    check_factor(factor)
+    if containers < 1:
+        raise ConfigError(f"a job can't have {containers} containers", "give 1 or more")
+    if containers > 1 and alone:
+        raise ConflictError(
+            f"job {serving.job!r} runs in one process with its coordinator: it can't have {containers} containers",
+            "start it on a coordinator: anabranch start JOB.py",
+        )
+    if serving.state is not DeploymentState.RUNNING:
+        raise ConflictError(
+            f"job {serving.job!r} is {serving.state.value}: only one that is running can be changed",
+            f"wait for it; see anabranch status {serving.job}",
+        )
+    _check_whole(serving, lambda lane: True)
+    why = f"factor {present.factor} → {factor}, containers {present.containers} → {containers}"
+    return _wanted(serving, present, factor, containers, "user", why, request=wish.request)
+
+
+def undone(serving: Serving, present: Generation, before: JobModel, who: str, why: str) -> Wanted:
+    """A generation that is as the one ``before`` the present one, which a change has not reached yet."""
+    void = [changes.never_begun(lane, why) for lane in serving.spoilt()]
+    factor, containers = before.factor, len(before.containers)
+    return _wanted(serving, present, factor, containers, who, f"cancelled: {why}", void, undoes=present.generation)
+
+
+def is_cancellable(serving: Serving, present: Generation) -> bool:
+    """Whether a change can be undone."""
+    try:
+        check_cancellable(serving, present)
+    except ConflictError:
+        return False
+    return True
+
+
+def check_cancellable(serving: Serving, present: Generation) -> None:
+    """Raises ConflictError if there is no change that can be undone."""
+    if serving.state is not DeploymentState.CHANGING:
+        raise ConflictError(
+            f"job {serving.job!r} is {serving.state.value}: there is no change to cancel",
+            f"see anabranch status {serving.job}",
+        )
+    if present.model.undoes:
+        raise ConflictError(
+            f"job {serving.job!r} goes back already, from generation {present.model.undoes}",
+            f"see anabranch status {serving.job}",
+        )
+    _check_whole(serving, lambda lane: lane.ran or not lane.predecessors)
+
+
+def _check_whole(serving: Serving, matters: Callable[[Lane], bool]) -> None:
+    failed = next((lane for lane in serving.lanes if lane.state is LaneState.FAILED and matters(lane)), None)
+    if failed is not None:
+        raise ConflictError(
+            f"lane {failed.id} of job {serving.job!r} has failed: where others would go on isn't known",
+            f"see anabranch status {serving.job}; stop it, mend it and start it again",
+        )
+
+
+def _wanted(
+    serving: Serving,
+    present: Generation,
+    factor: int,
+    containers: int,
+    who: str,
+    why: str,
+    void: Sequence[Lane] = (),
+    **marks: str | int,
+) -> Wanted:
+    its = {lane.id: lane for lane in serving.lanes}
+    change: Change = changes.rescaled(
+        present.graph, present.model, its, factor, containers, lambda: secrets.token_hex(4)
+    )
+    over = {lane.id for lane in void}
+    closing = [
+        msgspec.structs.replace(its[name], state=LaneState.CLOSING) for name in change.closing if name not in over
+    ]
+    told = Scaled(
+        generation=change.model.generation,
+        factor=factor,
+        containers=containers,
+        closing=tuple(its[name] for name in change.closing),
+        lanes=change.lanes,
+    )
+    model = msgspec.structs.replace(change.model, request="", undoes=0)
+    return Wanted(msgspec.structs.replace(model, **marks), told, (*closing, *void), who, why)
