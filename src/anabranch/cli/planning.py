@@ -1,4 +1,4 @@
-"""``anabranch plan``: what a job would be: stages, tasks, lanes, containers, reads per SSP, promises."""
+"""``anabranch plan``: what a job would be, or what a change would do to one that runs."""
 
 from __future__ import annotations
 
@@ -9,18 +9,35 @@ import msgspec
 import typer
 from rich.table import Table
 
-from anabranch.cli import loading, preparation, progress
+from anabranch import config as configuration
+from anabranch.cli import finding, loading, preparation, progress, scale
+from anabranch.errors import UsageError
+from anabranch.messages import Scaled
 from anabranch.planning.plan import Plan
+
+_SCALE = "scale"
 
 
 def plan(
-    job: Annotated[Path, typer.Argument(help="The job file.")],
+    job: Annotated[str, typer.Argument(help="The job file; or: scale.")],
+    running: Annotated[
+        str | None, typer.Argument(help="After scale: the name of a running job.", show_default=False)
+    ] = None,
+    factor: Annotated[int | None, typer.Option(help="After scale: the factor that it would have.")] = None,
+    containers: Annotated[int | None, typer.Option(help="After scale: how many containers it would have.")] = None,
     config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show what running a job would do; changes nothing."""
-    settings = preparation.settings_of(job, config)
-    file = loading.load(job)
+    """Show what running a job would do: plan JOB.py; or scaling one that runs: plan scale JOB. Changes nothing."""
+    if job == _SCALE:
+        if running is None:
+            raise UsageError("plan scale needs the name of a job", "anabranch plan scale JOB --factor X")
+        _scale(running, factor, containers, config, json)
+        return
+    if running is not None or factor is not None or containers is not None:
+        raise UsageError("plan takes one job file", "anabranch plan JOB.py; or: anabranch plan scale JOB --factor X")
+    settings = preparation.settings_of(Path(job), config)
+    file = loading.load(Path(job))
     made = preparation.plan(file, settings)
     formats = preparation.formats(file, settings)
     preparation.checked(file, settings, formats)
@@ -28,6 +45,49 @@ def plan(
         typer.echo(msgspec.json.format(msgspec.json.encode(made.to_builtins()), indent=2).decode())
         return
     _print(made)
+
+
+def _scale(job: str, factor: int | None, containers: int | None, config: Path | None, json: bool) -> None:
+    wish = scale.wished(factor, containers, dry=True)
+    with finding.client(configuration.load(config).coordinator, job) as client:
+        model, scaled, status = client.model(job), client.scale(job, wish), client.status(job)
+    if json:
+        typer.echo(msgspec.json.format(msgspec.json.encode(scaled.to_builtins()), indent=2).decode())
+        return
+    console = progress.wide()
+    console.print(
+        f"job {job}: factor {model.factor} → {scaled.factor}, "
+        f"{len(model.containers)} → {scaled.containers} container(s)"
+    )
+    if not scaled.closing:
+        console.print("it is so already: nothing would change")
+        return
+    reports = {each.lane.id: each.report for each in status.lanes}
+    closed = Table(title="lanes that are closed", title_justify="left")
+    for column in ("lane", "stage", "container", "runs", "tasks", "last batch took"):
+        closed.add_column(column)
+    for lane in scaled.closing:
+        report = reports.get(lane.id)
+        took = "-" if report is None else f"{report.seconds:.1f} s"
+        closed.add_row(lane.id, lane.stage, lane.seat, lane.group, str(len(lane.tasks)), took)
+    started = Table(title="lanes that follow them", title_justify="left")
+    for column in ("stage", "container", "runs", "tasks", "SSPs", "goes on from"):
+        started.add_column(column)
+    for lane in scaled.lanes:
+        read = {ssp.whole for ssp in lane.ssps}
+        how = "the state of " if lane.stateful else ""
+        before = how + ", ".join(lane.predecessors)
+        started.add_row(lane.stage, lane.seat, lane.group, str(len(lane.tasks)), str(len(read)), before)
+    console.print(closed, started)
+    kept = len(status.lanes) - len(scaled.closing)
+    console.print(f"{kept} lane(s) run on as they are" if kept else "no lane runs on as it is")
+    moved = _moved(scaled)
+    console.print(f"{moved} lane(s) follow one of another container" if moved else "nothing moves to another container")
+
+
+def _moved(scaled: Scaled) -> int:
+    seats = {lane.id: lane.seat for lane in scaled.closing}
+    return sum(any(seats.get(name) != lane.seat for name in lane.predecessors) for lane in scaled.lanes)
 
 
 def _print(made: Plan) -> None:
