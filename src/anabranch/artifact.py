@@ -34,6 +34,7 @@ __all__ = [
     "Artifact",
     "check",
     "check_sha",
+    "fingerprint",
     "pack",
     "packed_package",
     "unpack",
@@ -110,6 +111,23 @@ def pack(home: Path) -> Artifact:
     content = _zip((name, _read(root / name)) for name in names)
     _check_size(home, sizes, len(content))
     return Artifact(hashlib.sha256(content).hexdigest(), content, names)
+
+
+def fingerprint(home: Path) -> str:
+    """A hash of the Python files below a folder, whatever git says of them: of code that is in place already.
+
+    Raises:
+        NotFoundError: ``home`` is no folder.
+        UsageError: there are none.
+        AnabranchError: a file can't be read.
+    """
+    if not home.is_dir():
+        raise NotFoundError(f"{home}: there is no such folder", "name the job's file as it is on this machine")
+    root = home.resolve()
+    names = [name for name in _packed(root, _walked(root)) if name.endswith(".py")]
+    if not names:
+        raise UsageError(f"{home}: there are no Python files", "start it in the folder with the job's code")
+    return hashlib.sha256(_zip((name, _read(root / name)) for name in names)).hexdigest()
 
 
 def packed_package(folder: Path) -> bytes:

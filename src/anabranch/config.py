@@ -36,6 +36,7 @@ class JobSettings(_Section):
     lane's watermark follows the slowest of its SSPs, or is Spark's own, which follows the fastest.
     A lane that fails is tried again, up to ``attempts`` times in a row on one batch; so is one that has records to read
     and stands still for ``stall_after``.
+    ``artifact``: where containers have the job's code from: the coordinator's store, or the folder that they start in.
     ``warm_containers``: so many processes more than seats, which stand by.
     ``on_coordinator_loss``: what a container does that doesn't hear its coordinator. One with an output that can't be
     fenced stops in any case, before its lease ends.
@@ -44,6 +45,7 @@ class JobSettings(_Section):
     grouper: str = "partition"
     factor: int = 1
     containers: int = Field(default=1, ge=1, le=1000)
+    artifact: Literal["store", "image"] = "store"
     warm_containers: int = Field(default=0, ge=0, le=100)
     trigger: Literal["micro-batch", "real-time"] = "micro-batch"
     interval: str = "0 seconds"

@@ -99,6 +99,22 @@ def test_a_folder_in_a_work_tree_is_packed_alone_and_by_the_rules_above_it(repo:
     assert artifact.pack(repo / "jobs" / "a").names == ("job.py",)
 
 
+def test_a_fingerprint_is_of_python_files_and_of_nothing_else(repo: Path, tmp_path: Path) -> None:
+    image = tmp_path / "image"
+    names = [str(path.relative_to(repo)) for path in repo.rglob("*.py") if ".git" not in path.parts]
+    for name in names:
+        (image / name).parent.mkdir(parents=True, exist_ok=True)
+        (image / name).write_bytes((repo / name).read_bytes())
+    (image / "anabranch.toml").write_text("[coordinator]\n")
+    assert artifact.fingerprint(image) == artifact.fingerprint(repo)
+    (image / names[0]).write_text("another = 1\n")
+    assert artifact.fingerprint(image) != artifact.fingerprint(repo)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with pytest.raises(UsageError, match="no Python files"):
+        artifact.fingerprint(empty)
+
+
 @pytest.mark.parametrize("variable", ["GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE"])
 def test_what_a_git_hook_sets_does_not_lead_elsewhere(
     repo: Path, tmp_path: Path, variable: str, monkeypatch: pytest.MonkeyPatch

@@ -22,7 +22,7 @@ from anabranch.cli import finding, loading, progress, waiting
 from anabranch.clocks import boottime
 from anabranch.config import Settings
 from anabranch.coordinator.client import AWAY, Client
-from anabranch.errors import AnabranchError, JobFailedError
+from anabranch.errors import AnabranchError, ConflictError, JobFailedError
 from anabranch.event_time import durations
 from anabranch.messages import Registered, Registration, Running
 from anabranch.model.graph import Graph
@@ -52,9 +52,9 @@ def container(
     watchdog.watch(lambda: _TOLD if leaving.asked() else "", ended, lambda: _STOPS_WITHIN, AnabranchError.exit_code)
     with finding.at(own, coordinator) as client:
         running = waiting.answered(lambda: client.running(job), unless=leaving.asked)
-        home = _code(client, running.program.artifact)
-        file = loading.load(home / running.program.file)
         settings = _settings(running, master, rack)
+        home = _code(client, running.program.artifact, in_image=settings.job.artifact == "image")
+        file = loading.load(home / running.program.file)
         from anabranch.container import executors
         from anabranch.container.reconciliation import Container
         from anabranch.spark import resolution, session
@@ -82,8 +82,16 @@ def container(
     leaving.check()
 
 
-def _code(client: Client, sha256: str) -> Path:
-    """The job's folder, as it was when the job was started."""
+def _code(client: Client, sha256: str, in_image: bool) -> Path:
+    """The job's folder, as it was when the job was started. ConflictError: the one that is here is another."""
+    if in_image:
+        here = Path.cwd()
+        if artifact.fingerprint(here) != sha256:
+            raise ConflictError(
+                f"the Python files below {here} aren't those that the job was started with",
+                'start containers in the folder with that code; or start the job with [job] artifact = "store"',
+            )
+        return here
     cache = fetched.folder() / "artifacts"
     return artifact.unpacked(sha256, cache) or artifact.unpack(client.artifact(sha256), sha256, cache)
 

@@ -60,12 +60,11 @@ def _hand_over(client: Client, file: JobFile, settings: Settings, available_now:
     schemas = preparation.checked(file, settings, formats)
     for warning in plan.warnings:
         progress.say(f"warning: {warning}")
-    code = artifact.pack(file.path.parent)
-    client.put_artifact(code.sha256, code.content)
+    sha256 = _code(client, file.path.parent, in_image=settings.job.artifact == "image")
     if not known:
         preparation.create_outputs(plan, settings)
     program = Program(
-        artifact=code.sha256,
+        artifact=sha256,
         file=file.path.name,
         settings=kept,
         schemas=resolution.dumped(schemas),
@@ -74,6 +73,15 @@ def _hand_over(client: Client, file: JobFile, settings: Settings, available_now:
     prepared = Prepared(file, settings, plan, schemas, formats)
     number = client.start(preparation.start_message(prepared, available_now, program))
     progress.say(f"job {name}: deployment {number} is with the coordinator at {client.url}")
+
+
+def _code(client: Client, home: Path, in_image: bool) -> str:
+    """Hand over the job's code, unless containers have it already; gives its hash."""
+    if in_image:
+        return artifact.fingerprint(home)
+    code = artifact.pack(home)
+    client.put_artifact(code.sha256, code.content)
+    return code.sha256
 
 
 def _kept_formats(client: Client, job: str) -> Mapping[str, Format]:
