@@ -179,6 +179,29 @@ def test_halves_of_a_stateful_lane_go_on_exactly_with_a_batch_in_flight(
     assert len(site.all_records("out")) == 4 * (3 + 3 + 2)
 
 
+@pytest.mark.parametrize("local", [True, False])
+def test_a_copy_has_all_that_a_lane_goes_on_from(site: Site, monkeypatch: pytest.MonkeyPatch, local: bool) -> None:
+    folder = Folder(site.spark, f"file://{site.root}/original")
+    folder.make()
+    folder.note_streams({"in": "id"})
+    for batch in range(3):
+        folder._write(f"offsets/{batch}", f"offset {batch}")
+        folder._write(f"commits/{batch}", f"commit {batch}")
+        folder._write(f"state/0/1/{batch}.changelog", f"state {batch}")
+    folder._write("metadata", '{"id": "former"}')
+    if not local:
+        monkeypatch.setattr(Folder, "_local", None)
+    copy = folder.clone(f"file://{site.root}/copy", site.spark)
+    assert _texts(site.root / "copy") == {**_texts(site.root / "original"), "metadata": copy._read("metadata")}
+    assert json.loads(copy._read("metadata"))["id"] != "former"
+    assert (copy.committed(), copy._read("state/0/1/2.changelog")) == (2, "state 2")
+
+
+def _texts(folder: Path) -> dict[str, str]:
+    files = (path for path in folder.rglob("*") if path.is_file() and path.suffix != ".crc")
+    return {str(path.relative_to(folder)): path.read_text() for path in files}
+
+
 def test_a_copy_that_broke_off_can_be_made_again(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = Folder(site.spark, f"file://{site.root}/original")
     folder.make()

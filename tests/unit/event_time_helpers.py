@@ -22,7 +22,6 @@ from anabranch.spark import clock
 from anabranch.spark.batches import Batch
 from anabranch.spark.publishing import Publishing
 from anabranch.systems.output import Target
-from anabranch.systems.systems import Systems
 
 DELAY = 10
 WINDOW = Tumbling(16)
@@ -365,7 +364,7 @@ class Running:
         ends = {ssp: min(begins[ssp] + most, len(log.rows(ssp))) for ssp, most in zip(self.ssps, rows, strict=True)}
         start = Progress() if last is None else last.progress
         ticked = clock.read(self._clock)
-        now = start if ticked is None else ticked.heard(cast(Systems, log))
+        now = start if ticked is None else ticked.heard(log.named)
         if last is not None and ends == begins and now == start:
             return False  # the first one runs also without anything new
         kept = progress.from_builtins(json.loads(json.dumps(now.to_builtins())))

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch import Tumbling, tumbling
+from anabranch.config import Settings
 from anabranch.errors import GraphError, UnsupportedFormatError
 from anabranch.event_time import control, durations, progress
 from anabranch.event_time.control import Control
@@ -350,6 +353,20 @@ def test_a_clock_is_read_as_it_was_set(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [file]
 
 
+def test_the_clock_of_a_lane_that_hears_nobody_has_little_to_import(tmp_path: Path) -> None:
+    """It is a process of its own, and the lane's first batch waits for it."""
+    Clock(Progress(5, {A: 15}), {A: 10}, {A: 3}).write(tmp_path / "lane.clock")
+    options = {"file": f"{tmp_path}/lane.clock", "systems": clock.carried(Systems(Settings())), "gate": "", "rows": ""}
+    code = (
+        "import sys\n"
+        "from anabranch.spark.clock import EventTimeSource\n"
+        f"print(EventTimeSource({options}).streamReader(None).latestOffset({{}}, None)['watermark'])\n"
+        "print('pydantic' in sys.modules)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "5\nFalse\n"
+
+
 def test_a_lane_hears_what_stands_before_the_records_it_has_still_to_read() -> None:
     log, ssp = MemoryLog(), ssp_of("i", 0)
     rows = [Row(ssp, n, n, 0) for n in range(4)]
@@ -357,7 +374,7 @@ def test_a_lane_hears_what_stands_before_the_records_it_has_still_to_read() -> N
     log.add(ssp, rows[2:], Control("l", 60, beside={"l": ()}).to_builtins())
     log.add(ssp, [], Control("l", 70, beside={"l": ()}).to_builtins())
     heard = [
-        Clock(Progress(), {str(ssp): None, A: 10}, {str(ssp): at, A: 9}).heard(cast(Systems, log)).upstream[str(ssp)]
+        Clock(Progress(), {str(ssp): None, A: 10}, {str(ssp): at, A: 9}).heard(log.named).upstream[str(ssp)]
         for at in range(5)
     ]
     assert [(each.watermark, each.cursor) for each in heard] == [(50, 0), (50, 0), (60, 1), (60, 1), (70, 2)]
@@ -368,12 +385,12 @@ def test_a_lane_that_hears_nothing_new_has_no_new_offset() -> None:
     log, ssp = MemoryLog(), ssp_of("i", 0)
     told = Control("l", 50, beside={"l": ()}).to_builtins()
     log.add(ssp, [], told)
-    now = Clock(Progress(), {str(ssp): None}, {str(ssp): 0}).heard(cast(Systems, log))
+    now = Clock(Progress(), {str(ssp): None}, {str(ssp): 0}).heard(log.named)
     assert now.watermark == 50
     log.add(ssp, [], told)
-    assert Clock(now, {str(ssp): None}, {str(ssp): 0}).heard(cast(Systems, log)) is now
+    assert Clock(now, {str(ssp): None}, {str(ssp): 0}).heard(log.named) is now
     log.add(ssp, [], Control("l", 51, beside={"l": ()}).to_builtins())
-    later = Clock(now, {str(ssp): None}, {str(ssp): 0}).heard(cast(Systems, log))
+    later = Clock(now, {str(ssp): None}, {str(ssp): 0}).heard(log.named)
     assert (later.watermark, later.upstream[str(ssp)].cursor) == (51, 2)
 
 

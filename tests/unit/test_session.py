@@ -49,3 +49,14 @@ def test_workers_on_this_machine_take_the_pyspark_that_is_installed() -> None:
         env = {**os.environ, "PYTHONPATH": ":".join(given)}
         printed = subprocess.run(words, env=env, capture_output=True, text=True, check=True).stdout
         assert printed == f"{':'.join(path[2:])} {sys.prefix} an argument\n"
+
+
+def test_what_spark_asks_of_sources_is_answered_by_our_daemon() -> None:
+    words = [session.workers_python(), "-m", "pyspark.daemon", "pyspark.sql.worker.plan_data_source_read"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as daemon:
+        assert daemon.stdin is not None
+        assert daemon.stdout is not None
+        assert int.from_bytes(daemon.stdout.read(4), "big") > 0, "it tells the port where it takes orders"
+        named = subprocess.run(["ps", "-wwo", "args=", "-p", str(daemon.pid)], capture_output=True, text=True).stdout
+        daemon.stdin.close()
+    assert named.split()[1:] == ["-m", "anabranch.spark.planning_daemon", words[-1]]

@@ -8,12 +8,10 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-import structlog
 import typer
 
 from anabranch import artifact, fetched
@@ -30,9 +28,9 @@ from anabranch.model.graph import Graph
 if TYPE_CHECKING:
     from anabranch.container.reconciliation import Container
 
-log = structlog.get_logger()
-
-_ASK_AGAIN = 0.5
+_ASK_AGAIN = 0.25
+_PERIOD = 0.1
+_WARMING_ENDS_WITHIN = 10.0
 _STOPS_WITHIN = 60.0
 _TOLD = "the container was told to end"
 
@@ -73,6 +71,7 @@ def container(
                 resolution.restored(running.program.schemas),
                 running.formats,
                 file.home,
+                _PERIOD,
             )
             period = durations.parse(own.coordinator.period) / 1000
             _serve(made, client, _registration(job, rack), period, leaving, ended, _survives(file.graph, settings))
@@ -139,10 +138,8 @@ def _serve(
     from anabranch.container import watchdog
     from anabranch.container.agent import Agent
     from anabranch.container.beats import Beating
-    from anabranch.spark import cluster, warming
 
-    warm = (lambda: None) if cluster.is_under(made.spark) else lambda: warming.warm(made.spark)
-    asked, registered = _seated(client, me, leaving, warm)
+    asked, registered = _seated(client, me, leaving, made.spark)
     if registered is None:
         if not leaving.asked():
             progress.say(f"job {me.job} doesn't run: nothing to do")
@@ -168,33 +165,66 @@ def _check_ended_well(client: Client, job: str) -> None:
         raise JobFailedError(f"job {job} failed: {status.error}")
 
 
-def _seated(
-    client: Client, me: Registration, leaving: _Leaving, warm: Callable[[], None]
-) -> tuple[float, Registered | None]:
-    """A seat, with when it was asked for; stands by until one is free, and calls ``warm`` meanwhile.
+def _seated(client: Client, me: Registration, leaving: _Leaving, spark: Any) -> tuple[float, Registered | None]:
+    """A seat, with when it was asked for; stands by until one is free, and warms the session meanwhile.
 
     None: the job doesn't run any more.
     """
-    said = False
-    while not leaving.asked():
-        asked, registered = waiting.answered(lambda: (boottime(), client.register(me)), unless=leaving.asked)
-        if registered.done:
-            break
-        if registered.seat is not None:
-            return asked, registered
-        if not said:
-            progress.say(f"all seats of job {me.job} are taken: standing by")
-            said = True
-            threading.Thread(target=_tried, args=(warm,), name="warming", daemon=True).start()
-        time.sleep(_ASK_AGAIN)
+    with _Warming(spark) as warming:
+        while not leaving.asked():
+            asked, registered = waiting.answered(lambda: (boottime(), client.register(me)), unless=leaving.asked)
+            if registered.done:
+                break
+            if registered.seat is not None:
+                return asked, registered
+            if not warming.begun:
+                progress.say(f"all seats of job {me.job} are taken: standing by")
+                warming.begin()
+            time.sleep(_ASK_AGAIN)
+        warming.end()
     return 0.0, None
 
 
-def _tried(warm: Callable[[], None]) -> None:
-    try:
-        warm()
-    except Exception as error:  # it only makes the first batch quicker; the session may be ending
-        log.debug("the throw-away batch failed", error=str(error))
+class _Warming:
+    """Warms a session in a thread, inside ``with``: behind it, it comes to its end. On a cluster it does nothing."""
+
+    def __init__(self, spark: Any) -> None:
+        self.begun = False
+        self._spark = spark
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="warming", daemon=True)
+
+    def __enter__(self) -> _Warming:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+
+    def begin(self) -> None:
+        self.begun = True
+        self._thread.start()
+
+    def end(self) -> None:
+        """Wait until it has ended."""
+        self._over.set()
+        if self.begun:
+            self._thread.join(_WARMING_ENDS_WITHIN)
+
+    def _run(self) -> None:
+        from anabranch.cli import warming
+        from anabranch.spark import cluster
+
+        if cluster.is_under(self._spark):
+            return
+        begun = time.monotonic()
+        try:
+            warming.warm(self._spark, self._over)
+        except Exception as error:  # it only makes the first batches quicker
+            if not self._over.is_set():
+                progress.say(f"warning: the throw-away job failed, so the first batches will take longer: {error}")
+            return
+        if not self._over.is_set():
+            progress.say(f"a throw-away job has run for {time.monotonic() - begun:.0f} s: warm")
 
 
 class _Leaving:

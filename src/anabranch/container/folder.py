@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import uuid
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -170,7 +172,7 @@ class Folder:
         try:
             for name in _COPY_ORDER:
                 if self.exists(name):
-                    self._files.copy(self._fs, self._at(name), copy._fs, copy._at(name), False, True, self._conf)
+                    self._copy(name, copy)
             copy._replace("metadata", json.dumps({"id": str(uuid.uuid4())}))
             if keeping is not None:
                 copy.keep(keeping)
@@ -178,6 +180,17 @@ class Folder:
             copy.remove()  # whoever tries again makes it anew
             raise
         return copy
+
+    def _copy(self, name: str, target: Folder) -> None:
+        if self._local is None or target._local is None:
+            self._files.copy(self._fs, self._at(name), target._fs, target._at(name), False, True, self._conf)
+            return
+        # On local disks Hadoop starts two processes for each file it makes, to set its mode; there are hundreds.
+        found, made = self._local / name, target._local / name
+        if found.is_dir():
+            shutil.copytree(found, made, copy_function=shutil.copyfile)
+        else:
+            shutil.copyfile(found, made)
 
     def keep(self, partitions: Mapping[str, Iterable[int]]) -> None:
         """Drop all other partitions from every entry of the offset log."""
@@ -193,9 +206,9 @@ class Folder:
         Raises:
             ConflictError: another process has it.
         """
-        if str(self._fs.getUri()) != "file:///":
+        if self._local is None:
             return
-        path = str(self._path.toUri().getPath())
+        path = str(self._local)
         if path in _locked:
             return
         holder = self._java("java.io.RandomAccessFile")(f"{path}.lock", "rw")
@@ -203,6 +216,11 @@ class Folder:
             holder.close()
             raise ConflictError(f"another process runs on {path}", "stop it, or wait until it has ended")
         _locked[path] = holder
+
+    @property
+    def _local(self) -> Path | None:
+        """Its place on a local disk."""
+        return Path(self._path.toUri().getPath()) if str(self._fs.getUri()) == "file:///" else None
 
     def _java(self, name: str) -> Any:
         # Written as jvm.org.apache.x, Java would look through all of Spark's jars for a class at each dot.

@@ -381,7 +381,7 @@ class LaneRunner:
         time = clock.read(self._clock)
         if folder.planned() >= 0 and time is None and self._query is not None and self._query.has_event_time:
             return False
-        if time is not None and folder.batch(folder.planned()).progress != time.heard(self._place.systems):
+        if time is not None and folder.batch(folder.planned()).progress != time.heard(self._place.systems.named):
             return False
         return folder.settled()
 

@@ -75,15 +75,15 @@ class Container:
         self._noted: dict[str, dict[int, int]] = {}
         self._forgotten = time.monotonic()
 
-    def run(self, registration: Registration) -> None:
-        """Register and reconcile until the coordinator says that nothing is left to run.
+    def run(self, registration: Registration, leaving: threading.Event | None = None) -> None:
+        """Register and reconcile until the coordinator says that nothing is left to run, or ``leaving`` is set.
 
         Raises:
             FencedError: a newer process took this one's seat; everything was stopped.
         """
         me = self._coordination.register(registration)
         agent = Agent(me, boottime(), boottime, survives=True)
-        self.serve(Direct(self._coordination, agent))
+        self.serve(Direct(self._coordination, agent), leaving)
 
     def serve(self, beats: Beats, leaving: threading.Event | None = None) -> None:
         """Reconcile, with a seat that was taken, until nothing is left to run or ``leaving`` is set.

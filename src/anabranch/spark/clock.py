@@ -10,11 +10,12 @@ import base64
 import json
 import os
 import pickle
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
@@ -22,7 +23,10 @@ from pyspark.sql.types import StructType
 from anabranch.errors import AnabranchError
 from anabranch.event_time import control, progress
 from anabranch.event_time.progress import Progress, Upstream
-from anabranch.systems.systems import Systems
+from anabranch.systems.contract import System
+
+if TYPE_CHECKING:
+    from anabranch.systems.systems import Systems  # slow to import, and each clock is a process of its own
 
 FORMAT = "anabranch-event-time"
 SCHEMA = "watermark timestamp"
@@ -52,10 +56,13 @@ class Clock:
         """The SSP that holds the watermark back."""
         return progress.held_by(self.progress, self.delays)
 
-    def heard(self, systems: Systems) -> Progress:
-        """The progress with what other lanes have told meanwhile, in the part of the streams that this one has read."""
+    def heard(self, system: Callable[[str], System]) -> Progress:
+        """The progress with what other lanes have told meanwhile, in the part of the streams that this one has read.
+
+        ``system`` gives one by its name; it isn't called unless the lane reads an intermediate stream.
+        """
         upstream = {
-            ssp: _heard(self.progress.upstream.get(ssp, Upstream()), systems, ssp, self.positions[ssp])
+            ssp: _heard(self.progress.upstream.get(ssp, Upstream()), system, ssp, self.positions[ssp])
             for ssp, delay in self.delays.items()
             if delay is None and ssp in self.positions
         }
@@ -72,9 +79,9 @@ def read(path: Path) -> Clock | None:
     return Clock(progress.from_builtins(held["progress"]), held["delays"], held["positions"])
 
 
-def _heard(before: Upstream, systems: Systems, ssp: str, position: int) -> Upstream:
-    system, stream, partition = ssp.split("/")
-    told, cursor = systems.named(system).controls(stream, int(partition), before.cursor, position)
+def _heard(before: Upstream, system: Callable[[str], System], ssp: str, position: int) -> Upstream:
+    name, stream, partition = ssp.split("/")
+    told, cursor = system(name).controls(stream, int(partition), before.cursor, position)
     return before.after([control.from_builtins(each, f"stream {ssp}") for each in told], cursor)
 
 
@@ -117,7 +124,15 @@ class _Reader(DataSourceStreamReader):
         self._file = Path(options["file"])
         self._gate = options["gate"]
         self._rows = options["rows"] == "true"
-        self._systems: Systems = pickle.loads(base64.b64decode(options["systems"]))
+        self._carried = options["systems"]
+
+    def _system(self, name: str) -> System:
+        return self._systems.named(name)
+
+    @cached_property
+    def _systems(self) -> Systems:
+        systems: Systems = pickle.loads(base64.b64decode(self._carried))
+        return systems
 
     def initialOffset(self) -> dict[str, Any]:
         return Progress().to_builtins()
@@ -129,7 +144,7 @@ class _Reader(DataSourceStreamReader):
         if clock is None:
             return start
         try:
-            return clock.heard(self._systems).to_builtins()
+            return clock.heard(self._system).to_builtins()
         except AnabranchError as error:
             if type(error) is not AnabranchError:  # of a stream, or of what it holds
                 raise

@@ -8,7 +8,10 @@ import pyarrow.compute  # noqa: F401
 import pyspark.worker  # noqa: F401
 from pyspark.daemon import manager
 
-import anabranch.spark.sink  # noqa: F401
+import anabranch.spark.clock
+import anabranch.spark.sink
+import anabranch.systems.embedded.output
+import anabranch.systems.embedded.spark  # noqa: F401
 
 if __name__ == "__main__":
     manager()

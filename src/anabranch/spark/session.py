@@ -189,7 +189,8 @@ def carry(functions: Iterable[Callable[..., Any]]) -> None:
 
 
 def workers_python() -> str:
-    """The interpreter of Python workers on this machine: this one, without Spark's zips on its path.
+    """The interpreter of Python workers on this machine: this one, without Spark's zips on its path, and our daemon
+    where Spark can be told of none.
 
     Spark puts a zip with PySpark's sources there, before the PySpark that is installed: each of the processes that it
     starts for a source or a function would compile them anew, for most of a second.
@@ -198,7 +199,8 @@ def workers_python() -> str:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     file = Path(folder) / "python"
     strip = "PYTHONPATH=${PYTHONPATH#*/pyspark.zip:}\nPYTHONPATH=${PYTHONPATH#*-src.zip:}\nexport PYTHONPATH\n"
-    file.write_text(f'#!/bin/sh\n{strip}exec {shlex.quote(sys.executable)} "$@"\n')
+    ours = 'case "$2" in pyspark.daemon) shift 2; set -- -m anabranch.spark.planning_daemon "$@";; esac\n'
+    file.write_text(f'#!/bin/sh\n{strip}{ours}exec {shlex.quote(sys.executable)} "$@"\n')
     file.chmod(0o700)
     return str(file) if os.access(file, os.X_OK) else sys.executable  # some have a /tmp that nothing can run from
 

@@ -1,0 +1,124 @@
+"""Makes the session of a container that stands by quick: a small job of ours runs in it, and is thrown away."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+import uuid
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from anabranch.cli import preparation
+from anabranch.cli.loading import JobFile
+from anabranch.cli.preparation import Prepared
+from anabranch.config import Settings
+from anabranch.coordinator.service import Coordinator
+from anabranch.coordinator.store.store import Store
+from anabranch.errors import JobFailedError
+from anabranch.event_time.windows import tumbling
+from anabranch.job import Job
+from anabranch.messages import Answer, Heartbeat, Registration
+from anabranch.systems.embedded import EmbeddedSystem
+from anabranch.systems.records import RECORD_SCHEMA
+
+__all__ = ["warm"]
+
+_JOB, _INPUT = "warming", "readings"
+_ROWS, _BATCHES = 200, 2
+_PERIOD = 0.1
+
+
+def warm(spark: Any, leaving: threading.Event) -> None:
+    """Run some batches of a job with event time, state and two stages.
+
+    Java and Python have then loaded, and compiled, what the first lanes of a process wait for. Streams, store and lanes
+    are in a temporary folder: it knows nothing of the job that the session is for.
+
+    Args:
+        leaving: ends it with the batches that its lanes have begun.
+
+    Raises:
+        JobFailedError: it failed.
+    """
+    from anabranch.container.reconciliation import Container
+
+    with tempfile.TemporaryDirectory(prefix="anabranch-warming-", ignore_cleanup_errors=True) as made:
+        file, settings = _file(Path(made)), _settings(Path(made))
+        _put(EmbeddedSystem(settings.systems.embedded.root))
+        plan = preparation.plan(file, settings)
+        preparation.create_outputs(plan, settings)
+        prepared = Prepared(file, settings, plan, preparation.resolved(file, {}), {})
+        with closing(Store(settings.coordinator.store)) as store:
+            coordinator = Coordinator(store)
+            coordinator.start(preparation.start_message(prepared, until_caught_up=False))
+            until = _Until(coordinator, len(plan.lanes), leaving)
+            container = Container(spark, until, settings, file.graph, {}, prepared.schemas, {}, file.home, _PERIOD)
+            container.run(_registration(), until.reached)
+            if not until.reached.is_set():
+                raise JobFailedError(f"job {_JOB} failed: {coordinator.status(_JOB).error}")
+
+
+class _Until:
+    """The coordinator as a container sees it. ``reached``: all lanes have run their batches; once ``leaving`` is set,
+    the first batch of each that has begun is enough.
+
+    A query that is stopped sooner leaves processes behind that wait for Spark to take them, and complain.
+    """
+
+    def __init__(self, coordinator: Coordinator, lanes: int, leaving: threading.Event) -> None:
+        self.reached = threading.Event()
+        self.register = coordinator.register
+        self._coordinator = coordinator
+        self._lanes = lanes
+        self._leaving = leaving
+
+    def heartbeat(self, beat: Heartbeat, wait: float = 0) -> Answer:
+        leaves = self._leaving.is_set()
+        done = [lane for lane in beat.lanes if lane.batch >= (0 if leaves else _BATCHES - 1)]
+        if len(done) == (len(beat.lanes) if leaves else self._lanes):
+            self.reached.set()
+        return self._coordinator.heartbeat(beat, wait)
+
+
+def _file(folder: Path) -> JobFile:
+    job = Job(_JOB)
+    schema = "place string, number int, at timestamp"
+    readings = job.read(_INPUT, key="device string", schema=schema, event_time="at", watermark="1 minute")
+    readings.where("number >= 10").write("large")
+    by_minute = readings.partition_by("place").window(tumbling("1 minute"))
+    by_minute.agg(readings="count(*)", mean="avg(number)", emit="on_close").write("by-minute")
+    return JobFile(folder / "job.py", job.graph, {})
+
+
+def _settings(folder: Path) -> Settings:
+    """No file has a say in them, nor has the environment."""
+    return Settings.model_validate(
+        {
+            "job": {"state_partitions": 2, "max_rows_per_batch": _ROWS // _BATCHES, "attempts": 1},
+            "storage": {"root": str(folder / "lanes")},
+            "coordinator": {"store": f"sqlite:///{folder / 'coordinator.db'}"},
+            "systems": {"default": "embedded", "embedded": {"root": folder / "streams"}},
+        }
+    )
+
+
+def _put(system: EmbeddedSystem) -> None:
+    system.create(_INPUT, partitions=2)
+    with closing(system.appender(_INPUT)) as appender:
+        appender.append(pa.RecordBatch.from_pylist([_reading(number) for number in range(_ROWS)], RECORD_SCHEMA))
+
+
+def _reading(number: int) -> dict[str, Any]:
+    at = datetime(2000, 1, 1, tzinfo=UTC) + timedelta(seconds=number)
+    value = msgspec.json.encode({"place": f"P{number % 7}", "number": number, "at": at})
+    return {"key": b"D%d" % (number % 20), "value": value, "headers": None, "timestamp": at}
+
+
+def _registration() -> Registration:
+    return Registration(job=_JOB, seat="0", execution=uuid.uuid4().hex, host="localhost", pid=os.getpid())

@@ -1,0 +1,18 @@
+"""Spark's Python daemon for what it asks of our sources outside of tasks, with that imported once.
+
+Spark ends a worker that was idle for a minute, and the daemon stays: a lane that starts later doesn't wait for imports.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+from pyspark.daemon import manager
+
+import anabranch.spark.clock
+import anabranch.systems.embedded.spark  # noqa: F401
+
+if __name__ == "__main__":
+    importlib.import_module(sys.argv[1])
+    manager()
