@@ -100,14 +100,11 @@ def test_a_folder_in_a_work_tree_is_packed_alone_and_by_the_rules_above_it(repo:
 
 
 def test_a_fingerprint_is_of_python_files_and_of_nothing_else(repo: Path, tmp_path: Path) -> None:
-    image = tmp_path / "image"
-    names = [str(path.relative_to(repo)) for path in repo.rglob("*.py") if ".git" not in path.parts]
-    for name in names:
-        (image / name).parent.mkdir(parents=True, exist_ok=True)
-        (image / name).write_bytes((repo / name).read_bytes())
-    (image / "anabranch.toml").write_text("[coordinator]\n")
+    code = names_of("job.py", "lib/a.py")
+    write(repo, code | names_of("README.md", "lib/schema.avsc"))
+    image = write(tmp_path / "image", code | {"anabranch.toml": "[coordinator]"})
     assert artifact.fingerprint(image) == artifact.fingerprint(repo)
-    (image / names[0]).write_text("another = 1\n")
+    (image / "job.py").write_text("another = 1")
     assert artifact.fingerprint(image) != artifact.fingerprint(repo)
     empty = tmp_path / "empty"
     empty.mkdir()
