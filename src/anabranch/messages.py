@@ -236,7 +236,9 @@ class JobStatus(Document, frozen=True, kw_only=True):
     """A job as ``status`` shows it. ``served``: a coordinator answered; else it was read from the store.
 
     ``promises``: what each output promises, by operator. ``seats``: how many containers it wants; ``factor``: its
-    elasticity factor.
+    elasticity factor. ``tasks`` of each stage; ``consumption``: in how many containers each of its SSPs is read, on
+    average. ``rescale_seconds``: how long the last change took since a coordinator serves the job (None: there was
+    none).
     ``standing_by``: so many processes wait for a seat. ``launching`` None: others start its containers.
     """
 
@@ -251,5 +253,8 @@ class JobStatus(Document, frozen=True, kw_only=True):
     promises: dict[str, str] = {}
     seats: int = 1
     factor: int = 1
+    tasks: dict[str, int] = {}
+    consumption: dict[str, float] = {}
+    rescale_seconds: float | None = None
     standing_by: int = 0
     launching: Launching | None = None

@@ -57,6 +57,14 @@ def _of_jobs(jobs: Sequence[JobStatus]) -> Iterator[Metric]:
     lease = GaugeMetricFamily(
         "anabranch_container_lease_seconds", "until a container's lease ends", labels=["job", "container", "rack"]
     )
+    factor = GaugeMetricFamily("anabranch_job_factor", "into how many buckets partitions are cut", labels=["job"])
+    tasks = GaugeMetricFamily("anabranch_tasks", "of a stage", labels=["job", "stage"])
+    consumption = GaugeMetricFamily(
+        "anabranch_input_consumption_ratio",
+        "in how many containers each partition is read, on average",
+        labels=["job", "stage"],
+    )
+    rescale = GaugeMetricFamily("anabranch_rescale_seconds", "how long a job's last change took", labels=["job"])
     lanes = {
         name: GaugeMetricFamily(f"anabranch_lane_{name}", what, labels=["job", "stage", "lane", "container"])
         for name, what in _OF_LANES.items()
@@ -67,6 +75,12 @@ def _of_jobs(jobs: Sequence[JobStatus]) -> Iterator[Metric]:
         seats.add_metric([job.job], job.seats)
         if not job.served:
             continue
+        factor.add_metric([job.job], job.factor)
+        for stage, count in job.tasks.items():
+            tasks.add_metric([job.job, stage], count)
+            consumption.add_metric([job.job, stage], job.consumption[stage])
+        if job.rescale_seconds is not None:
+            rescale.add_metric([job.job], job.rescale_seconds)
         containers.add_metric([job.job], sum(one.alive for one in job.containers))
         for one in job.containers:
             if one.lease is not None:
@@ -76,7 +90,7 @@ def _of_jobs(jobs: Sequence[JobStatus]) -> Iterator[Metric]:
             labels = [job.job, lane.lane.stage, lane.lane.id, at.get(lane.lane.seat, "")]
             for name, value in _of_lane(lane):
                 lanes[name].add_metric(labels, value)
-    yield from (state, seats, generation, containers, lease, *lanes.values())
+    yield from (state, seats, generation, factor, tasks, consumption, rescale, containers, lease, *lanes.values())
 
 
 def _of_lane(lane: LaneStatus) -> Iterator[tuple[str, float]]:

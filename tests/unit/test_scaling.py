@@ -10,6 +10,7 @@ from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.errors import AnabranchError, ConflictError
 from anabranch.messages import LaneReport, Scaling, Start, WantedLane
+from anabranch.metrics import exposition
 from anabranch.model.lane import Lane, LaneState
 from anabranch.model.ssp import wholes
 from anabranch.planning import plan as planning
@@ -115,6 +116,11 @@ def test_lanes_are_closed_and_others_go_on_from_them(coordinator: Coordinator, s
     worker.turns()
     assert coordinator.status(JOB).state == "running"
     assert {lane.id for lane in open_lanes(coordinator)} == {lane.id for lane in told.lanes}
+    status = coordinator.status(JOB)
+    assert (status.tasks, status.consumption, status.rescale_seconds) == ({"0": 8}, {"0": 1.0}, 0.0)
+    text = exposition([status], 0, True).decode()
+    assert 'anabranch_tasks{job="j",stage="0"} 8.0' in text
+    assert 'anabranch_rescale_seconds{job="j"} 0.0' in text
     stateful = next(lane for lane in open_lanes(coordinator) if lane.stateful)
     assert (stateful.first_batch, list(stateful.inherits.values())) == (8, [1])
     assert all(store.lanes(JOB)[name].state is LaneState.CLOSED for name in before)
@@ -187,6 +193,7 @@ def test_more_containers_and_fewer(coordinator: Coordinator) -> None:
         second.turn()
     assert coordinator.status(JOB).state == "running"
     assert {lane.seat for lane in open_lanes(coordinator)} == {"0", "1"}
+    assert coordinator.status(JOB).consumption == {"0": 1.0}
     coordinator.scale(JOB, Scaling(containers=1))
     for _ in range(4):
         first.turn()

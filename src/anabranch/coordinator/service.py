@@ -574,9 +574,7 @@ class Coordinator:
         return Serving(
             job=stored.job,
             deployment=stored.id,
-            generation=stored.generation,
-            model_seats=frozenset(container.seat for container in model.containers),
-            factor=model.factor,
+            model=model,
             state=state,
             until_caught_up=stored.until_caught_up,
             known=lanes,
@@ -760,8 +758,10 @@ class Coordinator:
             self._write(self._store.put_lanes, opened, happened)
             serving.known.update({lane.id: lane for lane in opened})
         while (transition := step(serving.snapshot(self._clock(), stop_wanted=stop_wanted))) is not None:
-            what = f"{serving.state.value} → {transition.to.value}"
-            event = self._event(serving.job, "coordinator", what, transition.error or transition.why)
+            what, why = f"{serving.state.value} → {transition.to.value}", transition.error or transition.why
+            if serving.state is DeploymentState.CHANGING and transition.to is DeploymentState.RUNNING:
+                why = f"{why}, in {serving.changed(self._clock()):.1f} s"
+            event = self._event(serving.job, "coordinator", what, why)
             self._write(
                 self._store.move_deployment,
                 serving.job,
@@ -789,7 +789,7 @@ class Coordinator:
         what = f"{serving.state.value} → {state.value}, generation {model.generation}"
         event = self._event(serving.job, wanted.who, what, wanted.why)
         self._write(self._store.change_deployment, model, state.value, wanted.ending, wanted.told.lanes, event)
-        serving.change(model, [*wanted.ending, *wanted.told.lanes])
+        serving.change(model, [*wanted.ending, *wanted.told.lanes], self._clock())
         self._advance(serving)
         self._announce()
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from anabranch.assignment import placement
 from anabranch.coordinator import reports
 from anabranch.coordinator.launching import Demand
 from anabranch.coordinator.reports import LAST_PHASES, LIVE_PHASES
@@ -74,8 +75,8 @@ class Offer:
 
 @dataclass
 class Serving:
-    """``known``: the lanes of all deployments. ``reports``: the last one of each lane in this run. ``model_seats``:
-    those of the generation.
+    """``known``: the lanes of all deployments. ``reports``: the last one of each lane in this run. ``model``: the
+    present generation.
 
     ``offers``: what is wanted in each seat, as :meth:`renew` found it last; ``revision`` is the last one of any.
     ``expels``: a process that is silent for too long loses its seat, and its lanes are fenced before others get them.
@@ -85,12 +86,10 @@ class Serving:
 
     job: str
     deployment: int
-    generation: int
-    model_seats: frozenset[str]
+    model: JobModel
     state: DeploymentState
     until_caught_up: bool
     known: dict[str, Lane]
-    factor: int = 1
     expels: bool = False
     settings: dict[str, Any] = field(default_factory=dict)
     promises: dict[str, str] = field(default_factory=dict)
@@ -103,9 +102,21 @@ class Serving:
     sure_from: float = 0.0
     asked: dict[str, float] = field(default_factory=dict)
     launching: Launching | None = None
+    changing_since: float = 0.0
+    rescale_seconds: float | None = None
 
     def __post_init__(self) -> None:
+        self.figures = _figures(self.model)
         self.renew()
+
+    @property
+    def generation(self) -> int:
+        return self.model.generation
+
+    @property
+    def model_seats(self) -> frozenset[str]:
+        """The seats of the present generation."""
+        return frozenset(container.seat for container in self.model.containers)
 
     @property
     def lanes(self) -> list[Lane]:
@@ -173,11 +184,18 @@ class Serving:
         holder = self.process_of(lane.seat)
         return lane if holder is None else msgspec.structs.replace(lane, epoch=holder.record.epoch)
 
-    def change(self, model: JobModel, lanes: Iterable[Lane]) -> None:
+    def change(self, model: JobModel, lanes: Iterable[Lane], now: float) -> None:
         """Go into another generation; ``lanes`` are those that are new, or have changed."""
         self.known.update({lane.id: lane for lane in lanes})
-        self.state, self.generation, self.factor = DeploymentState.CHANGING, model.generation, model.factor
-        self.model_seats = frozenset(container.seat for container in model.containers)
+        if self.state is not DeploymentState.CHANGING:
+            self.changing_since = now
+        self.state, self.model = DeploymentState.CHANGING, model
+        self.figures = _figures(model)
+
+    def changed(self, now: float) -> float:
+        """All lanes of the generation run; gives how long that took, in seconds."""
+        self.rescale_seconds = now - self.changing_since
+        return self.rescale_seconds
 
     def stranded(self) -> list[Lane]:
         """The lanes that must still be closed, of seats that are no more and that nobody holds."""
@@ -425,10 +443,23 @@ class Serving:
             error=self.error,
             promises=self.promises,
             seats=len(self.model_seats),
-            factor=self.factor,
+            factor=self.model.factor,
+            tasks={stage: tasks for stage, (tasks, _) in self.figures.items()},
+            consumption={stage: ratio for stage, (_, ratio) in self.figures.items()},
+            rescale_seconds=self.rescale_seconds,
             standing_by=len(self.standing_by(now - lease)),
             launching=self.launching,
         )
+
+
+def _figures(model: JobModel) -> dict[str, tuple[int, float]]:
+    """Of each stage, its tasks, and in how many containers an SSP is read."""
+    found = {}
+    for stage in model.stages:
+        seats = {name: each.seat for each in model.containers for name in each.tasks.get(stage.stage, ())}
+        ratio = placement.consumption(stage.tasks, seats) if len(model.containers) > 1 else 1.0
+        found[stage.stage] = (len(stage.tasks), ratio)
+    return found
 
 
 def _told(lane: Lane) -> Lane:
