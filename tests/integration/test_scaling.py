@@ -16,9 +16,9 @@ pytestmark = pytest.mark.usefixtures("spark")
 
 
 def test_factors_and_kills(tmp_path: Path) -> None:
-    """1 → 4 → (killed) → 1, in the middle of a backlog each time."""
+    """1 → 4 before there is a record, → 1 in the middle of a backlog, then killed."""
     rows: list[Any] = [row(n) for n in range(300)]
-    for place, sentinel in ((260, SCALE(1)), (180, KILL), (90, SCALE(4))):
+    for place, sentinel in ((220, KILL), (120, SCALE(1)), (0, SCALE(4))):
         rows.insert(place, sentinel)
     result = run(job(), {"in": rows}, partitions=3, max_rows_per_batch=30, timeout=240, folder=tmp_path / "run")
     check(result, 300)

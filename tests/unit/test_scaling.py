@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from anabranch.coordinator.service import Coordinator
@@ -178,6 +179,20 @@ def test_a_job_with_a_failed_lane_is_not_changed(coordinator: Coordinator) -> No
     worker.turns()
     with pytest.raises(ConflictError, match=f"lane {broken} of job 'j' has failed"):
         coordinator.scale(JOB, Scaling(factor=2))
+
+
+def test_lanes_that_have_ended_are_closed_at_once(coordinator: Coordinator, store: Store) -> None:
+    coordinator.start(msgspec.structs.replace(start(), until_caught_up=True))
+    worker = Worker(coordinator)
+    worker.turns()
+    over = next(lane for lane in open_lanes(coordinator) if lane.stateful).id
+    worker.seat.beat(msgspec.structs.replace(worker.reports[over], phase="ended"))
+    coordinator.scale(JOB, Scaling(factor=2))
+    assert store.lanes(JOB)[over].state is LaneState.CLOSED
+    del worker.reports[over]
+    worker.turns()
+    assert {lane.factor for lane in open_lanes(coordinator)} == {2}
+    assert coordinator.status(JOB).state == "running"
 
 
 def test_more_containers_and_fewer(coordinator: Coordinator) -> None:

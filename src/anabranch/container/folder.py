@@ -117,11 +117,11 @@ class Folder:
             self._write(_STREAMS, json.dumps(dict(sorted(ids.items()))))
 
     def note_progress(self, left: Progress, ssps: Iterable[str]) -> None:
-        """Keep how far the lane is in event time as it is closed, and what it read, for those that go on from it."""
+        """Keep how far the lane is in event time as it ends, and what it read, for those that may go on from it."""
         self._replace(_PROGRESS, json.dumps({"progress": left.to_builtins(), "ssps": sorted(ssps)}))
 
     def left(self) -> tuple[Progress, list[str]]:
-        """How far the lane was in event time when it was closed, and the SSPs that it read.
+        """How far the lane was in event time when it ended last, and the SSPs that it read.
 
         Raises:
             StateError: it isn't there.

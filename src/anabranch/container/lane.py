@@ -19,6 +19,7 @@ from anabranch.container.folder import Folder
 from anabranch.container.inputs import Inputs
 from anabranch.container.place import Place
 from anabranch.errors import AnabranchError, StalledError, StateError
+from anabranch.event_time.progress import Progress
 from anabranch.messages import LaneReport
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP, parsed, texts
@@ -413,8 +414,9 @@ class LaneRunner:
             self._query.settle()
         self._gate.unlink(missing_ok=True)
         time = clock.read(self._clock)
-        if time is not None and self._closing.is_set():
-            folder.note_progress(time.progress, (str(ssp) for ssp in self._inputs.ssps))
+        if not folder.pending:
+            reached = Progress() if time is None else time.progress
+            folder.note_progress(reached, (str(ssp) for ssp in self._inputs.ssps))
         self._clock.unlink(missing_ok=True)
         positions = self._positions(folder)
         self._inputs.tell(positions)

@@ -139,7 +139,9 @@ def _wanted(
     )
     over = {lane.id for lane in void}
     closing = [
-        msgspec.structs.replace(its[name], state=LaneState.CLOSING) for name in change.closing if name not in over
+        msgspec.structs.replace(its[name], state=LaneState.CLOSED if serving.is_over(name) else LaneState.CLOSING)
+        for name in change.closing
+        if name not in over
     ]
     told = Scaled(
         generation=change.model.generation,

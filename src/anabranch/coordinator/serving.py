@@ -141,6 +141,10 @@ class Serving:
             return True
         return lane in self.reports and self.reports[lane].phase == "ended"
 
+    def is_over(self, lane: str) -> bool:
+        """Whether a lane has ended at a batch boundary, so that others can go on from there."""
+        return lane in self.reports and self.reports[lane].phase == "ended" and not self.reports[lane].pending
+
     def attempt(self, lane: str) -> int:
         """How often its container has begun a lane."""
         return self.reports[lane].attempt if lane in self.reports else 1
