@@ -1,13 +1,16 @@
 """A Structured Streaming query as one writes it by hand, with Spark's defaults: a process of its own.
 
 For the count, what nobody would leave as it is: RocksDB, and as many state partitions as anabranch has, not 200.
-Arguments: a JSON object with bootstrap, work, input, output, folder, jars, batch (0: no limit), schema, late and state.
+SIGUSR1 stops the query and starts it again. Arguments: a JSON object with bootstrap, work, input, output, folder, jars,
+batch (0: no limit), schema, late and state.
 """
 
 from __future__ import annotations
 
 import json
+import signal
 import sys
+import threading
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -48,7 +51,15 @@ def main(given: dict[str, Any]) -> None:
     writer = build(reader.load(), given).writeStream.format("kafka")
     writer = writer.option("kafka.bootstrap.servers", given["bootstrap"]).option("topic", given["output"])
     writer = writer.outputMode("update" if given["work"] == "count" else "append")
-    writer.option("checkpointLocation", f"{given['folder']}/checkpoint").start().awaitTermination()
+    writer = writer.option("checkpointLocation", f"{given['folder']}/checkpoint")
+    query, again = writer.start(), threading.Event()
+    signal.signal(signal.SIGUSR1, lambda *_: again.set())
+    while query.isActive:
+        if again.wait(0.05):
+            again.clear()
+            query.stop()
+            query = writer.start()
+    query.awaitTermination()
 
 
 if __name__ == "__main__":

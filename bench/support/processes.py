@@ -52,6 +52,11 @@ class Side:
                 )
             )
 
+    def signal(self, number: int) -> None:
+        """Send a signal to the commands."""
+        for leader in self._leaders:
+            leader.send_signal(number)
+
     def check(self) -> None:
         """Raises EndedError if a command has ended."""
         for leader in self._leaders:

@@ -81,7 +81,7 @@ class Anabranch:
         (started.folder / "anabranch.toml").write_text(self._settings(task))
         if self.trigger != "micro-batch":
             self._check(file)
-        started.start([_anabranch(), "run", str(file)])
+        started.start([anabranch(), "run", str(file)])
 
     def _settings(self, task: Task) -> str:
         batch = f"max_rows_per_batch = {task.batch}\n" if task.batch else ""
@@ -114,7 +114,7 @@ memory = "{MEMORY}"
 """
 
     def _check(self, file: Path) -> None:
-        command = [_anabranch(), "plan", str(file)]
+        command = [anabranch(), "plan", str(file)]
         planned = subprocess.run(command, cwd=file.parent, capture_output=True, text=True, check=False)
         if planned.returncode != 0:
             raise UnsupportedError(planned.stderr.strip().splitlines()[0])
@@ -159,5 +159,6 @@ def _given(task: Task, started: Side) -> dict[str, object]:
     }
 
 
-def _anabranch() -> str:
+def anabranch() -> str:
+    """The command."""
     return str(Path(sys.executable).with_name("anabranch"))

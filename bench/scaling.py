@@ -1,0 +1,145 @@
+"""How long the output of a job stands still while it is scaled, beside a query by hand that is stopped and started.
+
+Records are sent at a steady rate, each with the time of its sending; a consumer of committed records notes when each
+comes out. The pause of a change is the longest time in which none came, from its begin to some seconds behind its end.
+The query by hand is stopped and started again in its process, with its checkpoint, as often. Sides run in turn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import signal
+import statistics
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from confluent_kafka import TopicPartition
+
+from bench.support import cluster as clusters
+from bench.support import sides
+from bench.support.cluster import PARTITIONS, Cluster, python
+from bench.support.processes import Side, explained, interruptible, side
+from bench.support.sides import Anabranch, Task
+
+RATE = 5_000
+FACTORS = (8, 2, 1)
+WARMING, BETWEEN, BEHIND = 25.0, 30.0, 5.0
+GOAL, LATER = 1.5, 1.5
+HAND, MINE = "by-hand", "anabranch"
+
+
+@dataclass
+class Seen:
+    """What has come out: when (seconds), and how long each record took. Filled by a thread."""
+
+    cluster: Cluster
+    topic: str
+    came: list[float] = field(default_factory=list)
+    took: list[float] = field(default_factory=list)
+    keys: dict[bytes, int] = field(default_factory=dict)
+    disorder: int = 0
+    over: threading.Event = field(default_factory=threading.Event)
+
+    def watch(self) -> None:
+        consumer = self.cluster.consumer()
+        consumer.assign([TopicPartition(self.topic, number, 0) for number in range(PARTITIONS)])
+        while not self.over.is_set():
+            for message in consumer.consume(1000, 0.02):
+                if message.error() is None:
+                    now = time.time()
+                    sent, key = json.loads(message.value() or b"")["sent"], message.key() or b""
+                    self.disorder += sent <= self.keys.get(key, 0)
+                    self.keys[key] = sent
+                    self.came.append(now)
+                    self.took.append(now - sent / 1e9)
+        consumer.close()
+
+    def pause(self, begin: float, end: float) -> float:
+        """The longest time without a record."""
+        within = [begin, *(at for at in self.came if begin <= at <= end), end]
+        return max(after - before for before, after in itertools.pairwise(within))
+
+    def latency(self, begin: float, end: float) -> float:
+        """Median seconds from sending a record to its coming out."""
+        return statistics.median(took for at, took in zip(self.came, self.took, strict=True) if begin <= at <= end)
+
+
+def scaled(started: Side, job: str, factor: int) -> None:
+    command = [sides.anabranch(), "scale", job, "--factor", str(factor)]
+    done = subprocess.run(command, cwd=started.folder, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(done.stderr)
+
+
+def measured(cluster: Cluster, name: str, rate: int) -> list[tuple[str, float, float, float]]:
+    """Run a side: of each change its name, its pause, how long it took, and the latency later to that before."""
+    source, output = f"in-{name}", f"out-{name}"
+    for topic in (source, output):
+        cluster.create(topic)
+    task = Task(cluster, "filter", source, output, quick=True)
+    seen, found = Seen(cluster, output), []
+    watching = threading.Thread(target=seen.watch, daemon=True)
+    with side(cluster.folder / output) as started, side(cluster.folder / source) as sending:
+        (sides.by_hand if name == HAND else Anabranch(delivery="exactly-once"))(task, started)
+        sending.start(python("bench.support.pacing", cluster.bootstrap_servers, source, rate))
+        watching.start()
+        _wait(lambda: bool(seen.came), 120, started)
+        _wait(lambda: False, WARMING, started)
+        for factor in FACTORS:
+            begin = time.time()
+            before = seen.latency(begin - 10, begin)
+            if name == HAND:
+                started.signal(signal.SIGUSR1)
+            else:
+                scaled(started, output, factor)
+            took = time.time() - begin
+            _wait(lambda: False, BETWEEN, started)
+            pause = seen.pause(begin, begin + took + BEHIND)
+            later = seen.latency(time.time() - 5, time.time()) / before
+            found.append(("stopped and started" if name == HAND else f"factor {factor}", pause, took, later))
+            print(f"{name}: {found[-1][0]}: pause {pause:.2f} s, latency later {later:.2f} of before", flush=True)
+        sending.end()
+        end = cluster.end(source)
+        if name != HAND:
+            _wait(lambda: len(seen.came) >= end, 60, started)
+    seen.over.set()
+    watching.join()
+    if name != HAND:
+        print(f"{name}: {len(seen.came):,} of {end:,} records came out, {seen.disorder} of them out of order")
+    cluster.delete(source, output)
+    return found
+
+
+def _wait(until: Callable[[], bool], seconds: float, started: Side) -> None:
+    end = time.monotonic() + seconds
+    while not until() and time.monotonic() < end:
+        started.check()
+        time.sleep(0.1)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rate", type=int, default=RATE, help=f"records a second (default: {RATE:,})")
+    arguments = parser.parse_args()
+    interruptible()
+    with clusters.fresh() as cluster, explained():
+        found = {name: measured(cluster, name, arguments.rate) for name in (HAND, MINE)}
+    hand = statistics.median(pause for _, pause, _, _ in found[HAND])
+    print(f"\n| {arguments.rate:,} records/s | pause s | to {HAND} | the change took s | latency later to before |")
+    print("| --- | ---: | ---: | ---: | ---: |")
+    for name in (HAND, MINE):
+        for what, pause, took, later in found[name]:
+            print(f"| {name}: {what} | {pause:.2f} | {pause / hand:.2f} | {took:.1f} | {later:.2f} |")
+    worst = max(pause for _, pause, _, _ in found[MINE]) / hand
+    print(f"pause: at most {worst:.2f} of {HAND}'s median, goal {GOAL}: {'met' if worst <= GOAL else 'missed'}")
+    slowest = max(later for *_, later in found[MINE])
+    print(f"latency {BETWEEN:.0f} s later: {slowest:.2f}, goal {LATER}: {'met' if slowest <= LATER else 'missed'}")
+
+
+if __name__ == "__main__":
+    main()
