@@ -286,6 +286,18 @@ def test_a_change_whose_lane_cannot_start_is_undone(coordinator: Coordinator, st
     assert "can't start" in next(event.why for event in coordinator.events(JOB) if "cancelled" in event.why)
 
 
+def test_a_lane_that_could_not_start_is_followed_even_if_all_of_it_stays_where_it_is(coordinator: Coordinator) -> None:
+    worker = running(coordinator)
+    told = coordinator.scale(JOB, Scaling(containers=2))
+    new = {lane.id for lane in told.lanes}
+    worker.fails = lambda lane: lane.stateful and lane.id in new
+    worker.turns(10)
+    status = coordinator.status(JOB)
+    assert (status.state, status.generation) == ("running", 3)
+    read = sorted(str(ssp) for lane in open_lanes(coordinator) if lane.stateful for ssp in lane.ssps)
+    assert read == ["embedded/in/0", "embedded/in/1"]
+
+
 def test_it_is_not_undone_for_ever(coordinator: Coordinator) -> None:
     worker = running(coordinator)
     worker.fails = lambda lane: bool(lane.predecessors) and lane.stateful

@@ -44,8 +44,10 @@ class _Share:
     of: tuple[Lane, ...]
 
     def is_had_by(self, lane: Lane) -> bool:
+        """Whether a lane can go on with it: one that has failed can't, even if it is the same share."""
         named = tuple(task.name for task in self.tasks)
-        return (lane.seat, lane.tasks, lane.factor, lane.ssps) == (self.seat, named, self.factor, self.ssps)
+        had = (lane.seat, lane.tasks, lane.factor, lane.ssps)
+        return lane.state is not LaneState.FAILED and had == (self.seat, named, self.factor, self.ssps)
 
 
 def open_lanes(lanes: Iterable[Lane]) -> list[Lane]:
