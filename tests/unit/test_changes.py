@@ -224,9 +224,10 @@ def test_what_cannot_be_is_refused(factor: int, containers: int, match: str) -> 
         World([[b"a"]]).change(factor, containers)
 
 
-def test_all_has_no_virtual_tasks() -> None:
+@pytest.mark.parametrize(("factor", "containers"), [(2, 1), (1, 2)])
+def test_all_is_one_task_a_container(factor: int, containers: int) -> None:
     with pytest.raises(AnabranchError, match="all"):
-        World([[b"a"]], grouper="all").change(2, 1)
+        World([[b"a"]], grouper="all").change(factor, containers)
 
 
 def test_a_shuffle_inside_the_query_has_no_factor() -> None:

@@ -164,6 +164,15 @@ def test_what_cannot_be_is_refused(coordinator: Coordinator, wish: Scaling, matc
     assert coordinator.status(JOB).state == "running"
 
 
+def test_a_job_in_real_time_keeps_its_containers(coordinator: Coordinator) -> None:
+    program = msgspec.structs.replace(PROGRAM, settings={"job": {"trigger": "real-time"}})
+    coordinator.start(msgspec.structs.replace(start(), program=program))
+    Worker(coordinator).turns()
+    with pytest.raises(ConflictError, match="runs in real time"):
+        coordinator.scale(JOB, Scaling(containers=2))
+    assert coordinator.scale(JOB, Scaling(factor=2)).generation == 2
+
+
 def test_one_process_has_one_container(store: Store) -> None:
     alone = Coordinator(store)
     running(alone)

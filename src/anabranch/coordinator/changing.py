@@ -73,6 +73,12 @@ def scaled(serving: Serving, present: Generation, wish: Scaling, alone: bool) ->
             f"job {serving.job!r} runs in one process with its coordinator: it can't have {containers} containers",
             "start it on a coordinator: anabranch start JOB.py",
         )
+    if containers != present.containers and serving.settings.get("job", {}).get("trigger") == "real-time":
+        raise ConflictError(
+            f"job {serving.job!r} runs in real time: whether its containers have a task slot for each task of "
+            f"{containers} container(s) can't be seen from here",
+            "stop it, and start it with another number of containers under another name",
+        )
     if serving.state is not DeploymentState.RUNNING:
         raise ConflictError(
             f"job {serving.job!r} is {serving.state.value}: only one that is running can be changed",

@@ -82,7 +82,7 @@ def rescaled(
         GraphError: the graph can't have them.
         ConflictError: the job can't be changed while it runs.
     """
-    around = _Around(model, factor, containers)
+    around = _surroundings(model, factor, containers)
     present = heads(lanes.values())
     broadcast = next((ssp for lane in present for ssp in lane.broadcast), None)
     if broadcast is not None and (factor > 1 or containers > 1):
@@ -98,7 +98,7 @@ def rescaled(
     closing: list[str] = []
     for stage in stages.cut(graph):
         before = next(each for each in model.stages if each.stage == stage.id)
-        tasks = plan.tasks_of(stage, _inputs(before), around.surroundings, [])
+        tasks = plan.tasks_of(stage, _inputs(before), around, [])
         home = {name: each.seat for each in model.containers for name in each.tasks.get(stage.id, ())}
         seat_of = placement.place(tasks, seats, home)
         for seat in seats:
@@ -124,28 +124,26 @@ def rescaled(
     )
 
 
-@dataclass(frozen=True)
-class _Around:
-    model: JobModel
-    factor: int
-    containers: int
-
-    @property
-    def surroundings(self) -> plan.Surroundings:
-        name = self.model.stages[0].grouper
-        if ":" in name:
-            raise ConflictError(
-                f"job {self.model.job!r} has a grouper of its own, {name}: it can't be asked while the job runs",
-                "use a grouper of anabranch's: partition, ssp or cogroup",
-            )
-        return plan.Surroundings(
-            factor=self.factor,
-            containers=self.containers,
-            grouper_name=name,
-            grouper=groupers.named(name),
-            partitions={},
-            systems={},
+def _surroundings(model: JobModel, factor: int, containers: int) -> plan.Surroundings:
+    name = model.stages[0].grouper
+    if ":" in name:
+        raise ConflictError(
+            f"job {model.job!r} has a grouper of its own, {name}: it can't be asked while the job runs",
+            "use a grouper of anabranch's: partition, ssp or cogroup",
         )
+    if name == "all" and containers != len(model.containers):
+        raise ConflictError(
+            f'job {model.job!r} has the grouper "all": in each container a task would read all there is',
+            "use another grouper: partition, ssp or cogroup",
+        )
+    return plan.Surroundings(
+        factor=factor,
+        containers=containers,
+        grouper_name=name,
+        grouper=groupers.named(name),
+        partitions={},
+        systems={},
+    )
 
 
 def _inputs(stage: StageModel) -> tuple[Input, ...]:
