@@ -34,6 +34,7 @@ class JobSettings(_Section):
 
     ``on_error`` and ``on_null_key`` say what becomes of a record that can't be processed, ``watermark_scope`` whether a
     lane's watermark follows the slowest of its SSPs, or is Spark's own, which follows the fastest.
+    ``threads``: on how many of its buckets a Spark task works at once, where the factor is above 1.
     A lane that fails is tried again, up to ``attempts`` times in a row on one batch; so is one that has records to read
     and stands still for ``stall_after``.
     ``artifact``: where containers have the job's code from: the coordinator's store, or the folder that they start in.
@@ -44,6 +45,7 @@ class JobSettings(_Section):
 
     grouper: str = "partition"
     factor: int = 1
+    threads: int = Field(default=64, ge=1, le=1024)
     containers: int = Field(default=1, ge=1, le=1000)
     artifact: Literal["store", "image"] = "store"
     warm_containers: int = Field(default=0, ge=0, le=100)

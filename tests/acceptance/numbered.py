@@ -28,8 +28,12 @@ Counted = Counter[tuple[str, str, int]]
 def workspace_of(
     folder: Path, cluster: Cluster | None, twin: Workspace | None = None, patience: float = PATIENCE
 ) -> Workspace:
-    """One with the job ``exactly``, where a function that raises fails its task, and each partition has 16 buckets."""
-    return Workspace(folder, cluster, EXACTLY, twin, patience, job__on_error="fail", job__factor=16)
+    """One with the job ``exactly``, where a function that raises fails its task, and each partition has 16 buckets.
+
+    Of four partitions on three cores, two are in two Spark tasks.
+    """
+    settings = {"job__on_error": "fail", "job__factor": 16, "spark__master": "local[3,4]"}
+    return Workspace(folder, cluster, EXACTLY, twin, patience, **settings)
 
 
 def put(workspace: Workspace, count: int, first: int = 0) -> None:

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import random
 import threading
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from anabranch import Job, tumbling
 from anabranch.errors import ConfigError
 from anabranch.model.hashing import bucket
+from anabranch.spark import hidden, routing
 from anabranch.testing import KILL, Message, run
 
 pytestmark = pytest.mark.usefixtures("spark")
 
 FACTOR = 16
 KEYS = [f"k{n}" for n in range(40)]
-ROWS = [Message({"n": n}, key=KEYS[n * 7 % 40] if n % 11 else None, partition=n % 2) for n in range(400)]
+UNORDERED = ["left"]
+"""The streams whose keys are others than those of the input."""
+ROWS = [Message({"n": n}, key=KEYS[n * 7 % 40] if n % 11 else None, partition=n * 7 % 40 % 3) for n in range(400)]
 
 
 def all_kinds() -> Job:
@@ -35,6 +42,14 @@ def all_kinds() -> Job:
         await asyncio.sleep(0)
         return message["n"] % 2 == 0
 
+    def twice(rows: pa.RecordBatch) -> pa.RecordBatch:
+        return rows.take(pa.array([place for place in range(rows.num_rows) for _ in (1, 2)]))
+
+    def no_sevens(message: dict[str, Any]) -> dict[str, Any]:
+        if message["n"] % 7 == 0:
+            raise ValueError("seven")
+        return message
+
     def added(rows: pa.RecordBatch) -> pa.RecordBatch:
         return rows.set_column(0, "n", pc.add(rows.column("n"), 1).cast(pa.int32()))
 
@@ -43,36 +58,67 @@ def all_kinds() -> Job:
     mapped = read.map(tripled, name="tripled")
     mapped.flat_map(several, schema="n int, copy int", name="several").write("several")
     mapped.filter(even, name="even").map_arrow(added, name="added").write("added", key="CAST(n AS string)")
+    read.map_arrow(twice, name="twice").map(no_sevens, name="no-sevens").write("left", key="CAST(n % 9 AS string)")
     return job
 
 
-def records(result: Any, stream: str) -> list[Any]:
-    return [(r.partition, r.offset, r.key, r.value) for r in result.records(stream)]
+def by_key(result: Any, stream: str) -> dict[Any, list[Any]]:
+    """The records of each key, in order; those without a key have none."""
+    found: dict[Any, list[Any]] = {}
+    for each in result.records(stream):
+        found.setdefault((each.partition, each.key), []).append(each.value)
+    keyed = stream not in UNORDERED
+    return {key: each if keyed and key[1] else sorted(map(repr, each)) for key, each in found.items()}
 
 
 def test_it_writes_what_it_writes_at_factor_1() -> None:
-    one, many = (run(all_kinds(), {"in": ROWS}, factor=factor, on_error="dead-letter") for factor in (1, FACTOR))
-    for stream in ("several", "added", "in-dead-letters"):
-        assert records(many, stream) == records(one, stream)
-        assert records(one, stream)
-    assert len(many.records("in-dead-letters")) == 8
+    """Of three partitions on two cores, one is in two Spark tasks."""
+    one, many = (
+        run(all_kinds(), {"in": ROWS}, factor=factor, partitions=3, on_error="dead-letter") for factor in (1, FACTOR)
+    )
+    for stream in ("several", "added", "left", "in-dead-letters"):
+        assert by_key(many, stream) == by_key(one, stream)
+        assert by_key(one, stream)
+    assert len(many.records("in-dead-letters")) == 8 + 2 * 58
 
 
-def test_functions_work_on_the_buckets_of_a_partition_at_once() -> None:
-    """Each call of a round waits for one of every bucket: at factor 1 the first would wait for ever."""
-    mine = {bucket(key.encode(), 0, 4): key for key in KEYS}
-    assert len(mine) == 4
-    barrier = _Barrier(4)
+def test_rows_go_to_the_spark_task_of_their_bucket(spark: SparkSession) -> None:
+    """Spark finds the bucket that Python finds: of rows without a key, of empty and of long keys."""
+    drawn = random.Random(5)
+    keys = [None, None, b"", b"\xff\xfe", drawn.randbytes(10**6), *(drawn.randbytes(n % 40) for n in range(500))]
+    given = [(2 + 3 * (n % 2), key, n) for n, key in enumerate(keys)]
+    lane = routing.over([(task, number) for task in (2, 5) for number in range(8)], 8, 3)
+    assert lane is not None
+    frame = spark.createDataFrame(
+        [(row,) for row in given], f"{hidden.NAME} struct<task int, key binary, offset bigint>"
+    )
+    routed = lane.routed(frame).select(F.spark_partition_id(), hidden.field("offset")).collect()
+    found = {offset: number for number, offset in routed}
+    assert found == {offset: lane.numbers[task, bucket(key, offset, 8)] for task, key, offset in given}
+    assert set(found.values()) == {0, 1, 2}
+
+
+@pytest.mark.parametrize(("setting", "at_once"), [({}, 4), ({"threads": 2}, 2)])
+def test_functions_work_on_the_buckets_of_a_partition_at_once(setting: dict[str, Any], at_once: int) -> None:
+    """In two processes, for there are two cores. Each has four buckets, and calls that are made at once wait for each
+    other."""
+    mine = {bucket(key.encode(), 0, 8): key for key in KEYS}
+    assert len(mine) == 8
+    barrier = _Barrier(at_once)
 
     def waiting(message: dict[str, Any]) -> dict[str, Any]:
         barrier.wait()
-        return message
+        return {**message, "process": os.getpid(), "thread": threading.current_thread().name}
 
     job = Job("waiting")
-    job.read("in", schema="n int").map(waiting, name="waiting").write("out")
-    rows = [Message({"n": n}, key=key) for n in range(3) for key in mine.values()]
-    result = run(job, {"in": rows}, partitions=1, factor=4)
-    assert [row["n"] for row in result["out"]] == [0] * 4 + [1] * 4 + [2] * 4
+    job.read("in", schema="n int").map(waiting, schema="n int, process int, thread string").write("out")
+    given = [Message({"n": n}, key=key) for n in range(3) for key in mine.values()]
+    result = run(job, {"in": given}, partitions=1, factor=8, **setting)
+    processes: dict[int, list[int]] = {}
+    for row in result["out"]:
+        processes.setdefault(row["process"], []).append(row["n"])
+    assert list(processes.values()) == [[0] * 4 + [1] * 4 + [2] * 4] * 2
+    assert len({(row["process"], row["thread"]) for row in result["out"]}) == 2 * at_once
 
 
 class _Barrier:
@@ -85,7 +131,7 @@ class _Barrier:
         return _Barrier, (self._count,)
 
     def wait(self) -> None:
-        held = threading.__dict__.setdefault("_anabranch_test_barrier", threading.Barrier(self._count))
+        held = threading.__dict__.setdefault(f"_anabranch_test_barrier_{self._count}", threading.Barrier(self._count))
         held.wait(30)
 
 

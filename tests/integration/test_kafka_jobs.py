@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from pyspark.sql.streaming.query import StreamingQuery
 
-from anabranch import Job
+from anabranch import Job, Stream
 from anabranch.config import StreamSettings
 from anabranch.container.folder import Folder
 from anabranch.model.hashing import partition_for
@@ -83,18 +85,22 @@ def _as_it_is(message: dict[str, Any]) -> dict[str, Any]:
     return message
 
 
-@pytest.mark.parametrize("build", [branched, merged, after_state])
-def test_branches_lose_nothing(kafka: KafkaSite, build: Callable[[Job, str, KafkaSite], list[str]]) -> None:
-    source = kafka.create("in", 2)
+@pytest.mark.parametrize(("build", "factor"), [(branched, 4), (merged, 1), (after_state, 1)])
+def test_branches_lose_nothing(
+    kafka: KafkaSite, build: Callable[[Job, str, KafkaSite], list[str]], factor: int
+) -> None:
+    """With three partitions, above factor 1, the second one's records are in two Spark tasks."""
+    source = kafka.create("in", 3)
     job = Job(f"{kafka.name}-{build.__name__}")
     outputs = build(job, source, kafka)
-    run = kafka.deployed(job, max_rows_per_batch=30)
-    for partition in (0, 1):
-        kafka.put(source, partition, [{"n": n} for n in range(partition, 80, 2)], [b"k%d" % partition] * 40)
+    run = kafka.deployed(job, max_rows_per_batch=30, factor=factor)
+    for partition in range(3):
+        keys = [b"k%d" % (3 * (n % 5) + partition) for n in range(40)]
+        kafka.put(source, partition, [{"n": n} for n in range(partition, 120, 3)], keys)
     run.ran()
     for output in outputs:
         found = kafka.values(f"{kafka.name}-{output}")
-        assert sorted(value["n"] for value in found) == list(range(80)), output
+        assert sorted(value["n"] for value in found) == list(range(120)), output
 
 
 def test_stages_state_and_windows(kafka: KafkaSite) -> None:
@@ -312,18 +318,68 @@ def test_slots_that_are_refreshed_meanwhile_go_on(kafka: KafkaSite) -> None:
     assert numbers(kafka, output) == [2, 4, 6]
 
 
-def test_what_comes_of_several_partitions_is_not_put_aside_inexactly(kafka: KafkaSite) -> None:
-    source = kafka.create("in", 2)
-    job = Job(f"{kafka.name}-mixed")
-    mixed = job.read(source, schema="n int").transform(lambda frame: frame.repartition(3))
-    mixed.map(lambda m: m, name="f").write(f"{kafka.name}-out")
-    told = kafka.deployed(job, on_error="dead-letter").failure()
-    assert "map 'f'" in told
-    assert "behind which one partition's records are in several Spark tasks" in told
-    kafka.put(source, 0, [{"n": n} for n in range(6)], [b"k"] * 6)
-    run = kafka.deployed(job, on_error="drop")
+def straight(rows: Stream) -> Stream:
+    return rows
+
+
+def mixed(rows: Stream) -> Stream:
+    return rows.transform(lambda frame: frame.repartition(3))
+
+
+@pytest.mark.parametrize(("way", "factor"), [(straight, 4), (mixed, 1)])
+def test_what_several_spark_tasks_put_aside_of_one_partition_is_there_once(
+    kafka: KafkaSite, way: Callable[[Stream], Stream], factor: int
+) -> None:
+    """And before the output that it is left out of: the first run fails when it writes that."""
+    source, output = kafka.create("in", 1), f"{kafka.name}-out"
+    job = Job(f"{kafka.name}-{way.__name__}")
+    read = way(job.read(source, key="k string", schema="n int, s string"))
+    doubled = read.map(_unless(3), name="first").map_arrow(_twice, name="twice")
+    doubled.map(_unless(7), name="second").write(output)
+    run = kafka.deployed(job, on_error="dead-letter", factor=factor)
+    _limit(kafka, output, 2000)
+    rows = [{"n": n, "s": "" if n < 190 else random.Random(n).randbytes(3000).hex()} for n in range(200)]
+    kafka.put(source, 0, rows, [b"k%d" % (n % 11) for n in range(200)])
+    assert "max.message.bytes" in run.failure()
+    assert (len(kafka.all_records(f"{source}-dead-letters")), kafka.values(output)) == (60, [])
+    _limit(kafka, output, 2_000_000)
     run.ran()
-    assert sorted(numbers(kafka, f"{kafka.name}-out")) == list(range(6))
+    letters = Counter(json.loads(record["value"])["n"] for record in kafka.all_records(f"{source}-dead-letters"))
+    assert letters == {n: 1 if n % 10 == 3 else 2 for n in range(200) if n % 10 in (3, 7)}
+    assert run.reports[run.lanes[0].id].dead_letters == 60
+    found: dict[str, list[int]] = {}
+    for value in kafka.values(output):
+        found.setdefault(value["k"], []).append(value["n"])
+    wanted = {f"k{k}": [n for n in range(k, 200, 11) if n % 10 not in (3, 7) for _ in (1, 2)] for k in range(11)}
+    assert (found if way is straight else {k: sorted(each) for k, each in found.items()}) == wanted
+
+
+def _unless(digit: int) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    def checked(message: dict[str, Any]) -> dict[str, Any]:
+        if message["n"] % 10 == digit:
+            raise ValueError(message["n"])
+        return message
+
+    return checked
+
+
+def _twice(rows: pa.RecordBatch) -> pa.RecordBatch:
+    return rows.take(pa.array([place for place in range(rows.num_rows) for _ in (1, 2)]))
+
+
+def test_at_least_once_records_of_a_key_stay_in_order_above_factor_1(kafka: KafkaSite) -> None:
+    source, output = kafka.create("in", 1), f"{kafka.name}-out"
+    job = Job(f"{kafka.name}-ordered")
+    job.read(source, key="k string", schema="n int").map(_as_it_is, name="mapped").write(output)
+    settings = kafka.settings(factor=8, max_rows_per_batch=5000)
+    bound = StreamSettings(delivery="at-least-once")
+    run = kafka.deployed(job, settings.model_copy(update={"streams": {output: bound}}))
+    kafka.put(source, 0, [{"n": n} for n in range(12_000)], [b"k%d" % (n * 7 % 101) for n in range(12_000)])
+    run.ran()
+    found: dict[str, list[int]] = {}
+    for value in kafka.values(output):
+        found.setdefault(value["k"], []).append(value["n"])
+    assert found == {f"k{k}": [n for n in range(12_000) if n * 7 % 101 == k] for k in range(101)}
 
 
 @pytest.mark.parametrize("trigger", ["micro-batch", "real-time"])

@@ -1,77 +1,202 @@
-"""The buckets of a partition's rows, each in a thread: what comes of them, and in what order."""
+"""The buckets of a Spark task, worked on at once: what comes of them, in what order, and how far ahead they may be."""
 
 from __future__ import annotations
 
+import asyncio
 import threading
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.model.hashing import bucket
 from anabranch.spark import buckets, hidden
+from anabranch.spark.buckets import Crew
 
-SCHEMA = pa.schema([("n", pa.int64()), (hidden.NAME, pa.struct([("key", pa.binary()), ("offset", pa.int64())]))])
+SCHEMA = pa.schema(
+    [
+        ("n", pa.int64()),
+        (hidden.NAME, pa.struct([("task", pa.int32()), ("key", pa.binary()), ("offset", pa.int64())])),
+    ]
+)
+PATIENCE = 60
+THREADS, LOOP = False, True
+KEYS = [None, b"", b"a", b"b", b"c", b"\xff"]
 
 
-def batch(keys: list[bytes | None]) -> pa.RecordBatch:
-    rows = [{"n": n, hidden.NAME: {"key": key, "offset": 100 + n}} for n, key in enumerate(keys)]
-    return pa.RecordBatch.from_pylist(rows, SCHEMA)
+def batches(keys: list[bytes | None], size: int, task: int = 0) -> Iterator[pa.RecordBatch]:
+    """Rows with the numbers 0, 1, ..., so many a batch."""
+    rows = [{"n": n, hidden.NAME: {"task": task, "key": key, "offset": 100 + n}} for n, key in enumerate(keys)]
+    for at in range(0, len(rows), size):
+        yield pa.RecordBatch.from_pylist(rows[at : at + size], SCHEMA)
+
+
+def numbers(rows: pa.RecordBatch) -> list[int]:
+    return list(rows.column("n").to_pylist())
 
 
 def repeated(rows: pa.RecordBatch) -> buckets.Worked:
     """Each row as often as its number says, by threes."""
-    places = [place for place, n in enumerate(rows.column("n").to_pylist()) for _ in range(n % 3)]
+    places = [place for place, n in enumerate(numbers(rows)) for _ in range(n % 3)]
     return rows.take(pa.array(places, pa.int64())), pa.array(places, pa.int64()).to_numpy()
 
 
+def same(rows: pa.RecordBatch) -> buckets.Worked:
+    return rows, pa.array(range(rows.num_rows), pa.int64()).to_numpy()
+
+
+def found(given: Iterator[pa.RecordBatch], work: buckets.Work, crew: Crew, **more: int) -> list[int]:
+    return [n for rows in buckets.worked(given, work, crew, **more) for n in numbers(rows)]
+
+
 @settings(deadline=None)
-@given(st.lists(st.sampled_from([None, b"", b"a", b"b", b"c", b"\xff"]), max_size=60), st.sampled_from([1, 2, 4, 16]))
-def test_what_comes_of_rows_has_their_order(keys: list[bytes | None], factor: int) -> None:
-    rows = batch(keys)
-    with buckets.threads(factor) as each_bucket:
-        found = each_bucket(repeated, rows) if keys else rows
-    assert found.column("n").to_pylist() == [n for n in range(len(keys)) for _ in range(n % 3)]
-    assert found.schema == SCHEMA
+@given(
+    st.lists(st.sampled_from(KEYS), max_size=60),
+    st.sampled_from([1, 2, 4, 16]),
+    st.integers(1, 20),
+    st.sampled_from([1, 3, 64]),
+    st.booleans(),
+    st.sampled_from([0, 500, buckets.LOOK_AHEAD]),
+)
+def test_what_comes_of_rows_has_their_order(
+    keys: list[bytes | None], factor: int, size: int, threads: int, awaits: bool, ahead: int
+) -> None:
+    async def work(rows: pa.RecordBatch) -> buckets.Worked:
+        if awaits:
+            await asyncio.sleep(0)
+        return repeated(rows)
+
+    crew = Crew(factor, threads, awaits)
+    wanted = [n for n in range(len(keys)) for _ in range(n % 3)]
+    assert found(batches(keys, size), work, crew, ahead=ahead) == wanted
 
 
-def test_each_bucket_is_worked_on_by_itself_in_order() -> None:
+@pytest.mark.parametrize("awaits", [THREADS, LOOP])
+def test_each_bucket_is_worked_on_by_itself_in_order(awaits: bool) -> None:
     keys = [b"%d" % (n % 50) for n in range(400)] + [None] * 40
-    seen: list[list[int]] = []
+    seen: dict[int, list[int]] = {}
+    busy: set[int] = set()
 
-    def work(rows: pa.RecordBatch) -> buckets.Worked:
-        numbers = rows.column("n").to_pylist()
-        seen.append(numbers)
-        return rows, pa.array(range(len(numbers)), pa.int64()).to_numpy()
+    async def work(rows: pa.RecordBatch) -> buckets.Worked:
+        mine = {bucket(each["key"], each["offset"], 8) for each in rows.column(hidden.NAME).to_pylist()}
+        (number,) = mine
+        assert number not in busy
+        busy.add(number)
+        seen.setdefault(number, []).extend(numbers(rows))
+        if awaits:
+            await asyncio.sleep(0.001)
+        busy.remove(number)
+        return same(rows)
 
-    with buckets.threads(8) as each_bucket:
-        each_bucket(work, batch(keys))
+    found(batches(keys, 30), work, Crew(8, 4, awaits))
     wanted: dict[int, list[int]] = {}
     for n, key in enumerate(keys):
         wanted.setdefault(bucket(key, 100 + n, 8), []).append(n)
-    assert sorted(seen) == sorted(wanted.values())
+    assert seen == wanted
 
 
-def test_all_buckets_are_worked_on_at_once() -> None:
+@pytest.mark.parametrize("awaits", [THREADS, LOOP])
+def test_all_buckets_of_all_tasks_are_worked_on_at_once(awaits: bool) -> None:
     """Each waits for the others: one after the other, it would never end."""
-    factor = 16
-    keys = [b"%d" % n for n in range(200)]
+    factor, keys = 8, [b"%d" % n for n in range(200)]
     assert {bucket(key, 0, factor) for key in keys} == set(range(factor))
-    together = threading.Barrier(factor)
+    together = (asyncio.Barrier if awaits else threading.Barrier)(2 * factor)
+    tasks = [rows for task in (0, 1) for rows in batches(list(keys), 200, task)]
 
-    def work(rows: pa.RecordBatch) -> buckets.Worked:
-        together.wait(60)
-        return rows, pa.array(range(rows.num_rows), pa.int64()).to_numpy()
+    async def work(rows: pa.RecordBatch) -> buckets.Worked:
+        if isinstance(together, asyncio.Barrier):
+            await asyncio.wait_for(together.wait(), PATIENCE)
+        else:
+            together.wait(PATIENCE)
+        return same(rows)
 
-    with buckets.threads(factor) as each_bucket:
-        assert pc.sum(each_bucket(work, batch(keys)).column("n")).as_py() == sum(range(200))
+    assert found(iter(tasks), work, Crew(factor, 64, awaits)) == [*range(200), *range(200)]
 
 
-def test_what_a_bucket_raises_is_raised() -> None:
-    def work(rows: pa.RecordBatch) -> buckets.Worked:
-        raise KeyError("no")
+def test_no_more_threads_than_were_set() -> None:
+    """Four wait for each other, and four times there are four: a fifth would be one too many."""
+    names: set[str] = set()
+    four = threading.Barrier(4)
 
-    with buckets.threads(4) as each_bucket, pytest.raises(KeyError, match="no"):
-        each_bucket(work, batch([b"a", b"b", b"c", b"d", b"e"]))
+    async def work(rows: pa.RecordBatch) -> buckets.Worked:
+        names.add(threading.current_thread().name)
+        four.wait(PATIENCE)
+        return same(rows)
+
+    keys: list[bytes | None] = [b"%d" % n for n in range(200)]
+    assert len({bucket(key, 0, 16) for key in keys}) == 16
+    found(batches(keys, 200), work, Crew(16, 4, THREADS))
+    assert len(names) == 4
+
+
+@pytest.mark.parametrize("awaits", [THREADS, LOOP])
+def test_a_slow_bucket_holds_the_others_up_only_when_enough_waits(awaits: bool) -> None:
+    """While one bucket stands still, the others work on later batches: as long as what is held is below the limit."""
+    slow, fast = b"a", next(k for k in (b"b", b"c", b"d", b"e") if bucket(k, 0, 2) != bucket(b"a", 0, 2))
+    keys: list[bytes | None] = [slow, fast] * 40
+    ended = threading.Event()
+    taken: list[int] = []
+
+    def taking() -> Iterator[pa.RecordBatch]:
+        for number, rows in enumerate(batches(keys, 2)):
+            taken.append(number)
+            yield rows
+
+    async def work(rows: pa.RecordBatch) -> buckets.Worked:
+        key = rows.column(hidden.NAME)[0]["key"].as_py()
+        while key == slow and not ended.is_set():
+            if awaits:
+                await asyncio.sleep(0.001)
+            else:
+                ended.wait(0.001)
+        if key == fast and numbers(rows)[-1] == 79:
+            ended.set()
+        return same(rows)
+
+    assert found(taking(), work, Crew(2, 2, awaits)) == list(range(80))
+
+    ended.clear()
+    taken.clear()
+    limit = next(batches(keys, 2)).nbytes * 5
+    given = buckets.worked(taking(), _until(ended, lambda: len(taken), slow), Crew(2, 2, THREADS), ahead=limit)
+    assert [n for rows in given for n in numbers(rows)] == list(range(80))
+
+
+def _until(ended: threading.Event, taken: Callable[[], int], slow: bytes) -> buckets.Work:
+    """The slow bucket looks, after a while, how much was taken before its first row had ended."""
+
+    async def work(rows: pa.RecordBatch) -> buckets.Worked:
+        if rows.column(hidden.NAME)[0]["key"].as_py() == slow and not ended.is_set():
+            before = -1
+            while before != taken():
+                before = taken()
+                threading.Event().wait(0.2)
+            assert 4 <= before <= 12, f"{before} batches were taken"
+            ended.set()
+        return same(rows)
+
+    return work
+
+
+@pytest.mark.parametrize("awaits", [THREADS, LOOP])
+def test_what_a_bucket_raises_is_raised_at_once(awaits: bool) -> None:
+    """Not only when the rows before it have ended; and what hasn't begun isn't begun any more."""
+    begun: list[Any] = []
+    failed = threading.Event()
+
+    async def work(rows: pa.RecordBatch) -> buckets.Worked:
+        begun.append(numbers(rows))
+        if numbers(rows)[0] == 3:
+            failed.set()
+            raise KeyError("no")
+        while not failed.is_set():
+            await asyncio.sleep(0.001) if awaits else failed.wait(PATIENCE)
+        return same(rows)
+
+    keys: list[bytes | None] = [b"a", b"b", b"c", b"d", b"e", b"f"] * 50
+    with pytest.raises(KeyError, match="no"):
+        found(batches(keys, 3), work, Crew(16, 64, awaits))
+    assert len(begun) < 100

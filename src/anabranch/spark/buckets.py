@@ -1,58 +1,252 @@
-"""The buckets of a partition's rows in a Python worker: one thread each, at the same time."""
+"""The buckets of a Spark task in a Python worker: worked on at the same time, each by itself and in order."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import asyncio
+import threading
+from collections import defaultdict, deque
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.model.hashing import bucket
+from anabranch.model import hashing
 from anabranch.spark import hidden
 
-__all__ = ["MOST_THREADS", "Work", "Worked", "threads"]
+__all__ = ["LOOK_AHEAD", "Crew", "Places", "Work", "Worked", "of_rows", "worked"]
 
-MOST_THREADS = 64
-"""Of one Spark task. Buckets beyond take turns."""
+LOOK_AHEAD = 64 * 2**20
+"""The bytes of Arrow that a Spark task holds of rows that it has taken, and of what has come of them and waits for rows
+before it. When it is that much, a slow bucket holds the others up."""
 
 Places = npt.NDArray[np.int64]
 Worked = tuple[pa.RecordBatch, Places]
 """Rows that came of some rows, and the place of the one that each came of."""
 
-Work = Callable[[pa.RecordBatch], Worked]
+Bucket = tuple[int, int]
+"""The number of a task at factor 1, and that of a bucket."""
+
+Work = Callable[[pa.RecordBatch], Coroutine[Any, Any, Worked]]
+"""Suspends only if it waits for something in an event loop."""
 
 
-@contextmanager
-def threads(factor: int) -> Iterator[Callable[[Work, pa.RecordBatch], pa.RecordBatch]]:
-    """Gives what does some work on rows, on each bucket by itself; what comes of it is in the order of the rows."""
-    if factor == 1:
-        yield lambda work, rows: work(rows)[0]
-        return
-    pool = ThreadPoolExecutor(min(factor, MOST_THREADS), "anabranch-bucket")
+@dataclass(frozen=True)
+class Crew:
+    """Who works on the buckets of a Spark task. ``factor``: into how many each partition is cut.
 
-    def each_bucket(work: Work, rows: pa.RecordBatch) -> pa.RecordBatch:
-        of_row = _buckets(rows, factor)
-        places = [np.flatnonzero(of_row == number) for number in np.unique(of_row)]
-        if len(places) == 1:
-            return work(rows)[0]
-        done = list(pool.map(work, [rows.take(pa.array(mine)) for mine in places]))
-        came_of = np.concatenate([mine[indexes] for mine, (_, indexes) in zip(places, done, strict=True)])
-        whole = pa.Table.from_batches([batch for batch, _ in done]).combine_chunks()
-        ordered = whole.take(pa.array(np.argsort(came_of, kind="stable")))
-        found = ordered.to_batches()
-        return found[0] if found else done[0][0]
+    At most ``threads`` threads; or, for work that ``awaits``, one event loop in which each bucket has its turn.
+    """
 
+    factor: int
+    threads: int
+    awaits: bool
+
+
+def worked(
+    batches: Iterable[pa.RecordBatch], work: Work, crew: Crew, ahead: int = LOOK_AHEAD
+) -> Iterator[pa.RecordBatch]:
+    """What comes of rows, in the order of the rows. Each batch has rows of one task.
+
+    Above factor 1, work on later batches goes on while a bucket is busy with an earlier one, until more than ``ahead``
+    bytes are held. What work raises is raised here.
+    """
+    if crew.factor > 1:
+        yield from _at_once(batches, work, crew, ahead)
+    elif crew.awaits:
+        with asyncio.Runner() as runner:
+            for rows in batches:
+                yield runner.run(work(rows))[0]
+    else:
+        for rows in batches:
+            yield _run(work(rows))[0]
+
+
+def _at_once(batches: Iterable[pa.RecordBatch], work: Work, crew: Crew, ahead: int) -> Iterator[pa.RecordBatch]:
+    queue = _Queue(work)
+    workers: _Workers = _Loop() if crew.awaits else _Threads(crew.threads)
     try:
-        yield each_bucket
+        for rows in batches:
+            for part, its in queue.cut(rows, crew.factor):
+                workers.put(part.bucket, partial(queue.do, part, its))
+            yield from queue.ended(ahead)
+        yield from queue.ended(-1)
     finally:
-        pool.shutdown(cancel_futures=True)
+        workers.close()
 
 
-def _buckets(rows: pa.RecordBatch, factor: int) -> Places:
+@dataclass
+class _Part:
+    """Of a batch, the rows of one bucket, which are at some places of it; and what has come of them."""
+
+    bucket: Bucket
+    places: Places
+    result: Worked | None = None
+
+
+@dataclass
+class _Queue:
+    """The batches that are worked on, in order."""
+
+    work: Work
+    _batches: deque[list[_Part]] = field(default_factory=deque)
+    _held: int = 0
+    _error: BaseException | None = None
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+
+    def cut(self, rows: pa.RecordBatch, factor: int) -> list[tuple[_Part, pa.RecordBatch]]:
+        """Add a batch: its parts, with their rows."""
+        task = rows.column(hidden.NAME)[0]["task"].as_py()
+        of_row = of_rows(rows, factor)
+        parts = []
+        for number in np.unique(of_row):
+            places = np.flatnonzero(of_row == number)
+            mine = rows if len(places) == rows.num_rows else rows.take(pa.array(places))
+            parts.append((_Part((task, int(number)), places), mine))
+        self._batches.append([part for part, _ in parts])
+        with self._changed:
+            self._held += sum(mine.nbytes for _, mine in parts)
+        return parts
+
+    async def do(self, part: _Part, rows: pa.RecordBatch) -> None:
+        """Do the work of a part."""
+        try:
+            result = await self.work(rows)
+        except BaseException as error:
+            with self._changed:
+                self._error = self._error or error
+                self._changed.notify()
+            return
+        with self._changed:
+            self._held += result[0].nbytes - rows.nbytes
+            part.result = result
+            self._changed.notify()
+
+    def ended(self, ahead: int) -> Iterator[pa.RecordBatch]:
+        """What comes of the first batches that have ended. Waits for them while more than ``ahead`` bytes are held."""
+        while self._batches:
+            with self._changed:
+                first = self._batches[0]
+                while self._error is None and any(part.result is None for part in first):
+                    if self._held <= ahead:
+                        return
+                    self._changed.wait()
+                if self._error is not None:
+                    raise self._error
+            self._batches.popleft()
+            result = _in_order(first)
+            with self._changed:
+                self._held -= sum(part.result[0].nbytes for part in first if part.result is not None)
+            yield result
+
+
+def _in_order(parts: list[_Part]) -> pa.RecordBatch:
+    results = [part.result for part in parts if part.result is not None]
+    if len(parts) == 1:
+        return results[0][0]
+    came_of = np.concatenate([part.places[indexes] for part, (_, indexes) in zip(parts, results, strict=True)])
+    whole = pa.Table.from_batches([batch for batch, _ in results]).combine_chunks()
+    ordered = whole.take(pa.array(np.argsort(came_of, kind="stable"))).combine_chunks()
+    found = ordered.to_batches()
+    return found[0] if found else results[0][0]
+
+
+def of_rows(rows: pa.RecordBatch, factor: int) -> Places:
     """The bucket of each row, by the key that its hidden column has."""
     keys, offsets = (pc.struct_field(rows.column(hidden.NAME), name).to_pylist() for name in ("key", "offset"))
-    return np.array([bucket(key, offset, factor) for key, offset in zip(keys, offsets, strict=True)], np.int64)
+    return np.array([hashing.bucket(key, offset, factor) for key, offset in zip(keys, offsets, strict=True)], np.int64)
+
+
+def _run(work: Coroutine[Any, Any, Any]) -> Any:
+    """The result of work that waits for no event loop."""
+    try:
+        work.send(None)
+    except StopIteration as ended:
+        return ended.value
+    work.close()
+    raise RuntimeError("it waits for an event loop, and isn't declared as async")
+
+
+_Job = Callable[[], Coroutine[Any, Any, None]]
+
+
+class _Workers(Protocol):
+    def put(self, bucket: Bucket, job: _Job) -> None:
+        """Have a job done, after all those of this bucket that were put before."""
+        ...
+
+    def close(self) -> None:
+        """Jobs that haven't begun aren't done any more."""
+        ...
+
+
+class _Threads:
+    def __init__(self, most: int) -> None:
+        self._pool = ThreadPoolExecutor(most, "anabranch-bucket")
+        self._waiting: dict[Bucket, deque[_Job]] = {}
+        self._lock = threading.Lock()
+
+    def put(self, bucket: Bucket, job: _Job) -> None:
+        with self._lock:
+            waiting = self._waiting.get(bucket)
+            if waiting is not None:
+                waiting.append(job)
+                return
+            self._waiting[bucket] = deque()
+        self._pool.submit(self._do, bucket, job)
+
+    def _do(self, bucket: Bucket, job: _Job) -> None:
+        _run(job())
+        with self._lock:
+            waiting = self._waiting[bucket]
+            if not waiting:
+                del self._waiting[bucket]
+                return
+            following = waiting.popleft()
+            self._pool.submit(self._do, bucket, following)
+
+    def close(self) -> None:
+        with self._lock:
+            for waiting in self._waiting.values():
+                waiting.clear()
+        self._pool.shutdown(cancel_futures=True)
+
+
+class _Loop:
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._turns: dict[Bucket, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._jobs: set[asyncio.Task[None]] = set()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="anabranch-loop", daemon=True)
+        self._thread.start()
+
+    def put(self, bucket: Bucket, job: _Job) -> None:
+        self._loop.call_soon_threadsafe(self._add, bucket, job)
+
+    def _add(self, bucket: Bucket, job: _Job) -> None:
+        begun = self._loop.create_task(self._in_turn(self._turns[bucket], job))
+        self._jobs.add(begun)
+        begun.add_done_callback(self._jobs.discard)
+
+    @staticmethod
+    async def _in_turn(turn: asyncio.Lock, job: _Job) -> None:
+        async with turn:
+            await job()
+
+    def close(self) -> None:
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _end(self) -> None:
+        jobs = list(self._jobs)
+        for job in jobs:
+            job.cancel()
+        await asyncio.gather(*jobs, return_exceptions=True)
+        await self._loop.shutdown_asyncgens()

@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 from pyspark import Accumulator, AccumulatorParam, SparkContext
+from pyspark.sql import SparkSession
 
 from anabranch.errors import GraphError
 from anabranch.spark.faults import Explain
@@ -28,6 +29,9 @@ from anabranch.systems.records import RECORD_SCHEMA
 
 PREFIX = "anabranch."
 """What the names of our headers begin with: error, operator, stream, partition, offset, job."""
+
+_Derived = tuple[int, bytes | None, bytes, str]
+"""Of a row that comes of no single record: its offset (negative, or 0 if it comes of state), key, value and error."""
 
 STATE = -1
 """The source of a row that an operator with state has made."""
@@ -48,6 +52,7 @@ class Aside:
 
     ``streams``: stream by the id of the node that reads it; ``systems``: of those streams; ``letters``: by stream.
     ``operators``: the name of an operator, by what messages call it; ``slots``: the names of the lane's slots.
+    ``gathers``: tasks only tell what they reject, and :func:`put` writes it, for each slot must be written by one.
     """
 
     job: str
@@ -57,6 +62,7 @@ class Aside:
     operators: Mapping[str, str]
     slots: tuple[str, ...]
     said: Accumulator[list[Any]]
+    gathers: bool = False
 
     def rejects(self, operator: str, keep: bool) -> Rejects:
         """For one Spark task of one operator. ``keep`` false: records are counted and dropped."""
@@ -85,7 +91,7 @@ class Rejects:
     operator: str
     keep: bool
     _errors: dict[tuple[int, int], dict[int, str]] = field(default_factory=dict)
-    _derived: dict[tuple[int, int], list[tuple[bytes | None, bytes, str]]] = field(default_factory=dict)
+    _derived: dict[tuple[int, int], list[_Derived]] = field(default_factory=dict)
     _count: int = 0
     _adding: threading.Lock = field(default_factory=threading.Lock)
 
@@ -101,9 +107,16 @@ class Rejects:
             place = origin["source"], origin["partition"]
             if origin["source"] == STATE or origin["offset"] < 0:
                 value = json.dumps(row, default=str).encode() if row is not None else b"null"
-                self._derived.setdefault(place, []).append((origin["key"], value, error))
+                self._derived.setdefault(place, []).append((origin["offset"], origin["key"], value, error))
             else:
                 self._errors.setdefault(place, {})[origin["offset"]] = error
+
+    def take(self, rejected: Rejected) -> None:
+        """Reject what was rejected elsewhere."""
+        place = rejected.source, rejected.partition
+        self._count += len(rejected.errors) + len(rejected.derived)
+        self._errors |= {place: rejected.errors} if rejected.errors else {}
+        self._derived |= {place: rejected.derived} if rejected.derived else {}
 
     def __enter__(self) -> Self:
         return self
@@ -118,6 +131,9 @@ class Rejects:
         """Write them durably, and tell the driver what was written."""
         if not self._count:
             return
+        if self.aside.gathers and self.keep:
+            self._tell()
+            return
         for (source, partition), errors in self._errors.items():
             stream = self.aside.streams[source]
             slot = self.aside.slot(self.operator, stream, partition)
@@ -127,7 +143,7 @@ class Rejects:
             read = self.aside.streams.get(source, "")
             stream = read if read in self.aside.letters else min(self.aside.letters)
             slot = self.aside.slot(self.operator, read, partition)
-            self._written(stream, 0, slot, -1 - slot, iter([self._made(made)]))
+            self._written(stream, 0, slot, _first(made), iter([self._made(made)]))
         if not self.keep:
             self.aside.said.add([_Said(self.operator, 0, 0, dropped=self._count)])
 
@@ -155,17 +171,41 @@ class Rejects:
                 told.append([*(headers or ()), *self._headers(errors[offset], at)])
             yield batch.set_column(_HEADERS, "headers", pa.array(told, RECORD_SCHEMA.field("headers").type))
 
-    def _made(self, several: list[tuple[bytes | None, bytes, str]]) -> pa.RecordBatch:
+    def _tell(self) -> None:
+        for source, partition in {**self._errors, **self._derived}:
+            place = source, partition
+            errors, derived = self._errors.get(place, {}), self._derived.get(place, [])
+            self.aside.said.add([Rejected(self.operator, source, partition, errors, derived, _first(derived))])
+
+    def _made(self, several: list[_Derived]) -> pa.RecordBatch:
         now = time.time_ns() // 1000
         rows = [
             {"key": key, "value": value, "headers": self._headers(error, {}), "timestamp": now}
-            for key, value, error in several
+            for _, key, value, error in several
         ]
         return pa.RecordBatch.from_pylist(rows, schema=RECORD_SCHEMA)
 
     def _headers(self, error: str, at: Mapping[str, str]) -> list[dict[str, Any]]:
         said = {"error": error, "operator": self.operator, **at, "job": self.aside.job}
         return [{"key": f"{PREFIX}{name}", "value": text.encode()} for name, text in said.items()]
+
+
+def _first(derived: list[_Derived]) -> int:
+    """A number for rows that come of no single record: another one in each Spark task, the same when they are made
+    again. Negative, unlike offsets."""
+    least = min((offset for offset, *_ in derived), default=0)
+    return least if least < 0 else -1 - task_number()
+
+
+class Rejected(msgspec.Struct, frozen=True):
+    """What an operator has rejected of a partition in one Spark task; see :class:`Rejects`."""
+
+    operator: str
+    source: int
+    partition: int
+    errors: dict[int, str]
+    derived: list[_Derived]
+    first: int
 
 
 class _Said(msgspec.Struct, frozen=True):
@@ -198,6 +238,47 @@ def heard(aside: Aside) -> tuple[list[Written], int]:
     aside.said.value = []
     last = {(each.operator, each.slot, each.first): each for each in said if each.written}
     return [written for each in last.values() for written in each.written], sum(each.dropped for each in said)
+
+
+def put(spark: SparkSession, aside: Aside) -> None:
+    """Write what tasks have told since the last call: each slot's in one Spark task."""
+    said: list[Any] = aside.said.value
+    aside.said.value = [each for each in said if not isinstance(each, Rejected)]
+    whole = gathered(aside, [each for each in said if isinstance(each, Rejected)])
+    if whole:
+        frame = spark.createDataFrame([(msgspec.msgpack.encode(each),) for each in whole], "rejected binary")
+        frame.mapInArrow(_putting(replace(aside, gathers=False)), "nothing int").collect()
+
+
+def gathered(aside: Aside, told: Iterable[Rejected]) -> list[Rejected]:
+    """What was told, by slot: each record once, though a task may have told of it twice."""
+    errors: dict[tuple[str, int, int], dict[int, str]] = {}
+    derived: dict[tuple[str, int, int], dict[int, list[_Derived]]] = {}
+    sources = {stream: source for source, stream in aside.streams.items()}
+    for each in told:
+        source = sources[aside.streams[each.source]] if each.source in aside.streams else each.source
+        place = each.operator, source, each.partition
+        errors.setdefault(place, {}).update(each.errors)
+        derived.setdefault(place, {}).update({each.first: each.derived} if each.derived else {})
+    found = []
+    for place, its in errors.items():
+        rows = [row for first in sorted(derived[place]) for row in derived[place][first]]
+        found.append(Rejected(*place, its, rows, _first(rows)))
+    return found
+
+
+def _putting(aside: Aside) -> Any:
+    """For ``mapInArrow`` over what was rejected, a slot in each row: writes it, gives nothing."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for text in batch.column("rejected").to_pylist():
+                found = msgspec.msgpack.decode(text, type=Rejected)
+                with aside.rejects(found.operator, keep=True) as rejects:
+                    rejects.take(found)
+        yield from ()
+
+    return run
 
 
 def looked_through(aside: Aside, operator: str, dropping: Collection[str], explain: Explain) -> Any:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import itertools
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,12 +16,18 @@ import pyarrow.compute as pc
 
 from anabranch.errors import OperatorError
 from anabranch.spark import buckets, hidden
+from anabranch.spark.buckets import Crew, Places
 from anabranch.spark.dead_letters import Rejects
 
 Batches = Iterator[pa.RecordBatch]
 Reject = Callable[[Mapping[str, Any], str, Mapping[str, Any]], None]
 Rejecting = Callable[[str], Rejects]
 """Opens, in a Spark task, what takes the rows that an operator (its label) rejects."""
+
+_Called = tuple[pa.RecordBatch, Places | None]
+"""Rows that came of some rows, and the place of the one that each came of; None: one of each, in order."""
+
+_Call = Callable[[Callable[..., Any], pa.RecordBatch, pa.Schema], Coroutine[Any, Any, _Called]]
 
 _CURE = "mend the function; the lane goes on from this batch at the next run"
 
@@ -35,11 +40,11 @@ def wrap(
     home: str,
     on_error: Rejecting | None,
     factor: int = 1,
+    threads: int = 1,
 ) -> Callable[[Batches], Batches]:
     """The function for ``mapInArrow`` that runs an operator of the given kind.
 
-    With a factor above 1, each bucket of a partition has a thread of its own while the function works on an Arrow
-    batch; what comes of it has the order of the rows all the same.
+    With a factor above 1 it works on several buckets at once; what comes of it has the order of the rows all the same.
 
     Args:
         schema: of the result, without the hidden column.
@@ -47,31 +52,33 @@ def wrap(
         home: the job's folder: traces are shortened to its files.
         on_error: what takes the messages on which the function raises; None: it fails the lane.
         factor: into how many buckets each partition is cut.
+        threads: how many of them a function that isn't async works on at once, in a Spark task.
     """
-    call = {"map_arrow": _map_arrow, "map": _map, "flat_map": _flat_map, "filter": _filter}[kind]
+    crew = Crew(factor, threads, inspect.iscoroutinefunction(function))
+    call: _Call = {"map_arrow": _map_arrow, "map": _map, "flat_map": _flat_map, "filter": _filter}[kind]
 
-    def worked(rows: pa.RecordBatch, reject: Reject | None) -> buckets.Worked:
+    async def work(rows: pa.RecordBatch, reject: Reject | None) -> buckets.Worked:
         origin = rows.column(hidden.NAME)
         visible = rows.drop_columns([hidden.NAME])
         try:
-            result, indexes = call(function, visible, schema)
+            result, indexes = await call(function, visible, schema)
         except Exception as error:
             if reject is None:
                 raise _explained(error, label, origin, home) from None
-            result, indexes = _one_by_one(call, function, visible, schema, origin, reject, home)
+            result, indexes = await _one_by_one(call, function, visible, schema, origin, reject, home)
         if kind == "map_arrow" and result.num_rows != rows.num_rows:
             origin = _of_no_record(origin)
-        columns = [*result.columns, origin.take(indexes)]
+        if indexes is None:
+            indexes = np.arange(rows.num_rows)
+        else:
+            origin = origin.take(pa.array(indexes))
         whole = schema.append(pa.field(hidden.NAME, origin.type))
-        return pa.RecordBatch.from_arrays(columns, schema=whole), indexes.to_numpy()
+        return pa.RecordBatch.from_arrays([*result.columns, origin], schema=whole), indexes
 
     def run(batches: Batches) -> Batches:
         rejects = on_error(label) if on_error is not None else None
-        with buckets.threads(factor) as each_bucket:
-            work = partial(worked, reject=rejects.add if rejects is not None else None)
-            for batch in batches:
-                for rows in _of_one_partition(batch):
-                    yield each_bucket(work, rows)
+        mine = partial(work, reject=rejects.add if rejects is not None else None)
+        yield from buckets.worked(itertools.chain.from_iterable(map(_of_one_partition, batches)), mine, crew)
         if rejects is not None:
             rejects.close()
 
@@ -87,22 +94,22 @@ def _of_no_record(origin: pa.Array) -> pa.Array:
     return pa.StructArray.from_arrays(fields, fields=list(origin.type))
 
 
-def _one_by_one(
-    call: Callable[..., tuple[pa.RecordBatch, pa.Array]],
+async def _one_by_one(
+    call: _Call,
     function: Callable[..., Any],
     rows: pa.RecordBatch,
     schema: pa.Schema,
     origin: pa.Array,
     reject: Reject,
     home: str,
-) -> tuple[pa.RecordBatch, pa.Array]:
+) -> _Called:
     """Once more, each row by itself: those on which the function raises are rejected."""
     results: list[pa.RecordBatch] = []
     indexes: list[int] = []
     for index in range(rows.num_rows):
         row = rows.slice(index, 1)
         try:
-            result, _ = call(function, row, schema)
+            result, _ = await call(function, row, schema)
         except Exception as error:
             told = f"{type(error).__name__}: {error}{_at(error, home)}"
             reject(origin[index].as_py(), told, row.to_pylist()[0])
@@ -111,7 +118,7 @@ def _one_by_one(
             indexes += [index] * result.num_rows
     whole = pa.Table.from_batches(results, schema).combine_chunks().to_batches()
     batch = whole[0] if whole else pa.RecordBatch.from_pylist([], schema=schema)
-    return batch, pa.array(indexes, pa.int64())
+    return batch, np.array(indexes, np.int64)
 
 
 def rejecting(condition: str, error: str, label: str, on_error: Rejecting) -> Callable[[Batches], Batches]:
@@ -147,9 +154,7 @@ def _of_one_partition(batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
         yield batch.slice(start, end - start)
 
 
-def _map_arrow(
-    function: Callable[..., Any], rows: pa.RecordBatch, schema: pa.Schema
-) -> tuple[pa.RecordBatch, pa.Array]:
+async def _map_arrow(function: Callable[..., Any], rows: pa.RecordBatch, schema: pa.Schema) -> _Called:
     result = function(rows)
     if isinstance(result, pa.Table):
         combined = result.combine_chunks().to_batches()
@@ -160,49 +165,42 @@ def _map_arrow(
     if missing:
         raise TypeError(f"its result lacks the column {missing[0]!r}; declare the result with schema=")
     cast = result.select(schema.names).cast(schema)
-    last = rows.num_rows - 1
-    indexes = [min(i, last) for i in range(cast.num_rows)]
-    return cast, pa.array(indexes, pa.int64())
+    return cast, np.minimum(np.arange(cast.num_rows), rows.num_rows - 1)
 
 
-def _map(function: Callable[..., Any], rows: pa.RecordBatch, schema: pa.Schema) -> tuple[pa.RecordBatch, pa.Array]:
-    results = _called(function, rows.to_pylist())
-    return _rows(results, schema), pa.array(range(rows.num_rows), pa.int64())
+async def _map(function: Callable[..., Any], rows: pa.RecordBatch, schema: pa.Schema) -> _Called:
+    return _rows(await _called(function, rows.to_pylist()), schema), None
 
 
-def _flat_map(function: Callable[..., Any], rows: pa.RecordBatch, schema: pa.Schema) -> tuple[pa.RecordBatch, pa.Array]:
+async def _flat_map(function: Callable[..., Any], rows: pa.RecordBatch, schema: pa.Schema) -> _Called:
     results: list[Any] = []
     indexes: list[int] = []
-    for index, several in enumerate(_called(function, rows.to_pylist())):
+    for index, several in enumerate(await _called(function, rows.to_pylist())):
         for result in several:
             results.append(result)
             indexes.append(index)
-    return _rows(results, schema), pa.array(indexes, pa.int64())
+    return _rows(results, schema), np.array(indexes, np.int64)
 
 
-def _filter(function: Callable[..., Any], rows: pa.RecordBatch, schema: pa.Schema) -> tuple[pa.RecordBatch, pa.Array]:
-    kept = [index for index, keep in enumerate(_called(function, rows.to_pylist())) if keep]
-    indexes = pa.array(kept, pa.int64())
-    return rows.select(schema.names).take(indexes).cast(schema), indexes
+async def _filter(function: Callable[..., Any], rows: pa.RecordBatch, schema: pa.Schema) -> _Called:
+    kept = [index for index, keep in enumerate(await _called(function, rows.to_pylist())) if keep]
+    return rows.select(schema.names).take(pa.array(kept, pa.int64())).cast(schema), np.array(kept, np.int64)
 
 
-def _called(function: Callable[..., Any], messages: list[dict[str, Any]]) -> list[Any]:
+async def _called(function: Callable[..., Any], messages: list[dict[str, Any]]) -> list[Any]:
     if not inspect.iscoroutinefunction(function):
         return [function(message) for message in messages]
-
-    async def in_order() -> list[Any]:
-        return [await function(message) for message in messages]
-
-    return asyncio.run(in_order())
+    return [await function(message) for message in messages]
 
 
 def _rows(results: list[Any], schema: pa.Schema) -> pa.RecordBatch:
+    names = set(schema.names)
     for result in results:
         if not isinstance(result, dict):
             raise TypeError(f"it returned {result!r}, not a dict of the result's columns")
-        unknown = result.keys() - set(schema.names)
-        if unknown:
-            raise TypeError(f"its result has the unknown column {min(unknown)!r}; declare the result with schema=")
+        if not result.keys() <= names:
+            unknown = min(result.keys() - names)
+            raise TypeError(f"its result has the unknown column {unknown!r}; declare the result with schema=")
     return pa.RecordBatch.from_pylist(results, schema=schema)
 
 

@@ -11,14 +11,14 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from anabranch.errors import GraphError
 from anabranch.event_time import durations
 from anabranch.formats import JSON, Format
+from anabranch.grouping.ownership import owned
 from anabranch.model.graph import Node
 from anabranch.operators import rule
 from anabranch.operators.rules import is_boundary, is_shuffle
 from anabranch.planning import stages
-from anabranch.spark import dead_letters, evaluation, hidden, operators, values
+from anabranch.spark import dead_letters, evaluation, hidden, operators, routing, values
 from anabranch.spark.batches import Batch
 from anabranch.spark.dead_letters import Aside, Letters
 from anabranch.spark.evaluation import Sink
@@ -27,13 +27,14 @@ from anabranch.spark.intake import FAULTS
 from anabranch.spark.labels import label
 from anabranch.spark.lane_parts import LaneParts
 from anabranch.spark.publishing import Publishing
+from anabranch.spark.routing import Routing
 from anabranch.spark.sink import Keyless
 from anabranch.systems.embedded.output import EmbeddedPublisher
 from anabranch.systems.kafka.output import KafkaPublisher
 from anabranch.systems.kafka.spark import Plain
 from anabranch.systems.output import Publisher, Target
 
-_DROP, _FAIL = "drop", "fail"
+_ASIDE, _DROP, _FAIL = "dead-letter", "drop", "fail"
 
 
 @dataclass(frozen=True)
@@ -55,29 +56,32 @@ class LaneOutputs(LaneParts):
         for publisher in self._publishers.values():
             publisher.take(new=False)
 
-    def _check_ways(self) -> None:
-        """Refuse what would put aside, from several Spark tasks, what belongs into one slot.
+    @cached_property
+    def _routing(self) -> Routing | None:
+        """How rows get to Python functions; None: those of a partition are in one Spark task anyway."""
+        virtual = [(number, bucket) for number, mine in owned(self.lane).items() for bucket in mine]
+        cores = self.spark.sparkContext.defaultParallelism
+        return routing.over(virtual, self.lane.factor, cores) if routing.before(self._group) else None
 
-        Raises:
-            GraphError: names the operator.
-        """
-        letters = {self.lane.system(stream) for stream in self.lane.dead_letters.values()}
-        if self.settings.job.on_error != "dead-letter" or not any(self._publishers[name].slotted for name in letters):
-            return
-        mixed: Node | None = None
-        for node in self._group.nodes:
-            if self._spreads(node):
-                mixed = node
-            elif mixed is not None and rule(node).function:
-                raise GraphError(
-                    f"{label(node)} comes after {label(mixed)}, behind which one partition's records are in several "
-                    "Spark tasks: what it can't process can't be put aside in Kafka exactly once",
-                    'set [job] on_error = "fail" or "drop", or use partition_by(via="stream")',
-                )
+    @cached_property
+    def _scattered(self) -> bool:
+        """Whether records of one partition may be in several Spark tasks, without state, when they are written."""
+        read = [stages.stream_of(self.graph, node) for node in self._group.sources]
+        return len(set(read)) < len(read) or any(self._spreads(node) for node in self._group.nodes)
 
     def _spreads(self, node: Node) -> bool:
         """Whether records of one partition may be in several Spark tasks behind it."""
         return node.kind == "transform" or is_shuffle(node) or self._group.rejoins(node)
+
+    @cached_property
+    def _gathers(self) -> bool:
+        """Whether what one slot puts aside may come from several Spark tasks, where it must be written by one."""
+        job = self.settings.job
+        keyed = any(rule(node).stateful or node.kind == "partition_by" for node in self._group.nodes)
+        aside = job.on_error == _ASIDE or (keyed and job.on_null_key == _ASIDE)
+        letters = {self.lane.system(stream) for stream in self.lane.dead_letters.values()}
+        split = self._routing is not None and self._routing.splits
+        return aside and (self._scattered or split) and any(self._publishers[name].slotted for name in letters)
 
     @cached_property
     def _aside(self) -> Aside:
@@ -94,6 +98,7 @@ class LaneOutputs(LaneParts):
             operators={label(node): node.name for node in self._group.nodes},
             slots=self.lane.slots,
             said=dead_letters.listening(self.spark.sparkContext),
+            gathers=self._gathers,
         )
 
     @cached_property
@@ -170,7 +175,7 @@ class LaneOutputs(LaneParts):
             delays=self._delays,
             dropped=self.dropped,
             inherited=self.inherited if self.lane.predecessors else None,
-            unruly=any(self._spreads(node) for node in self._group.nodes),
+            unruly=self._scattered or (stateful is None and self._routing is not None and self._routing.splits),
         )
 
     def look_back(self, last: Batch | None) -> None:

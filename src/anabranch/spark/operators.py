@@ -20,6 +20,7 @@ from anabranch.spark import codec, hidden, raising
 from anabranch.spark import functions as user_functions
 from anabranch.spark.functions import Rejecting
 from anabranch.spark.labels import label
+from anabranch.spark.routing import Routing
 
 _FLAG, _WINDOW = "_anabranch_wrong", "_anabranch_window"
 _FUNCTIONS = ("map_arrow", "map", "flat_map", "filter")
@@ -34,8 +35,10 @@ class Context:
 
     ``on_error`` and ``on_null_key`` take what can't be processed (None: it fails the lane). ``watermarked`` gives a
     frame, whose event time is in the column of that name, the lane's watermark. ``home`` is the job's folder.
-    ``shuffle_partitions`` is for shuffles inside the query; ``factor``: how many buckets of a partition functions work
-    on at once. ``own_state``: which rows of state are of the lane's own tasks; None: all.
+    ``shuffle_partitions`` is for shuffles inside the query; ``factor``: into how many buckets each partition is cut;
+    ``threads``: on how many of them functions work at once in a Spark task. ``routing``: where rows go before the
+    functions ``routed`` (None: they stay where they are). ``own_state``: which rows of state are of the lane's own
+    tasks; None: all.
     """
 
     functions: Mapping[int, Callable[..., Any]]
@@ -48,6 +51,9 @@ class Context:
     home: str = ""
     shuffle_partitions: int = 4
     factor: int = 1
+    threads: int = 1
+    routing: Routing | None = None
+    routed: Collection[int] = ()
     own_state: Column | None = None
 
 
@@ -126,7 +132,10 @@ def _function(node: Node, frame: DataFrame, context: Context) -> DataFrame:
         context.home,
         context.on_error,
         context.factor,
+        context.threads,
     )
+    if context.routing is not None and node.id in context.routed:
+        frame = context.routing.routed(frame)
     schema = StructType([*result.fields, frame.schema[hidden.NAME]])
     mapped = frame.mapInArrow(run, schema)
     if node.kind != "map_arrow":

@@ -12,7 +12,7 @@ from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP
 from anabranch.spark import hidden
 
-__all__ = ["of_records", "of_state"]
+__all__ = ["of_key", "of_records", "of_state"]
 
 
 def of_records(lane: Lane, ssps: Iterable[SSP], key: Column) -> Column | None:
@@ -25,7 +25,7 @@ def of_records(lane: Lane, ssps: Iterable[SSP], key: Column) -> Column | None:
     begins = {ssp.partition: floors(lane, ssp) for ssp in ssps}
     if all(len(set(each)) == 1 for each in begins.values()):
         return None
-    hashed = F.when(key.isNull(), F.col("offset")).otherwise(F.xxhash64(key))
+    hashed = of_key(key, F.col("offset"))
     alike: dict[tuple[int, ...], list[int]] = {}
     for partition, each in begins.items():
         alike.setdefault(each, []).append(partition)
@@ -37,6 +37,11 @@ def of_records(lane: Lane, ssps: Iterable[SSP], key: Column) -> Column | None:
         its = F.col("partition").isin(partitions)
         taken = F.when(its, mine) if taken is None else taken.when(its, mine)
     return taken
+
+
+def of_key(key: Column, offset: Column) -> Column:
+    """The number, modulo the factor, of a record's bucket; see :func:`anabranch.model.hashing.bucket`."""
+    return F.when(key.isNull(), offset).otherwise(F.xxhash64(key))
 
 
 def _taken(begins: Sequence[int], hashed: Column) -> Column:

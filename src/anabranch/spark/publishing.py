@@ -69,10 +69,14 @@ class Publishing:
         """Write a batch's output rows, so that they are durable. ``apart``: their branches were computed apart."""
         systems = {number: self.lane.system(target.stream) for number, target in self.targets.items()}
         ways = {number: "plain" if number in self.plain else systems[number] for number in systems}
-        if len(set(ways.values())) == 1:
+        if len(set(ways.values())) == 1 and not self.aside.gathers:
             return self._written(rows, next(iter(ways)), batch, apart)
         kept = rows.persist()
         try:
+            if self.aside.gathers:
+                # First what was put aside: a row that a replay doesn't reject would be in neither, if it was last.
+                kept.count()
+                dead_letters.put(self.spark, self.aside)
             found: list[Written] = []
             for way in sorted(set(ways.values())):
                 mine = [number for number, each in ways.items() if each == way]
@@ -120,6 +124,7 @@ class Publishing:
         batch = self.planned(number) if look or self.clock is not None else None
         if look and batch is not None:
             self._look_for_faulty(batch, measured)
+        dead_letters.put(self.spark, self.aside)
         letters, dropped = dead_letters.heard(self.aside)
         told = [*written, *letters]
         self.dropped(dropped)

@@ -18,7 +18,7 @@ from anabranch.event_time import durations
 from anabranch.model.graph import Node
 from anabranch.operators.rules import is_windowed
 from anabranch.planning import stages
-from anabranch.spark import clock, evaluation, hidden, ownership, publishing
+from anabranch.spark import clock, evaluation, hidden, ownership, publishing, routing
 from anabranch.spark import functions as user_functions
 from anabranch.spark.batches import Batch
 from anabranch.spark.labels import label
@@ -57,7 +57,6 @@ class LaneQuery(LaneOutputs):
         self.spark.conf.set("spark.sql.shuffle.partitions", str(self.lane.state_partitions))
         if self.real_time and not once:
             return self._start_real_time()
-        self._check_ways()
         if not taken:
             self._publishing.take(new=last is None or last.number < self.lane.first_batch)
         self._publishing.begin(last, pending)
@@ -102,6 +101,9 @@ class LaneQuery(LaneOutputs):
             home=self.home,
             shuffle_partitions=self.lane.state_partitions,
             factor=self.lane.factor,
+            threads=job.threads,
+            routing=self._routing,
+            routed=routing.before(self._group),
             own_state=ownership.of_state(self.lane) if self._group.stateful is not None else None,
         )
 
