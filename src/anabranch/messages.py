@@ -96,7 +96,9 @@ class LaneReport(Document, frozen=True, kw_only=True):
     those since it started. ``warnings`` are for who looks: the lane goes on. ``fenced``: it failed because another
     process has the lane. ``stopped``: it ended because its container stopped, and may have more to do; ``pending``: it
     ended with a batch that isn't finished. ``attempt``: how often its container has begun it; ``trouble`` why it was
-    begun again last; ``stalls`` how often that was because it stood still.
+    begun again last; ``stalls`` how often that was because it stood still. ``busy``: the part of the last half minute
+    that its batches took; ``arriving``: records that came in then, a second. ``slowest``: the SSP that Python functions
+    spent most time on in the last batches, ``slowest_seconds``; ``skew``: how often that is the mean.
     """
 
     lane: str
@@ -121,6 +123,11 @@ class LaneReport(Document, frozen=True, kw_only=True):
     attempt: int = 1
     trouble: str = ""
     stalls: int = 0
+    busy: float = 0.0
+    arriving: float = 0.0
+    slowest: str = ""
+    slowest_seconds: float = 0.0
+    skew: float = 0.0
 
 
 class Heartbeat(Document, frozen=True, kw_only=True):
@@ -167,6 +174,36 @@ class Scaled(Document, frozen=True, kw_only=True):
     containers: int
     closing: tuple[Lane, ...] = ()
     lanes: tuple[Lane, ...] = ()
+
+
+class LaneSizing(Document, frozen=True, kw_only=True):
+    """How a lane copes; see :class:`LaneReport`. ``lags``: by SSP, offsets that it is behind."""
+
+    lane: str
+    stage: str
+    seat: str
+    tasks: tuple[str, ...]
+    lag: int
+    lags: dict[str, int]
+    arriving: float
+    rows_per_second: float
+    busy: float
+    batch_seconds: float
+    slowest: str
+    slowest_seconds: float
+    skew: float
+
+
+class Sizing(Document, frozen=True, kw_only=True):
+    """What decides on a job's factor and containers: how its lanes cope, and what could be. ``allowed``: factors."""
+
+    job: str
+    state: str
+    generation: int
+    factor: int
+    containers: int
+    allowed: tuple[int, ...]
+    lanes: tuple[LaneSizing, ...] = ()
 
 
 class Answer(Document, frozen=True, kw_only=True):

@@ -49,7 +49,7 @@ def same(rows: pa.RecordBatch) -> buckets.Worked:
 
 
 def found(given: Iterator[pa.RecordBatch], work: buckets.Work, crew: Crew, **more: int) -> list[int]:
-    return [n for rows in buckets.worked(given, work, crew, **more) for n in numbers(rows)]
+    return [n for rows in buckets.worked(given, work, crew, {}, **more) for n in numbers(rows)]
 
 
 @settings(deadline=None)
@@ -161,7 +161,7 @@ def test_a_slow_bucket_holds_the_others_up_only_when_enough_waits(awaits: bool) 
     ended.clear()
     taken.clear()
     limit = next(batches(keys, 2)).nbytes * 5
-    given = buckets.worked(taking(), _until(ended, lambda: len(taken), slow), Crew(2, 2, THREADS), ahead=limit)
+    given = buckets.worked(taking(), _until(ended, lambda: len(taken), slow), Crew(2, 2, THREADS), {}, ahead=limit)
     assert [n for rows in given for n in numbers(rows)] == list(range(80))
 
 

@@ -21,6 +21,7 @@ from anabranch.cli import (
     planning,
     run,
     scale,
+    sizing,
     start,
     stop,
     stream,
@@ -47,6 +48,7 @@ app.command("events")(looking.events)
 app.command("fence")(fence.fence)
 app.command("scale")(scale.scale)
 app.command("cancel")(cancel.cancel)
+app.command("sizing")(sizing.sizing)
 app.command("stop")(stop.stop)
 app.command("doctor")(doctor.doctor)
 app.command("demo")(demo.demo)

@@ -17,13 +17,14 @@ from anabranch.container import blame, failures, pacing
 from anabranch.container.attempts import Standstill
 from anabranch.container.folder import Folder
 from anabranch.container.inputs import Inputs
+from anabranch.container.load import Load
 from anabranch.container.place import Place
 from anabranch.errors import AnabranchError, StalledError, StateError
 from anabranch.event_time.progress import Progress
 from anabranch.messages import LaneReport
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP, parsed, texts
-from anabranch.spark import clock, history, stacks
+from anabranch.spark import busy, clock, history, stacks
 from anabranch.spark.query import LaneQuery
 
 log = structlog.get_logger()
@@ -78,6 +79,7 @@ class LaneRunner:
         has_folder = lane.folder_epoch and not lane.abandoned
         self._report = LaneReport(lane=lane.id, phase="starting", folder_epoch=lane.folder_epoch if has_folder else 0)
         self._rows = 0
+        self._load = Load()
         self._seen_batch = -1
         self._newest_progress = ""
         self._gate = place.gates / f"{lane.id}.gate"
@@ -348,9 +350,18 @@ class LaneRunner:
                 late_groups=self._late_groups,
             )
             steps.reach(steps.COMMITTED, self.lane.id, self._seen_batch)
+            self._look_at_work()
         if monotonic() > self._told_at + _TELL_EVERY:
             self._inputs.tell(parsed(self._report.positions))
             self._told_at = monotonic()
+
+    def _look_at_work(self) -> None:
+        """How busy the lane is, and which bucket keeps it so."""
+        assert self._query is not None
+        self._load.ran(self._report, monotonic())
+        found = busy.slowest(self.lane, self._query.take_busy())
+        told = {} if found is None else {"slowest": found.ssp, "slowest_seconds": found.seconds, "skew": found.skew}
+        self._report = self._changed(busy=self._load.busy, arriving=self._load.arriving, **told)
 
     def _dead_letters(self) -> int:
         """How many records this lane has ever put aside: the streams that hold them know it."""

@@ -10,7 +10,7 @@ import msgspec
 
 from anabranch.coordinator.serving import Serving
 from anabranch.coordinator.states import DeploymentState
-from anabranch.errors import ConfigError, ConflictError
+from anabranch.errors import AnabranchError, ConfigError, ConflictError
 from anabranch.messages import Scaled, Scaling
 from anabranch.model.factor import check_factor
 from anabranch.model.graph import Graph
@@ -19,7 +19,7 @@ from anabranch.model.lane import Lane, LaneState
 from anabranch.planning import changes
 from anabranch.planning.changes import Change
 
-__all__ = ["Generation", "Wanted", "check_cancellable", "is_cancellable", "scaled", "undone"]
+__all__ = ["Generation", "Wanted", "check_cancellable", "is_cancellable", "is_scalable", "scaled", "undone"]
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,16 @@ def scaled(serving: Serving, present: Generation, wish: Scaling, alone: bool) ->
     _check_whole(serving, lambda lane: True)
     why = f"factor {present.factor} → {factor}, containers {present.containers} → {containers}"
     return _wanted(serving, present, factor, containers, "user", why, request=wish.request)
+
+
+def is_scalable(serving: Serving, present: Generation) -> bool:
+    """Whether the graph and the grouper allow a factor above 1."""
+    its = {lane.id: lane for lane in serving.lanes}
+    try:
+        changes.rescaled(present.graph, present.model, its, max(2, present.factor), present.containers, lambda: "")
+    except AnabranchError:
+        return False
+    return True
 
 
 def undone(serving: Serving, present: Generation, before: JobModel, who: str, why: str) -> Wanted:

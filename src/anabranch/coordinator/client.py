@@ -20,7 +20,18 @@ from anabranch.errors import (
     UnreachableError,
     UsageError,
 )
-from anabranch.messages import Answer, Heartbeat, JobStatus, Registered, Registration, Running, Scaled, Scaling, Start
+from anabranch.messages import (
+    Answer,
+    Heartbeat,
+    JobStatus,
+    Registered,
+    Registration,
+    Running,
+    Scaled,
+    Scaling,
+    Sizing,
+    Start,
+)
 from anabranch.model.document import Document, compact, decode
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane
@@ -102,6 +113,9 @@ class Client:
 
     def scale(self, job: str, wish: Scaling) -> Scaled:
         return decode(self._say(f"{_job_path(job)}/scale", wish), Scaled)
+
+    def sizing(self, job: str) -> Sizing:
+        return decode(self._ask("GET", f"{_job_path(job)}/sizing"), Sizing)
 
     def cancel(self, job: str) -> None:
         self._ask("POST", f"{_job_path(job)}/cancel")

@@ -30,7 +30,18 @@ from anabranch.coordinator.openapi import Operation, described
 from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.wire import SERVICE, payload_of, status_of
 from anabranch.errors import AnabranchError, ConflictError, UsageError
-from anabranch.messages import Answer, Heartbeat, JobStatus, Registered, Registration, Running, Scaled, Scaling, Start
+from anabranch.messages import (
+    Answer,
+    Heartbeat,
+    JobStatus,
+    Registered,
+    Registration,
+    Running,
+    Scaled,
+    Scaling,
+    Sizing,
+    Start,
+)
 from anabranch.metrics import CONTENT_TYPE, exposition
 from anabranch.model.document import Document, compact, decode
 from anabranch.model.job_model import JobModel
@@ -150,6 +161,9 @@ def app(coordinator: Coordinator, desk: Desk | None = None, token: str | None = 
         wish = decode(await _body(request), Scaling)
         return _json(compact(await led(None, coordinator.scale, request.path_params["job"], wish)))
 
+    async def sizing(request: Request) -> Response:
+        return await told(coordinator.sizing, request.path_params["job"])
+
     async def cancel(request: Request) -> Response:
         await led(None, coordinator.cancel, request.path_params["job"])
         return JSONResponse({})
@@ -225,6 +239,7 @@ def app(coordinator: Coordinator, desk: Desk | None = None, token: str | None = 
             takes=Scaling,
             gives=Scaled,
         ),
+        Operation("GET", "/jobs/{job}/sizing", "How its lanes cope, for an autosizer", sizing, gives=Sizing),
         Operation("POST", "/jobs/{job}/cancel", "Let it go back from the change that is under way", cancel),
         Operation("GET", "/artifacts/{sha256}", "The code of a job", artifact, gives=bytes),
         Operation("PUT", "/artifacts/{sha256}", "Keep the code of a job", put_artifact, takes=bytes),

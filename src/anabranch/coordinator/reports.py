@@ -17,7 +17,9 @@ LIVE_PHASES = frozenset({"starting", "running"})
 LAST_PHASES = frozenset({"ended", "failed"})
 _FIGURES = frozenset(
     {
+        "arriving",
         "batch",
+        "busy",
         "dead_letters",
         "dropped",
         "ends",
@@ -27,6 +29,9 @@ _FIGURES = frozenset(
         "rows",
         "rows_per_second",
         "seconds",
+        "skew",
+        "slowest",
+        "slowest_seconds",
         "warnings",
         "watermark",
     }

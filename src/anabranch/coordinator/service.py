@@ -14,7 +14,7 @@ import msgspec
 
 from anabranch import artifact
 from anabranch.clocks import boottime
-from anabranch.coordinator import changing, plans, reading, reports
+from anabranch.coordinator import changing, plans, reading, reports, sizing
 from anabranch.coordinator.changing import Generation, Wanted
 from anabranch.coordinator.launching import Demand
 from anabranch.coordinator.naming import check_container, check_name
@@ -42,6 +42,7 @@ from anabranch.messages import (
     Running,
     Scaled,
     Scaling,
+    Sizing,
     Start,
 )
 from anabranch.model.job_model import JobModel
@@ -255,6 +256,17 @@ class Coordinator:
             if not wish.dry:
                 self._change(serving, wanted)
             return wanted.told
+
+    def sizing(self, job: str) -> Sizing:
+        """What decides on a job's factor and containers.
+
+        Raises:
+            NotFoundError: nobody knows the job.
+            ConflictError: it isn't served here.
+        """
+        with self._changed:
+            serving = self._serving(job)
+            return sizing.of(self.status(job), changing.is_scalable(serving, self._present(serving)))
 
     def cancel(self, job: str) -> None:
         """Let a job that is being changed go back to the factor and the containers that it had before.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,9 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.model import hashing
+from anabranch.model.ssp import WHOLE
 from anabranch.spark import hidden
 
-__all__ = ["LOOK_AHEAD", "Crew", "Places", "Work", "Worked", "of_rows", "worked"]
+__all__ = ["LOOK_AHEAD", "Bucket", "Crew", "Places", "Work", "Worked", "of_rows", "worked"]
 
 LOOK_AHEAD = 64 * 2**20
 """The bytes of Arrow that a Spark task holds of rows that it has taken, and of what has come of them and waits for rows
@@ -49,26 +51,42 @@ class Crew:
 
 
 def worked(
-    batches: Iterable[pa.RecordBatch], work: Work, crew: Crew, ahead: int = LOOK_AHEAD
+    batches: Iterable[pa.RecordBatch], work: Work, crew: Crew, busy: dict[Bucket, float], ahead: int = LOOK_AHEAD
 ) -> Iterator[pa.RecordBatch]:
     """What comes of rows, in the order of the rows. Each batch has rows of one task.
+
+    ``busy`` gets the seconds that were spent on each bucket; at factor 1 those on each task.
 
     Above factor 1, work on later batches goes on while a bucket is busy with an earlier one, until more than ``ahead``
     bytes are held. What work raises is raised here.
     """
     if crew.factor > 1:
-        yield from _at_once(batches, work, crew, ahead)
+        yield from _at_once(batches, work, crew, busy, ahead)
     elif crew.awaits:
         with asyncio.Runner() as runner:
-            for rows in batches:
-                yield runner.run(work(rows))[0]
+            yield from _one_by_one(batches, lambda rows: runner.run(work(rows)), busy)
     else:
-        for rows in batches:
-            yield _run(work(rows))[0]
+        yield from _one_by_one(batches, lambda rows: _run(work(rows)), busy)
 
 
-def _at_once(batches: Iterable[pa.RecordBatch], work: Work, crew: Crew, ahead: int) -> Iterator[pa.RecordBatch]:
-    queue = _Queue(work)
+def _one_by_one(
+    batches: Iterable[pa.RecordBatch], work: Callable[[pa.RecordBatch], Worked], busy: dict[Bucket, float]
+) -> Iterator[pa.RecordBatch]:
+    for rows in batches:
+        begun, whole = time.perf_counter(), (_task(rows), WHOLE)
+        result = work(rows)[0]
+        busy[whole] = busy.get(whole, 0.0) + time.perf_counter() - begun
+        yield result
+
+
+def _task(rows: pa.RecordBatch) -> int:
+    return int(rows.column(hidden.NAME)[0]["task"].as_py()) if rows.num_rows else WHOLE
+
+
+def _at_once(
+    batches: Iterable[pa.RecordBatch], work: Work, crew: Crew, busy: dict[Bucket, float], ahead: int
+) -> Iterator[pa.RecordBatch]:
+    queue = _Queue(work, busy)
     workers: _Workers = _Loop() if crew.awaits else _Threads(crew.threads)
     try:
         for rows in batches:
@@ -94,6 +112,7 @@ class _Queue:
     """The batches that are worked on, in order."""
 
     work: Work
+    busy: dict[Bucket, float]
     _batches: deque[list[_Part]] = field(default_factory=deque)
     _held: int = 0
     _error: BaseException | None = None
@@ -101,7 +120,7 @@ class _Queue:
 
     def cut(self, rows: pa.RecordBatch, factor: int) -> list[tuple[_Part, pa.RecordBatch]]:
         """Add a batch: its parts, with their rows."""
-        task = rows.column(hidden.NAME)[0]["task"].as_py()
+        task = _task(rows)
         of_row = of_rows(rows, factor)
         parts = []
         for number in np.unique(of_row):
@@ -115,6 +134,7 @@ class _Queue:
 
     async def do(self, part: _Part, rows: pa.RecordBatch) -> None:
         """Do the work of a part."""
+        begun = time.perf_counter()
         try:
             result = await self.work(rows)
         except BaseException as error:
@@ -123,6 +143,7 @@ class _Queue:
                 self._changed.notify()
             return
         with self._changed:
+            self.busy[part.bucket] = self.busy.get(part.bucket, 0.0) + time.perf_counter() - begun
             self._held += result[0].nbytes - rows.nbytes
             part.result = result
             self._changed.notify()

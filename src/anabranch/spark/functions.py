@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from anabranch.errors import OperatorError
 from anabranch.spark import buckets, hidden
-from anabranch.spark.buckets import Crew, Places
+from anabranch.spark.buckets import Bucket, Crew, Places
 from anabranch.spark.dead_letters import Rejects
 
 Batches = Iterator[pa.RecordBatch]
@@ -41,6 +41,7 @@ def wrap(
     on_error: Rejecting | None,
     factor: int = 1,
     threads: int = 1,
+    busy: Callable[[dict[Bucket, float]], None] = lambda _: None,
 ) -> Callable[[Batches], Batches]:
     """The function for ``mapInArrow`` that runs an operator of the given kind.
 
@@ -53,6 +54,7 @@ def wrap(
         on_error: what takes the messages on which the function raises; None: it fails the lane.
         factor: into how many buckets each partition is cut.
         threads: how many of them a function that isn't async works on at once, in a Spark task.
+        busy: is told, by each Spark task, the seconds that it has worked on each bucket.
     """
     crew = Crew(factor, threads, inspect.iscoroutinefunction(function))
     call: _Call = {"map_arrow": _map_arrow, "map": _map, "flat_map": _flat_map, "filter": _filter}[kind]
@@ -78,7 +80,9 @@ def wrap(
     def run(batches: Batches) -> Batches:
         rejects = on_error(label) if on_error is not None else None
         mine = partial(work, reject=rejects.add if rejects is not None else None)
-        yield from buckets.worked(itertools.chain.from_iterable(map(_of_one_partition, batches)), mine, crew)
+        seconds: dict[Bucket, float] = {}
+        yield from buckets.worked(itertools.chain.from_iterable(map(_of_one_partition, batches)), mine, crew, seconds)
+        busy(seconds)
         if rejects is not None:
             rejects.close()
 

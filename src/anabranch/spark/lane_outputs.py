@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 
+from pyspark import Accumulator
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -18,8 +19,9 @@ from anabranch.model.graph import Node
 from anabranch.operators import rule
 from anabranch.operators.rules import is_boundary, is_shuffle
 from anabranch.planning import stages
-from anabranch.spark import dead_letters, evaluation, hidden, operators, routing, values
+from anabranch.spark import busy, dead_letters, evaluation, hidden, operators, routing, values
 from anabranch.spark.batches import Batch
+from anabranch.spark.busy import Busy
 from anabranch.spark.dead_letters import Aside, Letters
 from anabranch.spark.evaluation import Sink
 from anabranch.spark.functions import Rejecting
@@ -55,6 +57,14 @@ class LaneOutputs(LaneParts):
         """Say once more that the lane's slots are ours, so that what tells it doesn't expire."""
         for publisher in self._publishers.values():
             publisher.take(new=False)
+
+    @cached_property
+    def _busy(self) -> Accumulator[Busy]:
+        return busy.listening(self.spark.sparkContext)
+
+    def take_busy(self) -> Busy:
+        """The seconds that Python functions have worked on each bucket since the last call."""
+        return busy.heard(self._busy)
 
     @cached_property
     def _routing(self) -> Routing | None:

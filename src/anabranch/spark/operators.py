@@ -18,6 +18,7 @@ from anabranch.operators.keys import KeyColumns
 from anabranch.operators.times import EventTime
 from anabranch.spark import codec, hidden, raising
 from anabranch.spark import functions as user_functions
+from anabranch.spark.buckets import Bucket
 from anabranch.spark.functions import Rejecting
 from anabranch.spark.labels import label
 from anabranch.spark.routing import Routing
@@ -25,6 +26,10 @@ from anabranch.spark.routing import Routing
 _FLAG, _WINDOW = "_anabranch_wrong", "_anabranch_window"
 _FUNCTIONS = ("map_arrow", "map", "flat_map", "filter")
 _NOT_STATELESS = ("Aggregate", "Distinct", "Deduplicate", "Window", "Sort", "GlobalLimit", "FlatMapGroups")
+
+
+def _nobody(seconds: dict[Bucket, float]) -> None:
+    """Isn't interested."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +41,9 @@ class Context:
     ``on_error`` and ``on_null_key`` take what can't be processed (None: it fails the lane). ``watermarked`` gives a
     frame, whose event time is in the column of that name, the lane's watermark. ``home`` is the job's folder.
     ``shuffle_partitions`` is for shuffles inside the query; ``factor``: into how many buckets each partition is cut;
-    ``threads``: on how many of them functions work at once in a Spark task. ``routing``: where rows go before the
-    functions ``routed`` (None: they stay where they are). ``own_state``: which rows of state are of the lane's own
-    tasks; None: all.
+    ``threads``: on how many of them functions work at once in a Spark task; ``busy`` is told how long on each.
+    ``routing``: where rows go before the functions ``routed`` (None: they stay where they are). ``own_state``: which
+    rows of state are of the lane's own tasks; None: all.
     """
 
     functions: Mapping[int, Callable[..., Any]]
@@ -52,6 +57,7 @@ class Context:
     shuffle_partitions: int = 4
     factor: int = 1
     threads: int = 1
+    busy: Callable[[dict[Bucket, float]], None] = _nobody
     routing: Routing | None = None
     routed: Collection[int] = ()
     own_state: Column | None = None
@@ -133,6 +139,7 @@ def _function(node: Node, frame: DataFrame, context: Context) -> DataFrame:
         context.on_error,
         context.factor,
         context.threads,
+        context.busy,
     )
     if context.routing is not None and node.id in context.routed:
         frame = context.routing.routed(frame)

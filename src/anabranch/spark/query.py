@@ -102,6 +102,7 @@ class LaneQuery(LaneOutputs):
             shuffle_partitions=self.lane.state_partitions,
             factor=self.lane.factor,
             threads=job.threads,
+            busy=self._busy.add,
             routing=self._routing,
             routed=routing.before(self._group),
             own_state=ownership.of_state(self.lane) if self._group.stateful is not None else None,

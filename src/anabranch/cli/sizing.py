@@ -1,0 +1,38 @@
+"""``anabranch sizing``: what decides on a job's factor and containers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.table import Table
+
+from anabranch import config as configuration
+from anabranch.cli import finding, progress
+
+
+def sizing(
+    job: Annotated[str, typer.Argument(help="The name of a job that runs.")],
+    config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show how the lanes of a running job cope: how busy they are, how far behind, and which bucket is the slowest."""
+    with finding.client(configuration.load(config).coordinator, job) as client:
+        found = client.sizing(job)
+    if json:
+        typer.echo(msgspec.json.format(msgspec.json.encode(found.to_builtins()), indent=2).decode())
+        return
+    console = progress.wide()
+    console.print(f"job {job}: {found.state}, factor {found.factor}, {found.containers} container(s)")
+    table = Table()
+    for column in ("lane", "container", "busy", "lag", "in/s", "read/s", "batch s", "slowest bucket", "its s", "skew"):
+        table.add_column(column, justify="left" if column in ("lane", "container", "slowest bucket") else "right")
+    for lane in found.lanes:
+        slowest = (lane.slowest, f"{lane.slowest_seconds:.1f}", f"{lane.skew:.1f}") if lane.slowest else ("-",) * 3
+        rates = (f"{lane.lag:,}", f"{lane.arriving:,.0f}", f"{lane.rows_per_second:,.0f}", f"{lane.batch_seconds:.1f}")
+        table.add_row(lane.lane, lane.seat, f"{lane.busy:.0%}", *rates, *slowest)
+    console.print(table)
+    if len(found.allowed) == 1:
+        console.print("its factor can only be 1")
