@@ -10,6 +10,7 @@ import structlog
 import typer
 
 from anabranch.cli import (
+    assign,
     cancel,
     container,
     coordinator,
@@ -35,6 +36,7 @@ app = typer.Typer(
     help="Long-lived stream-processing jobs on Spark that change while they run.",
 )
 app.add_typer(stream.app, name="stream")
+app.add_typer(assign.app, name="assign")
 app.command("init")(init.init)
 app.command("run")(run.run)
 app.command("coordinator")(coordinator.coordinator)

@@ -1,0 +1,155 @@
+"""Active tasks to containers: balanced, and of all balanced placements one of least cost.
+
+A task has an arc to each rack that has a replica of something it reads, one to its stage's "anywhere", and one to the
+container it runs in; racks have arcs to their containers. Containers of a rack differ only for the tasks that run in
+them, so this has the same least cost as a network with an arc from each task to each container.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from anabranch.assignment.racks.instance import Instance
+from anabranch.assignment.racks.network import Network, Whole
+from anabranch.assignment.racks.shares import Bounds, between, first_counts
+
+__all__ = ["Placement", "complete", "counted", "counts", "place", "stateful"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Each task's container, and the least cost, which is the network's."""
+
+    containers: Whole
+    cost: int
+
+
+def place(it: Instance, *, moves_first: bool = False) -> Placement:
+    """Stateful tasks first, in a way that leaves room for the others' balance; then the others.
+
+    Of least cost and then with the fewest moves, or with ``moves_first`` the other way round.
+    """
+    return complete(it, stateful(it, moves_first=moves_first), moves_first=moves_first)
+
+
+def stateful(it: Instance, *, moves_first: bool = False) -> Placement:
+    """The stateful tasks alone: the others are at -1."""
+    own, total = counts(it)
+    tasks = np.flatnonzero(it.stateful)
+    found = np.full(len(it.tasks), -1, np.int64)
+    cost = 0
+    if len(tasks):
+        found[tasks], cost = _solve(it, tasks, own, total, np.flatnonzero(~it.stateful), moves_first)
+    return Placement(found, cost)
+
+
+def complete(it: Instance, placed: Placement, *, moves_first: bool = False) -> Placement:
+    """The stateless tasks beside the stateful ones, which are ``placed``."""
+    stateless = np.flatnonzero(~it.stateful)
+    if not len(stateless):
+        return placed
+    _, total = counts(it)
+    found = placed.containers.copy()
+    left = total.less(np.bincount(found[it.stateful], minlength=len(it.slots)))
+    found[stateless], cost = _solve(it, stateless, left, left, stateless[:0], moves_first)
+    return Placement(found, placed.cost + cost)
+
+
+def counts(it: Instance) -> tuple[Bounds, Bounds]:
+    """How many stateful tasks a container may have, and how many in all."""
+    if it.problem.loads == "flexible":
+        return between(int(it.stateful.sum()), it.slots), between(len(it.tasks), it.slots)
+    sizes = [Counter(it.stage_of[kind].tolist()) for kind in (it.stateful, ~it.stateful)]
+    own, total = first_counts(sizes[0], sizes[1], it.slots, it.by_stage)
+    return Bounds.exactly(own), Bounds.exactly(total)
+
+
+def counted(it: Instance, containers: Whole) -> tuple[int, int]:
+    """Traffic, in scaled weight, and moves."""
+    traffic = it.active_traffic.of(np.arange(len(it.tasks)), it.rack_of[containers])
+    return int(traffic.sum()), int(((it.on != -1) & (it.on != containers)).sum())
+
+
+def _solve(
+    it: Instance, tasks: Whole, own: Bounds, total: Bounds, later: Whole, moves_first: bool
+) -> tuple[Whole, int]:
+    """The containers of ``tasks``: ``own`` of them in each, such that those that come ``later`` can fill it up to
+    ``total``."""
+    by_stage = it.by_stage
+    count, racks = len(it.slots), len(it.racks)
+    numbers = np.zeros(len(it.tasks), np.int64)
+    stages, numbers[tasks] = np.unique(it.stage_of[tasks] if by_stage else 0 * tasks, return_inverse=True)
+    groups = len(stages)
+    stage = numbers[tasks]
+
+    def in_order(cost: T, moves: T) -> tuple[T, T]:
+        return (moves, cost) if moves_first else (cost, moves)
+
+    net = Network(*in_order(it.most, len(tasks)))
+    task_node = np.zeros(len(it.tasks), np.int64)
+    task_node[tasks] = net.nodes(len(tasks), 1)
+    anywhere = net.nodes(groups)
+    rack_nodes = net.nodes(groups * racks).reshape(groups, racks)
+    containers = net.nodes(count)
+    sink = net.nodes(1, -len(tasks) - len(later))
+    if by_stage:
+        seats = net.nodes(groups * count).reshape(groups, count)
+        for number in range(groups):
+            share = between(int((stage == number).sum()), it.slots)
+            net.arcs(seats[number], containers, share.upper, share.lower)
+    else:
+        seats = containers[None, :]
+    if len(later):
+        totals = net.nodes(count)
+        net.arcs(containers, totals, own.upper, own.lower)
+        net.arcs(totals, sink, total.upper, total.lower)
+        for size in Counter(it.stage_of[later].tolist()).values() if by_stage else [len(later)]:
+            share = between(size, it.slots) if by_stage else Bounds(0 * it.slots, 0 * it.slots + size)
+            net.arcs(net.nodes(1, size), totals, share.upper, share.lower)
+    else:
+        net.arcs(containers, sink, own.upper, own.lower)
+
+    traffic = it.active_traffic
+    moves = (it.on != -1).astype(np.int64)
+    far = it.traffic_cost * traffic.total + it.move_cost * moves
+    near = np.flatnonzero(np.isin(traffic.tasks, tasks)) if it.by_traffic else np.zeros(0, np.int64)
+    near_task, near_rack = traffic.tasks[near], traffic.racks[near]
+    near_cost = far[near_task] - it.traffic_cost * traffic.covered[near]
+    at_home = tasks[it.on[tasks] >= 0]
+    home_cost = it.traffic_cost * traffic.of(at_home, it.rack_of[it.on[at_home]])
+    to_near = net.arcs(
+        task_node[near_task],
+        rack_nodes[numbers[near_task], near_rack],
+        1,
+        costs=in_order(near_cost, moves[near_task]),
+    )
+    to_anywhere = net.arcs(task_node[tasks], anywhere[stage], 1, costs=in_order(far[tasks], moves[tasks]))
+    to_home = net.arcs(
+        task_node[at_home], seats[numbers[at_home], it.on[at_home]], 1, costs=in_order(home_cost, 0 * home_cost)
+    )
+    to_racks = net.arcs(anywhere[:, None], rack_nodes, len(tasks))
+    to_seats = net.arcs(rack_nodes[:, it.rack_of], seats, len(tasks))
+    flow = net.solve()
+    assert flow is not None, "shares always have a common solution"
+
+    rack = np.full(len(it.tasks), -1, np.int64)
+    rack[near_task[flow[to_near] > 0]] = near_rack[flow[to_near] > 0]
+    roaming = tasks[flow[to_anywhere] > 0]
+    roaming = roaming[np.argsort(numbers[roaming], kind="stable")]
+    rack[roaming] = np.repeat(np.tile(np.arange(racks), groups), flow[to_racks])
+    found = np.full(len(it.tasks), -1, np.int64)
+    stays = at_home[flow[to_home] > 0]
+    found[stays] = it.on[stays]
+    others = tasks[found[tasks] < 0]
+    others = others[np.lexsort((others, rack[others], numbers[others]))]
+    by_rack = np.argsort(it.rack_of, kind="stable")
+    found[others] = np.repeat(np.tile(by_rack, groups), flow[to_seats].reshape(groups, count)[:, by_rack].ravel())
+
+    parts = ((to_near, near_cost), (to_anywhere, far[tasks]), (to_home, home_cost))
+    return found[tasks], sum(int(flow[arcs] @ costs) for arcs, costs in parts)

@@ -1,0 +1,135 @@
+"""How near to their shares the containers' standbys can be, and which loads are that near.
+
+Nearness is the sum over containers of d * d / slots, where d is how far a load is outside of its share's floor and
+ceiling. Each container's part is convex, so one more standby costs more than the one before: its slopes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from anabranch.assignment.racks.network import Network, Whole
+from anabranch.assignment.racks.shares import Bounds
+
+__all__ = ["Slopes", "groups_nearest", "nearest"]
+
+_FINEST = 720_720
+"""Divisible by 1 to 16; slots with a greater common multiple are weighted to a millionth."""
+
+
+@dataclass(frozen=True)
+class Slopes:
+    """What the next standby costs in each container, when it has so many beyond ``prior``.
+
+    ``lower`` and ``upper``: between them it costs nothing; ``most``: it takes no more.
+    """
+
+    lower: Whole
+    upper: Whole
+    beyond: Whole
+    most: Whole
+    weight: Whole
+
+    @classmethod
+    def of(cls, share: Bounds, prior: Whole, most: Whole, slots: Whole) -> Slopes:
+        unit = math.lcm(*set(slots.tolist()))
+        weight = np.maximum(min(unit, _FINEST) // slots, 1)
+        left = share.less(prior)
+        return cls(left.lower, np.maximum(left.upper, 0), np.maximum(-left.upper, 0), most, weight)
+
+    def up_to(self, slope: int) -> Whole:
+        """How many standbys cost no more than ``slope`` each."""
+        if slope < 0:
+            short = -(-(-(slope // self.weight) + 1) // 2)
+            few: Whole = np.clip(self.lower - short + 1, 0, self.most)
+            return few
+        over = (slope // self.weight + 1) // 2 - self.beyond
+        many: Whole = np.minimum(self.upper + np.maximum(over, 0), self.most)
+        return many
+
+    def far(self, loads: Whole) -> int:
+        """How far these loads are from their shares."""
+        short = np.maximum(self.lower - loads, 0)
+        over = np.maximum(loads - self.upper, 0) + self.beyond
+        return int(((short**2 + over**2 - self.beyond**2) * self.weight).sum())
+
+    def least(self, count: int) -> int:
+        """The least slope up to which there are so many in all."""
+        low, high = -1, 1
+        while self.up_to(low).sum() >= count:
+            low *= 2
+        while self.up_to(high).sum() < count:
+            high *= 2
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.up_to(middle).sum() >= count else (middle, high)
+        return high
+
+    def only(self, containers: Whole) -> Slopes:
+        return Slopes(*(each[containers] for each in (self.lower, self.upper, self.beyond, self.most, self.weight)))
+
+    def steps(self, highest: int) -> tuple[Whole, Whole, Whole]:
+        """(container, slope, how many at that slope) up to the slope ``highest``."""
+        containers, slopes, counts = [], [], []
+        for number in range(len(self.weight)):
+            weight, lower, upper = int(self.weight[number]), int(self.lower[number]), int(self.upper[number])
+            most, beyond = int(self.most[number]), int(self.beyond[number])
+            top = int(self.up_to(highest)[number])
+            under = -(2 * np.arange(lower, 0, -1)[:most] - 1) * weight
+            over = (2 * (beyond + np.arange(1, top - upper + 1)) - 1) * weight
+            level = max(0, min(upper, most) - lower)
+            slope = np.concatenate([under, [0] * (level > 0), over]).astype(np.int64)
+            count = np.concatenate([np.ones_like(under), [level] * (level > 0), np.ones_like(over)]).astype(np.int64)
+            containers.append(np.full(len(slope), number))
+            slopes.append(slope)
+            counts.append(count)
+        return np.concatenate(containers), np.concatenate(slopes), np.concatenate(counts)
+
+
+def nearest(slopes: Slopes, count: int) -> Bounds:
+    """The bounds of all loads that are nearest, if nothing but ``slopes.most`` keeps standbys out of a container."""
+    slope = slopes.least(count)
+    return Bounds(slopes.up_to(slope - 1), slopes.up_to(slope))
+
+
+def groups_nearest(
+    slopes: Slopes, place_of: Whole, sizes: Whole, open_: Whole, copies: int
+) -> tuple[Bounds, Whole, Whole]:
+    """The same, when there are groups of tasks, each task has at most one standby in a place, and those of a group
+    none but in places that are ``open_`` (group, place) to it.
+
+    Returns:
+        the bounds of loads, and of the tasks that a group has in a place. Loads are nearest if and only if they keep
+        all of these.
+    """
+    groups, places = open_.shape
+    count = int(sizes.sum())
+    inside = [np.flatnonzero(place_of == place) for place in range(places)]
+    steps: list[tuple[Whole, Whole]] = []
+    for place in range(places):
+        own = slopes.only(inside[place])
+        reachable = min(count, int(own.most.sum()))
+        _, slope, number = own.steps(own.least(reachable) if reachable else -1)
+        distinct, where = np.unique(slope, return_inverse=True)
+        together = np.zeros(len(distinct), np.int64)
+        np.add.at(together, where, number)
+        steps.append((distinct, together))
+    net = Network(0)
+    tails = net.nodes(groups, sizes * copies)
+    heads = net.nodes(places)
+    sink = net.nodes(1, -count * copies)
+    pairs = net.arcs(tails[:, None], heads, sizes[:, None] * open_)
+    ends = [net.arcs(heads[place], sink, number, costs=(slope,)) for place, (slope, number) in enumerate(steps)]
+    found = net.tight()
+    assert found is not None, "there are as many places as copies"
+    lower, upper = found
+    bounds = Bounds(np.zeros_like(place_of), np.zeros_like(place_of))
+    for place, ((slope, _), end) in enumerate(zip(steps, ends, strict=True)):
+        own = slopes.only(inside[place])
+        for side, reached in ((bounds.lower, slope[lower[end] > 0]), (bounds.upper, slope[upper[end] > 0])):
+            if len(reached):
+                side[inside[place]] = own.up_to(int(reached.max()))
+    return bounds, lower[pairs].reshape(groups, places), upper[pairs].reshape(groups, places)

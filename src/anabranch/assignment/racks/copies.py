@@ -1,0 +1,128 @@
+"""Copies of tasks in places and containers, at given loads: a flow, and what has to be fitted after it.
+
+A place is what containers of a rack have in common, and with tags, those that share all of them. A task has arcs to
+places, and places to containers. Where a task can have several copies in a place, that network may put two in one
+container; then the containers are fitted afterwards, and where that fails, the network gets an arc for each task and
+container.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass
+
+import numpy as np
+
+from anabranch.assignment.racks.balance import Slopes
+from anabranch.assignment.racks.fitting import fit
+from anabranch.assignment.racks.instance import Instance
+from anabranch.assignment.racks.network import Network, Whole
+from anabranch.assignment.racks.shares import Bounds
+from anabranch.errors import ConfigError
+
+__all__ = ["Question", "answered"]
+
+_MOST_PAIRS = 8_000_000
+
+
+@dataclass(frozen=True)
+class Question:
+    """``copies`` of each task, beside the containers that are ``taken`` (its active first, then earlier copies).
+
+    ``lower`` and ``upper``: how many copies a task may have in each place. ``new``: how many racks and values of tags
+    more a first copy there is in, where that counts. ``warm``: pairs (row, container) that hold a copy now, and what
+    it is worth to keep each: to keep many counts first.
+    """
+
+    it: Instance
+    tasks: Whole
+    copies: int
+    taken: Whole
+    lower: Whole
+    upper: Whole
+    new: Whole
+    warm: tuple[Whole, Whole, Whole]
+
+
+def answered(ask: Question, loads: Bounds | Slopes, dense: bool = False) -> tuple[Whole, int] | None:
+    """The containers of the copies, and their cost, less that of copies that stay; None when no flow, or no fitting,
+    keeps these loads. ``dense``: with an arc for each task and container, so that nothing has to be fitted.
+
+    Raises:
+        ConfigError: that would be too many arcs.
+    """
+    it, size = ask.it, len(ask.tasks)
+    rows, places = np.nonzero(ask.upper)
+    lower, upper, new = ask.lower[rows, places], ask.upper[rows, places], ask.new[rows, places]
+    to, container, worth = _dense_pairs(ask) if dense else _warm_pairs(ask)
+
+    free = [0] if isinstance(loads, Slopes) else []  # how far loads are from their shares comes first
+    most = int(it.standby_traffic.sum * it.traffic_cost)
+    net = Network(*free, most, int(ask.new.max(initial=0)) * size * ask.copies, int(worth.sum()))
+    task_nodes = net.nodes(size, ask.copies)
+    hubs = net.nodes(len(it.rack_of_place))
+    containers = net.nodes(len(it.slots))
+    sink = net.nodes(1, -size * ask.copies)
+    split = np.zeros(ask.upper.shape, bool)
+    split[to, it.place_of[container]] = True
+    through = np.flatnonzero(split[rows, places])
+    heads = hubs[places]
+    heads[through] = net.nodes(len(through))
+    middle = np.zeros(ask.upper.shape, np.int64)
+    middle[rows, places] = heads
+    far = it.traffic_cost * it.standby_traffic.of(ask.tasks[rows], it.rack_of_place[places])
+    firsts = net.arcs(task_nodes[rows], heads, new > 0, costs=(*free, far, -new))
+    rests = net.arcs(task_nodes[rows], heads, upper - (new > 0), lower, costs=(*free, far))
+    direct = net.arcs(middle[to, it.place_of[container]], containers[container], 1, costs=(*free, 0, 0, -worth))
+    onward = net.arcs(heads[through], hubs[places[through]], 0 if dense else upper[through])
+    spread = net.arcs(hubs[it.place_of], containers, size)
+    if isinstance(loads, Bounds):
+        net.arcs(containers, sink, loads.upper, loads.lower)
+    else:
+        number, slope, length = loads.steps(loads.least(int(loads.most.sum())))
+        net.arcs(containers[number], sink, length, costs=(slope,))
+    flow = net.solve()
+    if flow is None:
+        return None
+
+    found: list[list[int]] = [[] for _ in range(size)]
+    used = flow[direct] > 0
+    for row, one in zip(to[used].tolist(), container[used].tolist(), strict=True):
+        found[row].append(one)
+    copies = flow[firsts] + flow[rests]
+    cost = int(copies @ far - it.move_cost * (flow[direct] @ (worth > 0)))
+    copies[through] = flow[onward]
+    for place in range(len(it.rack_of_place)):
+        here = (places == place) & (copies > 0)
+        inside = it.place_of == place
+        wanted = dict(zip(rows[here].tolist(), copies[here].tolist(), strict=True))
+        room = dict(zip(np.flatnonzero(inside).tolist(), flow[spread][inside].tolist(), strict=True))
+        barred: dict[int, Set[int]] = {row: {*ask.taken[row].tolist(), *found[row]} for row in wanted}
+        fitted = fit(wanted, barred, room)
+        if fitted is None:
+            return None
+        for row, more in fitted.items():
+            found[row] += more
+    return np.sort(np.array(found, np.int64), axis=1), cost
+
+
+def _warm_pairs(ask: Question) -> tuple[Whole, Whole, Whole]:
+    rows, containers, worth = ask.warm
+    allowed = ask.upper[rows, ask.it.place_of[containers]] > 0
+    return rows[allowed], containers[allowed], worth[allowed]
+
+
+def _dense_pairs(ask: Question) -> tuple[Whole, Whole, Whole]:
+    size, count = len(ask.tasks), len(ask.it.slots)
+    if size * count > _MOST_PAIRS:
+        raise ConfigError(
+            f"{ask.copies} standbys of {size:,} tasks in {count:,} containers, of which a rack may have several, "
+            "are too many to be placed exactly",
+            "ask for fewer standbys than there are racks",
+        )
+    held = np.zeros((size, count), bool)
+    np.put_along_axis(held, ask.taken, True, axis=1)
+    rows, containers = np.nonzero(~held & (ask.upper[:, ask.it.place_of] > 0))
+    worth = np.zeros((size, count), np.int64)
+    worth[ask.warm[:2]] = ask.warm[2]
+    return rows, containers, worth[rows, containers]

@@ -1,0 +1,85 @@
+"""Copies of tasks into the containers of a rack: so many for each task and for each container, all different."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Mapping, Set
+
+__all__ = ["fit"]
+
+
+def fit(
+    copies: Mapping[int, int], barred: Mapping[int, Set[int]], loads: Mapping[int, int]
+) -> dict[int, list[int]] | None:
+    """The containers of each task, or None when there is no way.
+
+    Args:
+        copies: how many containers each task needs.
+        barred: containers that a task can't have.
+        loads: how many tasks each container takes; together as many as ``copies``.
+    """
+    room = dict(loads)
+    fullest = [(-left, container) for container, left in room.items() if left]
+    heapq.heapify(fullest)
+    found: dict[int, list[int]] = {task: [] for task in copies}
+    for task, count in copies.items():
+        no = barred.get(task, frozenset())
+        passed = []
+        while fullest and len(found[task]) < count:
+            left, container = heapq.heappop(fullest)
+            if container in no:
+                passed.append((left, container))
+            else:
+                found[task].append(container)
+        for container in found[task]:
+            room[container] -= 1
+            if room[container]:
+                passed.append((-room[container], container))
+        for each in passed:
+            heapq.heappush(fullest, each)
+        while len(found[task]) < count:
+            if not _make_room(task, found, barred, room):
+                return None
+            fullest = [(-left, container) for container, left in room.items() if left]
+            heapq.heapify(fullest)
+    return found
+
+
+def _make_room(task: int, found: dict[int, list[int]], barred: Mapping[int, Set[int]], room: dict[int, int]) -> bool:
+    """Give a task one container more, while others give theirs up for containers that have room."""
+    runs: dict[int, list[int]] = {container: [] for container in room}
+    for other, containers in found.items():
+        for container in containers:
+            runs[container].append(other)
+
+    def is_open(one: int, container: int) -> bool:
+        return container not in found[one] and container not in barred.get(one, frozenset())
+
+    spare = [container for container, left in room.items() if left]
+    came: dict[int, tuple[int, int | None]] = {c: (task, None) for c in room if is_open(task, c)}
+    waiting = deque(came)
+    while waiting:
+        container = waiting.popleft()
+        others = [other for other in runs[container] if other != task]
+        for goals in (spare, room):  # most often a task can go where there is room, and nothing else needs a look
+            for other in others:
+                for further in goals:
+                    if further not in came and is_open(other, further):
+                        came[further] = (other, container)
+                        if room[further]:
+                            _shift(further, came, found)
+                            room[further] -= 1
+                            return True
+                        waiting.append(further)
+    return False
+
+
+def _shift(at: int | None, came: Mapping[int, tuple[int, int | None]], found: dict[int, list[int]]) -> None:
+    """Each task on the way goes on by one container."""
+    while at is not None:
+        mover, left = came[at]
+        if left is not None:
+            found[mover].remove(left)
+        found[mover].append(at)
+        at = left

@@ -1,0 +1,171 @@
+"""A problem in numbers: containers by id, tasks by name, racks and stages, and what each task reads where."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+
+from anabranch.assignment.racks.network import Whole
+from anabranch.assignment.racks.problem import Container, Partition, Problem, Task
+from anabranch.errors import ConfigError
+
+__all__ = ["Instance", "Traffic"]
+
+_LARGEST = 2**60
+
+
+class Traffic:
+    """How much each task reads from other racks, in ``total`` units less what is ``covered`` in a rack.
+
+    ``tasks``, ``racks`` and ``covered`` are parallel and sorted; pairs that aren't there cover nothing.
+    """
+
+    def __init__(self, partitions: Sequence[Sequence[Partition]], rack_numbers: dict[str, int], scale: int) -> None:
+        self._racks = max(1, len(rack_numbers))
+        tasks, racks, weights, totals = [], [], [], []
+        for number, each in enumerate(partitions):
+            total = 0
+            for partition in each:
+                weight = _whole(partition.weight, scale)
+                total += weight
+                for rack in {rack_numbers[name] for name in partition.racks if name in rack_numbers}:
+                    tasks.append(number)
+                    racks.append(rack)
+                    weights.append(weight)
+            totals.append(total)
+        self.sum = sum(totals)
+        if self.sum > _LARGEST:
+            raise ConfigError("the weights are too large to be added exactly", "give them in a larger unit")
+        self.total = np.array(totals, np.int64)
+        keys = np.array(tasks, np.int64) * self._racks + np.array(racks, np.int64)
+        self._keys, where = np.unique(keys, return_inverse=True)
+        self.covered = np.zeros(len(self._keys), np.int64)
+        np.add.at(self.covered, where, np.array(weights, np.int64))
+        self.tasks, self.racks = np.divmod(self._keys, self._racks)
+
+    def of(self, tasks: Whole, racks: Whole) -> Whole:
+        """What these tasks read from other racks when they are in these racks, pair by pair."""
+        tasks, racks = np.broadcast_arrays(tasks, racks)
+        traffic = self.total[tasks]
+        if len(self._keys):
+            keys = tasks * self._racks + racks
+            at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+            traffic = traffic - np.where(self._keys[at] == keys, self.covered[at], 0)
+        return traffic
+
+
+class Instance:
+    """Containers, tasks, racks and stages have numbers in the order of their names, so that no order of the input and
+    no hash changes an answer.
+
+    Attributes:
+        scale: what weights were multiplied by, to make them whole.
+        by_traffic: whether traffic counts: racks are known, and the strategy asks for it.
+        spread_by: for the rack, if racks are known, and for each tag: the number of each container's value.
+        place_of: each container's place: those in one place have all of these in common.
+        on: each task's container: -1 if it is new, -2 if its container has gone.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.containers = sorted(problem.containers, key=lambda container: container.id)
+        self.tasks = sorted(problem.tasks, key=lambda task: task.name)
+        self.container_numbers = {container.id: number for number, container in enumerate(self.containers)}
+        self.slots = np.array([container.slots for container in self.containers], np.int64)
+        self.why_not = _unknown(problem)
+        names = [] if self.why_not else sorted({container.rack or "" for container in self.containers})
+        self.racks = names or ["?"]
+        numbers = {name: number for number, name in enumerate(names)}
+        self.rack_of = np.array([numbers.get(container.rack or "", 0) for container in self.containers], np.int64)
+        self.spread_by = _dimensions(self.containers, names)
+        kinds = np.array(self.spread_by, np.int64).reshape(len(self.spread_by), len(self.containers))
+        _, first, places = np.unique(kinds, axis=1, return_index=True, return_inverse=True)
+        self.place_of = places.reshape(-1).astype(np.int64) if self.spread_by else 0 * self.slots
+        self.rack_of_place = self.rack_of[first] if self.spread_by else np.zeros(1, np.int64)
+        self.by_traffic = not self.why_not and problem.strategy != "none"
+        stages = {name: number for number, name in enumerate(sorted({task.stage for task in self.tasks}))}
+        self.stage_of = np.array([stages[task.stage] for task in self.tasks], np.int64)
+        self.stateful = np.array([task.stateful for task in self.tasks], bool)
+        self.on = np.array([self._number(task.on) for task in self.tasks], np.int64)
+        weights = (p.weight for t in self.tasks for p in (*t.partitions, *t.state_partitions))
+        self.scale = math.lcm(*{Fraction(repr(w)).denominator for w in weights if isinstance(w, float)})
+        self._numbers = numbers
+        self.active_traffic = self._traffic([task.partitions for task in self.tasks])
+
+    @cached_property
+    def standby_traffic(self) -> Traffic:
+        return self._traffic([task.state_partitions for task in self.tasks])
+
+    @property
+    def by_stage(self) -> bool:
+        return self.problem.strategy == "balance_subtopology"
+
+    @property
+    def traffic_cost(self) -> int:
+        """Of a unit of scaled weight."""
+        return self.problem.traffic_cost if self.by_traffic else 0
+
+    @property
+    def move_cost(self) -> int:
+        """In the same unit."""
+        return self.problem.non_overlap_cost * self.scale
+
+    @property
+    def most(self) -> int:
+        """More than any assignment of active tasks costs."""
+        return self.active_traffic.sum * self.traffic_cost + len(self.tasks) * self.move_cost
+
+    def standby_on(self, task: Task) -> list[int]:
+        """Those of the containers that are still there, in order."""
+        found = (self.container_numbers.get(one) for one in task.standby_on)
+        return list(dict.fromkeys(number for number in found if number is not None))
+
+    def unscaled(self, amount: int) -> int | float:
+        return amount if self.scale == 1 else amount / self.scale
+
+    def _number(self, container: str | None) -> int:
+        return -1 if container is None else self.container_numbers.get(container, -2)
+
+    def _traffic(self, partitions: Sequence[Sequence[Partition]]) -> Traffic:
+        found = Traffic(partitions, self._numbers, self.scale)
+        if found.sum * self.traffic_cost + len(self.tasks) * self.move_cost > _LARGEST:
+            raise ConfigError("costs are too large to be added exactly", "give the weights in a larger unit")
+        return found
+
+
+def _unknown(problem: Problem) -> str | None:
+    """Why racks can't be used."""
+    for container in problem.containers:
+        if container.rack is None:
+            return f"container {container.id} has no rack"
+    for task in problem.tasks:
+        for partition in (*task.partitions, *task.state_partitions):
+            if not partition.racks:
+                return f"nothing is known of partition {partition.partition} of {partition.stream}"
+            if None in partition.racks:
+                return f"a broker that has partition {partition.partition} of {partition.stream} has no rack"
+    return None
+
+
+def _dimensions(containers: Sequence[Container], racks: Sequence[str]) -> list[Whole]:
+    """Numbers of values in the order of their names."""
+    numbers = {name: number for number, name in enumerate(racks)}
+    found = [np.array([numbers[container.rack or ""] for container in containers])] if racks else []
+    for tag in sorted({tag for container in containers for tag in container.tags}):
+        for container in containers:
+            if tag not in container.tags:
+                raise ConfigError(
+                    f"container {container.id} has no tag {tag}, and others have",
+                    "give it to all containers or to none",
+                )
+        values = [container.tags[tag] for container in containers]
+        found.append(np.unique(values, return_inverse=True)[1])
+    return found
+
+
+def _whole(weight: int | float, scale: int) -> int:
+    return weight * scale if isinstance(weight, int) else int(Fraction(repr(weight)) * scale)

@@ -1,0 +1,165 @@
+"""An assignment problem and its answer, as in PROBLEM.json: containers in racks, tasks and where their data is."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from anabranch.errors import ConfigError, UsageError
+
+__all__ = ["Answer", "ByRole", "Container", "Partition", "Problem", "Task", "read"]
+
+_Cost = Annotated[int, Meta(ge=0, le=1_000_000_000)]
+
+
+class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
+    pass
+
+
+class Container(_Record, frozen=True, kw_only=True):
+    """Where tasks can run. ``tags`` are further places in which to spread standbys: a zone, a cluster."""
+
+    id: str
+    rack: str | None = None
+    slots: Annotated[int, Meta(ge=1, le=1_000_000)] = 1
+    tags: dict[str, str] = {}
+
+
+class Partition(_Record, frozen=True, kw_only=True):
+    """What a task reads. ``racks``: of its replicas; None in it: a broker without a rack; empty: not known."""
+
+    stream: str
+    partition: int
+    racks: tuple[str | None, ...] = ()
+    weight: int | float = 1
+
+
+class Task(_Record, frozen=True, kw_only=True):
+    """``on``: where it runs, ``standby_on``: where copies of its state are, fed by ``state_partitions``."""
+
+    name: str
+    stage: str = "0"
+    stateful: bool = False
+    partitions: tuple[Partition, ...] = ()
+    state_partitions: tuple[Partition, ...] = ()
+    on: str | None = None
+    standby_on: tuple[str, ...] = ()
+
+
+class Problem(_Record, frozen=True, kw_only=True):
+    """What to assign, and by which rules. Raises ConfigError when something is named twice, or can't be placed."""
+
+    containers: tuple[Container, ...]
+    tasks: tuple[Task, ...]
+    standbys: Annotated[int, Meta(ge=0)] = 0
+    strategy: Literal["none", "min_traffic", "balance_subtopology"] = "min_traffic"
+    loads: Literal["flexible", "fixed"] = "flexible"
+    mode: Literal["sequential", "joint"] = "sequential"
+    traffic_cost: _Cost = 10
+    non_overlap_cost: _Cost = 1
+    standby_order: Literal["reliability", "cost"] = "reliability"
+    reliable_standbys: Annotated[int, Meta(ge=0)] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.containers:
+            raise ConfigError("there is no container to place tasks in", "name one or more in containers")
+        _once("container", (container.id for container in self.containers))
+        _once("task", (task.name for task in self.tasks))
+        for task in self.tasks:
+            for partitions in (task.partitions, task.state_partitions):
+                if partitions:
+                    _check(task, partitions)
+        if self.strategy == "balance_subtopology":
+            kinds = {(task.stage, task.stateful) for task in self.tasks}
+            for stage, stateful in sorted(kinds):
+                if not stateful and (stage, True) in kinds:
+                    raise ConfigError(
+                        f"stage {stage} has stateful and stateless tasks, so balance_subtopology can't place them "
+                        "one after the other and balance the stage",
+                        "give its stateless tasks a stage of their own, or use min_traffic",
+                    )
+
+
+class ByRole(_Record, frozen=True, kw_only=True):
+    active: int | float
+    standby: int | float
+
+
+class Answer(_Record, frozen=True, kw_only=True):
+    """Who runs what, what it costs, and that nothing costs less.
+
+    Attributes:
+        cost: what the strategy makes least: ``traffic_cost`` * traffic + ``non_overlap_cost`` * moved; without
+            racks, and with strategy none, moves only.
+        traffic: weight of partitions that are read from another rack; None when racks aren't known.
+        lower_bound: no assignment by the same rules costs less than this. ``gap`` is the difference.
+        moved: tasks that run elsewhere from now on, and standbys that aren't where one was.
+        needed_moves: of actives, without which there is no balance. ``saved_by_moves``: how much more they cost at
+            least if no others are made. See :func:`~anabranch.assignment.racks.reasons.compared`.
+        loads: active tasks by container.
+        spread: distinct racks (and values of tags) that hold a task, summed over the tasks with standbys;
+            ``most_spread``: no assignment has more.
+        why: for each task, why it is where it is; see :func:`~anabranch.assignment.racks.reasons.explained`.
+    """
+
+    active: dict[str, str]
+    standby: dict[str, tuple[str, ...]]
+    cost: int | float
+    traffic: int | float | None
+    traffic_by_role: ByRole | None
+    lower_bound: int | float
+    gap: int | float
+    moved: int
+    moved_by_role: ByRole
+    needed_moves: int | None = None
+    saved_by_moves: int | float | None = None
+    loads: dict[str, int]
+    standby_loads: dict[str, int]
+    spread: int
+    most_spread: int
+    racks_used: bool
+    why_not: str | None
+    why: dict[str, str] = {}
+    seconds: float = 0.0
+
+
+def read(raw: bytes, name: str = "this") -> Problem:
+    """The problem in the bytes of a file of this name.
+
+    Raises:
+        UsageError: it is no JSON, or has other fields than a problem has; names the place.
+        ConfigError: it can't be solved as it stands.
+    """
+    try:
+        return msgspec.json.decode(raw, type=Problem)
+    except ConfigError:
+        raise
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"{name} is no assignment problem: {error}", "docs/assignment.md shows one") from error
+
+
+def _once(kind: str, names: Iterable[str]) -> None:
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise ConfigError(f"there are {count} {kind}s named {name}", f"give each {kind} a name of its own")
+
+
+def _check(task: Task, partitions: tuple[Partition, ...]) -> None:
+    seen = set()
+    for one in partitions:
+        if not (math.isfinite(one.weight) and one.weight >= 0):
+            raise ConfigError(
+                f"partition {one.partition} of {one.stream} has weight {one.weight} in task {task.name}",
+                "a weight is 0 or more",
+            )
+        if (one.stream, one.partition) in seen:
+            raise ConfigError(
+                f"task {task.name} names partition {one.partition} of {one.stream} twice",
+                "name it once, with the weight of both",
+            )
+        seen.add((one.stream, one.partition))

@@ -1,0 +1,58 @@
+"""A linear program in whole numbers: variables, rows, and the best solution with a bound."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+__all__ = ["Program"]
+
+_MOST_NODES = 2_000
+_EXACT = 2**46
+"""Above, the solver's floating point can't tell costs apart."""
+
+
+class Program:
+    """Made up row by row. Costs are whole numbers; the solver's bound is rounded up to one."""
+
+    def __init__(self) -> None:
+        from ortools.math_opt.python import mathopt
+
+        self._model = mathopt.Model()
+        self._largest = 0
+        self.costs: list[int] = []
+        self._variables: list[mathopt.Variable] = []
+
+    def variables(self, count: int, upper: int, costs: Iterable[int] | None = None, whole: bool = True) -> range:
+        """New variables from 0 to ``upper``, by their numbers."""
+        begin = len(self._variables)
+        for _ in range(count):
+            self._variables.append(self._model.add_variable(lb=0, ub=upper, is_integer=whole))
+        self.costs += [0] * count if costs is None else costs
+        return range(begin, begin + count)
+
+    def row(self, lower: float, upper: float, terms: Iterable[tuple[int, int]]) -> None:
+        """``terms``: (variable, factor); their sum lies between ``lower`` and ``upper``."""
+        row = self._model.add_linear_constraint(lb=lower, ub=upper)
+        for variable, factor in terms:
+            row.set_coefficient(self._variables[variable], factor)
+
+    def least(self) -> tuple[list[int] | None, int | None]:
+        """The best values that were found, and a bound of their cost; None where there is none."""
+        from ortools.math_opt.python import mathopt
+
+        if sum(map(abs, self.costs)) > _EXACT:
+            return None, None
+        objective = self._model.objective
+        for variable, cost in zip(self._variables, self.costs, strict=True):
+            objective.set_linear_coefficient(variable, cost)
+        limits = mathopt.SolveParameters(
+            node_limit=_MOST_NODES, random_seed=1, relative_gap_tolerance=0, absolute_gap_tolerance=0.5
+        )
+        limits.highs.string_options["parallel"] = "off"
+        result = mathopt.solve(self._model, mathopt.SolverType.HIGHS, params=limits)
+        values = None
+        if result.has_primal_feasible_solution():
+            values = [round(value) for value in result.variable_values(self._variables)]
+        bound = result.best_objective_bound()
+        return values, math.ceil(bound - 1e-6 * max(1.0, abs(bound))) if math.isfinite(bound) else None

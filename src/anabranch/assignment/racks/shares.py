@@ -1,0 +1,68 @@
+"""How many tasks each container should have: the floor or the ceiling of its share by slots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from anabranch.assignment.racks.network import Network, Whole
+
+__all__ = ["Bounds", "between", "first_counts"]
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The least and the most for each container."""
+
+    lower: Whole
+    upper: Whole
+
+    @classmethod
+    def exactly(cls, counts: Whole) -> Bounds:
+        return cls(counts, counts)
+
+    def less(self, loads: Whole) -> Bounds:
+        """What is left when so much is there."""
+        return Bounds(np.maximum(self.lower - loads, 0), self.upper - loads)
+
+
+def between(count: int, slots: Whole) -> Bounds:
+    """The floor and the ceiling of ``count * slots / all slots``."""
+    parts, whole = count * slots, int(slots.sum())
+    return Bounds(parts // whole, -(-parts // whole))
+
+
+def first_counts(
+    stateful: Mapping[int, int], stateless: Mapping[int, int], slots: Whole, by_stage: bool
+) -> list[Whole]:
+    """The counts of stateful tasks and of all tasks that the KIP gives: what doesn't divide evenly goes to the first
+    containers, as far as all shares can be kept at once. ``stateful`` and ``stateless`` are tasks by stage.
+    """
+    count = len(slots)
+    net = Network(count * count, count * count)
+    rank = np.arange(count)
+    sink = net.nodes(1, -sum(stateful.values()) - sum(stateless.values()))
+    totals = net.nodes(count)
+    counted = []
+    for kind, (tasks, heads) in enumerate(((stateful, totals), (stateless, totals))):
+        own = net.nodes(count)
+        for size in tasks.values():
+            bounds = between(size, slots)
+            lower, upper = (bounds.lower, bounds.upper) if by_stage else (0, size)
+            net.arcs(net.nodes(1, size), own, upper, lower)
+        if kind == 0:
+            counted.append(_ranked(net, own, heads, between(sum(tasks.values()), slots), (rank,)))
+        else:
+            net.arcs(own, heads, sum(tasks.values()))
+    everything = between(sum(stateful.values()) + sum(stateless.values()), slots)
+    counted.append(_ranked(net, totals, sink, everything, (0, rank)))
+    flow = net.solve()
+    assert flow is not None, "shares always have a common solution"
+    return [flow[base] + flow[extra] for base, extra in counted]
+
+
+def _ranked(net: Network, tails: Whole, heads: Whole, bounds: Bounds, costs: tuple[object, ...]) -> tuple[slice, slice]:
+    base = net.arcs(tails, heads, bounds.lower, bounds.lower)
+    return base, net.arcs(tails, heads, bounds.upper - bounds.lower, costs=costs)  # type: ignore[arg-type]

@@ -1,0 +1,176 @@
+"""Standbys to containers: never beside their active or another copy, spread, balanced, near, and little moved.
+
+Which of these comes before which is the order: ``reliability`` or ``cost``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from anabranch.assignment.racks.balance import Slopes, groups_nearest, nearest
+from anabranch.assignment.racks.copies import Question, answered
+from anabranch.assignment.racks.instance import Instance
+from anabranch.assignment.racks.network import Whole
+from anabranch.assignment.racks.shares import between
+
+__all__ = ["Standbys", "at_least", "copies_of", "crosses", "most_spread", "movable", "place", "rebuilt", "spread"]
+
+
+@dataclass(frozen=True)
+class Standbys:
+    """``containers``: a row for each of ``tasks``. ``bound``: none cost less."""
+
+    tasks: Whole
+    containers: Whole
+    bound: int
+
+
+def place(it: Instance, active: Whole) -> Standbys:
+    """As many copies of each stateful task as asked for, or as there are containers for.
+
+    With several tags, reliable copies are placed one after the other, and the bound says how far that may be from the
+    best.
+    """
+    tasks = np.flatnonzero(it.stateful)
+    first, rest = copies_of(it)
+    taken = active[tasks][:, None]
+    if not len(tasks) or not first + rest:
+        return Standbys(tasks, taken[:, 1:], 0)
+    crossing = crosses(it)
+    cost = it.move_cost * movable(it, tasks, first + rest)
+    for count, reliable in [*([(1, True)] * first if crossing else [(first, True)]), (rest, False)]:
+        if count:
+            more, added = _solve(it, tasks, taken, count, reliable)
+            taken, cost = np.hstack([taken, more]), cost + added
+    if crossing and max(first, rest) > 1:
+        cost = at_least(it, tasks, first + rest, taken[:, 0])
+    return Standbys(tasks, taken[:, 1:], cost)
+
+
+def copies_of(it: Instance) -> tuple[int, int]:
+    """How many copies by reliability, and how many more by cost."""
+    copies = min(it.problem.standbys, len(it.slots) - 1)
+    first = it.problem.reliable_standbys
+    if first is None:
+        first = copies if it.problem.standby_order == "reliability" else 0
+    return min(first, copies), copies - min(first, copies)
+
+
+def crosses(it: Instance) -> bool:
+    """Whether racks and tags divide the containers in more than one way."""
+    return len({_shape(values) for values in it.spread_by} - {(0,) * len(it.slots)}) > 1
+
+
+def spread(it: Instance, tasks: Whole, active: Whole, copies: Whole) -> int:
+    """Racks and values of tags in which a task is, summed over the tasks; 0 when there are no standbys."""
+    held = np.hstack([active[tasks][:, None], copies])
+    found = 0
+    for values in it.spread_by if copies.size else ():
+        present = np.zeros((len(held), int(values.max()) + 1), bool)
+        np.put_along_axis(present, values[held], True, axis=1)
+        found += int(present.sum())
+    return found
+
+
+def rebuilt(it: Instance, tasks: Whole, copies: Whole) -> int:
+    """Copies that are not where they were."""
+    stay = sum(
+        len(set(it.standby_on(it.tasks[task])).intersection(where))
+        for task, where in zip(tasks.tolist(), copies.tolist(), strict=True)
+        if it.tasks[task].standby_on
+    )
+    return movable(it, tasks, copies.shape[1]) - stay
+
+
+def most_spread(it: Instance, tasks: int, copies: int) -> int:
+    """No standbys are in more racks, and values of tags."""
+    if not copies:
+        return 0
+    return tasks * sum(min(1 + copies, len(np.unique(values))) for values in it.spread_by)
+
+
+def _shape(values: Whole) -> tuple[int, ...]:
+    """Which containers are together."""
+    seen: dict[int, int] = {}
+    return tuple(seen.setdefault(value, len(seen)) for value in values.tolist())
+
+
+def at_least(it: Instance, tasks: Whole, copies: int, active: Whole | None = None) -> int:
+    """What the copies cost if each task had the nearest containers for itself, but for its active's."""
+    sizes = np.tile(np.bincount(it.rack_of, minlength=len(it.racks)), (len(tasks), 1))
+    if active is not None:
+        np.subtract.at(sizes, (np.arange(len(tasks)), it.rack_of[active]), 1)
+    traffic = it.standby_traffic.of(tasks[:, None], np.arange(len(it.racks)))
+    order = np.argsort(traffic, axis=1, kind="stable")
+    traffic, sizes = np.take_along_axis(traffic, order, 1), np.take_along_axis(sizes, order, 1)
+    before = np.cumsum(sizes, axis=1) - sizes
+    return it.traffic_cost * int((traffic * np.clip(copies - before, 0, sizes)).sum())
+
+
+def movable(it: Instance, tasks: Whole, copies: int) -> int:
+    """How many standbys there are that could be kept, if nothing else counted."""
+    return sum(min(len(it.standby_on(it.tasks[task])), copies) for task in tasks.tolist() if it.tasks[task].standby_on)
+
+
+def _warm(it: Instance, tasks: Whole, taken: Whole, copies: int) -> tuple[Whole, Whole, Whole]:
+    """Pairs (row, container) of copies that are there and could stay. Of two that could, the one that is among the
+    first ``copies`` does: an answer names reliable copies first, so on it nothing moves."""
+    pairs = [
+        (row, container, len(tasks) * copies + 1 + (place < copies))
+        for row, task in enumerate(tasks.tolist())
+        if it.tasks[task].standby_on
+        for place, container in enumerate(it.standby_on(it.tasks[task]))
+        if container not in taken[row]
+    ]
+    rows, containers, worth = np.array(pairs, np.int64).reshape(-1, 3).T
+    return rows, containers, worth
+
+
+def _solve(it: Instance, tasks: Whole, taken: Whole, copies: int, reliable: bool) -> tuple[Whole, int]:
+    places, count = len(it.rack_of_place), len(it.slots)
+    used = np.zeros((len(tasks), places), np.int64)
+    np.add.at(used, (np.arange(len(tasks))[:, None], it.place_of[taken]), 1)
+    room = np.bincount(it.place_of, minlength=places) - used
+    gain = _gain(it, taken)
+    best = ((gain == np.where(room > 0, gain, -1).max(axis=1, keepdims=True)) & (room > 0)).astype(np.int64)
+    enough = (best * (gain > 0)).sum(axis=1) >= copies
+    alone = reliable and bool(enough.all())
+    if not reliable:
+        lower, upper, new = 0 * room, room, gain * (room > 0)
+    elif alone:
+        lower, upper, new = 0 * room, best, 0 * room
+    elif copies == 1:
+        lower, upper, new = 0 * room, np.minimum(best, room), 0 * room
+    else:
+        lower, upper, new = best * (gain > 0), room, 0 * room
+    ask = Question(it, tasks, copies, taken, lower, upper, new, _warm(it, tasks, taken, copies))
+
+    prior = np.bincount(taken[:, 1:].ravel(), minlength=count)
+    most = len(tasks) - np.bincount(taken.ravel(), minlength=count)
+    share = between(len(tasks) * (copies + taken.shape[1] - 1), it.slots)
+    slopes = Slopes.of(share, prior, most, it.slots)
+    near = nearest(slopes, len(tasks) * copies)
+    found = answered(ask, near)
+    if found is None and alone:
+        open_, group, sizes = np.unique(best, axis=0, return_inverse=True, return_counts=True)
+        near, least, greatest = groups_nearest(slopes, it.place_of, sizes, open_, copies)
+        lower, upper = least // sizes[:, None], np.minimum(greatest, 1)
+        found = answered(replace(ask, lower=lower[group.ravel()], upper=upper[group.ravel()]), near)
+    elif found is None:
+        found = answered(ask, near, dense=True) or answered(ask, slopes, dense=True)
+    assert found is not None, "there are containers for all copies"
+    return found
+
+
+def _gain(it: Instance, taken: Whole) -> Whole:
+    """How many racks and values of tags a task has more when it has a copy in a place: (row, place)."""
+    gain = np.zeros((len(taken), len(it.rack_of_place)), np.int64)
+    for values in it.spread_by:
+        has = np.zeros((len(taken), int(values.max()) + 1), bool)
+        np.put_along_axis(has, values[taken], True, axis=1)
+        of_place = np.zeros(len(it.rack_of_place), np.int64)
+        of_place[it.place_of] = values
+        gain += ~has[:, of_place]
+    return gain

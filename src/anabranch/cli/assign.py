@@ -1,0 +1,115 @@
+"""``anabranch assign``: which container each task should run in, by the racks of its data."""
+
+from __future__ import annotations
+
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.table import Table
+
+from anabranch.assignment.racks.matrix import Matrix
+from anabranch.assignment.racks.problem import Answer, Problem
+from anabranch.cli import progress
+from anabranch.errors import NotFoundError, UsageError
+
+__all__ = ["app"]
+
+app = typer.Typer(no_args_is_help=True, help="Assign tasks to containers by the racks of their data.")
+
+
+class Strategy(StrEnum):
+    NONE = "none"
+    MIN_TRAFFIC = "min_traffic"
+    BALANCE_SUBTOPOLOGY = "balance_subtopology"
+
+
+@app.callback()
+def _group() -> None:
+    """So that solve stays a verb of its own while it is the only one."""
+
+
+@app.command()
+def solve(
+    problem: Annotated[Path, typer.Argument(help="The problem, as JSON: see docs/assignment.md.")],
+    strategy: Annotated[Strategy | None, typer.Option(help="In place of the problem's own.")] = None,
+    svg: Annotated[Path | None, typer.Option(help="Write the traffic from rack to rack as a picture.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON, with a reason for each task.")] = False,
+) -> None:
+    """Solve a problem from a file. Needs no job and no Spark."""
+    from anabranch.assignment.racks import matrix, reasons, solver
+    from anabranch.assignment.racks import problem as problems
+
+    asked = problems.read(_bytes(problem), str(problem))
+    if strategy is not None:
+        asked = msgspec.structs.replace(asked, strategy=strategy.value)
+    begun = time.perf_counter()
+    answer = solver.solve(asked)
+    answer = msgspec.structs.replace(answer, seconds=round(time.perf_counter() - begun, 3))
+    answer = reasons.compared(asked, answer)
+    traffic = matrix.matrix(asked, answer)
+    if svg is not None:
+        if traffic is None:
+            raise UsageError(f"there is no traffic to draw: {answer.why_not}", "leave out --svg, or name all racks")
+        _write(svg, matrix.svg(traffic))
+    if json:
+        answer = msgspec.structs.replace(answer, why=reasons.explained(asked, answer))
+        typer.echo(msgspec.json.encode(answer))
+        return
+    _show(asked, answer)
+    if traffic is not None:
+        _show_traffic(traffic)
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise NotFoundError(f"there is no file {path}", "docs/assignment.md shows what to write in one") from error
+    except OSError as error:
+        raise UsageError(f"{path} can't be read: {error.strerror}", "name a file with a problem as JSON") from error
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise UsageError(
+            f"{path} can't be written: {error.strerror}", "name a file in a folder that is there"
+        ) from error
+
+
+def _show_traffic(traffic: Matrix) -> None:
+    typer.echo("read from (columns) by racks (rows):")
+    table = Table()
+    for column in ("", *traffic.sources):
+        table.add_column(column, justify="right")
+    for reader in traffic.readers:
+        table.add_row(reader, *(f"{traffic.weights.get((source, reader), 0):g}" for source in traffic.sources))
+    progress.wide().print(table)
+
+
+def _show(problem: Problem, answer: Answer) -> None:
+    table = Table()
+    for column in ("container", "rack", "slots", "active", "standby"):
+        table.add_column(column)
+    for container in sorted(problem.containers, key=lambda container: container.id):
+        loads = (answer.loads[container.id], answer.standby_loads[container.id])
+        table.add_row(container.id, container.rack or "", str(container.slots), *map(str, loads))
+    progress.wide().print(table)
+    if answer.why_not:
+        typer.echo(f"racks are not used: {answer.why_not}")
+    if answer.traffic_by_role:
+        roles = f"active {answer.traffic_by_role.active:g}, standby {answer.traffic_by_role.standby:g}"
+        typer.echo(f"traffic across racks: {answer.traffic:g} ({roles})")
+    roles = f"active {answer.moved_by_role.active}, standby {answer.moved_by_role.standby}"
+    typer.echo(f"moved: {answer.moved} ({roles})")
+    if answer.needed_moves is not None and answer.needed_moves < answer.moved_by_role.active:
+        typer.echo(
+            f"  balance needs {answer.needed_moves} of the actives' moves; the others save {answer.saved_by_moves:g}"
+        )
+    proof = "no assignment costs less" if answer.gap == 0 else f"none costs less than {answer.lower_bound:g}"
+    typer.echo(f"cost: {answer.cost:g}; {proof}")
