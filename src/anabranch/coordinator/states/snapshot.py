@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-__all__ = ["DeploymentState", "LaneView", "Snapshot", "Transition"]
+__all__ = ["DeploymentState", "LaneView", "Snapshot", "Transition", "interrupted"]
 
 
 class DeploymentState(enum.StrEnum):
@@ -85,3 +85,14 @@ class Transition:
     to: DeploymentState
     why: str
     error: str | None = None
+
+
+def interrupted(snapshot: Snapshot, doing: str) -> Transition | None:
+    """What ends a state in which lanes are wanted; ``doing``: what the process did to the job, should it have died."""
+    if snapshot.start_wanted:
+        return Transition(to=DeploymentState.STARTING, why=f"the process that {doing} it died")
+    if snapshot.broken:
+        return Transition(to=DeploymentState.STOPPING, why="all lanes that had to do failed", error=snapshot.failure)
+    if snapshot.stop_wanted:
+        return Transition(to=DeploymentState.STOPPING, why="the user stopped it", error=snapshot.failure)
+    return None
