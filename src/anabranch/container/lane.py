@@ -74,6 +74,7 @@ class LaneRunner:
         self._until = until
         self._stop = threading.Event()
         self._closing = threading.Event()
+        self._leaving = threading.Event()
         self._upstream_ended = threading.Event()
         self._known = threading.Event()
         has_folder = lane.folder_epoch and not lane.abandoned
@@ -113,6 +114,7 @@ class LaneRunner:
 
     def stop(self) -> None:
         """End at the next batch boundary."""
+        self._leaving.set()
         self._stop.set()
 
     def close(self) -> None:
@@ -132,13 +134,13 @@ class LaneRunner:
 
     def _run(self) -> None:
         try:
-            folder = self._place.folder(self.lane, self._epoch, self._may_leave)
+            folder = self._place.folder(self.lane, self._epoch, self._leaving.is_set)
             self._report = self._changed(folder_epoch=self._report.folder_epoch or self._epoch)
             folder.note_streams(self._inputs.ids())
             self._inputs.check(folder)
             while not self._known.wait(_POLL):
-                if self._may_leave():
-                    self._end(folder)
+                if self._leaving.is_set():
+                    self._end(folder, begun=False)
                     return
             while not self._closing.is_set() or self._started is not None:
                 query = self._start(folder)
@@ -159,10 +161,6 @@ class LaneRunner:
                 self._started.stop()  # what failed may be ours, and not the query
             self._clock.unlink(missing_ok=True)
             self._report = self._changed(phase="failed", error=told, fenced=failures.is_fenced(error))
-
-    def _may_leave(self) -> bool:
-        """Whether it may end with what was begun: whoever is next finishes it."""
-        return self._stop.is_set() and not self._closing.is_set()
 
     def _finish(self, folder: Folder) -> None:
         """Finish the batch that a former process has begun, and no other one."""
@@ -420,12 +418,13 @@ class LaneRunner:
                 last = self._query.start(once=True, taken=True)
             last.awaitTermination()
 
-    def _end(self, folder: Folder) -> None:
+    def _end(self, folder: Folder, *, begun: bool = True) -> None:
+        """``begun`` False: whoever is next does what was to be done."""
         if self._query is not None:
             self._query.settle()
         self._gate.unlink(missing_ok=True)
         time = clock.read(self._clock)
-        if not folder.pending:
+        if begun and not folder.pending:
             reached = Progress() if time is None else time.progress
             folder.note_progress(reached, (str(ssp) for ssp in self._inputs.ssps))
         self._clock.unlink(missing_ok=True)
@@ -439,7 +438,7 @@ class LaneRunner:
             dead_letters=self._dead_letters(),
             dropped=self._dropped,
             stopped=self._until is not None and self._stop.is_set(),
-            pending=folder.pending,
+            pending=folder.pending or not begun,
         )
 
     def _positions(self, folder: Folder) -> Offsets:

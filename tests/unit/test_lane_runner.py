@@ -1,0 +1,95 @@
+"""How a lane ends that nobody has closed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from anabranch.container import lane as lanes
+from anabranch.container.attempts import Standstill
+from anabranch.container.lane import LaneRunner
+from anabranch.container.place import Place
+from anabranch.event_time.progress import Progress
+from tests.unit.coordinator_helpers import lane
+
+
+class Folder:
+    """One with nothing pending."""
+
+    pending = False
+
+    def __init__(self) -> None:
+        self.noted: list[Progress] = []
+
+    def note_progress(self, left: Progress, ssps: object) -> None:
+        self.noted.append(left)
+
+    def note_streams(self, ids: object) -> None:
+        pass
+
+    def positions(self) -> dict[str, dict[int, int]]:
+        return {}
+
+    def committed(self) -> int:
+        return 6
+
+
+class Inputs:
+    def __init__(self, *_: object) -> None:
+        pass
+
+    ssps = ()
+
+    def ids(self) -> dict[str, str]:
+        return {}
+
+    def ends(self) -> dict[Any, int]:
+        return {}
+
+    def check(self, folder: object) -> None:
+        pass
+
+    def tell(self, positions: object) -> None:
+        pass
+
+
+class LocalPlace:
+    systems = None
+
+    def __init__(self, gates: Path) -> None:
+        self.gates = gates
+        self.its = Folder()
+
+    def folder(self, lane: object, epoch: int, unless: Callable[[], bool]) -> Folder:
+        return self.its
+
+
+def made(place: LocalPlace) -> LaneRunner:
+    build: Any = None
+    return LaneRunner(cast(Place, place), lane("0-a", epoch=3), 3, build, {}, None, Standstill(math.inf))
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalPlace:
+    monkeypatch.setattr(lanes, "Inputs", Inputs)
+    return LocalPlace(tmp_path)
+
+
+@pytest.mark.parametrize("closing", [False, True])
+def test_it_ends_though_nobody_knows_its_folder_and_says_that_there_is_more_to_do(
+    closing: bool, place: LocalPlace
+) -> None:
+    runner = made(place)
+    if closing:
+        runner.close()
+    runner.start()
+    assert not runner.join(0.5)
+    runner.stop()
+    assert runner.join(5)
+    told = runner.report
+    assert (told.phase, told.pending, told.batch, told.folder_epoch, told.error) == ("ended", True, 6, 3, None)
+    assert not place.its.noted
