@@ -140,6 +140,16 @@ def test_said_twice_it_is_done_once(coordinator: Coordinator) -> None:
     assert coordinator.scale(JOB, Scaling(containers=1)).generation == 2
 
 
+def test_what_was_cancelled_is_not_done_again(coordinator: Coordinator) -> None:
+    worker = running(coordinator)
+    coordinator.scale(JOB, Scaling(factor=4, request="r"))
+    coordinator.cancel(JOB)
+    worker.turns(6)
+    again = coordinator.scale(JOB, Scaling(factor=4, request="r"))
+    assert (again.generation, again.factor, again.lanes) == (3, 1, ())
+    assert coordinator.status(JOB).state == "running"
+
+
 def test_a_dry_run_changes_nothing(coordinator: Coordinator) -> None:
     running(coordinator)
     before = open_lanes(coordinator)

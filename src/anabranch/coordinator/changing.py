@@ -61,9 +61,7 @@ def scaled(serving: Serving, present: Generation, wish: Scaling, alone: bool) ->
     """
     factor = present.factor if wish.factor is None else wish.factor
     containers = present.containers if wish.containers is None else wish.containers
-    if (factor, containers) == (present.factor, present.containers) or (
-        wish.request and wish.request == present.model.request
-    ):
+    if (factor, containers) == (present.factor, present.containers):
         return None
     check_factor(factor)
     if containers < 1:

@@ -250,7 +250,8 @@ class Coordinator:
             serving = self._serving(job)
             self._advance(serving)
             present = self._present(serving)
-            wanted = changing.scaled(serving, present, wish, alone=self._grace is None)
+            known = self._is_known(serving, wish.request)
+            wanted = None if known else changing.scaled(serving, present, wish, alone=self._grace is None)
             if wanted is None:
                 return Scaled(generation=present.generation, factor=present.factor, containers=present.containers)
             if not wish.dry:
@@ -790,6 +791,13 @@ class Coordinator:
     def _present(self, serving: Serving) -> Generation:
         job, deployment = serving.job, serving.deployment
         return Generation(self._store.graph(job, deployment), self._store.model(job, deployment, serving.generation))
+
+    def _is_known(self, serving: Serving, request: str) -> bool:
+        """Whether a generation of the deployment came of this request."""
+        models = (
+            self._store.model(serving.job, serving.deployment, number) for number in range(serving.generation, 0, -1)
+        )
+        return bool(request) and any(model.request == request for model in models)
 
     def _undone(self, serving: Serving, present: Generation, who: str, why: str) -> Wanted:
         before = self._store.model(serving.job, serving.deployment, present.generation - 1)
