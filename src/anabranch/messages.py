@@ -94,11 +94,12 @@ class LaneReport(Document, frozen=True, kw_only=True):
     ``watermark`` is in Unix ms (None: not known, or the lane has none) and ``held_by`` the SSP that holds it back.
     ``dead_letters`` are all that the lane ever wrote; ``dropped`` records and ``late_groups`` (groups of late rows)
     those since it started. ``warnings`` are for who looks: the lane goes on. ``fenced``: it failed because another
-    process has the lane. ``stopped``: it ended because its container stopped, and may have more to do; ``pending``: it
-    ended with a batch that isn't finished. ``attempt``: how often its container has begun it; ``trouble`` why it was
-    begun again last; ``stalls`` how often that was because it stood still. ``busy``: the part of the last half minute
-    that its batches took; ``arriving``: records that came in then, a second. ``slowest``: the SSP that Python functions
-    spent most time on in the last batches, ``slowest_seconds``; ``skew``: how often that is the mean.
+    process has the lane. ``begun``: its query has begun in this container. ``stopped``: it ended because its container
+    stopped, and may have more to do; ``pending``: it ended before what it had to finish was finished. ``attempt``: how
+    often its container has begun it; ``trouble`` why it was begun again last; ``stalls`` how often that was because it
+    stood still. ``busy``: the part of the last half minute that its batches took; ``arriving``: records that came in
+    then, a second. ``slowest``: the SSP that Python functions spent most time on in the last batches,
+    ``slowest_seconds``; ``skew``: how often that is the mean.
     """
 
     lane: str
@@ -118,6 +119,7 @@ class LaneReport(Document, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     error: str | None = None
     fenced: bool = False
+    begun: bool = False
     stopped: bool = False
     pending: bool = False
     attempt: int = 1

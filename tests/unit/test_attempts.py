@@ -148,6 +148,17 @@ def test_a_lane_that_fails_as_it_closes_is_begun_again_to_close() -> None:
     assert kept.keeper.closed
 
 
+def test_that_its_query_has_begun_once_is_not_forgotten() -> None:
+    kept = Kept()
+    kept.runners[0].say(begun=True)
+    assert kept.fail().begun
+    kept.turn()
+    told = kept.turn(5)
+    assert (len(kept.runners), kept.runners[1].report.begun, told.begun) == (2, False, True)
+    kept.runners[1].final = True
+    assert (kept.fail().phase, kept.keeper.report.begun) == ("failed", True)
+
+
 def test_it_fails_alone_in_the_end() -> None:
     kept = Kept()
     phases = []

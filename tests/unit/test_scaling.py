@@ -96,6 +96,16 @@ def running(coordinator: Coordinator, **given: int) -> Worker:
     return worker
 
 
+def lose(coordinator: Coordinator, clock: Clock) -> Worker:
+    """Another process, in the place of one that isn't heard any more."""
+    for _ in range(13):
+        clock.at += 1
+        coordinator.tick()
+    for fence in coordinator.fences():
+        coordinator.fenced(fence.lane)
+    return Worker(coordinator, pid=2)
+
+
 def open_lanes(coordinator: Coordinator) -> list[Lane]:
     return [each.lane for each in coordinator.status(JOB).lanes]
 
@@ -315,6 +325,32 @@ def test_a_lane_that_could_not_start_is_followed_even_if_all_of_it_stays_where_i
     assert (status.state, status.generation) == ("running", 3)
     read = sorted(str(ssp) for lane in open_lanes(coordinator) if lane.stateful for ssp in lane.ssps)
     assert read == ["embedded/in/0", "embedded/in/1"]
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_a_lane_that_may_have_written_is_not_undone(coordinator: Coordinator, clock: Clock, told: bool) -> None:
+    worker = running(coordinator)
+    coordinator.scale(JOB, Scaling(factor=4))
+    while not any(lane.folder_epoch for lane in open_lanes(coordinator) if lane.predecessors):
+        worker.seat.beat(
+            *(
+                LaneReport(
+                    lane=one.lane.id,
+                    phase="ended" if one.closing else "starting",
+                    folder_epoch=1,
+                    positions=worker.reports[one.lane.id].positions if one.closing else {},
+                    begun=told and not one.closing,
+                )
+                for one in worker.seat.beat().wanted
+            )
+        )
+    if not told:
+        worker = lose(coordinator, clock)
+    worker.fails = lambda lane: bool(lane.predecessors)
+    worker.turns()
+    status = coordinator.status(JOB)
+    assert {each.lane.state for each in status.lanes} == {LaneState.FAILED}
+    assert status.generation == 2
 
 
 def test_it_is_not_undone_for_ever(coordinator: Coordinator) -> None:

@@ -38,6 +38,7 @@ class Keeper:
         self._clock = clock
         self._begun, self._stalls = 1, 0
         self._trouble = ""
+        self._query_begun = False
         self._due: float | None = None
         self._given_up = False
         self._closing = wanted.closing
@@ -51,7 +52,7 @@ class Keeper:
     @property
     def report(self) -> LaneReport:
         """How the lane is: one that waits for its next attempt is starting."""
-        told = self._runner.report
+        told = msgspec.structs.replace(self._runner.report, begun=self._query_begun or self._runner.report.begun)
         if self._is_waiting:
             trouble = told.error or ""
             if self._leaving:
@@ -133,4 +134,5 @@ class Keeper:
         self._attempts.begin(told.batch)
         self._begun, self._stalls = self._begun + 1, self._stood_still
         self._due, self._trouble = None, told.error or ""
+        self._query_begun = self._query_begun or told.begun
         self._runner = self._begun_runner(wanted)

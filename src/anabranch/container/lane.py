@@ -172,6 +172,7 @@ class LaneRunner:
             query.look_back(last)
             return
         with _start_one_at_a_time:
+            self._report = self._changed(begun=True)
             self._started = query.start(once=True, last=last, pending=True)
         self._started.awaitTermination()
 
@@ -215,6 +216,7 @@ class LaneRunner:
         self._shrink(folder, query)
         last = folder.planned()
         with _start_one_at_a_time:
+            self._report = self._changed(begun=True)
             started = query.start(last=folder.batch(last) if last >= 0 else None, pending=folder.pending)
         self._started = started
         held = texts(self._positions(folder))

@@ -125,7 +125,7 @@ def check_cancellable(serving: Serving, present: Generation) -> None:
             f"job {serving.job!r} goes back already, from generation {present.model.undoes}",
             f"see anabranch status {serving.job}",
         )
-    _check_whole(serving, lambda lane: lane.ran or not lane.predecessors)
+    _check_whole(serving, lambda lane: lane.begun or not lane.predecessors)
 
 
 def _check_whole(serving: Serving, matters: Callable[[Lane], bool]) -> None:

@@ -60,7 +60,9 @@ def applied(lane: Lane, report: LaneReport) -> Lane:
     if report.folder_epoch not in (0, lane.folder_epoch) and report.folder_epoch == lane.epoch:
         after = msgspec.structs.replace(lane, folder_epoch=report.folder_epoch, abandoned=False)
     if report.phase == "running" and not lane.ran:
-        after = msgspec.structs.replace(after, ran=True)
+        after = msgspec.structs.replace(after, ran=True, begun=True)
+    elif report.begun and not lane.begun:
+        after = msgspec.structs.replace(after, begun=True)
     if report.phase == "running" and lane.state is LaneState.PLANNED:
         after = msgspec.structs.replace(after, state=LaneState.RUNNING)
     elif report.phase == "ended":

@@ -627,7 +627,7 @@ class Coordinator:
 
     def _expel(self, serving: Serving, process: Process, who: str, why: str) -> None:
         left = [
-            msgspec.structs.replace(reports.unheld(lane), unfenced=True, abandoned=True)
+            msgspec.structs.replace(reports.unheld(lane), unfenced=True, abandoned=True, begun=True)
             for lane in serving.may_write(process)
         ]
         with self._leases:

@@ -211,11 +211,11 @@ class Serving:
         ]
 
     def spoilt(self) -> list[Lane]:
-        """The lanes of the present generation that failed before they have ever run."""
+        """The lanes of the present generation that failed before they have ever begun."""
         return [
             lane
             for lane in changes.heads(self.lanes)
-            if lane.state is LaneState.FAILED and not lane.ran and lane.predecessors
+            if lane.state is LaneState.FAILED and not lane.begun and lane.predecessors
         ]
 
     def opening(self) -> list[Lane]:
@@ -468,7 +468,7 @@ def _figures(model: JobModel) -> dict[str, tuple[int, float]]:
 
 def _told(lane: Lane) -> Lane:
     """A lane without what only its container tells."""
-    return msgspec.structs.replace(lane, state=LaneState.PLANNED, ran=False)
+    return msgspec.structs.replace(lane, state=LaneState.PLANNED, ran=False, begun=False)
 
 
 def _identical(before: tuple[WantedLane, ...], after: tuple[WantedLane, ...]) -> bool:

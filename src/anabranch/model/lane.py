@@ -37,7 +37,7 @@ class Lane(Document, frozen=True, kw_only=True):
     ``beside``: the lanes that write the same streams together with it, itself included, with the predecessors of each.
     ``group`` names the output group (``outputs``) or the stateful operator that the lane runs. ``slots`` is the
     sorted list that slot numbers index. ``folder_epoch`` is the epoch under which its present folder was made,
-    0 while it has none; ``ran``: its query has run in it.
+    0 while it has none; ``ran``: its query has run in it. ``begun``: it may have, so that something may be written.
 
     ``factor``: into how many buckets the partitions are cut that its SSPs are of. ``numbers`` has, for each whole
     partition that it reads, the number of the task (at factor 1) that reads it, and ``bases`` those of its tasks.
@@ -83,6 +83,7 @@ class Lane(Document, frozen=True, kw_only=True):
     epoch: int = 0
     folder_epoch: int = 0
     ran: bool = False
+    begun: bool = False
     unfenced: bool = False
     abandoned: bool = False
     final: tuple[Position, ...] = ()

@@ -289,9 +289,9 @@ def never_begun(lane: Lane, why: str) -> Lane:
     """A lane that was never run as one that is closed: who goes on from it begins where it would have begun.
 
     Raises:
-        StateError: it has run.
+        StateError: it may have run.
     """
-    if lane.ran or not lane.may_start:
+    if lane.begun or not lane.may_start:
         raise StateError(f"lane {lane.id} may have written something", "this is a fault of anabranch")
     ends: dict[SSP, int] = {}
     for position in lane.starting:
