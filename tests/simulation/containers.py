@@ -10,7 +10,6 @@ from anabranch.container.agent import Agent, Sent
 from anabranch.coordinator.client import AWAY
 from anabranch.errors import AnabranchError, FencedError
 from anabranch.messages import Answer, LaneReport, Registered, Registration, WantedLane
-from anabranch.model.lane import Lane
 from tests.simulation.network import Client
 from tests.simulation.outputs import Folder
 from tests.simulation.world import Actor
@@ -35,6 +34,7 @@ class ContainerProcess(Actor):
         self.refused_at = float("inf")
         self.seated = False
         self.was_frozen = False
+        self._late_until = 0.0  # what was put off while it was frozen happens then, even if it thaws before
         self._registration = Registration(job=job, execution=name, host="here", pid=pid)
         self._survives = survives
         self._client = Client(scenario.network, self)
@@ -53,6 +53,7 @@ class ContainerProcess(Actor):
     def freeze(self, seconds: float) -> None:
         super().freeze(seconds)
         self.was_frozen = True
+        self._late_until = self.frozen_until
 
     def terminate(self) -> None:
         """SIGTERM: lanes end at a batch boundary, then the seat is given back."""
@@ -109,7 +110,7 @@ class ContainerProcess(Actor):
                 self.scenario.invariants.alive(self, self.agent.me, self.world.now + self.agent.lease_left)
             elif self.refused_at > self.world.now:
                 self.note(f"hears that it must stop: {answer.reason}")
-                self.refused_at = self.world.now
+                self.refused_at = max(self.world.now, self._late_until)
                 self.was_frozen = False
         if leaving:
             self.kill("it has left")
@@ -144,7 +145,7 @@ class ContainerProcess(Actor):
             self._beat()
         if self._ending:
             for run in self._runs.values():
-                run.stop()
+                run.leave()
             self._end()
 
     def _end(self) -> None:
@@ -161,31 +162,40 @@ class ContainerProcess(Actor):
 
     def _reconcile(self, answer: Answer) -> None:
         wanted = {one.lane.id: one for one in answer.wanted}
-        for lane, run in self._runs.items():
+        for lane, run in tuple(self._runs.items()):
             if lane in wanted:
-                run.acknowledge(wanted[lane])
+                run.go_on(wanted[lane])
+            elif run.closing and run.ended:
+                del self._runs[lane]
             else:
                 run.stop()
         for lane, one in wanted.items():
             if lane not in self._runs:
-                assert self.agent is not None
-                self._runs[lane] = LaneRun(self, one.lane, self.agent.me.epoch)
+                self._runs[lane] = LaneRun(self, one)
 
 
 class LaneRun:
-    """One lane in a container, as in :mod:`anabranch.container.lane`: folder, acknowledgement, batches, end."""
+    """One lane in a container, as in :mod:`anabranch.container.keeping` and :mod:`anabranch.container.lane`.
 
-    def __init__(self, process: ContainerProcess, lane: Lane, epoch: int) -> None:
+    Its folder, acknowledgement, batches, end; and the next attempt when it fails. ``closing``: it finishes what was
+    begun, and ends.
+    """
+
+    def __init__(self, process: ContainerProcess, wanted: WantedLane) -> None:
         self.process = process
-        self.lane = lane
-        self._epoch = epoch
         self._storage = process.scenario.storage
+        self._due: float | None = None
+        self.report = LaneReport(lane=wanted.lane.id, phase="starting")
+        self._begin(wanted)
+
+    def _begin(self, wanted: WantedLane) -> None:
+        self.lane, self.closing = wanted.lane, wanted.closing
+        self._epoch = self.lane.epoch
         self._folder: Folder | None = None
         self._known = False
-        self._stop = False
-        self.report = LaneReport(
-            lane=lane.id, phase="starting", folder_epoch=0 if lane.abandoned else lane.folder_epoch
-        )
+        self._stop, self._leaving = wanted.closing, False
+        self._due = None
+        self._report(phase="starting", folder_epoch=0 if self.lane.abandoned else self.lane.folder_epoch)
         self._next(self._take, 0.05, 0.5)
 
     @property
@@ -199,33 +209,53 @@ class LaneRun:
 
     @property
     def is_fenced(self) -> bool:
-        output = self._storage.outputs[self.lane.id]
+        output = self._storage.output(self.lane)
         return output.fenced and self._epoch < output.epoch
 
     def stop(self) -> None:
-        self._stop = True
+        """It isn't wanted: it ends at a boundary; one that waits for its next attempt has failed."""
+        self._stop = self._leaving = True
+        if self._due is not None and not self.ended:
+            self._report(phase="failed", error="it can't go on")
 
-    def acknowledge(self, wanted: WantedLane) -> None:
-        if not self._known and 0 < wanted.lane.folder_epoch == self.report.folder_epoch:
-            self.process.note(f"starts {self.lane.id}")
+    def leave(self) -> None:
+        """The container ends: so does the lane, at a boundary; others may try it again."""
+        self._stop = self._leaving = True
+        if self._due is not None and not self.ended:
+            self._report(phase="ended", pending=True)
+
+    def go_on(self, wanted: WantedLane) -> None:
+        its = wanted.lane.folder_epoch
+        self.closing = wanted.closing
+        if self._due is not None:
+            if self._due <= self.process.world.now and self.report.folder_epoch in (0, its) and not self.ended:
+                self._begin(wanted)
+            return
+        self._stop = self._stop or wanted.closing
+        if not self._known and 0 < its == self.report.folder_epoch and not self.ended:
+            self.process.note(f"{'finishes' if wanted.closing else 'starts'} {self.lane.id}")
             self.process.scenario.invariants.starts(self)
             self._known = True
 
     def _take(self) -> None:
-        lane = self.lane
         if self.is_fenced:
             self._report(phase="failed", error="its folder may be behind its output")
             return
-        self._folder = self._storage.take(lane.id, lane.folder_epoch, self._epoch, copied=lane.abandoned)
+        if self._breaks_down(0.7 if self.lane.abandoned else 0.08):
+            return
+        self._folder = self._storage.take(self.lane, self._epoch)
         self._report(folder_epoch=self._folder.epoch)
-        self._wait()
+        if not self._breaks_down(0.08):
+            self._wait()
 
     def _wait(self) -> None:
         if self._known:
-            self._report(phase="running", batch=self._batch)
+            self._report(begun=True)
+            if not self.closing:
+                self._report(phase="running", **self._figures)
             self._next(self._publish if self._folder_of().pending else self._plan, 0.1, 0.6)
-        elif self._stop:
-            self._end()
+        elif self._leaving:
+            self._end(begun=False)
         else:
             self._next(self._wait, 0.2, 0.2)
 
@@ -234,33 +264,65 @@ class LaneRun:
             self._end()
             return
         self.process.scenario.invariants.plans(self)
-        self._folder_of().plan(self._epoch, self.process.world.random.randint(1, 3))
+        folder, random = self._folder_of(), self.process.world.random
+        folder.plan(self._epoch, {number: random.randint(0, 4) for number in folder.positions})
         self._next(self._publish, 0.05, 0.5)
 
     def _publish(self) -> None:
+        if self._is_in_trouble(0.03):
+            return
         number, its = self._folder_of().next()
         try:
-            new = self._storage.outputs[self.lane.id].publish(number, its, self._epoch, self.process.world.now)
+            new = self._storage.output(self.lane).publish(number, its, self._epoch, self.process.world.now)
         except FencedError as error:
             self.process.note(f"{self.lane.id} is refused batch {number}: {error.what}")
             self._report(phase="failed", error=error.what, fenced=True)
             return
         self.process.scenario.invariants.writes(self)
-        self.process.note(f"{'publishes' if new else 'skips'} batch {number} of {self.lane.id}")
+        self.process.note(f"{'publishes' if new else 'skips'} batch {number} of {self.lane.id}: {its}")
+        if new:
+            self._storage.process(self.lane, its)
         self._next(self._commit, 0.05, 0.3)
 
     def _commit(self) -> None:
-        self._folder_of().commit(self._epoch)
-        self._report(batch=self._batch)
+        if self._is_in_trouble(0.03):
+            return
+        self._storage.commit(self.lane, self._folder_of(), self._epoch)
+        self._report(**self._figures)
         self._next(self._plan, 0.2, 0.8)
 
-    def _end(self) -> None:
-        self._report(phase="ended", batch=self._batch)
-        self.process.note(f"has ended {self.lane.id}")
+    def _end(self, *, begun: bool = True) -> None:
+        folder = self._folder_of()
+        folder.noted = folder.noted or begun
+        self._report(phase="ended", pending=folder.pending or not begun, **self._figures)
+        self.process.note(f"has ended {self.lane.id}{' with a pending batch' if self.report.pending else ''}")
+
+    def _breaks_down(self, probability: float) -> bool:
+        """Whether it can't start, and won't."""
+        if not self.lane.predecessors or self.lane.begun or self.closing or not self.process.world.chance(probability):
+            return False
+        self.process.note(f"{self.lane.id} can't start")
+        self._report(phase="failed", error="it can't start")
+        return True
+
+    def _is_in_trouble(self, probability: float) -> bool:
+        """Whether it fails, and is to be tried again."""
+        if not self.process.world.chance(probability):
+            return False
+        self.process.note(f"{self.lane.id} fails, and is tried again")
+        self._known = False
+        self._due = self.process.world.now + self.process.world.random.choice([1.0, 2.0, 4.0])
+        self._report(phase="starting")
+        if self._leaving:
+            self.leave()
+        return True
 
     @property
-    def _batch(self) -> int:
-        return self._folder_of().committed - 1
+    def _figures(self) -> dict[str, Any]:
+        folder = self._folder_of()
+        wholes_of = {ssp.partition: str(ssp.whole) for ssp in self.lane.ssps}
+        positions = {wholes_of[number]: offset for number, offset in folder.positions.items()}
+        return {"batch": folder.committed - 1, "positions": positions}
 
     def _folder_of(self) -> Folder:
         assert self._folder is not None

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
-import msgspec
-
 from anabranch.coordinator.election import Election
 from anabranch.coordinator.leading import Leading
 from anabranch.coordinator.service import Coordinator, Fence
 from anabranch.coordinator.store import Store
 from anabranch.errors import AnabranchError, NotLeadingError, StateError
 from anabranch.messages import Answer, Registered, Registration
-from anabranch.model.lane import LaneState
 from tests.simulation.store import Line, MemoryStore
 from tests.simulation.world import Actor
 
@@ -63,21 +60,6 @@ class CoordinatorProcess(Actor):
             self.note(f"tells {process.name} to stop: {answer.reason}")
         return answer
 
-    def close_lanes(self, job: str, lanes: set[str]) -> None:
-        """What a change of the job will do: let lanes end for good. One that lost its process is run once more."""
-        with self.coordinator._changed:
-            self.coordinator._look_again()
-            serving = self.coordinator._served.get(job)
-            for lane in [] if serving is None else serving.lanes:
-                stranded = lane.state is LaneState.CLOSING and lane.abandoned and not lane.unfenced
-                if serving is not None and lane.id in lanes and (lane.state is LaneState.RUNNING or stranded):
-                    state = LaneState.PLANNED if stranded else LaneState.CLOSING
-                    after = msgspec.structs.replace(lane, state=state)
-                    self.line.put_lanes([after], [])
-                    serving.known[lane.id] = after
-                    self.coordinator._advance(serving)
-                    self.note(f"lane {lane.id} is {state.value}")
-
     def fence(self, fence: Fence, done: Callable[[], None]) -> None:
         """Fence a lane at its output, some time from now, and say so to the coordinator."""
         lane, world = fence.lane, self.world
@@ -94,7 +76,7 @@ class CoordinatorProcess(Actor):
             try:
                 if world.chance(0.1):
                     raise StateError("the output doesn't answer")
-                self._scenario.storage.outputs[lane.id].fence(lane.epoch)
+                self._scenario.storage.output(lane).fence(lane.epoch)
             except AnabranchError as error:
                 later(error)
             else:

@@ -12,15 +12,19 @@ if TYPE_CHECKING:
     from anabranch.messages import Registered
     from tests.simulation.containers import ContainerProcess, LaneRun
     from tests.simulation.coordinators import CoordinatorProcess
+    from tests.simulation.outputs import Storage
     from tests.simulation.store import Database, MemoryStore
     from tests.simulation.world import World
 
 NAMES = {
-    "one-owner": "no two processes can write for one lane, to its output or into one folder",
+    "one-owner": "no two processes can write for a bucket of an SSP in one group, to an output or into one folder",
     "exactly-once": "each batch is in the output once, in order, with the rows that were planned for it",
+    "each-once": "each group processes each message once, and those of a key in their order, whatever changes",
+    "state-goes-along": "a stateful lane has seen all messages of its keys, itself or in the lanes before it",
     "predecessors-first": "no lane starts before all its predecessors are closed",
-    "progress": "once faults stop, each lane that should run does within 3 leases and the time of a fence",
-    "epochs-rise": "epochs of a job only rise, and none is given twice",
+    "progress": "once faults stop, a change ends and each SSP is read within 3 leases and the time of fences and ends",
+    "epochs-rise": "epochs of a job only rise, and none is given twice; so do generations",
+    "asked-once": "a wish leads to one generation, however often it is said",
     "closed-stays": "a closed lane never changes",
     "one-leader": "no two coordinators lead at once, and none writes that doesn't lead",
     "one-seat": "no two processes are told to be alive in one seat with leases that overlap",
@@ -41,18 +45,19 @@ class Broken(BaseException):
 class Invariants:
     """Looks on, and remembers what it needs to. What happens is told to it by the models."""
 
-    def __init__(self, world: World, database: Database) -> None:
+    def __init__(self, world: World, database: Database, storage: Storage) -> None:
         self._world = world
+        self._storage = storage
         self._database = database
         self._epochs: dict[str, int] = {}
-        self._registered = 0
+        self._registered = self._told = 0
         self._lanes: dict[str, Lane] = {}
-        self._closed: dict[str, Lane] = {}
+        self._generations: dict[str, int] = {}
+        self._requests: set[tuple[str, str]] = set()
         self._states: dict[str, str] = {}
         self._runs: dict[str, list[LaneRun]] = {}
         self._leases: dict[tuple[str, str], dict[str, tuple[ContainerProcess, float]]] = {}
         self._stopped_at: dict[str, int] = {}
-        self.closed_at: dict[str, float] = {}
         self.coordinators: list[CoordinatorProcess] = []
 
     # What coordinators do
@@ -62,27 +67,51 @@ class Invariants:
         leader = self._database.leader
         if leader is not None and store.epoch not in (0, leader.epoch):
             raise Broken("one-leader", f"a write under epoch {store.epoch}, while {leader.epoch} leads")
+        self._tell()
         new = list(self._database.containers.values())[self._registered :]
         self._registered += len(new)
         for one in new:
             self._given(one.job, one.epoch)
         for job, known in self._database.lanes.items():
             for lane in known.values():
-                before, self._lanes[lane.id] = self._lanes.get(lane.id, lane), lane
-                if lane.unfenced and not before.unfenced and lane.epoch > self._epochs[job]:
-                    self._given(job, lane.epoch)
-                if lane.epoch < before.epoch or (lane.unfenced and not before.unfenced and lane.epoch == before.epoch):
-                    raise Broken("epochs-rise", f"{lane.id} had epoch {before.epoch}, and gets {lane.epoch}")
-                if lane.state is LaneState.CLOSED:
-                    self.closed_at.setdefault(lane.id, self._world.now)
-                if lane.state is LaneState.CLOSED and self._closed.setdefault(lane.id, lane) != lane:
-                    raise Broken("closed-stays", f"{lane.id} was {self._closed[lane.id]}, and is {lane}")
-                if lane.id in self._closed and lane.state is not LaneState.CLOSED:
-                    raise Broken("closed-stays", f"{lane.id} is {lane.state.value} again")
-            state = self._database.deployments[job][1].state
-            if state != self._states.get(job):
-                self._states[job] = state
-                self._moved(job, DeploymentState(state))
+                before = self._lanes.get(lane.id)
+                if lane is not before:
+                    self._lanes[lane.id] = lane
+                    self._check_lane(lane, lane if before is None else before)
+            deployment = self._database.deployments[job][1]
+            if deployment.generation != self._generations.get(job):
+                self._check_generation(job, deployment.generation)
+            if deployment.state != self._states.get(job):
+                self._states[job] = deployment.state
+                self._moved(job, DeploymentState(deployment.state))
+
+    def _tell(self) -> None:
+        """What coordinators log is part of what happened."""
+        for event in self._database.events[self._told :]:
+            why = f" ({event.why})" if event.why else ""
+            self._world.trace.append((self._world.now, event.who, f"{event.job}: {event.what}{why}"))
+        self._told = len(self._database.events)
+
+    def _check_lane(self, lane: Lane, before: Lane) -> None:
+        again = lane.unfenced and not before.unfenced
+        if lane.epoch > self._epochs.get(lane.job, 0):
+            self._given(lane.job, lane.epoch)
+        if lane.epoch < before.epoch or (again and lane.epoch == before.epoch):
+            raise Broken("epochs-rise", f"{lane.id} had epoch {before.epoch}, and gets {lane.epoch}")
+        if lane.seat != before.seat and lane.epoch == before.epoch:
+            raise Broken("epochs-rise", f"{lane.id} gets another seat under epoch {lane.epoch}")
+        if before.state is LaneState.CLOSED and lane != before:
+            raise Broken("closed-stays", f"{lane.id} was {before}, and is {lane}")
+
+    def _check_generation(self, job: str, generation: int) -> None:
+        before = self._generations.get(job, 0)
+        if generation != before + 1:
+            raise Broken("epochs-rise", f"generation {generation} of job {job} comes after {before}")
+        self._generations[job] = generation
+        request = self._database.models[job, 1, generation].request
+        if request and (job, request) in self._requests:
+            raise Broken("asked-once", f"generation {generation} of job {job} is the second one of {request}")
+        self._requests.add((job, request))
 
     def leads(self) -> None:
         """A coordinator acts as the one that leads."""
@@ -124,15 +153,27 @@ class Invariants:
                 raise Broken("predecessors-first", f"{run.lane.id} starts while {before} is {lanes[before].state}")
         its[:] = [one for one in its if not one.process.dead and not one.ended]
         self._check_stopped(run.lane.job, [run])
-        others = self.writers(run.lane.id)
+        others = [other for lane in self._beside(run.lane) for other in self.writers(lane)]
         if others:
-            raise Broken("one-owner", f"{run.process.name} starts {run.lane.id}, which {others[0].process.name} writes")
+            what = f"{run.process.name} starts {run.lane.id} while {others[0].process.name} writes {others[0].lane.id}"
+            raise Broken("one-owner", what)
         its.append(run)
+
+    def _beside(self, lane: Lane) -> list[str]:
+        """The lanes of its group that have some of its SSPs, or of their buckets."""
+        cells = self._storage.share(lane).cells
+        lanes = [each for name in self._runs if (each := self._lanes[name]).job == lane.job]
+        return [
+            each.id
+            for each in lanes
+            if (each.stage, each.group) == (lane.stage, lane.group)
+            and not cells.isdisjoint(self._storage.share(each).cells)
+        ]
 
     def writes(self, run: LaneRun) -> None:
         """A lane has published a batch, or plans one."""
         self._check_stopped(run.lane.job, [run])
-        if run.lane.id in self._closed:
+        if self._lanes[run.lane.id].state is LaneState.CLOSED:
             raise Broken("closed-stays", f"{run.process.name} writes for {run.lane.id}, which is closed")
 
     def plans(self, run: LaneRun) -> None:

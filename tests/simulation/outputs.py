@@ -5,30 +5,37 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from anabranch.errors import FencedError, StateError
+from anabranch.model.lane import Lane
+from tests.simulation.inputs import Last, Processed, Ranges, Share, follow
 from tests.simulation.invariants import Broken
-
-Range = tuple[int, int]
 
 
 @dataclass
 class Folder:
-    """A lane's folder: the ranges of its planned batches, how many of them are committed, and who made or took it."""
+    """A lane's folder: the ranges of its planned batches, how many of them are committed, and who made or took it.
+
+    ``state``: of a stateful lane, after the last committed batch. ``noted``: it tells how far its lane came in event
+    time.
+    """
 
     epoch: int
     taken_by: int
-    planned: list[Range] = field(default_factory=list)
+    begins: dict[int, int]
+    planned: list[Ranges] = field(default_factory=list)
     committed: int = 0
+    state: Last = field(default_factory=dict)
+    noted: bool = False
 
     @property
     def pending(self) -> bool:
         return self.committed < len(self.planned)
 
-    def plan(self, by: int, rows: int) -> None:
+    def plan(self, by: int, rows: dict[int, int]) -> None:
         self._check(by)
-        start = self.planned[-1][1] if self.planned else 0
-        self.planned.append((start, start + rows))
+        before = self._after(len(self.planned))
+        self.planned.append({number: (before[number], before[number] + more) for number, more in rows.items()})
 
-    def next(self) -> tuple[int, Range]:
+    def next(self) -> tuple[int, Ranges]:
         """The pending batch, with its number."""
         if not self.pending:
             raise Broken("one-owner", f"somebody else has committed the pending batch of folder {self.epoch}")
@@ -37,6 +44,20 @@ class Folder:
     def commit(self, by: int) -> None:
         self._check(by)
         self.committed += 1
+
+    @property
+    def positions(self) -> dict[int, int]:
+        """By partition, the next offset after the last committed batch."""
+        return self._after(self.committed)
+
+    def copy(self, epoch: int, partitions: dict[int, int]) -> Folder:
+        planned = [{number: batch[number] for number in partitions} for batch in self.planned]
+        return Folder(epoch, epoch, partitions, planned, self.committed, dict(self.state))
+
+    def _after(self, batches: int) -> dict[int, int]:
+        if not batches:
+            return self.begins
+        return {number: end for number, (_, end) in self.planned[batches - 1].items()}
 
     def _check(self, by: int) -> None:
         if by != self.taken_by:
@@ -49,60 +70,102 @@ class Folder:
 class Output:
     """What a lane has written. ``fenced``: False for an output at least once, which knows no epochs.
 
-    ``batches``: the range of each published batch; ``epoch``: the highest that has written or fenced.
+    ``batches``: the ranges of each published batch; ``epoch``: the highest that has written or fenced.
     """
 
     fenced: bool
     epoch: int = 0
-    fence_at: int = 0
-    batches: list[Range] = field(default_factory=list)
+    batches: dict[int, Ranges] = field(default_factory=dict)
     last_at: float = -1.0
+
+    @property
+    def last(self) -> int:
+        return max(self.batches, default=-1)
 
     def fence(self, epoch: int) -> None:
         """Nothing below an epoch is published any more. StateError: a higher one is there."""
         if self.fenced:
             if self.epoch > epoch:
                 raise StateError("a process with a higher epoch has the lane")
-            self.epoch = self.fence_at = epoch
+            self.epoch = epoch
 
-    def publish(self, batch: int, its: Range, epoch: int, now: float) -> bool:
+    def publish(self, batch: int, its: Ranges, epoch: int, now: float) -> bool:
         """Publish a batch, unless it is there; says whether it wasn't. FencedError: a higher epoch has the lane."""
         if self.fenced and epoch < self.epoch:
             raise FencedError(f"epoch {self.epoch} has the lane")
         if epoch < self.epoch:
             raise Broken("one-owner", f"epoch {epoch} publishes after epoch {self.epoch}")
         self.epoch, self.last_at = epoch, now
-        if batch < len(self.batches):
+        if batch in self.batches:
             if self.batches[batch] != its:
                 raise Broken(
                     "exactly-once", f"batch {batch} was {self.batches[batch]}, and is {its} when it is replayed"
                 )
             return False
-        if batch != len(self.batches) or its[0] != (self.batches[-1][1] if self.batches else 0):
-            raise Broken("exactly-once", f"batch {batch} with {its} comes after {self.batches[-1:]}")
-        self.batches.append(its)
+        if self.batches and batch != self.last + 1:
+            raise Broken("exactly-once", f"batch {batch} comes after {self.last}")
+        self.batches[batch] = its
         return True
 
 
 class Storage:
-    """All folders and outputs of a world."""
+    """All folders and outputs of a world, and what the groups of its jobs have processed."""
 
     def __init__(self) -> None:
         self.folders: dict[tuple[str, int], Folder] = {}
-        self.outputs: dict[str, Output] = {}
+        self._fenced: dict[str, bool] = {}
+        self._outputs: dict[str, Output] = {}
+        self._shares: dict[tuple[str, bool], Share] = {}
+        self._processed = Processed()
 
-    def take(self, lane: str, had: int, epoch: int, *, copied: bool) -> Folder:
-        """A lane's folder for an epoch: a new one (``had`` 0), the one it had, or a copy of that."""
-        there = self.outputs[lane].batches
-        if not had:
-            if there:
+    def add(self, job: str, *, fenced: bool) -> None:
+        """``fenced``: whether the outputs of a job can be."""
+        self._fenced[job] = fenced
+
+    def output(self, lane: Lane) -> Output:
+        if lane.id not in self._outputs:
+            self._outputs[lane.id] = Output(self._fenced[lane.job])
+        return self._outputs[lane.id]
+
+    def share(self, lane: Lane) -> Share:
+        """The records of a lane: since it is known where it begins they don't change."""
+        key = lane.id, lane.may_start
+        if key not in self._shares:
+            self._shares[key] = Share(lane)
+        return self._shares[key]
+
+    def take(self, lane: Lane, epoch: int) -> Folder:
+        """A lane's folder for an epoch: a new one (of a copy, for one that has state), the one it had, or a copy."""
+        last, begins = self.output(lane).last, self.share(lane).begins
+        if not lane.folder_epoch:
+            if last >= 0:
                 raise Broken("exactly-once", "the lane is new, and its output holds batches")
-            return self.folders.setdefault((lane, epoch), Folder(epoch, epoch))
-        folder = self.folders[lane, had]
-        if len(there) > len(folder.planned):
-            raise Broken("exactly-once", f"folder {had} knows {len(folder.planned)} batches, the output {len(there)}")
-        if copied:
-            folder = Folder(epoch, epoch, list(folder.planned), folder.committed)
-            self.folders[lane, epoch] = folder
+            for name, of in lane.inherits.items():
+                if not self.folders[name, of].noted:
+                    raise Broken("state-goes-along", f"folder {of} of {name} doesn't tell how far it came")
+            made = self._split(lane, epoch) if lane.stateful and lane.inherits else Folder(epoch, epoch, begins)
+            return self.folders.setdefault((lane.id, epoch), made)
+        folder = self.folders[lane.id, lane.folder_epoch]
+        if last >= len(folder.planned):
+            raise Broken("exactly-once", f"folder {folder.epoch} has {len(folder.planned)} batches, not {last}")
+        if lane.abandoned:
+            folder = self.folders[lane.id, epoch] = folder.copy(epoch, begins)
         folder.taken_by = epoch
         return folder
+
+    def process(self, lane: Lane, ranges: Ranges) -> None:
+        """A batch of a lane is put out."""
+        self._processed.add(lane, self.share(lane).of(ranges))
+
+    def commit(self, lane: Lane, folder: Folder, by: int) -> None:
+        _, ranges = folder.next()
+        folder.commit(by)
+        if lane.stateful:
+            follow(folder.state, self.share(lane).of(ranges), lane.id, "state-goes-along")
+
+    def _split(self, lane: Lane, epoch: int) -> Folder:
+        ((parent, of),) = lane.inherits.items()
+        former = self.folders[parent, of]
+        if former.pending or former.committed != lane.first_batch:
+            raise Broken("state-goes-along", f"{parent} has {former.committed} batches, {lane.id} begins with another")
+        return former.copy(epoch, self.share(lane).begins)

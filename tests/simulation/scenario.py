@@ -2,37 +2,52 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
+from functools import cache
+from itertools import count
 from random import Random
 
+from anabranch import Job
+from anabranch.coordinator.client import AWAY
 from anabranch.coordinator.states import DeploymentState
-from anabranch.errors import AnabranchError, NotLeadingError
-from anabranch.messages import Program, Start
+from anabranch.grouping import groupers
+from anabranch.messages import Program, Scaling, Start
 from anabranch.model.graph import Graph
-from anabranch.model.job_model import ContainerModel, JobModel
-from anabranch.model.lane import Lane, LaneState
-from anabranch.model.ssp import SSP
+from anabranch.model.lane import LaneState
+from anabranch.planning import changes, plan
+from anabranch.planning.plan import Plan
 from tests.simulation.containers import ContainerProcess
 from tests.simulation.coordinators import LEASE, CoordinatorProcess
+from tests.simulation.inputs import FINEST, PARTITIONS
 from tests.simulation.invariants import Broken, Invariants
 from tests.simulation.network import Client, Network
-from tests.simulation.outputs import Output, Storage
+from tests.simulation.outputs import Storage
 from tests.simulation.store import Database
 from tests.simulation.world import Actor, World
 
 _CALM, _FAULTS_FOR = 4.0, 40.0
-_QUIET = 3 * LEASE + 5.0
-"""3 leases, and the time of a fence and of a lane's first batch."""
+_QUIET = 3 * LEASE + 10.0
+"""3 leases, and the time of fences, of the ends of lanes, and of the first batches of those after them."""
+_SAID_AGAIN = 0.1
+_FACTORS = (1, 2, 4, FINEST)
 _TIMEOUT = 3.0
 
 
 @dataclass
 class _Wish:
-    """What a user wants of a job. ``fenced``: whether its outputs can be."""
+    """What a user wants of a job. ``fenced``: whether its outputs can be. ``spare``: processes that stand by.
+
+    ``change``: what was not answered yet; ``changed``: what was answered last.
+    """
 
     plan: Start
     fenced: bool
+    spare: int
     runs: bool = True
+    change: Scaling | None = None
+    changed: Scaling | None = None
+    cancels: bool = False
 
 
 class Scenario:
@@ -43,7 +58,7 @@ class Scenario:
         random = self.world.random
         self.database = Database()
         self.storage = Storage()
-        self.invariants = Invariants(self.world, self.database)
+        self.invariants = Invariants(self.world, self.database, self.storage)
         self.network = Network(self.world, _TIMEOUT)
         self.servers = [f"coordinator-{number}" for number in range(random.randint(2, 3))]
         self._user = Actor(self.world, "user")
@@ -52,15 +67,10 @@ class Scenario:
         self._client = Client(self.network, self._user)
         self._containers: list[ContainerProcess] = []
         self._pids = 0
-        for job, wish in self._wishes.items():
-            for _ in range(len(wish.plan.model.containers) + random.randint(0, 1)):
-                self._container(job)
         self._rate = random.choice([0.0, 0.7, 1.0, 1.5, 3.0])
-        self._closing = {
-            before for wish in self._wishes.values() for lane in wish.plan.lanes for before in lane.predecessors
-        }
+        self._changes = random.choice([0.0, 0.2, 0.5])
+        self._requests = count()
         self._look_after()
-        self._change()
 
     def run(self) -> None:
         """Raises Broken."""
@@ -86,25 +96,13 @@ class Scenario:
 
     def _wish(self, job: str) -> _Wish:
         random = self.world.random
-        seats, fenced = [str(seat) for seat in range(random.randint(1, 2))], random.random() < 0.7
-        lanes = [_lane(job, f"{job}-read-{seat}", seat) for seat in seats]
-        if random.random() < 0.6:
-            lanes.append(_lane(job, f"{job}-next", random.choice(seats), predecessors=(lanes[0].id,)))
-        if random.random() < 0.4:
-            lanes.append(_lane(job, f"{job}-by", random.choice(seats), upstream=(lanes[0].id,)))
-        for lane in lanes:
-            self.storage.outputs[lane.id] = Output(fenced)
-        model = JobModel(
-            job=job,
-            run_id=0,
-            generation=0,
-            factor=1,
-            stages=(),
-            containers=tuple(ContainerModel(seat=seat, tasks={}) for seat in seats),
-        )
+        fenced = random.random() < 0.7
+        graph, its = _planned(job, random.randint(1, len(PARTITIONS)), random.choice(_FACTORS), random.randint(1, 2))
+        self.storage.add(job, fenced=fenced)
+        lanes = plan.lanes_of(its, 4, lambda: f"{random.getrandbits(32):08x}")
         program = Program(artifact="0" * 64, file="job.py", settings={}, schemas={})
-        start = Start(graph=Graph(job=job, nodes=()), model=model, lanes=tuple(lanes), fingerprint={}, program=program)
-        return _Wish(start, fenced)
+        start = Start(graph=graph, model=its.model, lanes=lanes, fingerprint={}, program=program)
+        return _Wish(start, fenced, random.randint(0, 1))
 
     def _coordinator(self, name: str) -> CoordinatorProcess:
         made = CoordinatorProcess(self, name)
@@ -127,20 +125,28 @@ class Scenario:
     # What the user and who starts processes do
 
     def _look_after(self) -> None:
-        """Start a process for each one that ended, and ask for what the user wants."""
-        for one in [one for one in self._containers if one.dead]:
-            self._containers.remove(one)
-            self.world.after(self.world.between(0.2, 1.5), lambda job=one.job: self._container(job))  # type: ignore[misc]
+        """Keep as many processes as there are seats, and ask for what the user wants."""
+        self._containers = [one for one in self._containers if not one.dead]
         for job, wish in self._wishes.items():
-            if self._is_met(job, wish) and self.world.chance(0.06):
+            for _ in range(self._seats(job, wish) + wish.spare - sum(one.job == job for one in self._containers)):
+                self.world.after(self.world.between(0.2, 1.0), lambda job=job: self._container(job))  # type: ignore[misc]
+            if self._is_met(job, wish) and self.world.chance(0.04):
                 wish.runs = not wish.runs
                 self._user.note(f"wants {job} to {'run' if wish.runs else 'stop'}")
             if not self._is_met(job, wish):
                 self._ask(job, wish)
+            self._change(job, wish)
         self.world.after(1.0, self._look_after)
 
+    def _seats(self, job: str, wish: _Wish) -> int:
+        stored = self.database.deployments.get(job)
+        if stored is None:
+            return len(wish.plan.model.containers)
+        seats = {container.seat for container in self.database.models[job, 1, stored[1].generation].containers}
+        return len(seats | {lane.seat for lane in changes.open_lanes(self.database.lanes[job].values())})
+
     def _ask(self, job: str, wish: _Wish) -> None:
-        runs = wish.runs
+        runs = wish.runs and not (self._has_failed(job) and self._state(job).active)
 
         def ask(by: CoordinatorProcess) -> None:
             if not runs:
@@ -152,26 +158,50 @@ class Scenario:
 
         self._client.call(ask, lambda found: None)
 
+    def _state(self, job: str) -> DeploymentState:
+        return DeploymentState(self.database.deployments[job][1].state)
+
+    def _has_failed(self, job: str) -> bool:
+        return any(lane.state is LaneState.FAILED for lane in self.database.lanes.get(job, {}).values())
+
     def _is_met(self, job: str, wish: _Wish) -> bool:
         if job not in self.database.epochs:
             return False
-        state = DeploymentState(self.database.deployments[job][1].state)
-        return state in {DeploymentState.STARTING, DeploymentState.RUNNING} if wish.runs else not state.active
+        state = self._state(job)
+        return state.runs and not self._has_failed(job) if wish.runs else not state.active
 
-    def _change(self) -> None:
-        """Lanes that have successors end for good, sooner or later."""
-        for one in self._coordinators.values():
-            one.after(0.0, lambda one=one: self._close_lanes(one))  # type: ignore[misc]
-        self.world.after(self.world.between(1.0, 6.0) if self.world.faults else 1.0, self._change)
+    def _change(self, job: str, wish: _Wish) -> None:
+        """Scale a job now and then, and cancel that now and then. What was said is said again until it is answered."""
+        random = self.world.random
+        if not self.world.faults:
+            wish.change, wish.changed, wish.cancels = None, None, False
+            return
+        if job not in self.database.epochs:
+            return
+        state = self._state(job)
+        if wish.change is None and state is DeploymentState.RUNNING and random.random() < self._changes:
+            factor, containers = random.choice((None, None, *_FACTORS)), random.choice((None, 1, 2, 3))
+            wish.change = Scaling(factor=factor, containers=containers, request=f"request-{next(self._requests)}")
+            self._user.note(f"wants {job} to have factor {factor}, containers {containers}")
+        if state is DeploymentState.CHANGING and random.random() < self._changes / 4:
+            self._user.note(f"cancels the change of {job}")
+            wish.cancels = True
+        change, again, cancels = wish.change, wish.changed, wish.cancels
 
-    def _close_lanes(self, coordinator: CoordinatorProcess) -> None:
-        for job in self._wishes:
-            try:
-                coordinator.handle(lambda by, job=job: by.close_lanes(job, self._closing))  # type: ignore[misc]
-            except NotLeadingError:
-                return
-            except AnabranchError as error:
-                coordinator.note(f"can't close lanes now: {error.what}")
+        def scaled(found: object) -> None:
+            if not isinstance(found, AWAY) and wish.change is change:
+                wish.change, wish.changed = None, change
+
+        def cancelled(found: object) -> None:
+            if not isinstance(found, AWAY):
+                wish.cancels = False
+
+        if change is not None:
+            self._client.call(lambda by: by.coordinator.scale(job, change), scaled)
+        elif again is not None and random.random() < _SAID_AGAIN:
+            self._client.call(lambda by: by.coordinator.scale(job, again), lambda found: None)
+        if cancels:
+            self._client.call(lambda by: by.coordinator.cancel(job), cancelled)
 
     # What goes wrong
 
@@ -180,7 +210,17 @@ class Scenario:
         if not world.faults:
             return
         harm = random.choice(
-            [self._freeze, self._freeze, self._kill, self._terminate, self._cut, self._cut, self._store, self._weather]
+            [
+                self._freeze,
+                self._freeze,
+                self._kill,
+                self._strike,
+                self._terminate,
+                self._cut,
+                self._cut,
+                self._store,
+                self._weather,
+            ]
         )
         harm(random)
         world.after(world.between(0.0, 8.0) / self._rate, self._harm)
@@ -193,6 +233,13 @@ class Scenario:
         one.kill("killed")
         if isinstance(one, CoordinatorProcess):
             self.world.after(self.world.between(0.2, 8.0), lambda: self._restart(one.name))
+
+    def _strike(self, random: Random) -> None:
+        """Kill a process of a job that is being changed."""
+        changing = [job for job in self.database.epochs if self._state(job) is DeploymentState.CHANGING]
+        those = [one for one in self._containers if one.job in changing]
+        if those:
+            random.choice(those).kill("killed in a change")
 
     def _terminate(self, random: Random) -> None:
         if self._containers:
@@ -225,29 +272,40 @@ class Scenario:
     # In the end
 
     def _check_progress(self) -> None:
-        now = self.world.now
         for job, wish in self._wishes.items():
-            if not self._is_met(job, wish):
-                raise Broken("progress", f"job {job} doesn't {'run' if wish.runs else 'stop'}")
-            lanes = self.database.lanes[job]
-            for lane in lanes.values() if wish.runs else ():
-                due = lane.state is not LaneState.CLOSED and all(
-                    self.invariants.closed_at.get(before, now) < now - LEASE for before in lane.predecessors
-                )
-                if due and self.storage.outputs[lane.id].last_at < now - LEASE:
-                    raise Broken("progress", f"nobody writes for {lane.id}, which is {lane}")
+            if wish.runs:
+                self._check_runs(job)
+            elif self._state(job).active:
+                raise Broken("progress", f"job {job} doesn't stop")
+
+    def _check_runs(self, job: str) -> None:
+        if self._state(job) is not DeploymentState.RUNNING:
+            raise Broken("progress", f"job {job} is {self._state(job)}, and doesn't run")
+        lanes = list(self.database.lanes[job].values())
+        owned: Counter[tuple[str, int, int]] = Counter()
+        for lane in changes.heads(lanes):
+            if self.storage.output(lane).last_at < self.world.now - LEASE:
+                raise Broken("progress", f"nobody writes for {lane.id}, which is {lane}")
+            owned.update((lane.group, *cell) for cell in self.storage.share(lane).cells)
+        groups, partitions = {lane.group for lane in lanes}, {ssp.partition for lane in lanes for ssp in lane.ssps}
+        cells = Counter((group, number, cell) for group in groups for number in partitions for cell in range(FINEST))
+        if owned != cells:
+            raise Broken("progress", f"job {job}: nobody has {cells - owned}, several have {owned - cells}")
 
 
-def _lane(job: str, lane: str, seat: str, **fields: tuple[str, ...]) -> Lane:
-    ssp = SSP(system="embedded", stream=lane, partition=0)
-    return Lane(
-        id=lane,
-        job=job,
-        deployment=0,
-        stage="0",
-        group="outputs",
-        seat=seat,
-        tasks=("Partition_0",),
-        ssps=(ssp,),
-        **fields,
+@cache
+def _planned(job: str, partitions: int, factor: int, containers: int) -> tuple[Graph, Plan]:
+    """A job with a stateless group and a stateful one."""
+    made = Job(job)
+    rows = made.read("in", key="k binary", schema="n int")
+    rows.where("n > 0").write("out")
+    rows.agg(n="count(*)", name="counted").write("counts")
+    around = plan.Surroundings(
+        factor=factor,
+        containers=containers,
+        grouper_name="partition",
+        grouper=groupers.named("partition"),
+        partitions={"in": partitions},
+        systems={},
     )
+    return made.graph, plan.make(made.graph, around)

@@ -19,6 +19,7 @@ from tests.simulation.world import Actor
 _replace = msgspec.structs.replace
 _TEARABLE = frozenset(
     {
+        "change_deployment",
         "claim",
         "create_deployment",
         "expel",
@@ -28,6 +29,7 @@ _TEARABLE = frozenset(
         "put_lanes",
         "register",
         "renew",
+        "reseat",
         "resign",
         "resume_deployment",
     }
@@ -155,6 +157,19 @@ class MemoryStore:
         self._move(job, deployment, state, error, event.at)
         self.note([event])
 
+    def change_deployment(
+        self, model: JobModel, state: str, changed: Iterable[Lane], new: Sequence[Lane], event: Event
+    ) -> None:
+        self.check_leads()
+        job, number = model.job, model.run_id
+        self._move(job, number, state, None, event.at)
+        self.database.models[job, number, model.generation] = model
+        its = self.database.deployments[job]
+        its[number] = _replace(its[number], generation=model.generation)
+        self._put(changed)
+        self.database.lanes[job].update({lane.id: lane for lane in new})
+        self.note([event])
+
     def put_lanes(self, changed: Iterable[Lane], happened: Sequence[Event]) -> None:
         self.check_leads()
         self._put(changed)
@@ -186,6 +201,14 @@ class MemoryStore:
         why = f"process {registration.pid} on {registration.host}"
         self.note([Event(job=job, at=at, who=container, what=f"took seat {seat}", why=why)])
         return record, stored
+
+    def reseat(self, changed: Sequence[Lane], event: Event) -> list[Lane]:
+        self.check_leads()
+        epoch = self.next_epoch(event.job)
+        stored = [_replace(lane, epoch=epoch) for lane in changed]
+        self._put(stored)
+        self.note([event])
+        return stored
 
     def expel(self, process: ContainerRecord, changed: Sequence[Lane], why: str, at: float, who: str) -> list[Lane]:
         self.check_leads()

@@ -45,7 +45,16 @@ def test_faults_reach_what_they_should() -> None:
         "skips batch",
         "can't be fenced yet",
         "not heard for",
-        "is closing",
+        "to have factor",
+        "running → changing",
+        "changing → running",
+        "finishes",
+        "with a pending batch",
+        "fails, and is tried again",
+        "can't start",
+        "cancelled: the user",
+        "cancelled: lane",
+        "nobody has its seat, which is no more",
         "the watchdog",
     ):
         assert any(part in what for what in told), part

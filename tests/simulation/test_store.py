@@ -52,7 +52,7 @@ class _Steps:
         random = self._random
         job = random.choice("ab")
         event = Event(job=job, at=at, who="user", what="did", why="so")
-        what = random.randrange(11)
+        what = random.randrange(13)
         if what == 0:
             return store.claim(store.leader() if random.random() < 0.8 else None, f"holder-{at}")
         if what == 1:
@@ -77,6 +77,14 @@ class _Steps:
             return store.move_deployment(job, deployment.id, "failed", random.choice([None, "why"]), event)
         if what == 6:
             return store.put_lanes(lanes, [event])
+        if what == 11:
+            generation = deployment.generation + 1
+            its = _plan(job, deployment.id)
+            model = msgspec.structs.replace(its.model, generation=generation)
+            new = [msgspec.structs.replace(lane, id=f"{lane.id}-{generation}") for lane in its.lanes]
+            return store.change_deployment(model, "changing", lanes, new, event)
+        if what == 12:
+            return store.reseat([msgspec.structs.replace(lane, seat="1") for lane in lanes], event)
         if what == 9:
             return store.note([event, event])
         processes: list[ContainerRecord] = store.containers(job)
@@ -93,7 +101,7 @@ class _Steps:
             found += [store.events(job, 5), [store.former(_registration(job, pid)) for pid in range(4)]]
             found += [store.container(f"{job}:0:{epoch}") for epoch in (1, 2, 3)]
             if (deployment := store.deployment(job)) is not None:
-                found += [store.graph(job, deployment.id), store.model(job, deployment.id, 1)]
+                found += [store.graph(job, deployment.id), store.model(job, deployment.id, deployment.generation)]
         return found
 
 

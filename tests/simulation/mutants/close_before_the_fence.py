@@ -18,8 +18,7 @@ def apply(patch: pytest.MonkeyPatch) -> None:
 
     def given(self: Serving, process: Any, lanes: Any) -> None:
         left = [
-            msgspec.structs.replace(lane, unfenced=False) if lane.state is LaneState.CLOSING else lane
-            for lane in lanes
+            msgspec.structs.replace(lane, unfenced=False) if lane.state is LaneState.CLOSING else lane for lane in lanes
         ]
         expel(self, process, left)
 

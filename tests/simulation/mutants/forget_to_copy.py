@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.simulation.outputs import Storage
@@ -14,7 +15,7 @@ BREAKS = frozenset({"one-owner", "exactly-once"})
 def apply(patch: pytest.MonkeyPatch) -> None:
     take = Storage.take
 
-    def same(self: Storage, lane: str, had: int, epoch: int, *, copied: bool) -> Any:
-        return take(self, lane, had, epoch, copied=False)
+    def same(self: Storage, lane: Any, epoch: int) -> Any:
+        return take(self, msgspec.structs.replace(lane, abandoned=False), epoch)
 
     patch.setattr(Storage, "take", same)

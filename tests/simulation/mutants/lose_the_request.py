@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any
-
-import msgspec
 import pytest
 
-from anabranch.coordinator import changing
+from anabranch.coordinator.service import Coordinator
 
 BREAKS = frozenset({"asked-once"})
 
 
 def apply(patch: pytest.MonkeyPatch) -> None:
-    scaled = changing.scaled
-
-    def forgetful(serving: Any, present: Any, wish: Any, alone: bool) -> Any:
-        model = msgspec.structs.replace(present.model, request="")
-        return scaled(serving, dataclasses.replace(present, model=model), wish, alone)
-
-    patch.setattr(changing, "scaled", forgetful)
+    patch.setattr(Coordinator, "_is_known", lambda self, serving, request: False)

@@ -1,4 +1,4 @@
-"""A change is undone although the lane that failed has run: what it read is read again."""
+"""A change is undone although the lane that failed may have written something: that is written again."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ import msgspec
 import pytest
 
 from anabranch.coordinator import reports
+from anabranch.coordinator.serving import Serving
 
 BREAKS = frozenset({"each-once", "state-goes-along", "exactly-once"})
 
 
 def apply(patch: pytest.MonkeyPatch) -> None:
-    applied = reports.applied
+    applied, expel = reports.applied, Serving.expel
 
-    def blind(lane: Any, report: Any) -> Any:
-        after = applied(lane, report)
-        return msgspec.structs.replace(after, ran=False) if after.ran else after
+    def unmarked(lane: Any) -> Any:
+        return msgspec.structs.replace(lane, begun=False) if lane.begun else lane
 
-    patch.setattr(reports, "applied", blind)
+    patch.setattr(reports, "applied", lambda lane, report: unmarked(applied(lane, report)))
+    patch.setattr(Serving, "expel", lambda self, process, lanes: expel(self, process, list(map(unmarked, lanes))))
