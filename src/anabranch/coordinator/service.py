@@ -55,6 +55,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _LOOK_AGAIN = 1.0
+_REQUESTS_KNOWN = 20
+"""So many generations are looked through for a request that is said again."""
 _LOST_SHOWN = 5
 """So many processes that have lost their seats are shown."""
 
@@ -793,10 +795,9 @@ class Coordinator:
         return Generation(self._store.graph(job, deployment), self._store.model(job, deployment, serving.generation))
 
     def _is_known(self, serving: Serving, request: str) -> bool:
-        """Whether a generation of the deployment came of this request."""
-        models = (
-            self._store.model(serving.job, serving.deployment, number) for number in range(serving.generation, 0, -1)
-        )
+        """Whether one of the last generations came of this request."""
+        last = range(serving.generation, max(0, serving.generation - _REQUESTS_KNOWN), -1)
+        models = (self._store.model(serving.job, serving.deployment, number) for number in last)
         return bool(request) and any(model.request == request for model in models)
 
     def _undone(self, serving: Serving, present: Generation, who: str, why: str) -> Wanted:
