@@ -353,6 +353,24 @@ def test_a_lane_that_may_have_written_is_not_undone(coordinator: Coordinator, cl
     assert status.generation == 2
 
 
+def test_a_lane_that_cannot_start_fails_after_the_change_was_cancelled(coordinator: Coordinator) -> None:
+    worker = running(coordinator)
+    worker.read = 4
+    coordinator.scale(JOB, Scaling(factor=4))
+    worker.turn()
+    worker.turn()
+    coordinator.cancel(JOB)
+    worker.closes = False
+    worker.fails = lambda lane: lane.factor == 4 and lane.stateful
+    worker.reports = {}
+    worker.turns(2)
+    worker.closes = True
+    worker.turns(6)
+    status = coordinator.status(JOB)
+    assert (status.state, status.factor, status.generation) == ("running", 1, 3)
+    assert {p.offset for lane in open_lanes(coordinator) for p in lane.starting} == {4}
+
+
 def test_it_is_not_undone_for_ever(coordinator: Coordinator) -> None:
     worker = running(coordinator)
     worker.fails = lambda lane: bool(lane.predecessors) and lane.stateful

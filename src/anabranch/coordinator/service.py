@@ -765,6 +765,11 @@ class Coordinator:
             if changing.is_cancellable(serving, present):
                 self._change(serving, self._undone(serving, present, "coordinator", why))
                 return
+        if serving.state.runs and (over := serving.spoilt(followed=True)):
+            void = [changes.never_begun(lane, lane.error or "") for lane in over]
+            happened = [self._event(serving.job, "coordinator", f"lane {lane.id} never began") for lane in void]
+            self._write(self._store.put_lanes, void, happened)
+            serving.known.update({lane.id: lane for lane in void})
         opening = serving.opening()
         if opening:
             its = {lane.id: lane for lane in serving.lanes}

@@ -210,12 +210,17 @@ class Serving:
             if lane.state is LaneState.CLOSING and lane.seat not in taken and not lane.unfenced and lane.may_start
         ]
 
-    def spoilt(self) -> list[Lane]:
-        """The lanes of the present generation that failed before they have ever begun."""
+    def spoilt(self, followed: bool = False) -> list[Lane]:
+        """The lanes that failed before they have ever begun: of the present generation, or those that others go on
+        from."""
+        heads = {lane.id for lane in changes.heads(self.lanes)}
         return [
             lane
-            for lane in changes.heads(self.lanes)
-            if lane.state is LaneState.FAILED and not lane.begun and lane.predecessors
+            for lane in self.lanes
+            if lane.state is LaneState.FAILED
+            and not lane.begun
+            and lane.predecessors
+            and (lane.id in heads) is not followed
         ]
 
     def opening(self) -> list[Lane]:
