@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from anabranch.container.reconciliation import Container
 
 _ASK_AGAIN = 0.25
-_PERIOD = 0.1
 _WARMING_ENDS_WITHIN = 10.0
 _STOPS_WITHIN = 60.0
 _TOLD = "the container was told to end"
@@ -71,7 +70,6 @@ def container(
                 resolution.restored(running.program.schemas),
                 running.formats,
                 file.home,
-                _PERIOD,
             )
             period = durations.parse(own.coordinator.period) / 1000
             _serve(made, client, _registration(job, rack), period, leaving, ended, _survives(file.graph, settings))

@@ -33,7 +33,7 @@ from anabranch.spark import query
 from anabranch.spark.query import LaneQuery
 from anabranch.systems.systems import Systems
 
-_PERIOD = 0.3
+_PERIOD = 0.1
 _FORGET_EVERY = 60.0
 _ENDS_WITHIN = 30.0
 

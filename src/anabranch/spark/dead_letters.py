@@ -243,11 +243,13 @@ def heard(aside: Aside) -> tuple[list[Written], int]:
 def put(spark: SparkSession, aside: Aside) -> None:
     """Write what tasks have told since the last call: each slot's in one Spark task."""
     said: list[Any] = aside.said.value
+    told = [each for each in said if isinstance(each, Rejected)]
+    if not told:
+        return
     aside.said.value = [each for each in said if not isinstance(each, Rejected)]
-    whole = gathered(aside, [each for each in said if isinstance(each, Rejected)])
-    if whole:
-        frame = spark.createDataFrame([(msgspec.msgpack.encode(each),) for each in whole], "rejected binary")
-        frame.mapInArrow(_putting(replace(aside, gathers=False)), "nothing int").collect()
+    whole = [(msgspec.msgpack.encode(each),) for each in gathered(aside, told)]
+    frame = spark.createDataFrame(whole, "rejected binary")
+    frame.mapInArrow(_putting(replace(aside, gathers=False)), "nothing int").collect()
 
 
 def gathered(aside: Aside, told: Iterable[Rejected]) -> list[Rejected]:
