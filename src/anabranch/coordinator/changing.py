@@ -164,5 +164,5 @@ def _wanted(
         closing=tuple(its[name] for name in change.closing),
         lanes=change.lanes,
     )
-    model = msgspec.structs.replace(change.model, request="", undoes=0)
-    return Wanted(msgspec.structs.replace(model, **marks), told, (*closing, *void), who, why)
+    model = msgspec.structs.replace(change.model, **{"request": "", "undoes": 0, **marks})
+    return Wanted(model, told, (*closing, *void), who, why)

@@ -772,8 +772,7 @@ class Coordinator:
             serving.known.update({lane.id: lane for lane in void})
         opening = serving.opening()
         if opening:
-            its = {lane.id: lane for lane in serving.lanes}
-            opened = [serving.held(changes.opened(lane, its)) for lane in opening]
+            opened = [serving.held(changes.opened(lane, serving.known)) for lane in opening]
             happened = [self._event(serving.job, "coordinator", f"lane {lane.id} may start") for lane in opened]
             self._write(self._store.put_lanes, opened, happened)
             serving.known.update({lane.id: lane for lane in opened})

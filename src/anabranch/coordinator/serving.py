@@ -213,15 +213,11 @@ class Serving:
     def spoilt(self, followed: bool = False) -> list[Lane]:
         """The lanes that failed before they have ever begun: of the present generation, or those that others go on
         from."""
+        found = [lane for lane in self.lanes if lane.state is LaneState.FAILED and not lane.begun and lane.predecessors]
+        if not found:  # as nearly always, and this is asked at every beat that brings news
+            return found
         heads = {lane.id for lane in changes.heads(self.lanes)}
-        return [
-            lane
-            for lane in self.lanes
-            if lane.state is LaneState.FAILED
-            and not lane.begun
-            and lane.predecessors
-            and (lane.id in heads) is not followed
-        ]
+        return [lane for lane in found if (lane.id in heads) is not followed]
 
     def opening(self) -> list[Lane]:
         """The lanes of which it isn't known yet where they begin, and now it can be."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
+from anabranch.grouping import positions
 from anabranch.model.lane import Lane, Position
 from anabranch.model.ssp import SSP, WHOLE, wholes
 
@@ -20,22 +19,15 @@ def floors(lane: Lane, whole: SSP) -> tuple[int, ...]:
     """
     begun = {position.ssp: position for position in lane.starting}
     own = [ssp for ssp, its in zip(lane.ssps, wholes(lane.ssps), strict=True) if its == whole]
-    parts = [part for ssp in own for part in _parts(ssp, begun.get(ssp), lane.factor)]
-    finest = max(factor for factor, _, _ in parts)
+    parts = [
+        each for ssp in own for each in positions.parts_of(begun.get(ssp, Position(ssp=ssp, offset=0)), lane.factor)
+    ]
+    finest = max(part.factor for part, _ in parts)
     found = [NEVER] * finest
-    for factor, bucket, at in parts:
-        for each in range(bucket, finest, factor):
-            found[each] = at
+    for part, at in parts:
+        for bucket in range(part.bucket, finest, part.factor):
+            found[bucket] = at
     return tuple(found)
-
-
-def _parts(ssp: SSP, begins: Position | None, factor: int) -> Sequence[tuple[int, int, int]]:
-    """Factor, bucket and first offset of each part of an SSP."""
-    if begins is not None and begins.parts:
-        named = ((*map(int, name.split("/")), at) for name, at in begins.parts.items())
-        return [(of, bucket, at) for bucket, of, at in named]
-    at = 0 if begins is None else begins.offset
-    return [(1, 0, at) if ssp.key_bucket == WHOLE else (factor, ssp.key_bucket, at)]
 
 
 def owned(lane: Lane) -> dict[int, frozenset[int]]:

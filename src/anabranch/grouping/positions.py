@@ -12,7 +12,7 @@ from anabranch.errors import StateError
 from anabranch.model.lane import Position
 from anabranch.model.ssp import SSP, WHOLE
 
-__all__ = ["Former", "after", "begin", "takes"]
+__all__ = ["Former", "Part", "after", "begin", "parts_of", "takes"]
 
 
 @dataclass(frozen=True)
@@ -24,18 +24,18 @@ class Former:
 
 
 @dataclass(frozen=True, order=True)
-class _Part:
+class Part:
     """The keys of one bucket of ``factor``; 0 of 1 are all keys."""
 
     factor: int
     bucket: int
 
-    def has(self, other: _Part) -> bool:
+    def has(self, other: Part) -> bool:
         return other.factor >= self.factor and other.bucket % self.factor == self.bucket
 
     @property
-    def halves(self) -> tuple[_Part, _Part]:
-        return _Part(self.factor * 2, self.bucket), _Part(self.factor * 2, self.bucket + self.factor)
+    def halves(self) -> tuple[Part, Part]:
+        return Part(self.factor * 2, self.bucket), Part(self.factor * 2, self.bucket + self.factor)
 
     def __str__(self) -> str:
         return f"{self.bucket}/{self.factor}"
@@ -52,9 +52,9 @@ def begin(ssp: SSP, factor: int, former: Iterable[Former], start: int) -> Positi
         StateError: two of them had the same keys.
     """
     own = _part_of(ssp, factor)
-    found: dict[_Part, int] = {}
+    found: dict[Part, int] = {}
     for each in former:
-        for part, offset in _parts(each.position, each.factor):
+        for part, offset in parts_of(each.position, each.factor):
             if not (own.has(part) or part.has(own)):
                 continue
             common = max(own, part)
@@ -69,7 +69,7 @@ def begin(ssp: SSP, factor: int, former: Iterable[Former], start: int) -> Positi
 
 def after(position: Position, factor: int, read: int) -> Position:
     """The position of an SSP once its partition was read up to the offset ``read``."""
-    parts = {part: max(offset, read) for part, offset in _parts(position, factor)}
+    parts = {part: max(offset, read) for part, offset in parts_of(position, factor)}
     return _position(position.ssp, _part_of(position.ssp, factor), parts)
 
 
@@ -79,21 +79,22 @@ def takes(position: Position, factor: int, hashed: int, offset: int) -> bool:
     Args:
         hashed: the hash of the message's key, or its offset if the key is null.
     """
-    return any(hashed % part.factor == part.bucket and offset >= at for part, at in _parts(position, factor))
+    return any(hashed % part.factor == part.bucket and offset >= at for part, at in parts_of(position, factor))
 
 
-def _part_of(ssp: SSP, factor: int) -> _Part:
-    return _Part(1, 0) if ssp.key_bucket == WHOLE else _Part(factor, ssp.key_bucket)
+def _part_of(ssp: SSP, factor: int) -> Part:
+    return Part(1, 0) if ssp.key_bucket == WHOLE else Part(factor, ssp.key_bucket)
 
 
-def _parts(position: Position, factor: int) -> list[tuple[_Part, int]]:
+def parts_of(position: Position, factor: int) -> list[tuple[Part, int]]:
+    """The parts of an SSP's keys, each with the offset from which on its messages are still to be read."""
     if not position.parts:
         return [(_part_of(position.ssp, factor), position.offset)]
     named = ((*map(int, name.split("/")), offset) for name, offset in position.parts.items())
-    return [(_Part(of, bucket), offset) for bucket, of, offset in named]
+    return [(Part(of, bucket), offset) for bucket, of, offset in named]
 
 
-def _gaps(own: _Part, found: Iterable[_Part]) -> Iterator[_Part]:
+def _gaps(own: Part, found: Iterable[Part]) -> Iterator[Part]:
     """What of a part nobody had, in as few pieces as can be."""
     within = [part for part in found if part.has(own) or own.has(part)]
     if not within:
@@ -103,13 +104,13 @@ def _gaps(own: _Part, found: Iterable[_Part]) -> Iterator[_Part]:
             yield from _gaps(half, within)
 
 
-def _position(ssp: SSP, own: _Part, parts: dict[_Part, int]) -> Position:
+def _position(ssp: SSP, own: Part, parts: dict[Part, int]) -> Position:
     joined = _joined(own, parts)
     told = {} if len(joined) == 1 else {str(part): offset for part, offset in sorted(joined.items())}
     return Position(ssp=ssp, offset=min(joined.values()), parts=told)
 
 
-def _joined(own: _Part, parts: dict[_Part, int]) -> dict[_Part, int]:
+def _joined(own: Part, parts: dict[Part, int]) -> dict[Part, int]:
     """The same with as few parts as can be."""
     if own in parts:
         return {own: parts[own]}

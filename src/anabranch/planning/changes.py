@@ -101,16 +101,18 @@ def rescaled(
         tasks = plan.tasks_of(stage, _inputs(before), around, [])
         home = {name: each.seat for each in model.containers for name in each.tasks.get(stage.id, ())}
         seat_of = placement.place(tasks, seats, home)
-        for seat in seats:
-            placed[seat][stage.id] = tuple(task.name for task in tasks if seat_of[task.name] == seat)
+        by_seat: dict[str, list[Task]] = {seat: [] for seat in seats}
+        for task in tasks:
+            by_seat[seat_of[task.name]].append(task)
+        for seat, mine in by_seat.items():
+            placed[seat][stage.id] = tuple(task.name for task in mine)
         models.append(msgspec.structs.replace(before, tasks=tasks))
         of_stage = [lane for lane in present if lane.stage == stage.id]
         for group in dict.fromkeys(lane.group for lane in of_stage):
-            mine = [lane for lane in of_stage if lane.group == group]
-            shares = _shares(mine, tasks, seat_of, factor)
-            made = _lanes(mine, shares, factor, new_id)
-            new += made
-            closing += [lane.id for lane in mine if not any(share.is_had_by(lane) for share in shares)]
+            of_group = [lane for lane in of_stage if lane.group == group]
+            shares = _shares(of_group, by_seat, factor)
+            new += _lanes(of_group, shares, factor, new_id)
+            closing += [lane.id for lane in of_group if not any(share.is_had_by(lane) for share in shares)]
     return Change(
         model=msgspec.structs.replace(
             model,
@@ -164,19 +166,16 @@ def _inputs(stage: StageModel) -> tuple[Input, ...]:
     return tuple(found)
 
 
-def _shares(present: Sequence[Lane], tasks: Sequence[Task], seat_of: Mapping[str, str], factor: int) -> list[_Share]:
+def _shares(present: Sequence[Lane], by_seat: Mapping[str, Sequence[Task]], factor: int) -> list[_Share]:
     """What the lanes of one group are to own: state stays where it is, but for what moves to another seat."""
     if present[0].stateful:
-        return [share for lane in present for share in _pieces(lane, tasks, seat_of, factor)]
+        return [share for lane in present for share in _pieces(lane, by_seat, factor)]
     streams = {ssp.stream for lane in present for ssp in (*lane.ssps, *lane.broadcast)}
     found = []
-    for seat in dict.fromkeys(seat_of.values()):
-        mine = tuple(task for task in tasks if seat_of[task.name] == seat)
+    for seat, mine in by_seat.items():
         ssps = tuple(sorted({ssp for task in mine for ssp in task.ssps if ssp.stream in streams}, key=in_order))
         if ssps:
-            read = set(wholes(ssps))
-            of = tuple(lane for lane in present if not read.isdisjoint(wholes(lane.ssps)))
-            found.append(_Share(seat, mine, factor, ssps, _with_common_keys(of, ssps, factor)))
+            found.append(_Share(seat, tuple(mine), factor, ssps, _with_common_keys(present, ssps, factor)))
     return found
 
 
@@ -190,16 +189,15 @@ def _with_common_keys(lanes: Sequence[Lane], ssps: Collection[SSP], factor: int)
     return tuple(found)
 
 
-def _pieces(lane: Lane, tasks: Sequence[Task], seat_of: Mapping[str, str], factor: int) -> list[_Share]:
+def _pieces(lane: Lane, by_seat: Mapping[str, Sequence[Task]], factor: int) -> list[_Share]:
     """The parts of a stateful lane: one for each seat that gets tasks of which it has state."""
     finest = max(factor, lane.factor)
-    owner = {ssp: task for task in tasks for ssp in task.ssps}
+    owner = {ssp: (seat, task) for seat, tasks in by_seat.items() for task in tasks for ssp in task.ssps}
     parts: dict[str, dict[SSP, list[int]]] = {}
     its: dict[str, dict[str, Task]] = {}
     for ssp, whole in zip(lane.ssps, wholes(lane.ssps), strict=True):
         for bucket in range(max(0, ssp.key_bucket), finest, lane.factor):
-            task = owner[whole if factor == 1 else msgspec.structs.replace(whole, key_bucket=bucket % factor)]
-            seat = seat_of[task.name]
+            seat, task = owner[_part(whole, bucket % factor, factor)]
             parts.setdefault(seat, {}).setdefault(whole, []).append(bucket)
             its.setdefault(seat, {})[task.name] = task
     found = []
