@@ -169,10 +169,7 @@ class Container:
         return LaneRunner(self._place, lane, lane.epoch, build, starting, until, standstill)
 
     def _starting(self, lane: Lane) -> Offsets:
-        given: Offsets = {}
-        for position in lane.starting:
-            whole = position.ssp.whole
-            given[whole] = min(position.offset, given.get(whole, position.offset))
+        given: Offsets = lane.begins
         latest = {n.args["stream"] for n in self._graph.nodes if n.kind == "read" and n.args["start"] == "latest"}
         places: dict[str, dict[int, int]] = {}
         for ssp in (*lane.ssps, *lane.broadcast):

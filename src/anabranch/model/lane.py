@@ -97,6 +97,15 @@ class Lane(Document, frozen=True, kw_only=True):
         """Whether it is known where it begins, as far as that goes by other lanes."""
         return not self.predecessors or bool(self.starting)
 
+    @property
+    def begins(self) -> dict[SSP, int]:
+        """Where it begins to read whole partitions, as far as that goes by other lanes; some SSPs may begin later."""
+        found: dict[SSP, int] = {}
+        for position in self.starting:
+            whole = position.ssp.whole
+            found[whole] = min(position.offset, found.get(whole, position.offset))
+        return found
+
     def system(self, stream: str) -> str:
         """The system of a stream that it writes."""
         return self.systems.get(stream, "embedded")

@@ -291,14 +291,10 @@ def never_begun(lane: Lane, why: str) -> Lane:
     """
     if lane.begun or not lane.may_start:
         raise StateError(f"lane {lane.id} may have written something", "this is a fault of anabranch")
-    ends: dict[SSP, int] = {}
-    for position in lane.starting:
-        whole = position.ssp.whole
-        ends[whole] = min(position.offset, ends.get(whole, position.offset))
     return msgspec.structs.replace(
         lane,
         state=LaneState.CLOSED,
-        final=tuple(Position(ssp=ssp, offset=offset) for ssp, offset in ends.items()),
+        final=tuple(Position(ssp=ssp, offset=offset) for ssp, offset in lane.begins.items()),
         last_batch=lane.first_batch - 1,
         folder_epoch=0,
         error=why,
