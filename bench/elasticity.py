@@ -176,7 +176,6 @@ class Bench:
             epoch=1,
             folder=folder.uri,
             planned=folder.batch,
-            gate=str(self.folder / f"{lane.id}.gate"),
             clock=str(self.folder / f"{lane.id}.clock"),
             home="",
             starting={},

@@ -176,7 +176,6 @@ def anabranch(bench: Bench, job: Job, output: str) -> StreamingQuery:
         epoch=1,
         folder=folder.uri,
         planned=folder.batch,
-        gate=str(bench.folder / f"{output}.gate"),
         clock=str(bench.folder / f"{output}.clock"),
         home="",
         starting={},

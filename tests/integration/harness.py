@@ -64,10 +64,10 @@ class Site:
         self.spark = spark
         self.root = root
         self.log = Log(root / "log")
-        (root / "gates").mkdir()
+        (root / "clocks").mkdir()
         self.lanes = str(root / "lanes")
         self.system: System = EmbeddedSystem(root / "log")
-        self.place = Place(spark, str(root / "lanes"), root / "gates", Systems(self.settings()))
+        self.place = Place(spark, str(root / "lanes"), root / "clocks", Systems(self.settings()))
 
     def settings(self, formats: Mapping[str, Any] | None = None, **job: Any) -> Settings:
         return Settings(
@@ -228,8 +228,7 @@ class Deployed:
             epoch=epoch,
             folder=folder,
             planned=Folder(self.site.spark, folder).batch,
-            gate=str(self.site.place.gates / f"{lane.id}.gate"),
-            clock=str(self.site.place.gates / f"{lane.id}.clock"),
+            clock=str(self.site.place.clocks / f"{lane.id}.clock"),
             home=str(Path(__file__).parent),
             starting={},
             until=until or {},
@@ -240,10 +239,8 @@ class Deployed:
         return Folder(self.site.spark, f"{self.site.place.root}/{lane.job}/{lane.id}/{lane.folder_epoch}")
 
     def _building(self, lane: Lane, until: Offsets) -> Build:
-        def build(
-            folder: Folder, gate: str, clock: str, starting: Offsets, dropped: Callable[[int], None]
-        ) -> LaneQuery:
+        def build(folder: Folder, clock: str, starting: Offsets, dropped: Callable[[int], None]) -> LaneQuery:
             query = self.query(lane, folder.uri, until, self.epoch)
-            return LaneQuery(**{**vars(query), "gate": gate, "clock": clock, "starting": starting, "dropped": dropped})
+            return LaneQuery(**{**vars(query), "clock": clock, "starting": starting, "dropped": dropped})
 
         return build

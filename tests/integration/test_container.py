@@ -12,9 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from anabranch import Job, tumbling
+from anabranch import Job, steps, tumbling
 from anabranch.container.reconciliation import Container
 from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.store.store import Store
@@ -33,11 +34,11 @@ def started(run: Deployed, until_caught_up: bool) -> Coordinator:
     return coordinator
 
 
-def serve(run: Deployed, coordinator: Coordinator, seat: str = "0") -> None:
-    """Be a container, until nothing is left to run."""
+def serve(run: Deployed, coordinator: Coordinator, seat: str = "0", leaving: threading.Event | None = None) -> None:
+    """Be a container, until nothing is left to run, or ``leaving`` is set."""
     job = run.job
     made = Container(run.site.spark, coordinator, run.settings, job.graph, job.functions, run.schemas, {}, "")
-    made.run(Registration(job=job.name, seat=seat, execution=seat, host="here", pid=1))
+    made.run(Registration(job=job.name, seat=seat, execution=seat, host="here", pid=1), leaving)
 
 
 def caught_up(site: Site, job: Job) -> JobStatus:
@@ -67,6 +68,31 @@ def test_a_job_that_begins_at_the_newest_records_reads_none_of_the_older(site: S
     job.read("in", schema="n int", start="latest").write("out")
     assert caught_up(site, job).state == "stopped"
     assert site.all_records("out") == []
+
+
+def test_a_lane_that_is_stopped_in_a_batch_commits_it_and_begins_no_other(site: Site) -> None:
+    site.log.create("in", 1)
+    site.put("in", 0, [{"n": n} for n in range(100)])
+    job = Job("j")
+    job.read("in", schema="n int").write("out")
+    run = site.deployed(job, max_rows_per_batch=10)
+    begun: list[int] = []
+    leaving = threading.Event()
+
+    def see(step: str, lane: str, batch: int) -> None:
+        if step == steps.PLANNED:
+            begun.append(batch)
+        if (step, batch) == (steps.PUBLISHED, 2):
+            leaving.set()
+            while any(query.isActive for query in site.spark.streams.active if query.name == lane):
+                time.sleep(0.01)
+
+    with steps.watched(see):
+        serve(run, started(run, until_caught_up=False), leaving=leaving)
+    assert begun == [0, 1, 2]
+    assert len(site.all_records("out")) == 30
+    folder = run.folder(msgspec.structs.replace(run.lanes[0], folder_epoch=1))
+    assert (folder.committed(), folder.pending) == (2, False)
 
 
 def test_two_containers_share_a_job(site: Site) -> None:

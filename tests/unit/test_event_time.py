@@ -356,7 +356,7 @@ def test_a_clock_is_read_as_it_was_set(tmp_path: Path) -> None:
 def test_the_clock_of_a_lane_that_hears_nobody_has_little_to_import(tmp_path: Path) -> None:
     """It is a process of its own, and the lane's first batch waits for it."""
     Clock(Progress(5, {A: 15}), {A: 10}, {A: 3}).write(tmp_path / "lane.clock")
-    options = {"file": f"{tmp_path}/lane.clock", "systems": clock.carried(Systems(Settings())), "gate": "", "rows": ""}
+    options = {"file": f"{tmp_path}/lane.clock", "systems": clock.carried(Systems(Settings())), "rows": ""}
     code = (
         "import sys\n"
         "from anabranch.spark.clock import EventTimeSource\n"

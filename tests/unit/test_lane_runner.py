@@ -60,8 +60,8 @@ class Inputs:
 class LocalPlace:
     systems = None
 
-    def __init__(self, gates: Path) -> None:
-        self.gates = gates
+    def __init__(self, clocks: Path) -> None:
+        self.clocks = clocks
         self.its = Folder()
 
     def folder(self, lane: object, epoch: int, unless: Callable[[], bool]) -> Folder:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from time import monotonic
@@ -24,7 +23,7 @@ from anabranch.event_time.progress import Progress
 from anabranch.messages import LaneReport
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP, parsed, texts
-from anabranch.spark import busy, clock, history, stacks
+from anabranch.spark import boundary, busy, clock, history, stacks
 from anabranch.spark.query import LaneQuery
 
 log = structlog.get_logger()
@@ -40,8 +39,8 @@ _SMALLER = 4
 _start_one_at_a_time = threading.Lock()
 
 Offsets = dict[SSP, int]
-Build = Callable[[Folder, str, str, Offsets, Callable[[int], None]], LaneQuery]
-"""Makes the query from its folder, the files of its gate and its clock, where it starts, and who counts its drops."""
+Build = Callable[[Folder, str, Offsets, Callable[[int], None]], LaneQuery]
+"""Makes the query from its folder, the file of its clock, where it starts, and who counts its drops."""
 
 
 class LaneRunner:
@@ -83,8 +82,7 @@ class LaneRunner:
         self._load = Load()
         self._seen_batch = -1
         self._newest_progress = ""
-        self._gate = place.gates / f"{lane.id}.gate"
-        self._clock = place.gates / f"{lane.id}.clock"
+        self._clock = place.clocks / f"{lane.id}.clock"
         self._query: LaneQuery | None = None
         self._held: Folder | None = None
         self._started: StreamingQuery | None = None
@@ -165,7 +163,7 @@ class LaneRunner:
     def _finish(self, folder: Folder) -> None:
         """Finish the batch that a former process has begun, and no other one."""
         self._held = folder
-        query = self._build(folder, str(self._gate), str(self._clock), self._starting, self._count_dropped)
+        query = self._build(folder, str(self._clock), self._starting, self._count_dropped)
         self._query = query
         last = folder.batch(folder.planned()) if folder.planned() >= 0 else None
         if not folder.pending:
@@ -208,9 +206,8 @@ class LaneRunner:
             return {}
 
     def _start(self, folder: Folder) -> StreamingQuery:
-        self._gate.unlink(missing_ok=True)
         self._held = folder
-        query = self._build(folder, str(self._gate), str(self._clock), self._starting, self._count_dropped)
+        query = self._build(folder, str(self._clock), self._starting, self._count_dropped)
         query = replace(query, max_rows=self._most)
         self._query = query
         self._shrink(folder, query)
@@ -247,7 +244,7 @@ class LaneRunner:
             if self._is_slow():
                 self._stop_at_boundary(folder, query)
                 query = self._start(folder)
-            time.sleep(_POLL)
+            self._stop.wait(_POLL)
         self._stop_at_boundary(folder, query)
 
     def _check_progress(self) -> None:
@@ -403,19 +400,17 @@ class LaneRunner:
         return max(fresh, ends.get(ssp, 0))
 
     def _stop_at_boundary(self, folder: Folder, query: StreamingQuery) -> None:
-        """Stop intake, let the running batch end, stop; a batch that slipped in is finished by itself."""
-        self._gate.touch()
-        calm = 0
-        while query.isActive and calm < 2:
-            calm = 0 if folder.pending else calm + 1
-            time.sleep(_POLL)
+        """Let the running batch end, and no other one begin; one that was just being planned is finished by itself."""
+        assert self._query is not None
+        if self._query.real_time:
+            query.stop()
+        else:
+            boundary.end(self._place.spark, query)
         self._take_progress(folder, query)
-        held_back = self._query is not None and self._query.held_back.is_set()
         failed = query.exception()
-        query.stop()
-        if failed is not None and not held_back:
+        if failed is not None:
             raise failed
-        if folder.pending and self._query is not None:
+        if folder.pending:
             with _start_one_at_a_time:
                 last = self._query.start(once=True, taken=True)
             last.awaitTermination()
@@ -424,7 +419,6 @@ class LaneRunner:
         """``begun`` False: whoever is next does what was to be done."""
         if self._query is not None:
             self._query.settle()
-        self._gate.unlink(missing_ok=True)
         time = clock.read(self._clock)
         if begun and not folder.pending:
             reached = Progress() if time is None else time.progress

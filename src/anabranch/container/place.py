@@ -26,11 +26,11 @@ _POLL = 0.1
 
 @dataclass(frozen=True)
 class Place:
-    """The session, the storage root, a local folder for gates, and the systems."""
+    """The session, the storage root, a local folder for clocks, and the systems."""
 
     spark: SparkSession
     root: str
-    gates: Path
+    clocks: Path
     systems: Systems
 
     def folder(self, lane: Lane, epoch: int, unless: Callable[[], bool]) -> Folder:

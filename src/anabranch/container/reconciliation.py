@@ -67,9 +67,9 @@ class Container:
         self._schemas = schemas
         self._formats = formats
         self._home = home
-        self._gates = tempfile.TemporaryDirectory(prefix="anabranch-gates-")
+        self._clocks = tempfile.TemporaryDirectory(prefix="anabranch-clocks-")
         systems = Systems(settings, graph.job)
-        self._place = Place(spark, settings.storage.root, Path(self._gates.name), systems)
+        self._place = Place(spark, settings.storage.root, Path(self._clocks.name), systems)
         self._keepers: dict[str, Keeper] = {}
         self._readers: dict[forgetting.Reader, set[str]] = {}
         self._noted: dict[str, dict[int, int]] = {}
@@ -143,9 +143,7 @@ class Container:
         starting = self._starting(lane)
         until = self._until(lane) if until_caught_up else None
 
-        def build(
-            folder: Folder, gate: str, clock: str, positions: Offsets, dropped: Callable[[int], None]
-        ) -> LaneQuery:
+        def build(folder: Folder, clock: str, positions: Offsets, dropped: Callable[[int], None]) -> LaneQuery:
             return LaneQuery(
                 spark=self._place.spark,
                 settings=self._settings,
@@ -157,7 +155,6 @@ class Container:
                 epoch=lane.epoch,
                 folder=folder.uri,
                 planned=folder.batch,
-                gate=gate,
                 clock=clock,
                 home=self._home,
                 starting=positions,
@@ -207,4 +204,4 @@ class Container:
         end = time.monotonic() + _ENDS_WITHIN
         for keeper in self._keepers.values():
             keeper.join(max(0.0, end - time.monotonic()))
-        self._gates.cleanup()
+        self._clocks.cleanup()

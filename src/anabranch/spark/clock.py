@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -101,7 +100,7 @@ def carried(systems: Systems) -> str:
 
 
 class EventTimeSource(DataSource):
-    """Options: ``file`` (of the clock), ``systems`` (see :func:`carried`), ``gate``; ``rows`` "false": it has none."""
+    """Options: ``file`` (of the clock), ``systems`` (see :func:`carried`); ``rows`` "false": it has none."""
 
     @classmethod
     def name(cls) -> str:
@@ -122,7 +121,6 @@ class _Watermark(InputPartition):
 class _Reader(DataSourceStreamReader):
     def __init__(self, options: dict[str, str]) -> None:
         self._file = Path(options["file"])
-        self._gate = options["gate"]
         self._rows = options["rows"] == "true"
         self._carried = options["systems"]
 
@@ -138,8 +136,6 @@ class _Reader(DataSourceStreamReader):
         return Progress().to_builtins()
 
     def latestOffset(self, start: dict[str, Any], limit: object) -> dict[str, Any]:
-        if os.path.exists(self._gate):
-            return start
         clock = read(self._file)
         if clock is None:
             return start

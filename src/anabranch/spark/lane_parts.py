@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -37,12 +36,11 @@ class LaneParts:
     """Everything a lane's query is made of. ``starting`` are offsets by whole SSP, for a lane without a checkpoint.
 
     ``folder``: the checkpoint folder as Spark takes it; ``planned`` gives what its offset log says of a batch.
-    ``gate``: a local file that stops intake while it exists; ``clock``: one for the lane's event time.
+    ``clock``: a local file for the lane's event time.
     ``until``: offsets by whole SSP that are never read beyond. ``inherited`` gives how far in event time the lanes were
     that it goes on from. ``schemas``: columns after each operator. ``formats``:
-    of streams that aren't JSON. ``dropped`` is told how many records each batch has dropped. ``held_back`` is set when
-    the query has ended because of the gate, with a batch that is planned and not begun. ``max_rows``: of a batch (0: as
-    settings say).
+    of streams that aren't JSON. ``dropped`` is told how many records each batch has dropped. ``max_rows``: of a batch
+    (0: as settings say).
     """
 
     spark: SparkSession
@@ -55,14 +53,12 @@ class LaneParts:
     epoch: int
     folder: str
     planned: Callable[[int], Batch]
-    gate: str
     clock: str
     home: str
     starting: Mapping[SSP, int]
     until: Mapping[SSP, int] = field(default_factory=dict)
     inherited: Callable[[], Progress] = Progress
     dropped: Callable[[int], None] = lambda _: None
-    held_back: threading.Event = field(default_factory=threading.Event)
     max_rows: int = 0
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -38,10 +37,6 @@ def real_time_seconds(settings: Settings) -> float:
     return (durations.parse(settings.job.interval) or _BATCH_MS) / 1000
 
 
-class HeldBackError(Exception):
-    """Ends a query before it begins a batch."""
-
-
 @dataclass(frozen=True)
 class LaneQuery(LaneOutputs):
     """The streaming query of a lane."""
@@ -61,8 +56,7 @@ class LaneQuery(LaneOutputs):
             self._publishing.take(new=last is None or last.number < self.lane.first_batch)
         self._publishing.begin(last, pending)
         body = self._body()
-        each = body.each if once else partial(self._unless_gated, body.each)
-        writer = body.frame.writeStream.foreachBatch(each).queryName(self.lane.id)
+        writer = body.frame.writeStream.foreachBatch(body.each).queryName(self.lane.id)
         writer = writer.option("checkpointLocation", self.folder)
         stateful = self._group.stateful
         closing = stateful is None or stateful.args["emit"] == "on_close"
@@ -113,7 +107,6 @@ class LaneQuery(LaneOutputs):
         limits = Limits(
             max_rows=0 if self.real_time else self.most,
             fail_on_loss=self.systems.on_data_loss(source.stream) == "fail",
-            gate=self.gate,
             lane=self.lane.id,
             commits=f"{self.folder.removeprefix('file://')}/commits",
         )
@@ -121,7 +114,7 @@ class LaneQuery(LaneOutputs):
 
     def _clock_frame(self, rows: bool) -> DataFrame:
         carried = clock.carried(self.systems)
-        options = {"file": self.clock, "systems": carried, "gate": self.gate, "rows": str(rows).lower()}
+        options = {"file": self.clock, "systems": carried, "rows": str(rows).lower()}
         return self.spark.readStream.format(clock.FORMAT).options(**options).load()
 
     def _watermarked(self, frame: DataFrame, column: str) -> DataFrame:
@@ -203,17 +196,6 @@ class LaneQuery(LaneOutputs):
         written = self._publishing.written(batch, number)
         self._publishing.finish(number, written, publishing.observed(self.spark, self.lane.id))
         steps.reach(steps.PUBLISHED, self.lane.id, number)
-
-    def _unless_gated(self, each: Callable[[DataFrame, int], None], batch: DataFrame, number: int) -> None:
-        """Where a source has no gate, a batch may begin when none should: it is left as it was planned."""
-        if self._ungated and os.path.exists(self.gate):
-            self.held_back.set()
-            raise HeldBackError(f"batch {number} of lane {self.lane.id} waits for the next start")
-        each(batch, number)
-
-    @cached_property
-    def _ungated(self) -> bool:
-        return any(source.system.name != "embedded" for source in self._sources)
 
     def _call(self, node: Node, batch: DataFrame, number: int) -> None:
         try:

@@ -19,7 +19,7 @@ BARE = "key binary, value binary, partition int, offset bigint"
 
 @dataclass(frozen=True)
 class Limits:
-    """What holds a lane's source back. ``gate``: a local file: while it is there nothing more is taken in.
+    """What holds a lane's source back.
 
     ``max_rows``: of a batch, 0 in real time. ``fail_on_loss``: when records are gone that were not read yet.
     ``lane`` and ``commits`` (a lane's id and commit folder) are for the steps that tests stop at.
@@ -27,7 +27,6 @@ class Limits:
 
     max_rows: int
     fail_on_loss: bool = True
-    gate: str = ""
     lane: str = ""
     commits: str = ""
 

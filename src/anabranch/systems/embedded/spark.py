@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -41,7 +40,6 @@ def streamed(
         "starting": json.dumps(starting),
         "until": json.dumps(until),
         "max_rows": str(limits.max_rows),
-        "gate": limits.gate,
         "lane": limits.lane,
         "commits": limits.commits,
         "bare": str(bare).lower(),
@@ -51,8 +49,8 @@ def streamed(
 
 class EmbeddedSource(DataSource):
     """Options: ``root``, ``stream``, ``partitions`` (JSON list), ``starting`` (JSON partition → offset), ``max_rows``,
-    ``gate`` (a file: while it is there nothing more is taken in), ``until`` (JSON partition → offset: never beyond),
-    ``lane`` and ``commits`` (a lane's id and commit folder, for the steps that tests stop at).
+    ``until`` (JSON partition → offset: never beyond), ``lane`` and ``commits`` (a
+    lane's id and commit folder, for the steps that tests stop at).
 
     ``bare``: "true": without headers and timestamps.
     """
@@ -90,7 +88,6 @@ class EmbeddedReader(DataSourceStreamReader):
         self._partitions: list[int] = json.loads(options["partitions"])
         self._starting = {int(p): o for p, o in json.loads(options["starting"]).items()}
         self._max_rows = int(options["max_rows"])
-        self._gate = options.get("gate", "")
         self._until = {int(p): o for p, o in json.loads(options.get("until", "{}")).items()}
         self._lane = options.get("lane", "")
         self._commits = options.get("commits", "")
@@ -100,8 +97,6 @@ class EmbeddedReader(DataSourceStreamReader):
         return self._offset({p: self._starting.get(p, 0) for p in self._partitions})
 
     def latestOffset(self, start: dict[str, Any], limit: object) -> dict[str, Any]:
-        if self._gate and os.path.exists(self._gate):
-            return start
         if steps.ACTIVE:
             steps.reach(steps.PLANNING, self._lane, steps.next_batch(self._commits))
         held = self._positions(start)

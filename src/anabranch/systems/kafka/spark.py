@@ -35,10 +35,7 @@ def streamed(
     limits: Limits,
     bare: bool,
 ) -> DataFrame:
-    """All records of the partitions that ``starting`` names, from there on. Only those of committed transactions.
-
-    It has no gate: a lane that ends must hold its next batch back itself.
-    """
+    """All records of the partitions that ``starting`` names, from there on. Only those of committed transactions."""
     topic = system.topic(stream)
     begin = {str(p): offset for p, offset in sorted(starting.items())}
     options = {
