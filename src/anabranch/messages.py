@@ -213,11 +213,14 @@ class Answer(Document, frozen=True, kw_only=True):
 
     ``alive`` false: stop everything and exit non-zero, for ``reason``. ``done``: nothing is left to run: exit.
     ``same``: all is as in the answer of that ``revision``, which the beat has seen; nothing of it is said again.
+    ``coming``: lanes that will be wanted here once those are closed that they go on from. What can be prepared may be;
+    nothing is told of it.
     """
 
     alive: bool
     revision: int
     wanted: tuple[WantedLane, ...] = ()
+    coming: tuple[Lane, ...] = ()
     until_caught_up: bool = False
     done: bool = False
     same: bool = False

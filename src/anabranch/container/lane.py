@@ -48,7 +48,7 @@ class LaneRunner:
 
     ``build`` makes the query for a folder. ``until``: the noted ends of its inputs, None to run on. ``standstill`` says
     when it has to fail for it goes on no more. ``final``: it failed, and so would any other attempt; ``stalled``: it
-    failed for it stood still.
+    failed for it stood still. ``taken``: whether the outputs of a new lane were taken for it.
     """
 
     def __init__(
@@ -60,8 +60,10 @@ class LaneRunner:
         starting: Offsets,
         until: Offsets | None,
         standstill: Standstill,
+        taken: Callable[[], bool] = lambda: False,
     ) -> None:
         self.lane = lane
+        self._taken = taken
         self.final = False
         self.stalled = False
         self._standstill = standstill
@@ -212,9 +214,10 @@ class LaneRunner:
         self._query = query
         self._shrink(folder, query)
         last = folder.planned()
+        taken = last < self.lane.first_batch and self._started is None and self._taken()
         with _start_one_at_a_time:
             self._report = self._changed(begun=True)
-            started = query.start(last=folder.batch(last) if last >= 0 else None, pending=folder.pending)
+            started = query.start(last=folder.batch(last) if last >= 0 else None, pending=folder.pending, taken=taken)
         self._started = started
         held = texts(self._positions(folder))
         warnings = self._inputs.warnings(query.own) if query.stateful else ()

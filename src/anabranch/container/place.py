@@ -39,7 +39,7 @@ class Place:
 
         ``unless``: whether to wait no longer for a process that has it.
         """
-        folder = self._at(lane, lane.folder_epoch or epoch)
+        folder = self.at(lane, lane.folder_epoch or epoch)
         if lane.folder_epoch:
             if not folder.exists():
                 raise StateError(
@@ -67,7 +67,7 @@ class Place:
                 "restore the storage root; going on would write records twice",
             )
         if lane.folder_epoch and lane.abandoned:
-            folder = folder.clone(self._at(lane, epoch).uri, self.spark)
+            folder = folder.clone(self.at(lane, epoch).uri, self.spark)
         _lock(folder, unless)
         return folder
 
@@ -96,7 +96,8 @@ class Place:
         """How far in event time the lanes were that a lane goes on from. Raises StateError if a folder is gone."""
         return progress.joined(self._of(lane.job, name, epoch).left() for name, epoch in lane.inherits.items())
 
-    def _at(self, lane: Lane, epoch: int) -> Folder:
+    def at(self, lane: Lane, epoch: int) -> Folder:
+        """The folder that a lane has, or would have, of an epoch."""
         return self._of(lane.job, lane.id, epoch)
 
     def _of(self, job: str, lane: str, epoch: int) -> Folder:

@@ -22,6 +22,7 @@ from anabranch.container.folder import Folder
 from anabranch.container.keeping import Keeper
 from anabranch.container.lane import LaneRunner, Offsets
 from anabranch.container.place import Place
+from anabranch.container.preparing import Preparations
 from anabranch.event_time import durations
 from anabranch.formats import Format
 from anabranch.messages import Answer, LaneReport, Registration, WantedLane
@@ -70,6 +71,7 @@ class Container:
         self._clocks = tempfile.TemporaryDirectory(prefix="anabranch-clocks-")
         systems = Systems(settings, graph.job)
         self._place = Place(spark, settings.storage.root, Path(self._clocks.name), systems)
+        self._preparations = Preparations(self._take)
         self._keepers: dict[str, Keeper] = {}
         self._readers: dict[forgetting.Reader, set[str]] = {}
         self._noted: dict[str, dict[int, int]] = {}
@@ -125,6 +127,7 @@ class Container:
             self._readers[each.lane.stage, each.lane.group] = {ssp.stream for ssp in each.lane.ssps}
             if lane_id not in self._keepers:
                 self._keepers[lane_id] = self._kept(each, answer.until_caught_up)
+        self._preparations.begin(answer.coming)
 
     def _kept(self, wanted: WantedLane, until_caught_up: bool) -> Keeper:
         job, lane = self._settings.job, wanted.lane
@@ -144,26 +147,43 @@ class Container:
         until = self._until(lane) if until_caught_up else None
 
         def build(folder: Folder, clock: str, positions: Offsets, dropped: Callable[[int], None]) -> LaneQuery:
-            return LaneQuery(
-                spark=self._place.spark,
-                settings=self._settings,
-                graph=self._graph,
-                functions=self._functions,
-                schemas=self._schemas,
-                formats=self._formats,
-                lane=lane,
-                epoch=lane.epoch,
-                folder=folder.uri,
-                planned=folder.batch,
-                clock=clock,
-                home=self._home,
-                starting=positions,
-                inherited=lambda: self._place.inherited(lane),
-                until=until or {},
-                dropped=dropped,
-            )
+            return self._query(lane, folder, clock, positions, until or {}, dropped)
 
-        return LaneRunner(self._place, lane, lane.epoch, build, starting, until, standstill)
+        return LaneRunner(
+            self._place, lane, lane.epoch, build, starting, until, standstill, lambda: self._preparations.taken(lane)
+        )
+
+    def _query(
+        self,
+        lane: Lane,
+        folder: Folder,
+        clock: str = "",
+        starting: Offsets | None = None,
+        until: Offsets | None = None,
+        dropped: Callable[[int], None] = lambda _: None,
+    ) -> LaneQuery:
+        return LaneQuery(
+            spark=self._place.spark,
+            settings=self._settings,
+            graph=self._graph,
+            functions=self._functions,
+            schemas=self._schemas,
+            formats=self._formats,
+            lane=lane,
+            epoch=lane.epoch,
+            folder=folder.uri,
+            planned=folder.batch,
+            clock=clock,
+            home=self._home,
+            starting=starting or {},
+            inherited=lambda: self._place.inherited(lane),
+            until=until or {},
+            dropped=dropped,
+        )
+
+    def _take(self, lane: Lane) -> None:
+        """Take the outputs of a lane that is new."""
+        self._query(lane, self._place.at(lane, lane.epoch)).take(new=True)
 
     def _starting(self, lane: Lane) -> Offsets:
         given: Offsets = lane.begins

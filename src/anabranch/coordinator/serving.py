@@ -56,6 +56,7 @@ class Offer:
 
     revision: int
     wanted: tuple[WantedLane, ...] = ()
+    coming: tuple[Lane, ...] = ()
     done: bool = False
 
     @property
@@ -65,6 +66,8 @@ class Offer:
     def is_news(self, before: Offer) -> bool:
         """Whether a process that was told ``before`` must hear of this one."""
         if self.done is not before.done or len(self.wanted) != len(before.wanted):
+            return True
+        if [lane.id for lane in self.coming] != [lane.id for lane in before.coming]:
             return True
         return any(
             (one.upstream_ended, one.closing) != (former.upstream_ended, former.closing)
@@ -167,6 +170,10 @@ class Serving:
             for lane in self.lanes
             if lane.state in _WANTED and lane.may_start and not lane.unfenced and not self.ended(lane.id)
         )
+
+    def coming(self) -> tuple[Lane, ...]:
+        """What will be wanted, in all containers, once others are closed."""
+        return tuple(lane for lane in self.lanes if lane.state is LaneState.PLANNED and not lane.may_start)
 
     def _followers(self) -> dict[str, list[str]]:
         """By lane, those that go on from it."""
@@ -284,13 +291,17 @@ class Serving:
         wanted: dict[str, list[WantedLane]] = {}
         for one in self.wanted():
             wanted.setdefault(one.lane.seat, []).append(one)
+        coming: dict[str, list[Lane]] = {}
+        for lane in self.coming() if self.state is DeploymentState.CHANGING else ():
+            coming.setdefault(lane.seat, []).append(lane)
         news, busy = False, self.seats
         for seat in busy | {process.record.seat for process in self.processes.values()}:
             done = self.done or seat not in busy
             before, its = self.offers.get(seat), tuple(wanted.get(seat, ()))
-            if before is not None and before.done is done and _identical(before.wanted, its):
+            then = tuple(coming.get(seat, ()))
+            if before is not None and before.done is done and _identical(before.wanted, its) and before.coming == then:
                 continue
-            offer = Offer(self.revision + 1, its, done)
+            offer = Offer(self.revision + 1, its, then, done)
             if before is None or offer.is_news(before):
                 news, self.revision = True, offer.revision
             else:
@@ -385,6 +396,7 @@ class Serving:
             alive=True,
             revision=offer.revision,
             wanted=offer.wanted,
+            coming=offer.coming,
             until_caught_up=self.until_caught_up,
             done=offer.done,
         )

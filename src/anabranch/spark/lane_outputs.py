@@ -53,10 +53,14 @@ class LaneOutputs(LaneParts):
     def _rejecting(self, policy: str) -> Rejecting | None:
         return None if policy == _FAIL else partial(self._aside.rejects, keep=policy != _DROP)
 
+    def take(self, new: bool) -> None:
+        """Make the lane's outputs ours: nobody who had them before can write to them any more. ``new``: nobody had."""
+        for publisher in self._publishers.values():
+            publisher.take(new)
+
     def refresh(self) -> None:
         """Say once more that the lane's slots are ours, so that what tells it doesn't expire."""
-        for publisher in self._publishers.values():
-            publisher.take(new=False)
+        self.take(new=False)
 
     @cached_property
     def _busy(self) -> Accumulator[Busy]:

@@ -96,11 +96,6 @@ class Publishing:
             rows = rows.repartitionById(len(self.lane.slots), F.col(sink.SLOT))
         return sink.write(rows, publisher.output, self.targets, batch, self.without_key)
 
-    def take(self, new: bool) -> None:
-        """Make the lane's outputs ours; see :meth:`Publisher.take`."""
-        for publisher in self.publishers.values():
-            publisher.take(new)
-
     def settle(self) -> None:
         """Let readers see what was published; see :meth:`Publisher.settle`."""
         for publisher in self.publishers.values():

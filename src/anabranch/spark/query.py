@@ -53,7 +53,7 @@ class LaneQuery(LaneOutputs):
         if self.real_time and not once:
             return self._start_real_time()
         if not taken:
-            self._publishing.take(new=last is None or last.number < self.lane.first_batch)
+            self.take(new=last is None or last.number < self.lane.first_batch)
         self._publishing.begin(last, pending)
         body = self._body()
         writer = body.frame.writeStream.foreachBatch(body.each).queryName(self.lane.id)

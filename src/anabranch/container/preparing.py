@@ -1,0 +1,59 @@
+"""What is done for a lane before it may begin: while those still run that it goes on from, nobody waits for it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+
+import structlog
+
+from anabranch.model.lane import Lane
+
+__all__ = ["Preparations"]
+
+log = structlog.get_logger()
+
+_Key = tuple[str, int]
+
+
+class Preparations:
+    """Takes the outputs of coming lanes, each in a thread. A lane whose outputs couldn't be taken will try itself.
+
+    ``take`` takes those of one lane, which nobody ever had.
+    """
+
+    def __init__(self, take: Callable[[Lane], None]) -> None:
+        self._take = take
+        self._begun: dict[_Key, _Preparation] = {}
+
+    def begin(self, coming: Iterable[Lane]) -> None:
+        """Prepare those that aren't being prepared. What was prepared is kept as long as the container lives."""
+        for lane in coming:
+            key = (lane.id, lane.epoch)
+            if key not in self._begun:
+                self._begun[key] = _Preparation(self._take, lane)
+                self._begun[key].start()
+
+    def taken(self, lane: Lane) -> bool:
+        """Whether a lane's outputs are taken already, under its epoch; waits while they are being taken."""
+        preparation = self._begun.get((lane.id, lane.epoch))
+        if preparation is None:
+            return False
+        preparation.join()
+        return preparation.taken
+
+
+class _Preparation(threading.Thread):
+    def __init__(self, take: Callable[[Lane], None], lane: Lane) -> None:
+        super().__init__(name=f"prepares {lane.id}", daemon=True)
+        self._take = take
+        self._lane = lane
+        self.taken = False
+
+    def run(self) -> None:
+        try:
+            self._take(self._lane)
+        except Exception as error:
+            log.info("a coming lane isn't prepared", lane=self._lane.id, error=str(error))
+        else:
+            self.taken = True
