@@ -110,6 +110,21 @@ def open_lanes(coordinator: Coordinator) -> list[Lane]:
     return [each.lane for each in coordinator.status(JOB).lanes]
 
 
+def test_a_container_hears_of_coming_lanes_until_they_are_wanted(coordinator: Coordinator) -> None:
+    worker = running(coordinator)
+    worker.closes = False
+    assert worker.seat.beat(*worker.reports.values()).coming == ()
+    told = coordinator.scale(JOB, Scaling(factor=4))
+    answer = worker.seat.beat(*worker.reports.values())
+    assert {each.id for each in answer.coming} == {each.id for each in told.lanes}
+    assert {(each.epoch, each.may_start) for each in answer.coming} == {(1, False)}
+    assert {one.closing for one in answer.wanted} == {True}
+    worker.closes = True
+    worker.turns(1)
+    answer = worker.seat.beat(*worker.reports.values())
+    assert (answer.coming, {one.lane.id for one in answer.wanted}) == ((), {each.id for each in told.lanes})
+
+
 def test_lanes_are_closed_and_others_go_on_from_them(coordinator: Coordinator, store: Store) -> None:
     worker = running(coordinator)
     worker.read = 5

@@ -32,6 +32,10 @@ class Coordination(Protocol):
 class Beats(Protocol):
     """What a container's loop calls at every turn."""
 
+    def listen(self, wake: Callable[[], object]) -> None:
+        """Call ``wake`` when there is an answer to :meth:`take`."""
+        ...
+
     def take(self, reports: Sequence[LaneReport]) -> Answer | None:
         """Tell how the lanes are; gives what should run, None while that isn't known.
 
@@ -47,6 +51,9 @@ class Direct:
     def __init__(self, coordination: Coordination, agent: Agent) -> None:
         self._coordination = coordination
         self._agent = agent
+
+    def listen(self, wake: Callable[[], object]) -> None:
+        """Answers come at once."""
 
     def take(self, reports: Sequence[LaneReport]) -> Answer | None:
         sent = self._agent.beat(reports)
@@ -78,6 +85,7 @@ class Beating:
         self._leaving = False
         self._orphaned = False
         self._changed = threading.Event()
+        self._wake: Callable[[], object] = lambda: None
         self._ended = threading.Event()
         self._threads = [
             threading.Thread(target=self._listen, name="beats", daemon=True),
@@ -92,6 +100,9 @@ class Beating:
     def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._changed.set()
+
+    def listen(self, wake: Callable[[], object]) -> None:
+        self._wake = wake
 
     @property
     def must_stop(self) -> str:
@@ -169,6 +180,8 @@ class Beating:
         with self._lock:
             self._agent.hear(sent, answer)
             news, self._orphaned = self._orphaned, False
+        if not answer.same:
+            self._wake()
         if news:
             self._say("the coordinator is heard again")
         return True

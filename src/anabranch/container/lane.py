@@ -36,6 +36,7 @@ _REFRESH_EVERY = 12 * 3600.0
 """What tells whose the slots are expires after some days."""
 _SMALLER = 4
 """A batch that took too long is tried with so many times fewer rows."""
+_URGENT = {"phase", "folder_epoch"}
 _start_one_at_a_time = threading.Lock()
 
 Offsets = dict[SSP, int]
@@ -49,6 +50,7 @@ class LaneRunner:
     ``build`` makes the query for a folder. ``until``: the noted ends of its inputs, None to run on. ``standstill`` says
     when it has to fail for it goes on no more. ``final``: it failed, and so would any other attempt; ``stalled``: it
     failed for it stood still. ``taken``: whether the outputs of a new lane were taken for it.
+    ``wake`` is called when the report has changed so that others wait for it.
     """
 
     def __init__(
@@ -61,9 +63,11 @@ class LaneRunner:
         until: Offsets | None,
         standstill: Standstill,
         taken: Callable[[], bool] = lambda: False,
+        wake: Callable[[], None] = lambda: None,
     ) -> None:
         self.lane = lane
         self._taken = taken
+        self._wake = wake
         self.final = False
         self.stalled = False
         self._standstill = standstill
@@ -135,7 +139,7 @@ class LaneRunner:
     def _run(self) -> None:
         try:
             folder = self._place.folder(self.lane, self._epoch, self._leaving.is_set)
-            self._report = self._changed(folder_epoch=self._report.folder_epoch or self._epoch)
+            self._tell(folder_epoch=self._report.folder_epoch or self._epoch)
             folder.note_streams(self._inputs.ids())
             self._inputs.check(folder)
             while not self._known.wait(_POLL):
@@ -160,7 +164,7 @@ class LaneRunner:
             if self._started is not None:
                 self._started.stop()  # what failed may be ours, and not the query
             self._clock.unlink(missing_ok=True)
-            self._report = self._changed(phase="failed", error=told, fenced=failures.is_fenced(error))
+            self._tell(phase="failed", error=told, fenced=failures.is_fenced(error))
 
     def _finish(self, folder: Folder) -> None:
         """Finish the batch that a former process has begun, and no other one."""
@@ -172,7 +176,7 @@ class LaneRunner:
             query.look_back(last)
             return
         with _start_one_at_a_time:
-            self._report = self._changed(begun=True)
+            self._tell(begun=True)
             self._started = query.start(once=True, last=last, pending=True)
         self._started.awaitTermination()
 
@@ -216,7 +220,7 @@ class LaneRunner:
         last = folder.planned()
         taken = last < self.lane.first_batch and self._started is None and self._taken()
         with _start_one_at_a_time:
-            self._report = self._changed(begun=True)
+            self._tell(begun=True)
             started = query.start(last=folder.batch(last) if last >= 0 else None, pending=folder.pending, taken=taken)
         self._started = started
         held = texts(self._positions(folder))
@@ -224,7 +228,7 @@ class LaneRunner:
         for warning in warnings:
             if warning not in self._report.warnings:
                 log.warning(warning, lane=self.lane.id)
-        self._report = self._changed(phase="running", batch=folder.committed(), positions=held, warnings=warnings)
+        self._tell(phase="running", batch=folder.committed(), positions=held, warnings=warnings)
         return started
 
     def _watch(self, folder: Folder, query: StreamingQuery) -> None:
@@ -328,9 +332,9 @@ class LaneRunner:
         newest = history.newest(query)
         time = clock.read(self._clock)
         if time is not None:
-            self._report = self._changed(watermark=time.progress.watermark, held_by=time.held_by)
+            self._tell(watermark=time.progress.watermark, held_by=time.held_by)
         if newest == self._newest_progress:
-            self._report = self._changed(ends=self._ends())
+            self._tell(ends=self._ends())
             return
         self._newest_progress = newest
         for ran in history.since(query, self._seen_batch):
@@ -338,7 +342,7 @@ class LaneRunner:
             self._last_rows = ran.rows
             self._late_groups += ran.late_groups
             self._seen_batch = ran.number
-            self._report = self._changed(
+            self._tell(
                 batch=ran.number,
                 rows=self._rows,
                 seconds=ran.seconds,
@@ -361,7 +365,7 @@ class LaneRunner:
         self._load.ran(self._report, monotonic())
         found = busy.slowest(self.lane, self._query.take_busy())
         told = {} if found is None else {"slowest": found.ssp, "slowest_seconds": found.seconds, "skew": found.skew}
-        self._report = self._changed(busy=self._load.busy, arriving=self._load.arriving, **told)
+        self._tell(busy=self._load.busy, arriving=self._load.arriving, **told)
 
     def _dead_letters(self) -> int:
         """How many records this lane has ever put aside: the streams that hold them know it."""
@@ -429,7 +433,7 @@ class LaneRunner:
         self._clock.unlink(missing_ok=True)
         positions = self._positions(folder)
         self._inputs.tell(positions)
-        self._report = self._changed(
+        self._tell(
             phase="ended",
             positions=texts(positions),
             batch=folder.committed(),
@@ -460,6 +464,8 @@ class LaneRunner:
             self._ends_at = monotonic()
         return self._ends_known
 
-    def _changed(self, **changes: Any) -> LaneReport:
+    def _tell(self, **changes: Any) -> None:
         held = {name: getattr(self._report, name) for name in self._report.__struct_fields__}
-        return LaneReport(**{**held, **changes})
+        self._report = LaneReport(**{**held, **changes})
+        if not _URGENT.isdisjoint(changes):
+            self._wake()

@@ -45,7 +45,7 @@ class Container:
     """One container of a job. ``functions`` are the job file's, by node; ``home`` is its folder; ``formats`` are those
     of streams that aren't JSON.
 
-    ``period``: seconds between two beats.
+    ``period``: seconds between two beats, at most.
     """
 
     def __init__(
@@ -72,6 +72,7 @@ class Container:
         systems = Systems(settings, graph.job)
         self._place = Place(spark, settings.storage.root, Path(self._clocks.name), systems)
         self._preparations = Preparations(self._take)
+        self._turn = threading.Event()
         self._keepers: dict[str, Keeper] = {}
         self._readers: dict[forgetting.Reader, set[str]] = {}
         self._noted: dict[str, dict[int, int]] = {}
@@ -93,6 +94,7 @@ class Container:
         Raises:
             FencedError: the seat is lost; everything was stopped.
         """
+        beats.listen(self._turn.set)
         try:
             while leaving is None or not leaving.is_set():
                 answer = beats.take(self.reports)
@@ -101,7 +103,8 @@ class Container:
                     self._forget()
                     if answer.done and all(keeper.ended for keeper in self._keepers.values()):
                         return
-                time.sleep(self._period)
+                self._turn.wait(self._period)
+                self._turn.clear()
         finally:
             self._stop_all()
 
@@ -150,7 +153,15 @@ class Container:
             return self._query(lane, folder, clock, positions, until or {}, dropped)
 
         return LaneRunner(
-            self._place, lane, lane.epoch, build, starting, until, standstill, lambda: self._preparations.taken(lane)
+            self._place,
+            lane,
+            lane.epoch,
+            build,
+            starting,
+            until,
+            standstill,
+            taken=lambda: self._preparations.taken(lane),
+            wake=self._turn.set,
         )
 
     def _query(

@@ -67,7 +67,7 @@ class Offer:
         """Whether a process that was told ``before`` must hear of this one."""
         if self.done is not before.done or len(self.wanted) != len(before.wanted):
             return True
-        if [lane.id for lane in self.coming] != [lane.id for lane in before.coming]:
+        if [(lane.id, lane.epoch) for lane in self.coming] != [(lane.id, lane.epoch) for lane in before.coming]:
             return True
         return any(
             (one.upstream_ended, one.closing) != (former.upstream_ended, former.closing)
@@ -173,7 +173,9 @@ class Serving:
 
     def coming(self) -> tuple[Lane, ...]:
         """What will be wanted, in all containers, once others are closed."""
-        return tuple(lane for lane in self.lanes if lane.state is LaneState.PLANNED and not lane.may_start)
+        return tuple(
+            self.held(lane) for lane in self.lanes if lane.state is LaneState.PLANNED and not lane.may_start
+        )
 
     def _followers(self) -> dict[str, list[str]]:
         """By lane, those that go on from it."""
