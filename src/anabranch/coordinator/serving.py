@@ -173,9 +173,7 @@ class Serving:
 
     def coming(self) -> tuple[Lane, ...]:
         """What will be wanted, in all containers, once others are closed."""
-        return tuple(
-            self.held(lane) for lane in self.lanes if lane.state is LaneState.PLANNED and not lane.may_start
-        )
+        return tuple(self.held(lane) for lane in self.lanes if lane.state is LaneState.PLANNED and not lane.may_start)
 
     def _followers(self) -> dict[str, list[str]]:
         """By lane, those that go on from it."""
