@@ -29,8 +29,20 @@ from bench.support.sides import Anabranch, Task
 RATE = 5_000
 FACTORS = (8, 2, 1)
 WARMING, BETWEEN, BEHIND = 25.0, 30.0, 5.0
-GOAL, LATER = 1.5, 1.5
+GOAL, LATER, OFF = 1.5, 1.5, 0.5
 HAND, MINE = "by-hand", "anabranch"
+
+
+@dataclass(frozen=True)
+class Found:
+    """Of a change its name, its pause in seconds and that of its plan, how long it took, and the latency later to that
+    before."""
+
+    what: str
+    pause: float
+    planned: float
+    took: float
+    later: float
 
 
 @dataclass
@@ -76,8 +88,15 @@ def scaled(started: Side, job: str, factor: int) -> None:
         raise RuntimeError(done.stderr)
 
 
-def measured(cluster: Cluster, name: str, rate: int) -> list[tuple[str, float, float, float]]:
-    """Run a side: of each change its name, its pause, how long it took, and the latency later to that before."""
+def expected(started: Side, job: str, factor: int) -> float:
+    """The pause that ``plan scale`` shows, in seconds."""
+    command = [sides.anabranch(), "plan", "scale", job, "--factor", str(factor), "--json"]
+    told = subprocess.run(command, cwd=started.folder, capture_output=True, text=True, check=True)
+    return float(json.loads(told.stdout)["pause"])
+
+
+def measured(cluster: Cluster, name: str, rate: int) -> list[Found]:
+    """Run a side."""
     source, output = f"in-{name}", f"out-{name}"
     for topic in (source, output):
         cluster.create(topic)
@@ -91,6 +110,7 @@ def measured(cluster: Cluster, name: str, rate: int) -> list[tuple[str, float, f
         _wait(lambda: bool(seen.came), 120, started)
         _wait(lambda: False, WARMING, started)
         for factor in FACTORS:
+            planned = 0.0 if name == HAND else expected(started, output, factor)
             begin = time.time()
             before = seen.latency(begin - 10, begin)
             if name == HAND:
@@ -101,8 +121,10 @@ def measured(cluster: Cluster, name: str, rate: int) -> list[tuple[str, float, f
             _wait(lambda: False, BETWEEN, started)
             pause = seen.pause(begin, begin + took + BEHIND)
             later = seen.latency(time.time() - 5, time.time()) / before
-            found.append(("stopped and started" if name == HAND else f"factor {factor}", pause, took, later))
-            print(f"{name}: {found[-1][0]}: pause {pause:.2f} s, latency later {later:.2f} of before", flush=True)
+            found.append(
+                Found("stopped and started" if name == HAND else f"factor {factor}", pause, planned, took, later)
+            )
+            print(f"{name}: {found[-1].what}: pause {pause:.2f} s, latency later {later:.2f} of before", flush=True)
         sending.end()
         end = cluster.end(source)
         if name != HAND:
@@ -129,15 +151,19 @@ def main() -> None:
     interruptible()
     with clusters.fresh() as cluster, explained():
         found = {name: measured(cluster, name, arguments.rate) for name in (HAND, MINE)}
-    hand = statistics.median(pause for _, pause, _, _ in found[HAND])
-    print(f"\n| {arguments.rate:,} records/s | pause s | to {HAND} | the change took s | latency later to before |")
-    print("| --- | ---: | ---: | ---: | ---: |")
+    hand = statistics.median(each.pause for each in found[HAND])
+    print(f"\n| {arguments.rate:,} records/s | pause s | to {HAND} | planned s | took s | latency later to before |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: |")
     for name in (HAND, MINE):
-        for what, pause, took, later in found[name]:
-            print(f"| {name}: {what} | {pause:.2f} | {pause / hand:.2f} | {took:.1f} | {later:.2f} |")
-    worst = max(pause for _, pause, _, _ in found[MINE]) / hand
+        for each in found[name]:
+            planned = "-" if name == HAND else f"{each.planned:.2f}"
+            row = (f"{each.pause:.2f}", f"{each.pause / hand:.2f}", planned, f"{each.took:.1f}", f"{each.later:.2f}")
+            print(f"| {name}: {each.what} | {' | '.join(row)} |")
+    worst = max(each.pause for each in found[MINE]) / hand
     print(f"pause: at most {worst:.2f} of {HAND}'s median, goal {GOAL}: {'met' if worst <= GOAL else 'missed'}")
-    slowest = max(later for *_, later in found[MINE])
+    off = max(abs(each.pause / each.planned - 1) for each in found[MINE])
+    print(f"pause beside the planned one: at most {off:.0%} off, goal {OFF:.0%}: {'met' if off <= OFF else 'missed'}")
+    slowest = max(each.later for each in found[MINE])
     print(f"latency {BETWEEN:.0f} s later: {slowest:.2f}, goal {LATER}: {'met' if slowest <= LATER else 'missed'}")
 
 

@@ -99,7 +99,9 @@ class LaneReport(Document, frozen=True, kw_only=True):
     often its container has begun it; ``trouble`` why it was begun again last; ``stalls`` how often that was because it
     stood still. ``busy``: the part of the last half minute that its batches took; ``arriving``: records that came in
     then, a second. ``slowest``: the SSP that Python functions spent most time on in the last batches,
-    ``slowest_seconds``; ``skew``: how often that is the mean.
+    ``slowest_seconds``; ``skew``: how often that is the mean. ``usual_seconds``: the median duration of its batches in
+    the last half minute. ``changeover``: of a lane that goes on from others, the seconds from when it could begin to
+    its first commit, without those of that batch; 0.0 while there was none.
     """
 
     lane: str
@@ -130,6 +132,8 @@ class LaneReport(Document, frozen=True, kw_only=True):
     slowest: str = ""
     slowest_seconds: float = 0.0
     skew: float = 0.0
+    usual_seconds: float = 0.0
+    changeover: float = 0.0
 
 
 class Heartbeat(Document, frozen=True, kw_only=True):
@@ -169,13 +173,19 @@ class Scaling(Document, frozen=True, kw_only=True):
 
 
 class Scaled(Document, frozen=True, kw_only=True):
-    """What comes of it: the generation, and the lanes that are closed and that follow them; none: it is so already."""
+    """What comes of it: the generation, and the lanes that are closed and that follow them; none: it is so already.
+
+    ``pause``: for how many seconds, as expected, there is no output in between; ``free``: the seats that some of them
+    are for, and that no container has: they begin once one has.
+    """
 
     generation: int
     factor: int
     containers: int
     closing: tuple[Lane, ...] = ()
     lanes: tuple[Lane, ...] = ()
+    pause: float = 0.0
+    free: tuple[str, ...] = ()
 
 
 class LaneSizing(Document, frozen=True, kw_only=True):

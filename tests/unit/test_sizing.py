@@ -45,10 +45,11 @@ def test_how_busy_a_lane_is_and_what_comes_in() -> None:
     load = Load()
     for at in range(0, 11, 2):
         load.ran(batch(1.5, at * 100), now=float(at))
-    assert (load.busy, load.arriving) == (0.75, 100.0)
+    assert (load.busy, load.arriving, load.usual) == (0.75, 100.0, 1.5)
     for at in range(12, 60, 2):
         load.ran(batch(0.2, 1000), now=float(at))
     assert load.busy == pytest.approx(0.1)
+    assert load.usual == 0.2
     assert load.arriving == 0
 
 

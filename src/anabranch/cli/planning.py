@@ -83,6 +83,10 @@ def _scale(job: str, factor: int | None, containers: int | None, config: Path | 
     console.print(f"{kept} lane(s) run on as they are" if kept else "no lane runs on as it is")
     moved = _moved(scaled)
     console.print(f"{moved} lane(s) follow one of another container" if moved else "nothing moves to another container")
+    console.print(f"their output stands still for about {scaled.pause:.1f} s")
+    if scaled.free:
+        seats = ", ".join(scaled.free)
+        console.print(f"no container has seat {seats} yet: what is for it stands still until one has")
 
 
 def _moved(scaled: Scaled) -> int:

@@ -24,6 +24,7 @@ from anabranch.messages import LaneReport
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP, parsed, texts
 from anabranch.spark import boundary, busy, clock, history, stacks
+from anabranch.spark.history import Ran
 from anabranch.spark.query import LaneQuery
 
 log = structlog.get_logger()
@@ -102,6 +103,7 @@ class LaneRunner:
         self._told_at = 0.0
         self._refreshed = monotonic()
         self._looked_at = monotonic()
+        self._begun_at = 0.0
         self._gone = ""
         self._thread = threading.Thread(target=self._run, name=f"lane {lane.id}", daemon=True)
 
@@ -114,6 +116,7 @@ class LaneRunner:
         return self._report.phase in ("ended", "failed")
 
     def start(self) -> None:
+        self._begun_at = monotonic()
         self._thread.start()
 
     def stop(self) -> None:
@@ -352,6 +355,7 @@ class LaneRunner:
                 dead_letters=self._dead_letters(),
                 dropped=self._dropped,
                 late_groups=self._late_groups,
+                changeover=self._changeover(ran),
             )
             steps.reach(steps.COMMITTED, self.lane.id, self._seen_batch)
             self._look_at_work()
@@ -359,13 +363,19 @@ class LaneRunner:
             self._inputs.tell(parsed(self._report.positions))
             self._told_at = monotonic()
 
+    def _changeover(self, ran: Ran) -> float:
+        """See :class:`LaneReport`."""
+        if ran.number != self.lane.first_batch or not self.lane.predecessors or self._report.changeover:
+            return self._report.changeover
+        return max(0.0, monotonic() - self._begun_at - ran.seconds)
+
     def _look_at_work(self) -> None:
         """How busy the lane is, and which bucket keeps it so."""
         assert self._query is not None
         self._load.ran(self._report, monotonic())
         found = busy.slowest(self.lane, self._query.take_busy())
         told = {} if found is None else {"slowest": found.ssp, "slowest_seconds": found.seconds, "skew": found.skew}
-        self._tell(busy=self._load.busy, arriving=self._load.arriving, **told)
+        self._tell(busy=self._load.busy, arriving=self._load.arriving, usual_seconds=self._load.usual, **told)
 
     def _dead_letters(self) -> int:
         """How many records this lane has ever put aside: the streams that hold them know it."""

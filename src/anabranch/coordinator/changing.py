@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from anabranch.coordinator import pausing
 from anabranch.coordinator.serving import Serving
 from anabranch.coordinator.states import DeploymentState
 from anabranch.errors import AnabranchError, ConfigError, ConflictError
@@ -157,12 +158,15 @@ def _wanted(
         for name in change.closing
         if name not in over
     ]
+    ending = tuple(its[name] for name in change.closing)
     told = Scaled(
         generation=change.model.generation,
         factor=factor,
         containers=containers,
-        closing=tuple(its[name] for name in change.closing),
+        closing=ending,
         lanes=change.lanes,
+        pause=pausing.expected(ending, serving.reports),
+        free=tuple(sorted({lane.seat for lane in change.lanes if serving.process_of(lane.seat) is None})),
     )
     model = msgspec.structs.replace(change.model, **{"request": "", "undoes": 0, **marks})
     return Wanted(model, told, (*closing, *void), who, why)

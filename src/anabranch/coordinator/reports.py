@@ -20,6 +20,7 @@ _FIGURES = frozenset(
         "arriving",
         "batch",
         "busy",
+        "changeover",
         "dead_letters",
         "dropped",
         "ends",
@@ -32,6 +33,7 @@ _FIGURES = frozenset(
         "skew",
         "slowest",
         "slowest_seconds",
+        "usual_seconds",
         "warnings",
         "watermark",
     }
