@@ -30,7 +30,7 @@ RATE = 5_000
 FACTORS = (8, 2, 1)
 WARMING, BETWEEN, BEHIND = 25.0, 30.0, 5.0
 GOAL, LATER, OFF = 1.5, 1.5, 0.5
-HAND, MINE = "by-hand", "anabranch"
+HAND, MINE, PLAIN = "by-hand", "anabranch", "anabranch, at least once"
 
 
 @dataclass(frozen=True)
@@ -97,14 +97,16 @@ def expected(started: Side, job: str, factor: int) -> float:
 
 def measured(cluster: Cluster, name: str, rate: int) -> list[Found]:
     """Run a side."""
-    source, output = f"in-{name}", f"out-{name}"
+    number = (HAND, MINE, PLAIN).index(name)
+    source, output = f"in-{number}", f"out-{number}"
     for topic in (source, output):
         cluster.create(topic)
     task = Task(cluster, "filter", source, output, quick=True)
     seen, found = Seen(cluster, output), []
     watching = threading.Thread(target=seen.watch, daemon=True)
     with side(cluster.folder / output) as started, side(cluster.folder / source) as sending:
-        (sides.by_hand if name == HAND else Anabranch(delivery="exactly-once"))(task, started)
+        delivery = "exactly-once" if name == MINE else "at-least-once"
+        (sides.by_hand if name == HAND else Anabranch(delivery=delivery))(task, started)
         sending.start(python("bench.support.pacing", cluster.bootstrap_servers, source, rate))
         watching.start()
         _wait(lambda: bool(seen.came), 120, started)
@@ -150,11 +152,11 @@ def main() -> None:
     arguments = parser.parse_args()
     interruptible()
     with clusters.fresh() as cluster, explained():
-        found = {name: measured(cluster, name, arguments.rate) for name in (HAND, MINE)}
+        found = {name: measured(cluster, name, arguments.rate) for name in (HAND, MINE, PLAIN)}
     hand = statistics.median(each.pause for each in found[HAND])
     print(f"\n| {arguments.rate:,} records/s | pause s | to {HAND} | planned s | took s | latency later to before |")
     print("| --- | ---: | ---: | ---: | ---: | ---: |")
-    for name in (HAND, MINE):
+    for name in (HAND, MINE, PLAIN):
         for each in found[name]:
             planned = "-" if name == HAND else f"{each.planned:.2f}"
             row = (f"{each.pause:.2f}", f"{each.pause / hand:.2f}", planned, f"{each.took:.1f}", f"{each.later:.2f}")
