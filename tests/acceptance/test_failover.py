@@ -1,4 +1,4 @@
-"""A container that is frozen or killed, a coordinator that is away. Soak has more of it, and all of it on Kafka."""
+"""A container that is frozen inside a batch. Soak has more, as a coordinator that is away, and all of it on Kafka."""
 
 from __future__ import annotations
 
@@ -20,9 +20,4 @@ def served(workspace: Workspace) -> Served:
 
 def test_a_container_that_was_frozen_inside_a_batch_has_lost_its_seat(served: Served) -> None:
     failover.frozen(random.Random(1), served)
-    served.end()
-
-
-def test_containers_go_on_while_their_coordinator_is_away(served: Served) -> None:
-    failover.away(random.Random(1), served, 3 * failover.LEASE)
     served.end()
