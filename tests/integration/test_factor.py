@@ -90,7 +90,7 @@ def test_rows_go_to_the_spark_task_of_their_bucket(spark: SparkSession) -> None:
     lane = routing.over([(task, number) for task in (2, 5) for number in range(8)], 8, 3)
     assert lane is not None
     frame = spark.createDataFrame(
-        [(row,) for row in given], f"{hidden.NAME} struct<task int, key binary, offset bigint>"
+        [((*row, None),) for row in given], f"{hidden.NAME} struct<task int, key binary, offset bigint, bucket int>"
     )
     routed = lane.routed(frame).select(F.spark_partition_id(), hidden.field("offset")).collect()
     found = {offset: number for number, offset in routed}

@@ -19,7 +19,10 @@ from anabranch.spark.buckets import Crew
 SCHEMA = pa.schema(
     [
         ("n", pa.int64()),
-        (hidden.NAME, pa.struct([("task", pa.int32()), ("key", pa.binary()), ("offset", pa.int64())])),
+        (
+            hidden.NAME,
+            pa.struct([("task", pa.int32()), ("key", pa.binary()), ("offset", pa.int64()), ("bucket", pa.int32())]),
+        ),
     ]
 )
 PATIENCE = 60

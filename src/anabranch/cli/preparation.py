@@ -233,22 +233,6 @@ def refuse_several(settings: Settings) -> None:
         )
 
 
-def refuse_unsupported(plan: Plan) -> None:
-    """What can be planned, but not run yet.
-
-    Raises:
-        ConfigError: a broadcast input with a factor above 1 or several containers.
-    """
-    containers, factor = len(plan.model.containers), plan.model.factor
-    broadcast = any(lane.broadcast for lane in plan.lanes)
-    for name, value in (("containers", containers), ("factor", factor)):
-        if broadcast and value > 1:
-            raise ConfigError(
-                f"[job] {name} = {value} with a broadcast input can be planned, but this version doesn't run it yet",
-                f"set {name} = 1; anabranch plan shows what {name} = {value} will do",
-            )
-
-
 def writable(folder: Path, what: str) -> None:
     """Raises AnabranchError if the folder can't be made or written."""
     try:

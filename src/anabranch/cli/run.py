@@ -51,7 +51,6 @@ def execute(file: JobFile, settings: Settings, available_now: bool, show: progre
     preparation.writable(settings.systems.embedded.root, "embedded root")
     preparation.refuse_several(settings)
     plan = preparation.plan(file, settings)
-    preparation.refuse_unsupported(plan)
     with endpoint.RunLock(store_url, name):
         store = Store(store_url)
         coordinator = Coordinator(store)

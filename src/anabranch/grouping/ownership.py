@@ -31,9 +31,12 @@ def floors(lane: Lane, whole: SSP) -> tuple[int, ...]:
 
 
 def owned(lane: Lane) -> dict[int, frozenset[int]]:
-    """By the number of a task (at factor 1), the buckets of the lane's factor whose state is the lane's own."""
+    """By the number of a task (at factor 1), the buckets of the lane's factor that are the lane's own: of its records,
+    and of its state. With a broadcast, that is of all its tasks; else of those that have an SSP here."""
     found: dict[int, set[int]] = {}
     for ssp, whole in zip(lane.ssps, wholes(lane.ssps), strict=True):
         buckets = range(lane.factor) if ssp.key_bucket == WHOLE else (ssp.key_bucket,)
         found.setdefault(lane.numbers[str(whole)], set()).update(buckets)
+    for number in lane.bases if lane.broadcast else ():
+        found[number] = set(lane.buckets.get(str(number), range(lane.factor)))
     return {number: frozenset(buckets) for number, buckets in found.items()}

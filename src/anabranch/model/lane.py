@@ -19,7 +19,10 @@ class LaneState(enum.StrEnum):
 
 
 class Position(Document, frozen=True, kw_only=True):
-    """The offset of the next message to read of one SSP; ``parts`` holds bucket → offset after a merge."""
+    """The offset of the next message to read of one SSP; ``parts`` holds bucket → offset after a merge.
+
+    Of a broadcast SSP they are task → offset, of the tasks (at factor 1, and buckets of them) that are further.
+    """
 
     ssp: SSP
     offset: int
@@ -40,7 +43,8 @@ class Lane(Document, frozen=True, kw_only=True):
     0 while it has none; ``ran``: its query has run in it. ``begun``: it may have, so that something may be written.
 
     ``factor``: into how many buckets the partitions are cut that its SSPs are of. ``numbers`` has, for each whole
-    partition that it reads, the number of the task (at factor 1) that reads it, and ``bases`` those of its tasks.
+    partition that it reads, the number of the task (at factor 1) that reads it, and ``bases`` those of its tasks; with
+    a broadcast, ``buckets`` has those that it doesn't have whole, each with the buckets that it has.
     ``rejecting``: the operators that may put records aside.
 
     A lane that goes on from others has ``predecessors``. Once they are closed, ``starting`` says where it begins, and
@@ -74,6 +78,7 @@ class Lane(Document, frozen=True, kw_only=True):
     factor: int = 1
     numbers: dict[str, int] = {}
     bases: tuple[int, ...] = ()
+    buckets: dict[str, tuple[int, ...]] = {}
     starting: tuple[Position, ...] = ()
     inherits: dict[str, int] = {}
     first_batch: int = 0

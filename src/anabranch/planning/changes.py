@@ -9,7 +9,8 @@ import msgspec
 
 from anabranch.assignment import placement
 from anabranch.errors import ConflictError, StateError
-from anabranch.grouping import groupers, positions
+from anabranch.grouping import broadcasts, groupers, positions
+from anabranch.grouping.ownership import owned
 from anabranch.grouping.positions import Former
 from anabranch.grouping.request import Input
 from anabranch.model.document import Document
@@ -35,19 +36,24 @@ class Change(Document, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class _Share:
-    """What one new lane is to own: SSPs of ``factor``, for tasks of one seat; ``of`` are those it goes on from."""
+    """What one new lane is to own: SSPs of ``factor``, for tasks of one seat; ``of`` are those it goes on from.
+
+    ``virtual``: what it owns of its tasks, as :func:`owned` tells it of a lane.
+    """
 
     seat: str
     tasks: tuple[Task, ...]
     factor: int
     ssps: tuple[SSP, ...]
+    virtual: Mapping[int, Collection[int]]
     of: tuple[Lane, ...]
 
     def is_had_by(self, lane: Lane) -> bool:
         """Whether a lane can go on with it: one that has failed can't, even if it is the same share."""
         named = tuple(task.name for task in self.tasks)
-        had = (lane.seat, lane.tasks, lane.factor, lane.ssps)
-        return lane.state is not LaneState.FAILED and had == (self.seat, named, self.factor, self.ssps)
+        had = (lane.seat, lane.tasks, lane.factor, lane.ssps, owned(lane))
+        virtual = {number: frozenset(buckets) for number, buckets in self.virtual.items()}
+        return lane.state is not LaneState.FAILED and had == (self.seat, named, self.factor, self.ssps, virtual)
 
 
 def open_lanes(lanes: Iterable[Lane]) -> list[Lane]:
@@ -84,13 +90,6 @@ def rescaled(
     """
     around = _surroundings(model, factor, containers)
     present = heads(lanes.values())
-    broadcast = next((ssp for lane in present for ssp in lane.broadcast), None)
-    if broadcast is not None and (factor > 1 or containers > 1):
-        raise ConflictError(
-            f"job {model.job!r} has the broadcast input {broadcast.system}/{broadcast.stream}: with it, factor "
-            f"{factor} and {containers} container(s) can be planned, but this version doesn't run it yet",
-            "leave factor and containers at 1",
-        )
     seats = [str(number) for number in range(containers)]
     placed: dict[str, dict[str, tuple[str, ...]]] = {seat: {} for seat in seats}
     models: list[StageModel] = []
@@ -170,21 +169,23 @@ def _shares(present: Sequence[Lane], by_seat: Mapping[str, Sequence[Task]], fact
     """What the lanes of one group are to own: state stays where it is, but for what moves to another seat."""
     if present[0].stateful:
         return [share for lane in present for share in _pieces(lane, by_seat, factor)]
-    streams = {ssp.stream for lane in present for ssp in (*lane.ssps, *lane.broadcast)}
+    streams = {ssp.stream for lane in present for ssp in lane.ssps}
     found = []
     for seat, mine in by_seat.items():
         ssps = tuple(sorted({ssp for task in mine for ssp in task.ssps if ssp.stream in streams}, key=in_order))
-        if ssps:
-            found.append(_Share(seat, tuple(mine), factor, ssps, _with_common_keys(present, ssps, factor)))
+        concerned = [task for task in mine if present[0].broadcast or any(ssp.stream in streams for ssp in task.ssps)]
+        virtual = plan.virtual_of(concerned, factor)
+        if virtual:
+            found.append(_Share(seat, tuple(mine), factor, ssps, virtual, _with_common_tasks(present, virtual, factor)))
     return found
 
 
-def _with_common_keys(lanes: Sequence[Lane], ssps: Collection[SSP], factor: int) -> tuple[Lane, ...]:
+def _with_common_tasks(lanes: Sequence[Lane], virtual: Mapping[int, Collection[int]], factor: int) -> tuple[Lane, ...]:
     found = []
     for lane in lanes:
         least = min(factor, lane.factor)
-        mine = {(ssp.whole, max(0, ssp.key_bucket) % least) for ssp in ssps}
-        if any((ssp.whole, max(0, ssp.key_bucket) % least) in mine for ssp in lane.ssps):
+        mine = {(number, bucket % least) for number, buckets in virtual.items() for bucket in buckets}
+        if any((number, bucket % least) in mine for number, buckets in owned(lane).items() for bucket in buckets):
             found.append(lane)
     return tuple(found)
 
@@ -192,20 +193,22 @@ def _with_common_keys(lanes: Sequence[Lane], ssps: Collection[SSP], factor: int)
 def _pieces(lane: Lane, by_seat: Mapping[str, Sequence[Task]], factor: int) -> list[_Share]:
     """The parts of a stateful lane: one for each seat that gets tasks of which it has state."""
     finest = max(factor, lane.factor)
-    owner = {ssp: (seat, task) for seat, tasks in by_seat.items() for task in tasks for ssp in task.ssps}
-    parts: dict[str, dict[SSP, list[int]]] = {}
+    owner = {divmod(task.index, factor): (seat, task) for seat, tasks in by_seat.items() for task in tasks}
+    parts: dict[str, dict[int, list[int]]] = {}
     its: dict[str, dict[str, Task]] = {}
-    for ssp, whole in zip(lane.ssps, wholes(lane.ssps), strict=True):
-        for bucket in range(max(0, ssp.key_bucket), finest, lane.factor):
-            seat, task = owner[_part(whole, bucket % factor, factor)]
-            parts.setdefault(seat, {}).setdefault(whole, []).append(bucket)
+    for number, buckets in owned(lane).items():
+        for bucket in (finer for each in sorted(buckets) for finer in range(each, finest, lane.factor)):
+            seat, task = owner[number, bucket % factor]
+            parts.setdefault(seat, {}).setdefault(number, []).append(bucket)
             its.setdefault(seat, {})[task.name] = task
     found = []
-    for seat, buckets in parts.items():
-        least = _coarsest(buckets.values(), finest, factor)
-        ssps = [_part(whole, b, least) for whole, its_buckets in buckets.items() for b in its_buckets if b < least]
+    for seat, several in parts.items():
+        least = _coarsest(several.values(), finest, factor)
+        virtual = {number: [bucket for bucket in each if bucket < least] for number, each in several.items()}
+        read = ((whole, virtual.get(lane.numbers[str(whole)], ())) for whole in dict.fromkeys(wholes(lane.ssps)))
+        ssps = tuple(sorted((_part(whole, b, least) for whole, each in read for b in each), key=in_order))
         mine = sorted(its[seat].values(), key=lambda task: task.index)
-        found.append(_Share(seat, tuple(mine), least, tuple(sorted(ssps, key=in_order)), (lane,)))
+        found.append(_Share(seat, tuple(mine), least, ssps, virtual, (lane,)))
     return found
 
 
@@ -262,6 +265,7 @@ def _lanes(present: Sequence[Lane], shares: Sequence[_Share], factor: int, new_i
             factor=share.factor,
             numbers=plan.numbers_of(share.tasks, share.ssps, factor),
             bases=tuple(sorted({task.index // factor for task in share.tasks})),
+            buckets=plan.incomplete(share.virtual, share.factor) if template.broadcast else {},
             state_partitions=template.state_partitions,
         )
         made.append(msgspec.structs.replace(lane, slots=plan.slots_of(lane, template.state_partitions)))
@@ -326,8 +330,7 @@ def opened(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
     starting = tuple(
         _begin(lane, ssp, former.get(whole, ())) for ssp, whole in zip(lane.ssps, wholes(lane.ssps), strict=True)
     )
-    both = {position.ssp: position.offset for each in before for position in each.final}
-    shared = tuple(Position(ssp=ssp, offset=both[ssp]) for ssp in lane.broadcast)
+    shared = tuple(broadcasts.begin(lane, whole, before) for whole in lane.broadcast)
     return msgspec.structs.replace(lane, starting=(*starting, *shared), inherits=inherits)
 
 

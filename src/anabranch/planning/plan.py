@@ -73,6 +73,7 @@ class PlannedLane(Document, frozen=True, kw_only=True):
     base: dict[str, SSP] = {}
     numbers: dict[str, int] = {}
     bases: tuple[int, ...] = ()
+    buckets: dict[str, tuple[int, ...]] = {}
     upstream: tuple[int, ...] = ()
     outputs: dict[str, int] = {}
     systems: dict[str, str] = {}
@@ -197,6 +198,7 @@ def lanes_of(plan: Plan, state_partitions: int, new_id: Callable[[], str]) -> tu
             factor=plan.model.factor,
             numbers=lane.numbers,
             bases=lane.bases,
+            buckets=lane.buckets,
             state_partitions=state_partitions,
         )
         for number, lane in enumerate(plan.lanes)
@@ -231,6 +233,19 @@ def numbers_of(tasks: Iterable[Task], ssps: Iterable[SSP], factor: int) -> dict[
     found = {(ssp.system, ssp.stream, ssp.partition): task.index // factor for task in tasks for ssp in task.ssps}
     read = dict.fromkeys(wholes(ssps))
     return {str(whole): found[whole.system, whole.stream, whole.partition] for whole in read}
+
+
+def virtual_of(tasks: Iterable[Task], factor: int) -> dict[int, tuple[int, ...]]:
+    """By the number of a task at factor 1, the buckets of it that some virtual tasks are."""
+    found: dict[int, list[int]] = {}
+    for task in sorted(tasks, key=lambda task: task.index):
+        found.setdefault(task.index // factor, []).append(task.index % factor)
+    return {number: tuple(buckets) for number, buckets in found.items()}
+
+
+def incomplete(virtual: Mapping[int, Collection[int]], factor: int) -> dict[str, tuple[int, ...]]:
+    """Those of :func:`virtual_of` that aren't all buckets of a task."""
+    return {str(number): tuple(sorted(its)) for number, its in virtual.items() if len(its) < factor}
 
 
 def _together(one: PlannedLane, other: PlannedLane) -> bool:
@@ -335,6 +350,7 @@ def _lane(
     streams = {stages.stream_of(graph, source) for source in group.sources}
     ssps = sorted(dict.fromkeys(s for task in tasks for s in task.ssps if s.stream in streams), key=in_order)
     broadcast = {s for task in tasks for s in task.broadcast if s.stream in streams}
+    virtual = virtual_of(tasks, factor)
     boundaries = {s.name for s in group.sources if is_boundary(s)}
     written_by = tuple(
         number
@@ -354,7 +370,8 @@ def _lane(
         broadcast=tuple(sorted(broadcast, key=in_order)),
         base=dict(zip(map(str, ssps), wholes(ssps), strict=True)),
         numbers=numbers_of(tasks, ssps, factor),
-        bases=tuple(sorted({task.index // factor for task in tasks})),
+        bases=tuple(sorted(virtual)),
+        buckets=incomplete(virtual, factor) if broadcast else {},
         upstream=written_by,
         outputs={str(o.stream): o.partitions for o in mine},
         systems=_elsewhere(mine),

@@ -26,7 +26,7 @@ from anabranch.planning import plan as planning
 from anabranch.planning import stages
 from anabranch.planning.plan import Plan
 from anabranch.planning.stages import Stage
-from anabranch.spark import dead_letters, hidden, intake, operators, raising, records, resolution, session
+from anabranch.spark import dead_letters, hidden, intake, operators, ownership, raising, records, resolution, session
 from anabranch.spark.dead_letters import Aside
 from anabranch.spark.functions import Rejecting
 from anabranch.spark.labels import label
@@ -86,7 +86,7 @@ class _Batch:
     def input(self, spark: SparkSession, stream: str, most: int) -> DataFrame:
         """The first records of a stream, partition after partition, as the job's read declares them."""
         node = self.reads[stream]
-        frame = self._explained(node, lambda: self._read(spark, node, F.lit(0), most))
+        frame = self._explained(node, lambda: self._read(spark, node, _virtual(F.lit(0)), most))
         return frame.drop(hidden.NAME)
 
     def output(self, spark: SparkSession, stream: str) -> DataFrame:
@@ -133,11 +133,14 @@ class _Batch:
         if node.kind == "read":
             return self._read(spark, node, _task(node, model, self._plan.model.factor))
         inputs = [frames[i] for i in node.inputs]
+        if rule(node).stateful:
+            inputs = [frame.where(self._into_state()) for frame in inputs]
         if not is_boundary(node):
             return operators.apply(node, inputs, context)
         key = F.col(hidden.NAME).withField("key", operators.stage_key(inputs[0], node.args["columns"]))
         # All rows of a key are in one partition of the stream, so one task for all gives the same aggregates.
-        moved = inputs[0].withColumn(hidden.NAME, key.withField("task", F.lit(0)))
+        task, none = F.lit(0), F.lit(None).cast("int")
+        moved = inputs[0].withColumn(hidden.NAME, key.withField("task", task).withField("bucket", none))
         null = operators.keyless()
         if self.settings.job.on_null_key != _FAIL:
             return moved.where(~null)
@@ -154,7 +157,13 @@ class _Batch:
         aside = Aside(self._graph.job, {}, {}, {}, {}, (), said)
         return partial(aside.rejects, keep=False)
 
-    def _read(self, spark: SparkSession, node: Node, task: Column, most: int | None = None) -> DataFrame:
+    def _into_state(self) -> Column:
+        """Whether a row goes into state: of a broadcast's, those for the virtual tasks that have their keys."""
+        hashed = ownership.of_key(hidden.field("key"), hidden.field("offset"))
+        own = F.pmod(hashed, F.lit(self._plan.model.factor)) == hidden.field("bucket")
+        return hidden.field("bucket").isNull() | own
+
+    def _read(self, spark: SparkSession, node: Node, virtual: Column, most: int | None = None) -> DataFrame:
         stream = node.args["stream"]
         system = self._systems.of(stream)
         starts, ranges, left = system.starts(stream), dict[int, list[Range]](), most
@@ -165,8 +174,10 @@ class _Batch:
             ranges[partition] = [(start, stop)] if stop > start else []
         raw = records.again(spark, system, stream, ranges)
         taken = intake.of_graph(node, self.formats.get(stream, JSON), keyed=False)
-        opened = taken.opened(raw.withColumn("task", task))
-        rows = taken.rows(opened, F.col("task"), f"{system.name}/{stream}", fail=self.settings.job.on_error == _FAIL)
+        opened = taken.opened(raw.withColumn("virtual", virtual))
+        task, bucket = F.col("virtual.task"), F.col("virtual.bucket")
+        fail = self.settings.job.on_error == _FAIL
+        rows = taken.rows(opened, task, f"{system.name}/{stream}", fail, bucket)
         taken.check(rows)
         return rows
 
@@ -178,9 +189,15 @@ class _Batch:
 
 
 def _task(node: Node, model: StageModel, factor: int) -> Column:
-    """The number of the task that reads a record; a broadcast record is one row for each task."""
+    """The task that reads a record, by its number at factor 1; a broadcast record is one row for each virtual task."""
     if node.args.get("broadcast"):
-        return F.explode(F.array(*[F.lit(n) for n in sorted({task.index // factor for task in model.tasks})]))
+        every = [divmod(task.index, factor) for task in model.tasks]
+        return F.explode(F.array(*[_virtual(F.lit(n), F.lit(b) if factor > 1 else None) for n, b in every]))
     numbers = planning.task_numbers(model, factor)
     pairs = [F.lit(x) for ssp, n in numbers.items() if ssp.stream == node.args["stream"] for x in (ssp.partition, n)]
-    return F.create_map(*pairs)[F.col("partition")]
+    return _virtual(F.create_map(*pairs)[F.col("partition")])
+
+
+def _virtual(task: Column, bucket: Column | None = None) -> Column:
+    """``bucket`` None: that of a record's key."""
+    return F.struct(task.alias("task"), (F.lit(None) if bucket is None else bucket).cast("int").alias("bucket"))

@@ -178,9 +178,14 @@ def _in_order(parts: list[_Part]) -> pa.RecordBatch:
 
 
 def of_rows(rows: pa.RecordBatch, factor: int) -> Places:
-    """The bucket of each row, by the key that its hidden column has."""
-    keys, offsets = (pc.struct_field(rows.column(hidden.NAME), name).to_pylist() for name in ("key", "offset"))
-    return np.array([hashing.bucket(key, offset, factor) for key, offset in zip(keys, offsets, strict=True)], np.int64)
+    """The bucket of each row: the one that its hidden column has, or that of the key there."""
+    fields = "key", "offset", "bucket"
+    keys, offsets, given = (pc.struct_field(rows.column(hidden.NAME), name).to_pylist() for name in fields)
+    found = (
+        hashing.bucket(key, offset, factor) if bucket is None else bucket
+        for key, offset, bucket in zip(keys, offsets, given, strict=True)
+    )
+    return np.fromiter(found, np.int64, rows.num_rows)
 
 
 def _run(work: Coroutine[Any, Any, Any]) -> Any:

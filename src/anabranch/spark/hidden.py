@@ -8,9 +8,10 @@ from pyspark.sql import functions as F
 NAME = "_anabranch"
 
 
-def of_record(task: Column, source: int) -> Column:
+def of_record(task: Column, source: int, bucket: Column | None = None) -> Column:
     """For a record as a system's source gives it. (Of a row that comes from no single record, the offset is negative,
-    if it comes from the records of one partition.)"""
+    if it comes from the records of one partition.) ``bucket``: that of the virtual task that a broadcast record goes
+    to; null for that of the key."""
     return F.struct(
         task.cast("int").alias("task"),
         F.lit(source).alias("source"),
@@ -19,6 +20,7 @@ def of_record(task: Column, source: int) -> Column:
         F.col("key"),
         F.col("headers"),
         F.col("timestamp"),
+        _no_bucket() if bucket is None else bucket.cast("int").alias("bucket"),
     ).alias(NAME)
 
 
@@ -32,7 +34,12 @@ def of_result(task: Column, key: Column) -> Column:
         key.alias("key"),
         F.lit(None).cast("string").alias("headers"),
         F.current_timestamp().alias("timestamp"),
+        _no_bucket(),
     ).alias(NAME)
+
+
+def _no_bucket() -> Column:
+    return F.lit(None).cast("int").alias("bucket")
 
 
 def field(name: str) -> Column:

@@ -86,15 +86,16 @@ class Intake:
             found += [F.max(time).alias(f"max_{p}") for p, time in times.items()]
         return found
 
-    def rows(self, opened: DataFrame, task: Column, stream: str, fail: bool) -> DataFrame:
-        """The rows of the records that can be read. ``fail``: the others fail the lane; ``task``: see hidden."""
+    def rows(self, opened: DataFrame, task: Column, stream: str, fail: bool, bucket: Column | None = None) -> DataFrame:
+        """The rows of the records that can be read. ``fail``: the others fail the lane; ``task``, ``bucket``: see
+        hidden."""
         faults = self.faults()
         if faults:
             good: Column = ~reduce(or_, faults.values())
             for name, fault in faults.items() if fail else ():
                 good = F.when(fault, _failing(self.node, stream, name, self.reader.wanted)).otherwise(good)
             opened = opened.where(good)
-        return opened.select(*self._columns(opened), hidden.of_record(task, self.node.id))
+        return opened.select(*self._columns(opened), hidden.of_record(task, self.node.id, bucket))
 
     def faulty(self, opened: DataFrame) -> DataFrame:
         """Of the records that can't be read: where they are, and the name of the fault."""

@@ -77,6 +77,11 @@ class LaneOutputs(LaneParts):
         cores = self.spark.sparkContext.defaultParallelism
         return routing.over(virtual, self.lane.factor, cores) if routing.before(self._group) else None
 
+    @property
+    def _splits(self) -> bool:
+        """Whether functions work on rows of one partition in several Spark tasks."""
+        return self._routing is not None and (self._routing.splits or bool(self.lane.broadcast))
+
     @cached_property
     def _scattered(self) -> bool:
         """Whether records of one partition may be in several Spark tasks, without state, when they are written."""
@@ -94,8 +99,7 @@ class LaneOutputs(LaneParts):
         keyed = any(rule(node).stateful or node.kind == "partition_by" for node in self._group.nodes)
         aside = job.on_error == _ASIDE or (keyed and job.on_null_key == _ASIDE)
         letters = {self.lane.system(stream) for stream in self.lane.dead_letters.values()}
-        split = self._routing is not None and self._routing.splits
-        return aside and (self._scattered or split) and any(self._publishers[name].slotted for name in letters)
+        return aside and (self._scattered or self._splits) and any(self._publishers[name].slotted for name in letters)
 
     @cached_property
     def _aside(self) -> Aside:
@@ -189,7 +193,7 @@ class LaneOutputs(LaneParts):
             delays=self._delays,
             dropped=self.dropped,
             inherited=self.inherited if self.lane.predecessors else None,
-            unruly=self._scattered or (stateful is None and self._routing is not None and self._routing.splits),
+            unruly=self._scattered or (stateful is None and self._splits),
         )
 
     def look_back(self, last: Batch | None) -> None:

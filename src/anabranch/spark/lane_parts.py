@@ -22,6 +22,7 @@ from anabranch.planning import groups, plan, stages
 from anabranch.planning.groups import Group
 from anabranch.planning.stages import Stage
 from anabranch.spark import codec, hidden, intake, ownership, pruning
+from anabranch.spark.audience import Audience
 from anabranch.spark.batches import Batch
 from anabranch.spark.operators import Context
 from anabranch.spark.records import SCHEMA
@@ -156,7 +157,7 @@ class LaneParts:
             ssps=ssps,
             starting=self.starting,
             tasks=self.lane.numbers,
-            everyone=self.lane.bases if broadcast else (),
+            audience=Audience(self.lane, ssps, self._key_bytes(node)) if broadcast else None,
             own=None if broadcast else ownership.of_records(self.lane, ssps, self._key_bytes(node)),
             intake=None if is_boundary(node) else self._intake(node),
             columns=self._columns(node) if is_boundary(node) else self.schemas[node.id],

@@ -12,7 +12,7 @@ from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP
 from anabranch.spark import hidden
 
-__all__ = ["of_key", "of_records", "of_state"]
+__all__ = ["of_key", "of_records", "of_state", "of_tasks", "taken"]
 
 
 def of_records(lane: Lane, ssps: Iterable[SSP], key: Column) -> Column | None:
@@ -25,18 +25,22 @@ def of_records(lane: Lane, ssps: Iterable[SSP], key: Column) -> Column | None:
     begins = {ssp.partition: floors(lane, ssp) for ssp in ssps}
     if all(len(set(each)) == 1 for each in begins.values()):
         return None
-    hashed = of_key(key, F.col("offset"))
+    return taken(begins, of_key(key, F.col("offset")))
+
+
+def taken(begins: Mapping[int, Sequence[int]], hashed: Column) -> Column:
+    """Whether a record is one of those. ``begins``: by partition, for each bucket the offset of the first one."""
     alike: dict[tuple[int, ...], list[int]] = {}
     for partition, each in begins.items():
-        alike.setdefault(each, []).append(partition)
-    taken: Column | None = None
+        alike.setdefault(tuple(each), []).append(partition)
+    found: Column | None = None
     for each, partitions in alike.items():
         mine = _taken(each, hashed)
         if len(alike) == 1:
             return mine
         its = F.col("partition").isin(partitions)
-        taken = F.when(its, mine) if taken is None else taken.when(its, mine)
-    return taken
+        found = F.when(its, mine) if found is None else found.when(its, mine)
+    return F.lit(False) if found is None else found
 
 
 def of_key(key: Column, offset: Column) -> Column:
@@ -61,16 +65,16 @@ def of_state(lane: Lane) -> Column | None:
     """
     if not lane.predecessors:
         return None
-    mine = _row_of(owned(lane), lane.factor)
+    mine = of_tasks(owned(lane), lane.factor, hidden.field("task"), F.xxhash64(hidden.field("key")))
     return F.when(F.spark_partition_id() >= 0, mine).otherwise(F.lit(False))
 
 
-def _row_of(own: Mapping[int, frozenset[int]], factor: int) -> Column:
-    task = hidden.field("task")
+def of_tasks(own: Mapping[int, frozenset[int]], factor: int, task: Column, hashed: Column) -> Column:
+    """Whether a row is of one of these tasks, by number, and of one of the buckets that it is given with."""
     alike: dict[frozenset[int], list[int]] = {}
     for number, buckets in own.items():
         alike.setdefault(buckets, []).append(number)
-    bucket = F.pmod(F.xxhash64(hidden.field("key")), F.lit(factor).cast("bigint"))
+    bucket = F.pmod(hashed, F.lit(factor).cast("bigint"))
     found = F.lit(False)
     for buckets, numbers in alike.items():
         its = task.isin(numbers)

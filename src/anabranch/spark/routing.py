@@ -53,7 +53,8 @@ class Routing:
         table = [self.numbers.get((task, bucket), 0) for task in tasks for bucket in range(self.factor)]
         place = F.array_position(_literal(tasks), hidden.field("task")) - 1
         hashed = ownership.of_key(hidden.field("key"), hidden.field("offset"))
-        return F.get(_literal(table), (place * self.factor + F.pmod(hashed, F.lit(self.factor))).cast("int"))
+        bucket = F.coalesce(hidden.field("bucket"), F.pmod(hashed, F.lit(self.factor)))
+        return F.get(_literal(table), (place * self.factor + bucket).cast("int"))
 
 
 def _literal(numbers: list[int]) -> Column:

@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 from anabranch.model.graph import Node
 from anabranch.model.ssp import SSP
 from anabranch.spark import codec, hidden, records
+from anabranch.spark.audience import FIRST, Audience
 from anabranch.spark.intake import Intake, Marks, Range, marked
 from anabranch.spark.records import Limits
 from anabranch.systems.contract import System
@@ -31,8 +32,8 @@ class Source:
     """A source of one lane.
 
     ``intake`` is of a ``read``; None for an intermediate stream, of which ``columns`` are the value's. ``tasks`` is
-    the task number by the text of the SSP; ``everyone`` the numbers of the tasks that each record of a broadcast goes
-    to. ``own``: which records are the lane's own, None: all that it reads. ``fail``: a
+    the task number by the text of the SSP; ``audience`` the tasks that each record of a broadcast goes to, None for
+    other streams. ``own``: which records are the lane's own, None: all that it reads. ``fail``: a
     record that can't be read fails the lane; ``timed``: its event time moves the lane's watermark; ``bare``: no headers
     and timestamps of records are needed.
     """
@@ -44,7 +45,7 @@ class Source:
     ssps: tuple[SSP, ...]
     starting: Mapping[SSP, int]
     tasks: Mapping[str, int]
-    everyone: Sequence[int]
+    audience: Audience | None
     own: Column | None
     intake: Intake | None
     columns: StructType
@@ -92,8 +93,6 @@ class Source:
         of others must be observed."""
         if not self.timed:
             raw = self._own(raw)
-        if self.everyone:
-            raw = raw.withColumn("task", F.explode(F.array(*[F.lit(n) for n in self.everyone])))
         return raw if self.intake is None else self.intake.opened(raw)
 
     def observed(self, opened: DataFrame) -> DataFrame:
@@ -105,21 +104,29 @@ class Source:
         """The rows of the records that can be read."""
         if self.timed:
             opened = self._own(opened)
-        task = F.col("task") if self.everyone else _number(self.tasks, self.ssps)
+        stream = f"{self.system.name}/{self.stream}"
+        if self.audience is not None and self.intake is not None:
+            given = self.audience.given(opened)
+            return self.intake.rows(given, F.col("task"), stream, self.fail, F.col("bucket"))
+        task = _number(self.tasks, self.ssps)
         if self.intake is None:
             return opened.select(codec.parse_json(F.col("value"), self.columns), hidden.of_record(task, self.node.id))
-        return self.intake.rows(opened, task, f"{self.system.name}/{self.stream}", self.fail)
+        return self.intake.rows(opened, task, stream, self.fail)
 
     def faulty(self, measured: Measured, ranges: Mapping[int, Range]) -> DataFrame | None:
         """Where the records are that can't be read, and why; None if there are none. ``ranges``: of the batch."""
         mask = Marks.of(measured).faulty
         if self.intake is None or not mask:
             return None
-        return self.intake.faulty(self.intake.opened(self._own(self.again(marked(mask, ranges)))))
+        again = self.again(marked(mask, ranges))
+        mine = self._own(again) if self.audience is None else again.where(self.audience.first())
+        return self.intake.faulty(self.intake.opened(mine))
 
     def keyless(self, measured: Measured, ranges: Mapping[int, Range]) -> DataFrame:
-        """The rows of the records near those with null keys; none if there are none."""
-        return self.rows(self.opened(self.again(marked(Marks.of(measured).keyless, ranges))))
+        """The rows of the records near those with null keys; none if there are none. Of a broadcast's, only those of
+        the first task: they are put aside once."""
+        rows = self.rows(self.opened(self.again(marked(Marks.of(measured).keyless, ranges))))
+        return rows if self.audience is None else rows.where(hidden.field("task") == FIRST)
 
     def maxima(self, measured: Measured) -> dict[str, int]:
         """The greatest event time of each SSP, in ms, of those that the batch had one of."""

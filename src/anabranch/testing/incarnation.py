@@ -95,7 +95,6 @@ class Incarnation:
         file, settings, job = self._file, self._settings, self._job
         preparation.refuse_several(settings)
         plan = preparation.plan(file, settings)
-        preparation.refuse_unsupported(plan)
         known = set(self._store.lanes(job))
         preparation.check_writers(plan, settings, known)
         if known:

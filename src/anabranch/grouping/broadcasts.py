@@ -1,0 +1,129 @@
+"""Where a lane's tasks begin to take a broadcast partition: each of them takes all of it, and no record twice.
+
+A task that takes over from several, which were not equally far, begins where the last of them was: each record goes to
+it that one of them hasn't had. What each of them has had is kept, in case they part again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from anabranch.errors import StateError
+from anabranch.grouping import positions
+from anabranch.grouping.ownership import NEVER, owned
+from anabranch.grouping.positions import Former, Part
+from anabranch.model.lane import Lane, Position
+from anabranch.model.ssp import SSP, WHOLE
+
+__all__ = ["Virtual", "begin", "begins", "floors"]
+
+Virtual = tuple[int, int]
+"""The number of a task at factor 1, and a bucket of the lane's factor (0 at factor 1)."""
+
+_NOWHERE = -1
+
+
+def begins(lane: Lane, whole: SSP) -> dict[Virtual, int]:
+    """From which offset on the records of a broadcast partition go to each of a lane's tasks."""
+    return {virtual: position.offset for virtual, position in _positions(lane, whole).items()}
+
+
+def floors(lane: Lane, whole: SSP, number: int) -> tuple[int, ...]:
+    """For each bucket of some factor, the offset from which on its records were not yet had for the task of a number
+    at factor 1; NEVER: the lane has no such bucket of the task."""
+    mine = [each for (n, _), each in _positions(lane, whole).items() if n == number]
+    parts = [part for each in mine for part in positions.parts_of(each, lane.factor)]
+    finest = max((part.factor for part, _ in parts), default=1)
+    found = [NEVER] * finest
+    for part, at in parts:
+        for bucket in range(part.bucket, finest, part.factor):
+            found[bucket] = at
+    return tuple(found)
+
+
+def begin(lane: Lane, whole: SSP, former: Iterable[Lane]) -> Position:
+    """Where a lane begins to read a broadcast partition, and which parts of its tasks have had records beyond that.
+
+    Args:
+        former: the closed lanes that its tasks were in.
+
+    Raises:
+        StateError: the tasks weren't in them.
+    """
+    left: dict[int, list[Former]] = {}
+    for each in former:
+        for number, its in _left(each, whole).items():
+            left.setdefault(number, []).extend(its)
+    parts: dict[int, dict[Part, int]] = {}
+    for number, buckets in owned(lane).items():
+        for bucket in buckets:
+            begun = positions.begin(_as_of(whole, lane, bucket), lane.factor, left.get(number, ()), _NOWHERE)
+            if begun.offset == _NOWHERE:
+                raise StateError(
+                    f"lane {lane.id} goes on from lanes that didn't have all of its tasks",
+                    "restore a copy of the store",
+                )
+            parts.setdefault(number, {}).update(positions.parts_of(begun, lane.factor))
+    least = min(offset for each in parts.values() for offset in each.values())
+    return Position(
+        ssp=whole,
+        offset=least,
+        parts={
+            f"{number}:{part}": offset
+            for number, each in sorted(parts.items())
+            for part, offset in sorted(_joined(each).items())
+            if offset > least
+        },
+    )
+
+
+def _positions(lane: Lane, whole: SSP) -> dict[Virtual, Position]:
+    """Where each of a lane's tasks begins."""
+    found = (position for position in lane.starting if position.ssp == whole)
+    begun = next(found, Position(ssp=whole, offset=0))
+    ahead: dict[int, dict[str, int]] = {}
+    for name, offset in begun.parts.items():
+        number, part = name.split(":")
+        ahead.setdefault(int(number), {})[part] = offset
+    return {
+        (number, bucket): positions.begin(
+            _as_of(whole, lane, bucket),
+            lane.factor,
+            [Former(Position(ssp=whole, offset=0, parts=ahead[number]), 1)] if number in ahead else [],
+            begun.offset,
+        )
+        for number, buckets in owned(lane).items()
+        for bucket in sorted(buckets)
+    }
+
+
+def _left(lane: Lane, whole: SSP) -> dict[int, list[Former]]:
+    """Where a closed lane left a partition for its tasks, by their numbers at factor 1."""
+    read = {position.ssp: position.offset for position in lane.final}[whole]
+    found: dict[int, list[Former]] = {}
+    for (number, _), begun in _positions(lane, whole).items():
+        found.setdefault(number, []).append(Former(positions.after(begun, lane.factor, read), lane.factor))
+    for number, each in found.items():
+        places = {former.position.offset for former in each}
+        if len(each) == lane.factor and len(places) == 1 and not any(former.position.parts for former in each):
+            found[number] = [Former(Position(ssp=whole, offset=places.pop()), 1)]
+    return found
+
+
+def _as_of(whole: SSP, lane: Lane, bucket: int) -> SSP:
+    """A partition as if only one bucket of it were read."""
+    return msgspec.structs.replace(whole, key_bucket=WHOLE if lane.factor == 1 else bucket)
+
+
+def _joined(parts: dict[Part, int]) -> dict[Part, int]:
+    """The same with as few parts as can be."""
+    found = dict(parts)
+    for factor in (2**n for n in range(max(part.factor for part in found).bit_length() - 1, 0, -1)):
+        for part in [part for part in found if part.factor == factor and part.bucket < factor // 2]:
+            other = Part(factor, part.bucket + factor // 2)
+            if found.get(other) == found[part]:
+                found[Part(factor // 2, part.bucket)] = found.pop(part)
+                del found[other]
+    return found
