@@ -135,7 +135,8 @@ def _reaches(lanes: Any, total: int) -> bool:
     for lane in lanes:
         if lane.report is not None and lane.lane.stage == "0":
             for ssp, offset in lane.report.positions.items():
-                at[ssp] = min(offset, at.get(ssp, offset))
+                if f"/{INPUT}/" in ssp:
+                    at[ssp] = min(offset, at.get(ssp, offset))
     return sum(at.values()) == total
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from anabranch import steps
 from anabranch.systems.embedded import Log
-from tests import clusters, failover, histories, kafka_peers, kafka_soak, launched, postgres, scaled
+from tests import broadcasting, clusters, failover, histories, kafka_peers, kafka_soak, launched, postgres, scaled
 from tests.acceptance import numbered
 from tests.acceptance.harness import (
     EXAMPLE,
@@ -231,6 +231,7 @@ SCENARIOS: dict[str, Scenario] = {
     "away": without_coordinator,
     "launcher": launched.kept_running,
     "scaled": scaled.scaled,
+    "broadcast": broadcasting.broadcasts,
     "histories": histories.lived_through,
     "cluster": clusters.worker_lost,
 }
@@ -243,6 +244,7 @@ SCENARIOS_IN_KAFKA: dict[str, Scenario] = {
     "kafka-postgresql": without_store,
     "kafka-away": without_coordinator,
     "kafka-scaled": scaled.scaled,
+    "kafka-broadcast": broadcasting.broadcasts,
     "kafka-histories": histories.lived_through,
 }
 ALL = {**SCENARIOS, **SCENARIOS_IN_KAFKA}

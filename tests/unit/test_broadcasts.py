@@ -1,4 +1,4 @@
-"""Broadcast inputs while factor and containers change: each task takes every record, and no record is put aside twice."""
+"""Broadcast inputs while factor and containers change: each task takes every record, and none is put aside twice."""
 
 from __future__ import annotations
 
