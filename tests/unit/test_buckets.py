@@ -37,6 +37,13 @@ def batches(keys: list[bytes | None], size: int, task: int = 0) -> Iterator[pa.R
         yield pa.RecordBatch.from_pylist(rows[at : at + size], SCHEMA)
 
 
+def test_a_row_of_a_broadcast_has_its_bucket() -> None:
+    (rows,) = batches([b"a"] * 3, 3)
+    hidden_ = [{**each, "bucket": given} for each, given in zip(rows.column(1).to_pylist(), (5, None, 0), strict=True)]
+    told = rows.set_column(1, hidden.NAME, pa.array(hidden_, SCHEMA.field(1).type))
+    assert buckets.of_rows(told, 8).tolist() == [5, bucket(b"a", 0, 8), 0]
+
+
 def numbers(rows: pa.RecordBatch) -> list[int]:
     return list(rows.column("n").to_pylist())
 
