@@ -92,4 +92,5 @@ def broadcasts(seed: int, place: Workspace) -> str:
         told = scaled.changed(workspace, seed, wishes, kill_before=dice.randrange(1, 3), kill_in=dice.choice(late))
     finally:
         workspace.close()
-    return f"{told}; {workspace.again} of {workspace.rules} records for each task came once more where four became one"
+    again = f"{workspace.again} of {workspace.rules * PARTITIONS} times a task that came of four was given a record again"
+    return f"{told}; {again}"

@@ -82,8 +82,8 @@ def test_it_writes_what_it_writes_at_factor_1() -> None:
 
 
 def test_rows_go_to_the_spark_task_of_their_bucket(spark: SparkSession) -> None:
-    """Spark finds the bucket that Python finds: of rows without a key, of empty and of long keys; and takes the one that
-    a row of a broadcast has."""
+    """Spark finds the bucket that Python finds: of rows without a key, of empty and of long keys; and takes that which
+    a broadcast row has."""
     drawn = random.Random(5)
     keys = [None, None, b"", b"\xff\xfe", drawn.randbytes(10**6), *(drawn.randbytes(n % 40) for n in range(500))]
     given = [(2 + 3 * (n % 2), key, n, None if n % 3 else n % 8) for n, key in enumerate(keys)]

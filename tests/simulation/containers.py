@@ -10,6 +10,7 @@ from anabranch.container.agent import Agent, Sent
 from anabranch.coordinator.client import AWAY
 from anabranch.errors import AnabranchError, FencedError
 from anabranch.messages import Answer, LaneReport, Registered, Registration, WantedLane
+from tests.simulation.inputs import number_of
 from tests.simulation.network import Client
 from tests.simulation.outputs import Folder
 from tests.simulation.world import Actor
@@ -320,7 +321,7 @@ class LaneRun:
     @property
     def _figures(self) -> dict[str, Any]:
         folder = self._folder_of()
-        wholes_of = {ssp.partition: str(ssp.whole) for ssp in self.lane.ssps}
+        wholes_of = {number_of(ssp): str(ssp.whole) for ssp in (*self.lane.ssps, *self.lane.broadcast)}
         positions = {wholes_of[number]: offset for number, offset in folder.positions.items()}
         return {"batch": folder.committed - 1, "positions": positions}
 

@@ -1,14 +1,16 @@
-"""What all jobs read: partitions without end, of messages with keys; and which of them were processed."""
+"""What jobs read: partitions without end, of messages with keys, some one for all tasks; and what was processed."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from random import Random
 
-from anabranch.grouping.ownership import NEVER, floors
+from anabranch.grouping import broadcasts
+from anabranch.grouping.ownership import NEVER, floors, owned
 from anabranch.model.hashing import bucket
 from anabranch.model.lane import Lane
-from anabranch.model.ssp import wholes
+from anabranch.model.ssp import SSP, wholes
 from tests.simulation.invariants import Broken
 
 FINEST = 8
@@ -32,11 +34,26 @@ class Partition:
 
 
 PARTITIONS = [Partition(number) for number in range(2)]
+BROADCAST = Partition(2)
+RULES = 10
+"""Stands for the number of the broadcast partition. In state it is there for each task, whose number is added."""
+
+
+def number_of(ssp: SSP) -> int:
+    """The partition of an SSP; :data:`RULES` of the broadcast."""
+    return RULES if ssp.stream == "rules" else ssp.partition
+
+
+def _partition(number: int) -> Partition:
+    return PARTITIONS[number] if number < RULES else BROADCAST
+
 
 Ranges = dict[int, tuple[int, int]]
 """By partition, the offsets of a batch: from, and up to (not with) this one."""
 Records = list[tuple[int, int]]
 """Partitions and offsets."""
+Given = list[tuple[int, range, int]]
+"""Of a broadcast: the task at factor 1, its buckets (of the largest factor) that one virtual task is, and an offset."""
 
 
 class Share:
@@ -46,7 +63,12 @@ class Share:
     """
 
     def __init__(self, lane: Lane) -> None:
-        self.begins = {whole.partition: 0 for whole in wholes(lane.ssps)} | _begins(lane)
+        self.begins = {number_of(ssp): 0 for ssp in (*wholes(lane.ssps), *lane.broadcast)} | _begins(lane)
+        self._factor = lane.factor
+        self._state = owned(lane) if lane.broadcast and lane.stateful else {}
+        self._tasks = (
+            {} if lane.stateful else {t: at for ssp in lane.broadcast for t, at in broadcasts.begins(lane, ssp).items()}
+        )
         self._floors = {whole.partition: floors(lane, whole) for whole in dict.fromkeys(wholes(lane.ssps))}
         self.cells = frozenset(
             (partition, cell)
@@ -58,15 +80,29 @@ class Share:
     def of(self, ranges: Ranges) -> Records:
         found = []
         for partition, (start, end) in ranges.items():
+            if partition == RULES:
+                found += [
+                    (RULES + n, o) for o in range(start, end) for n, mine in self._state.items() if self._has(mine, o)
+                ]
+                continue
             buckets, begins = PARTITIONS[partition].buckets, self._floors[partition]
             found += [(partition, o) for o in range(start, end) if o >= begins[buckets[o] % len(begins)]]
         return found
+
+    def given(self, ranges: Ranges) -> Given:
+        """Which records of a broadcast the tasks of a lane without state are given."""
+        offsets = range(*ranges.get(RULES, (0, 0)))
+        tasks = [(number, range(mine, FINEST, self._factor), at) for (number, mine), at in self._tasks.items()]
+        return [(number, cells, o) for o in offsets for number, cells, at in tasks if o >= at]
+
+    def _has(self, mine: Collection[int], offset: int) -> bool:
+        return BROADCAST.buckets[offset] % self._factor in mine
 
 
 def _begins(lane: Lane) -> dict[int, int]:
     found: dict[int, int] = {}
     for position in lane.starting:
-        number = position.ssp.partition
+        number = number_of(position.ssp)
         found[number] = min(position.offset, found.get(number, position.offset))
     return found
 
@@ -78,7 +114,7 @@ Last = dict[tuple[int, int], int]
 def follow(last: Last, records: Records, who: str, name: str) -> None:
     """Raises Broken unless each record is the very next one of its key."""
     for number, offset in records:
-        partition = PARTITIONS[number]
+        partition = _partition(number)
         at, before = (number, partition.keys[offset]), partition.before[offset]
         if last.get(at, -1) != before:
             raise Broken(name, f"{who}: offset {offset} of partition {number} comes after {last.get(at)}, not {before}")
@@ -90,6 +126,15 @@ class Processed:
     """What each group of each job has put out."""
 
     _last: dict[tuple[str, str, str], Last] = field(default_factory=dict)
+    _given: dict[tuple[str, str, str, int, int], int] = field(default_factory=dict)
 
-    def add(self, lane: Lane, records: Records) -> None:
-        follow(self._last.setdefault((lane.job, lane.stage, lane.group), {}), records, lane.id, "each-once")
+    def add(self, lane: Lane, records: Records, given: Given) -> None:
+        group = lane.job, lane.stage, lane.group
+        follow(self._last.setdefault(group, {}), records, lane.id, "each-once")
+        for number, cells, offset in given:
+            far = [self._given.get((*group, number, cell), 0) for cell in cells]
+            if min(far) != offset:
+                raise Broken("each-once", f"{lane.id}: task {number} is given {offset} of the broadcast, after {far}")
+            self._given |= {
+                (*group, number, cell): offset + 1 for cell, at in zip(cells, far, strict=True) if at == offset
+            }

@@ -155,7 +155,8 @@ class Storage:
 
     def process(self, lane: Lane, ranges: Ranges) -> None:
         """A batch of a lane is put out."""
-        self._processed.add(lane, self.share(lane).of(ranges))
+        share = self.share(lane)
+        self._processed.add(lane, share.of(ranges), share.given(ranges))
 
     def commit(self, lane: Lane, folder: Folder, by: int) -> None:
         _, ranges = folder.next()

@@ -32,6 +32,8 @@ _QUIET = 3 * LEASE + 10.0
 _SAID_AGAIN = 0.1
 _FACTORS = (1, 2, 4, FINEST)
 _TIMEOUT = 3.0
+_BROADCASTS_EVERY = 3
+"""Of so many seeds, in one jobs have a broadcast input."""
 
 
 @dataclass
@@ -55,6 +57,7 @@ class Scenario:
 
     def __init__(self, seed: int) -> None:
         self.world = World(seed)
+        self._broadcasts = seed % _BROADCASTS_EVERY == 0
         random = self.world.random
         self.database = Database()
         self.storage = Storage()
@@ -97,7 +100,8 @@ class Scenario:
     def _wish(self, job: str) -> _Wish:
         random = self.world.random
         fenced = random.random() < 0.7
-        graph, its = _planned(job, random.randint(1, len(PARTITIONS)), random.choice(_FACTORS), random.randint(1, 2))
+        partitions, factor = random.randint(1, len(PARTITIONS)), random.choice(_FACTORS)
+        graph, its = _planned(job, partitions, factor, random.randint(1, 2), self._broadcasts)
         self.storage.add(job, fenced=fenced)
         lanes = plan.lanes_of(its, 4, lambda: f"{random.getrandbits(32):08x}")
         program = Program(artifact="0" * 64, file="job.py", settings={}, schemas={})
@@ -294,10 +298,12 @@ class Scenario:
 
 
 @cache
-def _planned(job: str, partitions: int, factor: int, containers: int) -> tuple[Graph, Plan]:
+def _planned(job: str, partitions: int, factor: int, containers: int, broadcast: bool) -> tuple[Graph, Plan]:
     """A job with a stateless group and a stateful one."""
     made = Job(job)
     rows = made.read("in", key="k binary", schema="n int")
+    if broadcast:
+        rows = rows.merge(made.read("rules", key="k binary", schema="n int", broadcast=True))
     rows.where("n > 0").write("out")
     rows.agg(n="count(*)", name="counted").write("counts")
     around = plan.Surroundings(
@@ -305,7 +311,7 @@ def _planned(job: str, partitions: int, factor: int, containers: int) -> tuple[G
         containers=containers,
         grouper_name="partition",
         grouper=groupers.named("partition"),
-        partitions={"in": partitions},
+        partitions={"in": partitions, "rules": 1},
         systems={},
     )
     return made.graph, plan.make(made.graph, around)
