@@ -92,5 +92,6 @@ def broadcasts(seed: int, place: Workspace) -> str:
         told = scaled.changed(workspace, seed, wishes, kill_before=dice.randrange(1, 3), kill_in=dice.choice(late))
     finally:
         workspace.close()
-    again = f"{workspace.again} of {workspace.rules * PARTITIONS} times a task that came of four was given a record again"
-    return f"{told}; {again}"
+    return (
+        f"{told}; {workspace.again} of {workspace.rules * PARTITIONS} times, one that came of four had a record again"
+    )
