@@ -240,6 +240,7 @@ def test_a_broadcast_input_is_in_every_task_and_lane_whole(factor: int, containe
     assert all(ssp.stream == "a" for task in plan.model.stages[0].tasks for ssp in task.ssps)
     assert [texts(lane.broadcast) for lane in plan.lanes] == [whole] * containers
     assert plan.reads_per_ssp["embedded/rates/1"] == containers
+    assert plan.reads_per_ssp["embedded/a/0"] == plan.reads_per_ssp["embedded/a/1"] == 1
 
 
 def test_several_containers_share_the_tasks_and_all_feed_the_next_stage() -> None:

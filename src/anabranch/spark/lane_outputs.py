@@ -94,12 +94,15 @@ class LaneOutputs(LaneParts):
 
     @cached_property
     def _gathers(self) -> bool:
-        """Whether what one slot puts aside may come from several Spark tasks, where it must be written by one."""
+        """Whether what one slot puts aside may come from several Spark tasks, where it must be written by one; or even
+        one record may, of a broadcast."""
         job = self.settings.job
         keyed = any(rule(node).stateful or node.kind == "partition_by" for node in self._group.nodes)
         aside = job.on_error == _ASIDE or (keyed and job.on_null_key == _ASIDE)
         letters = {self.lane.system(stream) for stream in self.lane.dead_letters.values()}
-        return aside and (self._scattered or self._splits) and any(self._publishers[name].slotted for name in letters)
+        slotted = any(self._publishers[name].slotted for name in letters)
+        shared = self._splits and bool(self.lane.broadcast)
+        return aside and (shared or ((self._scattered or self._splits) and slotted))
 
     @cached_property
     def _aside(self) -> Aside:
