@@ -17,7 +17,18 @@ from pathlib import Path
 
 from anabranch import steps
 from anabranch.systems.embedded import Log
-from tests import broadcasting, clusters, failover, histories, kafka_peers, kafka_soak, launched, postgres, scaled
+from tests import (
+    autoscaled,
+    broadcasting,
+    clusters,
+    failover,
+    histories,
+    kafka_peers,
+    kafka_soak,
+    launched,
+    postgres,
+    scaled,
+)
 from tests.acceptance import numbered
 from tests.acceptance.harness import (
     EXAMPLE,
@@ -233,6 +244,7 @@ SCENARIOS: dict[str, Scenario] = {
     "scaled": scaled.scaled,
     "broadcast": broadcasting.broadcasts,
     "histories": histories.lived_through,
+    "autoscaled": autoscaled.scaled_by_itself,
     "cluster": clusters.worker_lost,
 }
 SCENARIOS_IN_KAFKA: dict[str, Scenario] = {

@@ -7,13 +7,14 @@ import os
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict, SettingsError
 
 from anabranch.errors import ConfigError, NotFoundError
 from anabranch.event_time import durations
+from anabranch.model.factor import FACTORS
 from anabranch.references import has_reference
 
 __all__ = ["Settings", "dumped", "load", "restored"]
@@ -26,6 +27,36 @@ S = TypeVar("S", bound=BaseModel)
 
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class AutoscaleSettings(_Section):
+    """Lets the coordinator choose a job's factor, from ``min`` to ``max``: such that Python functions work on no bucket
+    more than the part ``target_busy`` of the time. After a change there is none for ``cooldown``.
+    """
+
+    min: int = 1
+    max: int
+    target_busy: float = Field(default=0.7, gt=0, lt=1)
+    cooldown: str = "2 minutes"
+
+    @field_validator("min", "max")
+    @classmethod
+    def _factor(cls, factor: int) -> int:
+        if factor not in FACTORS:
+            raise ValueError(f"a factor is a power of two from {FACTORS[0]} to {FACTORS[-1]}")
+        return factor
+
+    @field_validator("cooldown")
+    @classmethod
+    def _duration(cls, text: str) -> str:
+        durations.parse(text)
+        return text
+
+    @model_validator(mode="after")
+    def _range(self) -> AutoscaleSettings:
+        if self.min > self.max:
+            raise ValueError(f"min = {self.min} is above max = {self.max}")
+        return self
 
 
 class JobSettings(_Section):
@@ -47,6 +78,7 @@ class JobSettings(_Section):
     factor: int = 1
     threads: int = Field(default=64, ge=1, le=1024)
     containers: int = Field(default=1, ge=1, le=1000)
+    autoscale: AutoscaleSettings | None = None
     artifact: Literal["store", "image"] = "store"
     warm_containers: int = Field(default=0, ge=0, le=100)
     trigger: Literal["micro-batch", "real-time"] = "micro-batch"
@@ -222,6 +254,19 @@ class Settings(BaseSettings):
                     raise ValueError(f"streams.{stream}.{name} is for format {' or '.join(formats)}, not {each.format}")
         return self
 
+    @model_validator(mode="after")
+    def _autoscale(self) -> Settings:
+        job, limits = self.job, self.job.autoscale
+        if limits is None:
+            return self
+        if not limits.min <= job.factor <= limits.max:
+            raise ValueError(f"job.factor = {job.factor} isn't in job.autoscale: {limits.min} to {limits.max}")
+        if job.trigger == "real-time":
+            raise ValueError('job.autoscale is for Python functions, and trigger = "real-time" has none')
+        if job.grouper == "all":
+            raise ValueError('job.autoscale changes the factor, which grouper = "all" has none of')
+        return self
+
     @property
     def at_least_once(self) -> frozenset[str]:
         """The streams that jobs write with that delivery."""
@@ -386,6 +431,7 @@ def _known_names(location: list[str]) -> Iterator[str]:
     for part in location:
         field = model.model_fields.get(part) if isinstance(model, type) and issubclass(model, BaseModel) else None
         model = field.annotation if field is not None else StreamSettings
+        model = next((each for each in get_args(model) if each is AutoscaleSettings), model)
         if model == dict[str, StreamSettings]:
             model = StreamSettings
     return iter(model.model_fields if isinstance(model, type) and issubclass(model, BaseModel) else ())

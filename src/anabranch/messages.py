@@ -34,7 +34,8 @@ class Start(Document, frozen=True, kw_only=True):
     ``fingerprint`` maps what must be the same for a resume (graph, factor, …) to its hash or value.
     ``formats`` are those of the streams that aren't JSON: they stay as they are now for as long as the deployment.
     ``until_caught_up``: lanes end when their inputs are at the ends that were noted at the start.
-    ``program`` is for containers in other processes; None: the one that starts it is the only container.
+    ``program`` is for containers in other processes; None: the one that starts it is the only container, and
+    ``settings`` are what the coordinator must know of its settings.
     """
 
     graph: Graph
@@ -45,6 +46,7 @@ class Start(Document, frozen=True, kw_only=True):
     promises: dict[str, str] = {}
     until_caught_up: bool = False
     program: Program | None = None
+    settings: dict[str, Any] = {}
 
 
 class Running(Document, frozen=True, kw_only=True):
@@ -97,11 +99,15 @@ class LaneReport(Document, frozen=True, kw_only=True):
     process has the lane. ``begun``: its query has begun in this container. ``stopped``: it ended because its container
     stopped, and may have more to do; ``pending``: it ended before what it had to finish was finished. ``attempt``: how
     often its container has begun it; ``trouble`` why it was begun again last; ``stalls`` how often that was because it
-    stood still. ``busy``: the part of the last half minute that its batches took; ``arriving``: records that came in
-    then, a second. ``slowest``: the SSP that Python functions spent most time on in the last batches,
-    ``slowest_seconds``; ``skew``: how often that is the mean. ``usual_seconds``: the median duration of its batches in
-    the last half minute. ``changeover``: of a lane that goes on from others, the seconds from when it could begin to
-    its first commit, without those of that batch; 0.0 while there was none.
+    stood still.
+
+    Of the last half minute, or rather ``span`` seconds (0: nothing is known yet): ``busy`` is the part that its batches
+    took, ``working`` the part that Python functions worked on the bucket that they worked on most; ``arriving``:
+    records that came in, a second. ``slowest``: the SSP that Python functions spent most time on in the last batches,
+    ``slowest_seconds``; ``skew``: how often that is the mean. ``usual_seconds``: the median duration of batches.
+
+    ``changeover``: of a lane that goes on from others, the seconds from when it could begin to its first commit,
+    without those of that batch; 0.0 while there was none.
     """
 
     lane: str
@@ -128,7 +134,9 @@ class LaneReport(Document, frozen=True, kw_only=True):
     trouble: str = ""
     stalls: int = 0
     busy: float = 0.0
+    working: float = 0.0
     arriving: float = 0.0
+    span: float = 0.0
     slowest: str = ""
     slowest_seconds: float = 0.0
     skew: float = 0.0
@@ -200,6 +208,7 @@ class LaneSizing(Document, frozen=True, kw_only=True):
     arriving: float
     rows_per_second: float
     busy: float
+    working: float
     batch_seconds: float
     slowest: str
     slowest_seconds: float
@@ -207,7 +216,10 @@ class LaneSizing(Document, frozen=True, kw_only=True):
 
 
 class Sizing(Document, frozen=True, kw_only=True):
-    """What decides on a job's factor and containers: how its lanes cope, and what could be. ``allowed``: factors."""
+    """What decides on a job's factor and containers: how its lanes cope, and what could be. ``allowed``: factors.
+
+    ``autoscale``: what the coordinator's own autosizer makes of it; empty if it is off.
+    """
 
     job: str
     state: str
@@ -216,6 +228,7 @@ class Sizing(Document, frozen=True, kw_only=True):
     containers: int
     allowed: tuple[int, ...]
     lanes: tuple[LaneSizing, ...] = ()
+    autoscale: str = ""
 
 
 class Answer(Document, frozen=True, kw_only=True):

@@ -126,6 +126,7 @@ def start_message(prepared: Prepared, until_caught_up: bool, program: Program | 
         promises={output.operator: output.promise for output in prepared.plan.outputs},
         until_caught_up=until_caught_up,
         program=program,
+        settings={"job": prepared.settings.job.model_dump(mode="json", exclude_unset=True)} if program is None else {},
     )
 
 

@@ -12,6 +12,8 @@ from rich.table import Table
 from anabranch import config as configuration
 from anabranch.cli import finding, progress
 
+_FIGURES = ("busy", "functions", "lag", "in/s", "read/s", "batch s")
+
 
 def sizing(
     job: Annotated[str, typer.Argument(help="The name of a job that runs.")],
@@ -27,12 +29,14 @@ def sizing(
     console = progress.wide()
     console.print(f"job {job}: {found.state}, factor {found.factor}, {found.containers} container(s)")
     table = Table()
-    for column in ("lane", "container", "busy", "lag", "in/s", "read/s", "batch s", "slowest bucket", "its s", "skew"):
+    for column in ("lane", "container", *_FIGURES, "slowest bucket", "its s", "skew"):
         table.add_column(column, justify="left" if column in ("lane", "container", "slowest bucket") else "right")
     for lane in found.lanes:
         slowest = (lane.slowest, f"{lane.slowest_seconds:.1f}", f"{lane.skew:.1f}") if lane.slowest else ("-",) * 3
         rates = (f"{lane.lag:,}", f"{lane.arriving:,.0f}", f"{lane.rows_per_second:,.0f}", f"{lane.batch_seconds:.1f}")
-        table.add_row(lane.lane, lane.seat, f"{lane.busy:.0%}", *rates, *slowest)
+        table.add_row(lane.lane, lane.seat, f"{lane.busy:.0%}", f"{lane.working:.0%}", *rates, *slowest)
     console.print(table)
+    if found.autoscale:
+        console.print(f"autoscale: {found.autoscale}")
     if len(found.allowed) == 1:
         console.print("its factor can only be 1")

@@ -380,6 +380,8 @@ class LaneRunner:
             self._tell(watermark=time.progress.watermark, held_by=time.held_by)
         if newest == self._newest_progress:
             self._tell(ends=self._ends())
+            if self._load.idled(self._report, monotonic()):
+                self._tell_load()
             return
         self._newest_progress = newest
         for ran in history.since(query, self._seen_batch):
@@ -414,10 +416,16 @@ class LaneRunner:
     def _look_at_work(self) -> None:
         """How busy the lane is, and which bucket keeps it so."""
         assert self._query is not None
-        self._load.ran(self._report, monotonic())
-        found = busy.slowest(self.lane, self._query.take_busy())
+        worked = self._query.take_busy()
+        self._load.ran(self._report, monotonic(), worked)
+        found = busy.slowest(self.lane, worked)
         told = {} if found is None else {"slowest": found.ssp, "slowest_seconds": found.seconds, "skew": found.skew}
-        self._tell(busy=self._load.busy, arriving=self._load.arriving, usual_seconds=self._load.usual, **told)
+        self._tell_load(**told)
+
+    def _tell_load(self, **more: Any) -> None:
+        load = self._load
+        figures = {"busy": load.busy, "working": load.working, "arriving": load.arriving, "span": load.span}
+        self._tell(**figures, usual_seconds=load.usual, **more)
 
     def _dead_letters(self) -> int:
         """How many records this lane has ever put aside: the streams that hold them know it."""

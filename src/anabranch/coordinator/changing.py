@@ -54,11 +54,14 @@ class Wanted:
     why: str
 
 
-def scaled(serving: Serving, present: Generation, wish: Scaling, alone: bool) -> Wanted | None:
+def scaled(
+    serving: Serving, present: Generation, wish: Scaling, alone: bool, who: str = "user", reason: str = ""
+) -> Wanted | None:
     """What a wish makes of a job; None if it is so already. Errors as :meth:`Coordinator.scale`.
 
     Args:
         alone: the coordinator and the only container are one process.
+        who: has the wish, for a ``reason``.
     """
     factor = present.factor if wish.factor is None else wish.factor
     containers = present.containers if wish.containers is None else wish.containers
@@ -85,7 +88,8 @@ def scaled(serving: Serving, present: Generation, wish: Scaling, alone: bool) ->
         )
     _check_whole(serving, lambda lane: True)
     why = f"factor {present.factor} → {factor}, containers {present.containers} → {containers}"
-    return _wanted(serving, present, factor, containers, "user", why, request=wish.request)
+    why = f"{why}: {reason}" if reason else why
+    return _wanted(serving, present, factor, containers, who, why, request=wish.request)
 
 
 def is_scalable(serving: Serving, present: Generation) -> bool:

@@ -33,9 +33,11 @@ _FIGURES = frozenset(
         "skew",
         "slowest",
         "slowest_seconds",
+        "span",
         "usual_seconds",
         "warnings",
         "watermark",
+        "working",
     }
 )
 """What a report says for those who look: nothing is decided on it while the lane runs."""

@@ -14,7 +14,8 @@ import msgspec
 
 from anabranch import artifact
 from anabranch.clocks import boottime
-from anabranch.coordinator import changing, plans, reading, reports, sizing
+from anabranch.coordinator import autosizing, changing, plans, reading, reports, sizing
+from anabranch.coordinator.autosizing import Verdict
 from anabranch.coordinator.changing import Generation, Wanted
 from anabranch.coordinator.launching import Demand
 from anabranch.coordinator.naming import check_container, check_name
@@ -23,6 +24,7 @@ from anabranch.coordinator.serving import Process, Serving
 from anabranch.coordinator.states import DeploymentState, Snapshot, step
 from anabranch.coordinator.store import DeploymentRecord, Event, Store
 from anabranch.errors import (
+    AnabranchError,
     ConflictError,
     FencedError,
     NotFoundError,
@@ -55,6 +57,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _LOOK_AGAIN = 1.0
+_SIZE_EVERY = 1.0
 _REQUESTS_KNOWN = 20
 """So many generations are looked through for a request that is said again."""
 _LOST_SHOWN = 5
@@ -131,7 +134,8 @@ class Coordinator:
                 stored = reading.deployment(self._store, job)
             else:
                 plans.check_same(stored, start.fingerprint)
-            self._serve(msgspec.structs.replace(stored, until_caught_up=start.until_caught_up, program=start.program))
+            stored = msgspec.structs.replace(stored, until_caught_up=start.until_caught_up, program=start.program)
+            self._serve(stored, start.settings)
             return stored.id
 
     def resume(self, job: str) -> int:
@@ -269,7 +273,9 @@ class Coordinator:
         """
         with self._changed:
             serving = self._serving(job)
-            return sizing.of(self.status(job), changing.is_scalable(serving, self._present(serving)))
+            verdict = self._verdict(serving)
+            scalable = changing.is_scalable(serving, self._present(serving))
+            return sizing.of(self.status(job), scalable, verdict.why if verdict else "")
 
     def cancel(self, job: str) -> None:
         """Let a job that is being changed go back to the factor and the containers that it had before.
@@ -561,8 +567,11 @@ class Coordinator:
                     self._served.pop(job, None)
             self._unsure = False
 
-    def _serve(self, stored: DeploymentRecord) -> None:
-        """Bring a stored deployment from whatever state to starting, with its lanes to do again."""
+    def _serve(self, stored: DeploymentRecord, settings: dict[str, Any] | None = None) -> None:
+        """Bring a stored deployment from whatever state to starting, with its lanes to do again.
+
+        ``settings``: of one without a program.
+        """
         job, stored = stored.job, msgspec.structs.replace(stored, error=None)
         transition = step(Snapshot(state=DeploymentState(stored.state), start_wanted=True))
         assert transition is not None
@@ -571,21 +580,29 @@ class Coordinator:
         its = [lane for lane in before.values() if lane.deployment == stored.id]
         followed = {name for lane in its for name in lane.predecessors}
         lanes = before | {lane.id: reports.restarted(lane, lane.id in followed) for lane in its}
+        event = self._event(job, "coordinator", f"{stored.state} → {transition.to.value}", transition.why)
         self._write(
             self._store.resume_deployment,
             stored,
             transition.to.value,
             [lane for lane in lanes.values() if lane != before[lane.id]],
             "the job was started again",
-            self._event(job, "coordinator", f"{stored.state} → {transition.to.value}", transition.why),
+            event,
         )
-        self._served[job] = self._serving_of(stored, model, transition.to, lanes)
+        stored = msgspec.structs.replace(stored, changed_at=event.at)
+        self._served[job] = self._serving_of(stored, model, transition.to, lanes, settings)
         self._advance(self._served[job])
         self._announce()
 
     def _serving_of(
-        self, stored: DeploymentRecord, model: JobModel, state: DeploymentState, lanes: dict[str, Lane]
+        self,
+        stored: DeploymentRecord,
+        model: JobModel,
+        state: DeploymentState,
+        lanes: dict[str, Lane],
+        settings: dict[str, Any] | None = None,
     ) -> Serving:
+        settings = (settings or {}) if stored.program is None else stored.program.settings
         return Serving(
             job=stored.job,
             deployment=stored.id,
@@ -595,7 +612,9 @@ class Coordinator:
             known=lanes,
             expels=self._grace is not None,
             revision=self._first(),
-            settings={} if stored.program is None else stored.program.settings,
+            settings=settings,
+            autoscale=autosizing.limits_of(settings),
+            changed_at=stored.changed_at,
             promises=stored.promises,
             error=stored.error,
             begun=self._clock(),
@@ -609,6 +628,7 @@ class Coordinator:
     def _tick(self, serving: Serving) -> None:
         self._expel_silent(serving)
         self._advance(serving)
+        self._autosize(serving)
 
     def _expel_silent(self, serving: Serving) -> bool:
         """Whether any process was silent for too long."""
@@ -699,6 +719,8 @@ class Coordinator:
             process.heard = max(process.heard, beat.number)
             if news or self._grace is None:  # without expulsion, time alone may have changed something
                 self._advance(serving)
+            if self._grace is None:
+                self._autosize(serving)
             if beat.leaving and all(lane.state is LaneState.FAILED for lane in serving.may_write(process)):
                 self._write(self._store.leave, process.record, self._now())
                 serving.leave(process)
@@ -789,7 +811,7 @@ class Coordinator:
                 transition.error,
                 event,
             )
-            serving.state, serving.error = transition.to, transition.error
+            serving.state, serving.error, serving.changed_at = transition.to, transition.error, event.at
             moved = True
         if serving.renew() or moved:
             self._announce()
@@ -817,6 +839,32 @@ class Coordinator:
         serving.change(model, [*wanted.ending, *wanted.told.lanes], self._clock())
         self._advance(serving)
         self._announce()
+
+    def _verdict(self, serving: Serving) -> Verdict | None:
+        """What the autosizer makes of a job; None if it is off."""
+        if serving.autoscale is None:
+            return None
+        since, undone = self._now() - serving.changed_at, serving.model.undoes > 0
+        return autosizing.decide(serving.autoscale, serving.status(self._clock(), self._lease), since, undone)
+
+    def _autosize(self, serving: Serving) -> None:
+        """Give a job the factor that the autosizer finds. One that it can't have is wished for once a generation."""
+        if serving.autoscale is None or self._clock() < serving.sized_at + _SIZE_EVERY:
+            return
+        serving.sized_at = self._clock()
+        verdict = self._verdict(serving)
+        if verdict is None or verdict.factor is None or serving.generation == serving.refused:
+            return
+        wish, present = Scaling(factor=verdict.factor), self._present(serving)
+        try:
+            wanted = changing.scaled(serving, present, wish, self._grace is None, "autoscale", verdict.why)
+        except AnabranchError as error:
+            what = f"the factor stays {present.factor}, and should be {verdict.factor}"
+            self._write(self._store.note, [self._event(serving.job, "autoscale", what, f"{verdict.why}; {error}")])
+            serving.refused = serving.generation
+            return
+        if wanted is not None:
+            self._change(serving, wanted)
 
     def _announce(self) -> None:
         """Wake who waits for something that may have changed."""

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from anabranch.assignment import placement
+from anabranch.config import AutoscaleSettings
 from anabranch.coordinator import reports
 from anabranch.coordinator.launching import Demand
 from anabranch.coordinator.reports import LAST_PHASES, LIVE_PHASES
@@ -85,6 +86,9 @@ class Serving:
     ``expels``: a process that is silent for too long loses its seat, and its lanes are fenced before others get them.
     ``begun``: when it was started, here. Before ``sure_from`` not all that live have been heard. ``asked``: when
     processes that stand by, by their executions, asked for a seat last.
+    ``autoscale``: how the coordinator scales it, which looked ``sized_at`` last; None: it isn't.
+    ``refused``: the generation that can't have the factor that it should. ``changed_at``: when its state was stored
+    last, in seconds since 1970.
     """
 
     job: str
@@ -105,6 +109,10 @@ class Serving:
     sure_from: float = 0.0
     asked: dict[str, float] = field(default_factory=dict)
     launching: Launching | None = None
+    autoscale: AutoscaleSettings | None = None
+    sized_at: float = 0.0
+    refused: int = 0
+    changed_at: float = 0.0
     changing_since: float = 0.0
     rescale_seconds: float | None = None
 

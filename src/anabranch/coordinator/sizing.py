@@ -9,7 +9,7 @@ from anabranch.model.lane import LaneState
 __all__ = ["of"]
 
 
-def of(status: JobStatus, scalable: bool) -> Sizing:
+def of(status: JobStatus, scalable: bool, autoscale: str) -> Sizing:
     """The figures of a job. ``scalable``: its graph and grouper allow other factors than 1."""
     lanes = [lane for lane in status.lanes if lane.lane.state is not LaneState.CLOSING]
     return Sizing(
@@ -20,6 +20,7 @@ def of(status: JobStatus, scalable: bool) -> Sizing:
         containers=status.seats,
         allowed=FACTORS if scalable else (1,),
         lanes=tuple(_lane(each, each.report or LaneReport(lane=each.lane.id, phase="")) for each in lanes),
+        autoscale=autoscale,
     )
 
 
@@ -35,6 +36,7 @@ def _lane(status: LaneStatus, report: LaneReport) -> LaneSizing:
         arriving=report.arriving,
         rows_per_second=report.rows_per_second,
         busy=report.busy,
+        working=report.working,
         batch_seconds=report.seconds,
         slowest=report.slowest,
         slowest_seconds=report.slowest_seconds,
