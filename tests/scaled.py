@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from collections.abc import Callable
@@ -104,6 +105,9 @@ def changed(
 
     until("all is read", all_read)
     _settles(served, until)
+    held = json.loads(workspace.call("inspect", "state", JOB, "--json", coordinator__url=served.url).stdout)["lanes"]
+    assert {each["lane"] for each in held} == {each.lane.id for each in client.status(JOB).lanes if each.lane.stateful}
+    assert all(0 <= each["foreignRows"] <= each["rows"] and each["batch"] >= 0 for each in held), held
     workspace.call("stop", JOB, coordinator__url=served.url)
     for each in containers:
         ended_well(each)

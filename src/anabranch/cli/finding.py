@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from anabranch import config as configuration
 from anabranch import references
 from anabranch.config import CoordinatorSettings, Settings
 from anabranch.coordinator import endpoint, reading
@@ -49,6 +50,17 @@ def described(settings: CoordinatorSettings, job: str) -> tuple[JobStatus, JobMo
         lambda found: (found.status(job), found.model(job)),
         lambda store: (reading.status(store, job), reading.model(store, job)),
     )
+
+
+def settings_of(settings: Settings, job: str) -> Settings:
+    """The settings that a job was started with on a coordinator; of one that was run in one process, these here."""
+    try:
+        running = _told(
+            settings.coordinator, job, lambda found: found.running(job), lambda store: reading.running(store, job)
+        )
+    except ConflictError:  # only the process that ran it has its code
+        return settings
+    return configuration.restored(running.program.settings)
 
 
 def client(settings: CoordinatorSettings, job: str) -> Client:

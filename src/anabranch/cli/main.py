@@ -18,6 +18,7 @@ from anabranch.cli import (
     doctor,
     fence,
     init,
+    inspecting,
     looking,
     planning,
     run,
@@ -37,6 +38,7 @@ app = typer.Typer(
 )
 app.add_typer(stream.app, name="stream")
 app.add_typer(assign.app, name="assign")
+app.add_typer(inspecting.app, name="inspect")
 app.command("init")(init.init)
 app.command("run")(run.run)
 app.command("coordinator")(coordinator.coordinator)

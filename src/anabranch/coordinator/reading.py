@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from anabranch.coordinator.naming import check_name
 from anabranch.coordinator.store import DeploymentRecord, Event, Store
-from anabranch.errors import NotFoundError, UsageError
+from anabranch.errors import ConflictError, NotFoundError, UsageError
 from anabranch.formats import Format
-from anabranch.messages import JobStatus, LaneStatus
+from anabranch.messages import JobStatus, LaneStatus, Running
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane
 from anabranch.planning import changes
 
-__all__ = ["MOST_EVENTS", "deployment", "events", "jobs", "known_formats", "known_lanes", "model", "status"]
+__all__ = ["MOST_EVENTS", "deployment", "events", "jobs", "known_formats", "known_lanes", "model", "running", "status"]
 
 MOST_EVENTS = 10_000
 
@@ -65,6 +65,14 @@ def known_formats(store: Store, job: str) -> dict[str, Format]:
 def known_lanes(store: Store, job: str) -> dict[str, Lane]:
     """All lanes that a job ever had, by id; none for a job that never ran."""
     return store.lanes(check_name("job", job))
+
+
+def running(store: Store, job: str) -> Running:
+    """What a container needs to run a job. ConflictError if its code isn't here."""
+    its = deployment(store, job)
+    if its.program is None:
+        raise ConflictError(f"the code of job {job!r} is not here", "start it: anabranch start JOB.py")
+    return Running(job=job, deployment=its.id, program=its.program, formats=its.formats)
 
 
 def deployment(store: Store, job: str) -> DeploymentRecord:

@@ -515,10 +515,7 @@ class Coordinator:
             NotFoundError: nobody knows it.
             ConflictError: its code isn't here.
         """
-        its = reading.deployment(self._store, job)
-        if its.program is None:
-            raise ConflictError(f"the code of job {job!r} is not here", "start it: anabranch start JOB.py")
-        return Running(job=job, deployment=its.id, program=its.program, formats=its.formats)
+        return reading.running(self._store, job)
 
     def put_artifact(self, sha256: str, content: bytes) -> None:
         """Keep the code of a job. UsageError if the hash isn't that of the content, or it is too large."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -12,7 +12,7 @@ from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP
 from anabranch.spark import hidden
 
-__all__ = ["of_key", "of_records", "of_state", "of_tasks", "taken"]
+__all__ = ["of_key", "of_keys", "of_records", "of_state", "of_tasks", "taken"]
 
 
 def of_records(lane: Lane, ssps: Iterable[SSP], key: Column) -> Column | None:
@@ -65,8 +65,13 @@ def of_state(lane: Lane) -> Column | None:
     """
     if not lane.predecessors:
         return None
-    mine = of_tasks(owned(lane), lane.factor, hidden.field("task"), F.xxhash64(hidden.field("key")))
+    mine = of_keys(lane, hidden.field("task"), hidden.field("key"))
     return F.when(F.spark_partition_id() >= 0, mine).otherwise(F.lit(False))
+
+
+def of_keys(lane: Lane, task: Column, key: Column) -> Column:
+    """Whether state is the lane's own, by the number of its task (at factor 1) and the bytes of its key."""
+    return of_tasks(owned(lane), lane.factor, task, F.xxhash64(key))
 
 
 def of_tasks(own: Mapping[int, frozenset[int]], factor: int, task: Column, hashed: Column) -> Column:
@@ -78,5 +83,5 @@ def of_tasks(own: Mapping[int, frozenset[int]], factor: int, task: Column, hashe
     found = F.lit(False)
     for buckets, numbers in alike.items():
         its = task.isin(numbers)
-        found = found | (its if len(buckets) == factor else its & bucket.isin(sorted(buckets)))
+        found = found | (its if len(buckets) == lane.factor else its & bucket.isin(sorted(buckets)))
     return found
