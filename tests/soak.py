@@ -21,6 +21,7 @@ from tests import (
     autoscaled,
     broadcasting,
     clusters,
+    compacted,
     failover,
     histories,
     kafka_peers,
@@ -245,6 +246,7 @@ SCENARIOS: dict[str, Scenario] = {
     "broadcast": broadcasting.broadcasts,
     "histories": histories.lived_through,
     "autoscaled": autoscaled.scaled_by_itself,
+    "compacted": compacted.compacted,
     "cluster": clusters.worker_lost,
 }
 SCENARIOS_IN_KAFKA: dict[str, Scenario] = {

@@ -16,10 +16,12 @@ OPENING = "opening"
 PRODUCED = "produced"
 MARKED = "marked"
 TRANSACTED = "transacted"
+REWRITTEN = "rewritten"
 NAMES = (PLANNING, PLANNED, PUBLISHED, COMMITTED)
 OF_SLOTS = (OPENING, PRODUCED, MARKED, TRANSACTED)
 """Of a slot's output to Kafka: its producer is being opened; its records are produced; so is its marker, and nothing is
-committed; its transaction is committed."""
+committed; its transaction is committed. ``REWRITTEN``: the state of a lane after that batch was written anew, beside
+what it has."""
 
 # "<lane prefix>:<step>:<batch>", as in "1-:published:3": the lane of stage 1, after batch 3 was published.
 _HOLD = os.environ.get("ANABRANCH_HOLD_AT", "")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from itertools import count
 
 import msgspec
 
 from anabranch import Job
-from anabranch.messages import LaneReport
+from anabranch.coordinator.store import Event, Store
+from anabranch.messages import LaneReport, Start
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, LaneState, Position
 from anabranch.model.ssp import parsed
@@ -57,12 +57,24 @@ class Parted:
         self.model, self.job.lanes = change.model, [*kept, *opened]
         return self.job
 
-    def counts(self) -> Counter[tuple[int, str]]:
-        """By partition of the input and key, the last count that came out."""
-        found: Counter[tuple[int, str]] = Counter()
+    def counts(self) -> dict[str, tuple[int, ...]]:
+        """By key, the last counts that came out: one of each partition of the input."""
+        found: dict[str, set[int]] = {key: set() for key in KEYS}
         for value in self.site.values("counts"):
-            found[value["k"]] = max(found[value["k"]], value["n"])
-        return found
+            found[value["k"]].add(value["n"])
+        return {key: tuple(sorted(its)) for key, its in found.items()}
+
+    def store(self) -> Store:
+        """A store in which the job is stopped."""
+        self.lanes |= {lane.id: lane for lane in self.job.lanes}
+        stored, model = Store("sqlite://"), msgspec.structs.replace(self.model, run_id=1, generation=1)
+        lanes = tuple(msgspec.structs.replace(lane, deployment=1) for lane in self.lanes.values())
+        start = Start(graph=self.job.job.graph, model=model, lanes=lanes, fingerprint={})
+        happened = Event(job="j", at=0, who="test", what="stopped")
+        stored.create_deployment(start, "stopped", happened)
+        for _ in range(self.job.epoch):
+            stored.reseat([], happened)
+        return stored
 
 
 def _closed(lane: Lane, report: LaneReport) -> Lane:

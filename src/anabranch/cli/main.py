@@ -12,6 +12,7 @@ import typer
 from anabranch.cli import (
     assign,
     cancel,
+    compact,
     container,
     coordinator,
     demo,
@@ -52,6 +53,7 @@ app.command("events")(looking.events)
 app.command("fence")(fence.fence)
 app.command("scale")(scale.scale)
 app.command("cancel")(cancel.cancel)
+app.command("compact")(compact.compact)
 app.command("sizing")(sizing.sizing)
 app.command("stop")(stop.stop)
 app.command("doctor")(doctor.doctor)

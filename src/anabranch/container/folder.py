@@ -6,7 +6,8 @@ import json
 import re
 import shutil
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from anabranch.spark.batches import Batch
 
 # Commits before offsets: a copy made while the source is still written to never has a commit without its offset.
 _COPY_ORDER = ("commits", "offsets", "metadata", "sources", "state", "streams.json")
+_STATE = "state"
 _STREAMS = "streams.json"
 _PROGRESS = "progress.json"
 
@@ -165,21 +167,38 @@ class Folder:
 
         ``keeping``: only these partitions of each stream; None: all.
         """
+        with self._copied(target, spark, _COPY_ORDER) as copy:
+            if keeping is not None:
+                copy.keep(keeping)
+        return copy
+
+    def bare(self, target: str, spark: SparkSession) -> Folder:
+        """As :meth:`clone`, but of the state only its schemas."""
+        names = [name for name in (*_COPY_ORDER, _PROGRESS) if name != _STATE]
+        with self._copied(target, spark, [*names, *self._schemas()]) as copy:
+            return copy
+
+    @contextmanager
+    def _copied(self, target: str, spark: SparkSession, names: Iterable[str]) -> Iterator[Folder]:
         copy = Folder(spark, target, self._streams)
         if copy.exists():
             raise ConflictError(f"{target} exists already", "a lane's folder is made once; choose a higher epoch")
         copy.make()
         try:
-            for name in _COPY_ORDER:
+            for name in names:
                 if self.exists(name):
                     self._copy(name, copy)
             copy._replace("metadata", json.dumps({"id": str(uuid.uuid4())}))
-            if keeping is not None:
-                copy.keep(keeping)
+            yield copy
         except Exception:
             copy.remove()  # whoever tries again makes it anew
             raise
-        return copy
+
+    def _schemas(self) -> list[str]:
+        """The folders that say how state is made: of operators, partitions and stores."""
+        begin = f"{self._fs.makeQualified(self._path).toString()}/"
+        looked = (self._fs.globStatus(self._at(f"{_STATE}/{below}/_metadata")) for below in ("*", "*/*", "*/*/*"))
+        return [str(each.getPath().toString()).removeprefix(begin) for found in looked for each in found or ()]
 
     def _copy(self, name: str, target: Folder) -> None:
         if self._local is None or target._local is None:

@@ -11,9 +11,9 @@ from pyspark.sql.types import StructType
 from anabranch.model.lane import Lane
 from anabranch.spark import codec, ownership
 
-__all__ = ["Held", "held", "own", "rows"]
+__all__ = ["KEY", "Held", "held", "own", "rows"]
 
-_KEY = "partition_key"
+KEY = "partition_key"
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,11 @@ def own(lane: Lane, frame: DataFrame, keys: int) -> Column:
 
     State is grouped by the number of its task, then by these, then by others.
     """
-    grouped = frame.schema[_KEY].dataType
+    grouped = frame.schema[KEY].dataType
     assert isinstance(grouped, StructType)
     task, *its = grouped.fields[: 1 + keys]
-    columns = [(F.col(f"{_KEY}.{codec.quoted(field.name)}"), field.dataType) for field in its]
-    return ownership.of_keys(lane, F.col(f"{_KEY}.{codec.quoted(task.name)}"), codec.encode_key(columns))
+    columns = [(F.col(f"{KEY}.{codec.quoted(field.name)}"), field.dataType) for field in its]
+    return ownership.of_keys(lane, F.col(f"{KEY}.{codec.quoted(task.name)}"), codec.encode_key(columns))
 
 
 def held(spark: SparkSession, lane: Lane, folder: str, batch: int, keys: int) -> Held:

@@ -1,0 +1,111 @@
+"""``anabranch compact``: takes state of tasks that are others' by now out of the lanes of a stopped job."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from anabranch import config as configuration
+from anabranch.cli import progress
+from anabranch.config import Settings
+from anabranch.coordinator import offline, reading
+from anabranch.coordinator.store import Store
+from anabranch.errors import ConflictError
+from anabranch.model.lane import Lane
+
+
+@dataclass(frozen=True)
+class Compacted:
+    """What became of a lane's state: rows, and the bytes of their keys and values, then and now."""
+
+    lane: str
+    rows: int
+    bytes: int
+    rows_now: int
+    bytes_now: int
+
+
+def compact(
+    job: Annotated[str, typer.Argument(help="The name of a job that is stopped.")],
+    config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Remove the state that a stopped job's lanes keep of tasks which other lanes own. Killed, it has done nothing."""
+    from anabranch.spark import session
+
+    settings = configuration.load(config)
+    with offline.alone(settings.coordinator.store, job) as store:
+        lanes = offline.lanes(store, job)
+        found: Sequence[Compacted] = ()
+        if lanes:
+            its = _settings(settings, store, job)
+            progress.say("looking at the state with Spark ...")
+            spark = session.for_schemas(its, "")
+            try:
+                found = compacted(store, spark, its.storage.root, lanes)
+            finally:
+                spark.stop()
+    if json:
+        told = {"job": job, "lanes": [_plain(each) for each in found]}
+        typer.echo(msgspec.json.format(msgspec.json.encode(told), indent=2).decode())
+    for each in found:
+        rows, size = f"{each.rows_now:,} of {each.rows:,} rows", f"{each.bytes_now:,} of {each.bytes:,} bytes"
+        progress.say(f"lane {each.lane}: {rows} stay, {size}")
+    if not found:
+        progress.say(f"job {job} keeps no state of tasks that other lanes own")
+
+
+def compacted(store: Store, spark: Any, root: str, lanes: Sequence[Lane]) -> list[Compacted]:
+    """Give the lanes that have foreign state folders without it; those that they had are removed then.
+
+    Raises:
+        As :func:`anabranch.container.compaction.look` and ``rewrite``: all is as it was, then.
+    """
+    from anabranch.container import compaction
+
+    job = lanes[0].job
+    keys = {stage.stage: len(stage.key) for stage in reading.model(store, job).stages}
+    looks = [
+        compaction.look(spark, lane, f"{root}/{job}/{lane.id}/{lane.folder_epoch}", keys[lane.stage]) for lane in lanes
+    ]
+    foreign = [each for each in looks if each.held.foreign_rows]
+    if not foreign:
+        return []
+    told: dict[str, Compacted] = {}
+    begun = offline.begun(store, [each.lane for each in foreign], time.time())
+    for lane, each in zip(begun, foreign, strict=True):
+        progress.say(f"lane {lane.id}: {each.held.foreign_rows:,} of {each.held.rows:,} rows are foreign ...")
+        now = compaction.rewrite(spark, each, f"{root}/{job}/{lane.id}/{lane.epoch}")
+        told[lane.id] = Compacted(lane.id, each.held.rows, each.held.bytes, now.rows, now.bytes)
+    offline.replaced(
+        store,
+        [(lane, f"{told[lane.id].rows_now:,} of {told[lane.id].rows:,} rows stay") for lane in begun],
+        time.time(),
+    )
+    for each in foreign:
+        each.folder.remove()
+    return list(told.values())
+
+
+def _settings(settings: Settings, store: Store, job: str) -> Settings:
+    """Those that the job was started with; of one that was run in one process, these here."""
+    try:
+        return configuration.restored(reading.running(store, job).program.settings)
+    except ConflictError:  # only the process that ran it has its code
+        return settings
+
+
+def _plain(found: Compacted) -> dict[str, str | int]:
+    return {
+        "lane": found.lane,
+        "rows": found.rows,
+        "bytes": found.bytes,
+        "rowsNow": found.rows_now,
+        "bytesNow": found.bytes_now,
+    }
