@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -83,5 +83,5 @@ def of_tasks(own: Mapping[int, frozenset[int]], factor: int, task: Column, hashe
     found = F.lit(False)
     for buckets, numbers in alike.items():
         its = task.isin(numbers)
-        found = found | (its if len(buckets) == lane.factor else its & bucket.isin(sorted(buckets)))
+        found = found | (its if len(buckets) == factor else its & bucket.isin(sorted(buckets)))
     return found
