@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,7 +18,7 @@ from anabranch.event_time import durations
 from anabranch.model.factor import FACTORS
 from anabranch.references import has_reference
 
-__all__ = ["Settings", "dumped", "load", "restored"]
+__all__ = ["OutputSettings", "Settings", "dumped", "load", "restored"]
 
 FILE_NAME = "anabranch.toml"
 PREFIX = "ANABRANCH__"
@@ -215,6 +216,23 @@ class StreamSettings(_Section):
     on_data_loss: Literal["fail", "earliest"] = "fail"
 
 
+class OutputSettings(_Section):
+    """Binds what a job writes under a name to a table instead of a stream.
+
+    ``to``: ``parquet``, ``postgresql``, ``delta``, or a class of yours as ``module:Class``. All other settings are that
+    kind's own: see :mod:`anabranch.tables`. A relative ``path`` starts where all paths do.
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    to: str
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The settings of its kind."""
+        return dict(self.model_extra or {})
+
+
 class SparkSettings(_Section):
     """``master`` and further Spark settings of the container's session."""
 
@@ -223,6 +241,9 @@ class SparkSettings(_Section):
     conf: dict[str, str] = {}
 
 
+_SECRET = re.compile(r"password|secret|token|credential", re.IGNORECASE)
+_LOGIN = re.compile(r"://[^/@]*:[^/@]+@")
+"""A URL with a password in it."""
 _FOR = {"schema_file": ("avro", "protobuf", "confluent"), "message": ("protobuf",), "subject": ("confluent",)}
 """The formats that a setting of a stream is for."""
 
@@ -240,6 +261,7 @@ class Settings(BaseSettings):
     systems: SystemsSettings = SystemsSettings()
     formats: FormatsSettings = FormatsSettings()
     streams: dict[str, StreamSettings] = {}
+    outputs: dict[str, OutputSettings] = {}
     spark: SparkSettings = SparkSettings()
 
     @model_validator(mode="after")
@@ -265,6 +287,13 @@ class Settings(BaseSettings):
             raise ValueError('job.autoscale is for Python functions, and trigger = "real-time" has none')
         if job.grouper == "all":
             raise ValueError('job.autoscale changes the factor, which grouper = "all" has none of')
+        return self
+
+    @model_validator(mode="after")
+    def _bound_once(self) -> Settings:
+        twice = sorted(self.streams.keys() & self.outputs.keys())
+        if twice:
+            raise ValueError(f"{twice[0]} is both a stream, streams.{twice[0]}, and a table, outputs.{twice[0]}")
         return self
 
     @property
@@ -321,6 +350,12 @@ def dumped(settings: Settings) -> dict[str, Any]:
         "formats.registry_password": formats.registry_password,
         **{f"systems.kafka.client.{name}": text for name, text in kafka.client.items() if "password" in name},
         **{f"systems.kafka.spark.{name}": text for name, text in kafka.spark.items() if "password" in name},
+        **{
+            f"outputs.{name}.{setting}": text
+            for name, output in settings.outputs.items()
+            for setting, text in _texts(output.options)
+            if _SECRET.search(setting) or _LOGIN.search(text)
+        },
     }
     plain = [name for name, text in secrets.items() if text is not None and not has_reference(text)]
     if plain:
@@ -338,6 +373,15 @@ def restored(dumped: Mapping[str, Any]) -> Settings:
     except ValidationError as error:
         raise ConfigError(*_explain(error, None)) from error
     return _absolute(settings, Path.cwd())
+
+
+def _texts(options: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
+    """All texts of nested settings, by their names."""
+    for name, value in options.items():
+        if isinstance(value, Mapping):
+            yield from _texts(value, f"{before}{name}.")
+        elif isinstance(value, str):
+            yield f"{before}{name}", value
 
 
 def _find(file: Path | None, beside: Path | None) -> Path | None:
@@ -403,6 +447,7 @@ def _absolute(settings: Settings, folder: Path) -> Settings:
             ),
             "formats": _with_paths(settings.formats, folder, "jars"),
             "streams": {name: _with_paths(each, folder, "schema_file") for name, each in settings.streams.items()},
+            "outputs": {name: _with_table_path(each, folder) for name, each in settings.outputs.items()},
         }
     )
 
@@ -411,6 +456,13 @@ def _with_paths(section: S, folder: Path, *names: str) -> S:
     paths = {name: getattr(section, name) for name in names}
     given = {name: path for name, path in paths.items() if path is not None and "${" not in str(path)}
     return section.model_copy(update={name: (folder / path.expanduser()).resolve() for name, path in given.items()})
+
+
+def _with_table_path(output: OutputSettings, folder: Path) -> OutputSettings:
+    path = output.options.get("path")
+    if not isinstance(path, str) or "://" in path or "${" in path:
+        return output
+    return OutputSettings(**{**output.model_dump(), "path": str((folder / Path(path).expanduser()).resolve())})
 
 
 def _explain(error: ValidationError, path: Path | None) -> tuple[str, str]:

@@ -17,11 +17,15 @@ PRODUCED = "produced"
 MARKED = "marked"
 TRANSACTED = "transacted"
 REWRITTEN = "rewritten"
+STAGED = "staged"
+NAMED = "named"
 NAMES = (PLANNING, PLANNED, PUBLISHED, COMMITTED)
 OF_SLOTS = (OPENING, PRODUCED, MARKED, TRANSACTED)
 """Of a slot's output to Kafka: its producer is being opened; its records are produced; so is its marker, and nothing is
-committed; its transaction is committed. ``REWRITTEN``: the state of a lane after that batch was written anew, beside
-what it has."""
+committed; its transaction is committed."""
+OF_TABLES = (STAGED, NAMED)
+"""Of an output into a table: the tasks have written its rows, and nothing is committed; it is committed, and maybe not
+seen yet by readers. ``REWRITTEN``, above: the state of a lane after that batch was written anew, beside what it has."""
 
 # "<lane prefix>:<step>:<batch>", as in "1-:published:3": the lane of stage 1, after batch 3 was published.
 _HOLD = os.environ.get("ANABRANCH_HOLD_AT", "")

@@ -103,9 +103,12 @@ class Site:
         """All values of a stream, parsed, partition after partition."""
         return [json.loads(record["value"]) for record in self.all_records(stream)]
 
-    def deployed(self, job: Job, settings: Settings | None = None, **job_settings: Any) -> Deployed:
+    def deployed(
+        self, job: Job, settings: Settings | None = None, create: bool = True, **job_settings: Any
+    ) -> Deployed:
         """Plan a job, resolve its schemas and create its outputs. Raises GraphError as ``anabranch run`` does."""
         settings = settings or self.settings(**job_settings)
+        systems = Systems(settings, job.name)
         graph = job.graph
         formats = preparation.formats(loading.of(job), settings, register=True)
         schemas = resolution.columns(graph, job.functions, formats)
@@ -117,7 +120,7 @@ class Site:
                 grouper_name=settings.job.grouper,
                 grouper=groupers.named(settings.job.grouper),
                 partitions=self.system.counts(),
-                systems={},
+                systems=systems.bound(),
                 default_system=self.system.name,
                 at_least_once=settings.at_least_once,
                 real_time=RealTime(settings.job.on_error, settings.job.on_null_key, settings.job.watermark_scope)
@@ -126,8 +129,10 @@ class Site:
             ),
         )
         for output in plan.outputs:
-            if output.stream is not None:
+            if output.stream is not None and not systems.is_table(output.stream):
                 self.system.create(output.stream, output.partitions, output.intermediate)
+        prepared = preparation.Prepared(loading.of(job), settings, plan, schemas, formats)
+        preparation.prepare_tables(prepared, create=create)
         numbers = count()
         lanes = planning.lanes_of(plan, settings.job.state_partitions, lambda: f"{next(numbers):08x}")
         return Deployed(self, settings, job, schemas, formats, plan, list(lanes))

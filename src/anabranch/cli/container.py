@@ -24,6 +24,7 @@ from anabranch.errors import AnabranchError, ConflictError, JobFailedError
 from anabranch.event_time import durations
 from anabranch.messages import Registered, Registration, Running
 from anabranch.model.graph import Graph
+from anabranch.tables import opening
 
 if TYPE_CHECKING:
     from anabranch.container.reconciliation import Container
@@ -107,7 +108,8 @@ def _settings(running: Running, master: str | None, rack: str | None) -> Setting
 def _survives(graph: Graph, settings: Settings) -> bool:
     """Whether it goes on without its coordinator: only if it may, and nothing that it writes could be written twice."""
     written = {node.args["stream"] for node in graph.nodes if node.kind == "write"}
-    unsure = any(node.kind == "foreach_batch" for node in graph.nodes) or written & settings.at_least_once
+    foreign = {output for output, each in settings.outputs.items() if opening.is_foreign(each)}
+    unsure = any(node.kind == "foreach_batch" for node in graph.nodes) or written & (settings.at_least_once | foreign)
     job = settings.job
     return job.on_coordinator_loss == "continue" and job.trigger != "real-time" and not unsure
 

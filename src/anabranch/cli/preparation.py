@@ -56,19 +56,36 @@ def plan(file: JobFile, settings: Settings) -> Plan:
     """Plan the job on the streams as they are now."""
     systems = Systems(settings, file.graph.job)
     lives = stages.systems(file.graph, systems.bound(), systems.default)
-    counts = {name: systems.named(name).counts() for name in sorted(set(lives.values()))}
+    _check_tables(file.graph, systems)
+    tables = {each.to for each in settings.outputs.values()}
+    counts = {name: systems.named(name).counts() for name in sorted(set(lives.values()) - tables)}
     around = planning.Surroundings(
         factor=settings.job.factor,
         containers=settings.job.containers,
         grouper_name=settings.job.grouper,
         grouper=_grouper(settings.job.grouper),
-        partitions={stream: counts[name][stream] for stream, name in lives.items() if stream in counts[name]},
+        partitions={s: counts[name][s] for s, name in lives.items() if name in counts and s in counts[name]},
         systems=systems.bound(),
         default_system=systems.default,
         at_least_once=settings.at_least_once,
         real_time=_real_time(settings),
     )
     return planning.make(file.graph, around)
+
+
+def _check_tables(graph: Graph, systems: Systems) -> None:
+    """Raises ConfigError where settings bind something to a table that no table can be, or are wrong for it."""
+    read, written = _streams(graph)
+    for stream in read:
+        if systems.is_table(stream) or systems.is_table(stages.dead_letters_of(stream)):
+            what = "reads" if systems.is_table(stream) else "puts dead letters aside in"
+            name = stream if systems.is_table(stream) else stages.dead_letters_of(stream)
+            raise ConfigError(
+                f"the job {what} {name!r}, which is a table: outputs.{name}", "only a stream can be that; take it out"
+            )
+    for stream in written:
+        if systems.is_table(stream):
+            systems.table(stream)
 
 
 def _real_time(settings: Settings) -> RealTime | None:
@@ -134,8 +151,26 @@ def create_outputs(plan: Plan, settings: Settings) -> None:
     """Make the streams that a new job writes and that don't exist."""
     systems = Systems(settings, plan.model.job)
     for output in plan.outputs:
-        if output.stream is not None:
+        if output.stream is not None and not systems.is_table(output.stream):
             systems.named(str(output.system)).create(output.stream, output.partitions, output.intermediate)
+
+
+def prepare_tables(prepared: Prepared, create: bool) -> None:
+    """See that the tables that a job writes take its rows. ``create``: the job is new: make those that aren't there.
+
+    Raises:
+        NotFoundError: one isn't there.
+        ConflictError: one has other columns.
+    """
+    from anabranch.spark import tables
+    from anabranch.spark.labels import label
+
+    graph = prepared.file.graph
+    systems = Systems(prepared.settings, graph.job)
+    for node in graph.nodes:
+        if node.kind == "write" and systems.is_table(node.args["stream"]):
+            schema = tables.schema_of(prepared.schemas[node.inputs[0]], label(node))
+            systems.table(node.args["stream"]).prepare(schema, create)
 
 
 def check_outputs(plan: Plan, settings: Settings) -> None:
@@ -145,8 +180,9 @@ def check_outputs(plan: Plan, settings: Settings) -> None:
         StateError: names the stream.
     """
     systems = Systems(settings, plan.model.job)
-    there = {name: systems.named(name).streams() for name in sorted({str(o.system) for o in plan.outputs if o.system})}
-    gone = next((o for o in plan.outputs if o.stream is not None and o.stream not in there[str(o.system)]), None)
+    streams = [o for o in plan.outputs if o.stream is not None and not systems.is_table(o.stream)]
+    there = {name: systems.named(name).streams() for name in sorted({str(o.system) for o in streams})}
+    gone = next((o for o in streams if o.stream not in there[str(o.system)]), None)
     if gone is not None:
         raise StateError(
             f"the output stream {gone.stream!r} of job {plan.model.job!r} is gone from "
@@ -188,11 +224,17 @@ def _fingerprint(prepared: Prepared) -> dict[str, str]:
     systems = Systems(prepared.settings, graph.job)
     declared = settling.declared(prepared.settings, {stream for way in _streams(graph) for stream in way})
     written = [(str(o.system), o.stream) for o in prepared.plan.outputs if o.stream is not None]
-    outputs = {f"output stream {stream}": systems.named(name).id(stream) for name, stream in written}
+    outputs = {
+        f"output stream {stream}": systems.named(name).id(stream)
+        for name, stream in written
+        if not systems.is_table(stream)
+    }
+    tables = {f"table {stream}": systems.table(stream).id() for _, stream in written if systems.is_table(stream)}
     return {
         **operators,
         **counts,
         **outputs,
+        **tables,
         **{
             f"delivery of {stream}": "at-least-once"
             for _, stream in written

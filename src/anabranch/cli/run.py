@@ -80,6 +80,7 @@ def execute(file: JobFile, settings: Settings, available_now: bool, show: progre
                 progress.say(f"warning: {warning}")
             if not known:
                 preparation.create_outputs(plan, settings)
+            preparation.prepare_tables(prepared, create=not known)
             coordinator.start(preparation.start_message(prepared, available_now))
             return _serve(prepared, coordinator, spark, show)
         finally:

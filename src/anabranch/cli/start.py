@@ -60,8 +60,10 @@ def _hand_over(client: Client, file: JobFile, settings: Settings, available_now:
     for warning in plan.warnings:
         progress.say(f"warning: {warning}")
     sha256 = _code(client, file.path.parent, in_image=settings.job.artifact == "image")
+    prepared = Prepared(file, settings, plan, schemas, formats)
     if not known:
         preparation.create_outputs(plan, settings)
+    preparation.prepare_tables(prepared, create=not known)
     program = Program(
         artifact=sha256,
         file=file.path.name,
@@ -69,7 +71,6 @@ def _hand_over(client: Client, file: JobFile, settings: Settings, available_now:
         schemas=resolution.dumped(schemas),
         cores=preparation.cores(plan, settings),
     )
-    prepared = Prepared(file, settings, plan, schemas, formats)
     number = client.start(preparation.start_message(prepared, available_now, program))
     progress.say(f"job {name}: deployment {number} is with the coordinator at {client.url}")
 

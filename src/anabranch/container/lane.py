@@ -318,13 +318,14 @@ class LaneRunner:
         Raises:
             StateError: an output stream is gone, and was the last time.
         """
-        systems = {self.lane.system(stream) for stream in self.lane.outputs}
+        streams = sorted(stream for stream in self.lane.outputs if not self._place.systems.is_table(stream))
+        systems = {self.lane.system(stream) for stream in streams}
         try:
             there = {name: self._place.systems.named(name).streams() for name in systems}
         except AnabranchError as error:
             log.debug("the output streams aren't known", lane=self.lane.id, error=str(error))
             return
-        gone = next((s for s in sorted(self.lane.outputs) if s not in there[self.lane.system(s)]), "")
+        gone = next((s for s in streams if s not in there[self.lane.system(s)]), "")
         if gone and gone == self._gone:
             raise StateError(
                 f"the output stream {gone!r} of lane {self.lane.id} is gone from {self.lane.system(gone)}",

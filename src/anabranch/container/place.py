@@ -48,9 +48,10 @@ class Place:
                 )
             if not lane.abandoned:
                 _lock(folder, unless)
+            began = folder.committed() >= lane.first_batch
             if self.systems.marks(lane):
-                began = folder.committed() >= lane.first_batch
                 kafka.fence(self.systems.kafka, lane, epoch, new=False if began else None)
+            self.systems.fence_tables(lane, epoch, new=False if began else None, foreign=True)
         published = self.published(lane)
         if not lane.folder_epoch:
             if published >= 0:
@@ -107,7 +108,9 @@ class Place:
         """The last batch of which an output of a lane holds anything, -1 if none."""
         local = [stream for stream in lane.outputs if lane.system(stream) == "embedded"]
         found = embedded.published(self.systems.embedded, lane.id, local)
-        return max(found, kafka.published(self.systems.kafka, lane)) if len(local) < len(lane.outputs) else found
+        found = max(found, self.systems.in_tables(lane))
+        in_kafka = any(lane.system(stream) == "kafka" for stream in lane.outputs)
+        return max(found, kafka.published(self.systems.kafka, lane)) if in_kafka else found
 
 
 def _lock(folder: Folder, unless: Callable[[], bool]) -> None:

@@ -17,7 +17,8 @@ __all__ = ["fence"]
 def fence(lane: Lane, settings: Mapping[str, Any]) -> None:
     """Fence a lane under its epoch. Idempotent; after an error, call it again.
 
-    Outputs that can't be fenced are left: their writer stops within its lease.
+    Outputs that can't be fenced are left: their writer stops within its lease. So are tables of a user's class, whose
+    code isn't here: who has the lane next fences them first.
 
     Raises:
         AnabranchError: a system doesn't answer, or a process with a higher epoch has the lane.
@@ -28,3 +29,4 @@ def fence(lane: Lane, settings: Mapping[str, Any]) -> None:
             fence_embedded(systems.embedded.log, stream, lane.job, lane.id, lane.epoch)
     if systems.marks(lane):
         kafka.fence(systems.kafka, lane, lane.epoch, new=False if lane.ran else None)
+    systems.fence_tables(lane, lane.epoch, new=False if lane.ran else None, foreign=False)

@@ -19,7 +19,7 @@ from anabranch.model.graph import Node
 from anabranch.operators import rule
 from anabranch.operators.rules import is_boundary, is_shuffle
 from anabranch.planning import stages
-from anabranch.spark import busy, dead_letters, evaluation, hidden, operators, routing, values
+from anabranch.spark import busy, dead_letters, evaluation, hidden, operators, routing, tables, values
 from anabranch.spark.batches import Batch
 from anabranch.spark.busy import Busy
 from anabranch.spark.dead_letters import Aside, Letters
@@ -31,10 +31,12 @@ from anabranch.spark.lane_parts import LaneParts
 from anabranch.spark.publishing import Publishing
 from anabranch.spark.routing import Routing
 from anabranch.spark.sink import Keyless
+from anabranch.spark.tables import TablePublisher
 from anabranch.systems.embedded.output import EmbeddedPublisher
 from anabranch.systems.kafka.output import KafkaPublisher
 from anabranch.systems.kafka.spark import Plain
-from anabranch.systems.output import Publisher, Target
+from anabranch.systems.output import Publisher, Target, Written
+from anabranch.tables.contract import Owner, Table
 
 _ASIDE, _DROP, _FAIL = "dead-letter", "drop", "fail"
 
@@ -130,9 +132,38 @@ class LaneOutputs(LaneParts):
         return {name: self._publisher(name) for name in sorted({self.lane.system(stream) for stream in exact})}
 
     def _publisher(self, system: str) -> Publisher:
+        tables = {name: table for name, table in self._tables.items() if self.lane.system(name) == system}
+        if tables:
+            return TablePublisher(self.lane, self.epoch, tables)
         if system == "kafka":
             return KafkaPublisher(self.systems.kafka, self.lane, self.epoch)
         return EmbeddedPublisher(self.systems.embedded, self.lane, self.epoch)
+
+    @cached_property
+    def _tables(self) -> dict[str, Table]:
+        """The tables that the lane writes, by output."""
+        return self.systems.tables(self.lane)
+
+    def _table(self, node: Node) -> str:
+        """The output of a sink that writes to a table; '' of others."""
+        output = "" if node.kind == "foreach_batch" else stages.stream_of(self.graph, node)
+        return output if output in self._tables else ""
+
+    def _written_to_table(self, node: Node, rows: DataFrame) -> list[Written]:
+        """Write what comes to the sink of a table."""
+        output = self._table(node)
+        owner = Owner(self.lane.job, self.lane.id, self.epoch)
+        schema = tables.schema_of(self.schemas[node.inputs[0]], label(node))
+        rows = rows.drop(hidden.NAME)
+        if not self._aside.gathers:
+            return tables.write(rows, self._tables[output], output, owner, schema)
+        kept = rows.persist()
+        try:
+            kept.count()  # as for streams: first what was put aside
+            dead_letters.put(self.spark, self._aside)
+            return tables.write(kept, self._tables[output], output, owner, schema)
+        finally:
+            kept.unpersist()
 
     def _keyless(self, frames: dict[int, DataFrame]) -> DataFrame:
         """Of some records' rows, those that come to the state with null keys, as :meth:`Source.faulty` tells it."""
@@ -146,7 +177,7 @@ class LaneOutputs(LaneParts):
         return {
             node.id: Sink(number, node, values.writing(self._written_as(node)), traced, self._slots(node))
             for number, node in enumerate(self._group.sinks)
-            if node.kind != "foreach_batch"
+            if node.kind != "foreach_batch" and not self._table(node)
         }
 
     def _written_as(self, node: Node) -> Format:

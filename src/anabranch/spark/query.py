@@ -155,7 +155,7 @@ class LaneQuery(LaneOutputs):
         if way is None:
             return self._apart()
         last, frame = way
-        if sinks and evaluation.fans_out(group, last):
+        if sinks and not self._tables and evaluation.fans_out(group, last):
             rows = evaluation.fan_out(group, last, frame, sinks)
             if rows is not None:
                 return _Body(self._ticking(rows), self._writing)
@@ -189,10 +189,12 @@ class LaneQuery(LaneOutputs):
         written: list[Written] = []
         with evaluation.inside_batch(self._group, frames, self._context) as ended:
             if self._sinks:
-                rows = evaluation.together(ended, self._sinks)
+                rows = evaluation.together({i: ended[i] for i in self._sinks}, self._sinks)
                 written = self._publishing.written(rows, number, apart=self._group.branches)
             for node in self._group.sinks:
-                if node.id not in self._sinks:
+                if self._table(node):
+                    written += self._written_to_table(node, ended[node.id])
+                elif node.id not in self._sinks:
                     self._call(node, ended[node.id].drop(hidden.NAME), number)
             self._publishing.finish(number, written, seen or publishing.observed(self.spark, self.lane.id))
         steps.reach(steps.PUBLISHED, self.lane.id, number)

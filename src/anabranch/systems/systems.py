@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from anabranch.config import Settings
-from anabranch.errors import ConfigError
+from anabranch.errors import ConfigError, NotFoundError
 from anabranch.model.lane import Lane
 from anabranch.systems.contract import System
 from anabranch.systems.embedded import EmbeddedSystem, foreign_writers
 from anabranch.systems.kafka import markers
 from anabranch.systems.kafka.system import KafkaSystem
+from anabranch.tables import opening
+from anabranch.tables.contract import Owner, Table
 
 __all__ = ["Systems"]
 
@@ -39,11 +41,46 @@ class Systems:
             return self.embedded
         if name == "kafka":
             return self.kafka
+        output = next((output for output, each in self._settings.outputs.items() if each.to == name), None)
+        if output is not None:
+            raise ConfigError(
+                f"{output!r} is a table, outputs.{output}, and no stream",
+                "read it with what reads such tables; a job can only write it",
+            )
         raise ConfigError(f"there is no system {name!r}", "the systems are embedded and kafka")
 
+    def is_table(self, output: str) -> bool:
+        """Whether what is written under a name goes to a table, and not to a stream."""
+        return output in self._settings.outputs
+
+    def table(self, output: str) -> Table:
+        """The table of an output. Raises ConfigError for settings that are wrong."""
+        return opening.opened(output, self._settings.outputs[output])
+
+    def tables(self, lane: Lane) -> dict[str, Table]:
+        """The tables that a lane writes, by output."""
+        return {output: self.table(output) for output in sorted(lane.outputs) if self.is_table(output)}
+
+    def fence_tables(self, lane: Lane, epoch: int, *, new: bool | None, foreign: bool) -> None:
+        """Stop every incarnation of a lane below ``epoch`` at its tables. ``foreign``: also those of a user's class.
+
+        Raises:
+            FencedError: a process with a higher epoch has the lane.
+            StateError: see :meth:`Table.fence`.
+        """
+        for output, settings in self._settings.outputs.items():
+            if output in lane.outputs and (foreign or not opening.is_foreign(settings)):
+                self.table(output).fence(Owner(lane.job, lane.id, epoch), new)
+
+    def in_tables(self, lane: Lane) -> int:
+        """The last batch that a lane has committed to any table, -1 if none."""
+        return max((table.last(lane.job, lane.id) for table in self.tables(lane).values()), default=-1)
+
     def bound(self) -> dict[str, str]:
-        """The system of each stream that is bound to one."""
-        return {stream: each.system for stream, each in self._settings.streams.items() if each.system is not None}
+        """The system of each stream that is bound to one; of an output into a table, its kind."""
+        tables = {output: each.to for output, each in self._settings.outputs.items()}
+        streams = {stream: each.system for stream, each in self._settings.streams.items() if each.system is not None}
+        return {**tables, **streams}
 
     @property
     def streams_by_topic(self) -> dict[str, str]:
@@ -63,9 +100,19 @@ class Systems:
         """The lanes of a job that a system remembers to have written there, each with where it was found."""
         if name == "kafka":
             return dict.fromkeys(sorted(markers.lanes(self._settings.systems.kafka, job)), f"the cluster {self.kafka}")
+        tables = [output for output in streams if self.is_table(output)]
+        if tables:
+            found = [(lane, output) for output in tables for lane in self._writers(output, job)]
+            return {lane: f"output {output!r}" for lane, output in sorted(found)}
         there = [stream for stream in streams if stream in self.embedded.streams()]
         found = [(lane, stream) for stream in there for lane in foreign_writers(self.embedded.log, stream, job)]
         return {lane: f"stream {stream!r}" for lane, stream in sorted(found)}
+
+    def _writers(self, output: str, job: str) -> list[str]:
+        try:
+            return self.table(output).writers(job)
+        except NotFoundError:
+            return []
 
     def marks(self, lane: Lane) -> bool:
         """Whether a lane writes to Kafka exactly once, and so leaves markers there."""
@@ -83,7 +130,8 @@ class Systems:
     @property
     def used(self) -> list[System]:
         """The systems that a stream is bound to, and the default one."""
-        return [self.named(name) for name in sorted({self.default, *self.bound().values()})]
+        bound = {each.system for each in self._settings.streams.values() if each.system is not None}
+        return [self.named(name) for name in sorted({self.default, *bound})]
 
 
 def _topics(settings: Settings) -> dict[str, str]:

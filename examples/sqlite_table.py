@@ -1,0 +1,107 @@
+"""A table of one's own: rows go into a SQLite file, each batch in one transaction with the mark of its lane."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from typing import Any
+
+import pyarrow as pa
+
+from anabranch.errors import ConflictError, NotFoundError
+from anabranch.tables import Mark, Owner, marks
+
+_MARKS = "create table if not exists marks (job, lane, epoch, batch, primary key (job, lane))"
+_NAMES = "select name from pragma_table_info('rows')"
+
+
+class SqliteTable:
+    """``path``: the file, on a disk that all containers share. Rows of a batch travel through the driver."""
+
+    def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
+        self._path = str(settings["path"])
+
+    def __str__(self) -> str:
+        return self._path
+
+    def id(self) -> str:
+        return self._path
+
+    def prepare(self, schema: pa.Schema, create: bool) -> None:
+        with closing(self._connect()) as connection:
+            if create:
+                columns = ", ".join(f'"{name}"' for name in schema.names)
+                connection.execute(f"create table if not exists rows ({columns})")
+                connection.execute(_MARKS)
+            held = [name for (name,) in connection.execute(_NAMES)]
+        if not held:
+            raise NotFoundError(f"{self} has no table", "restore it")
+        if set(held) != set(schema.names):
+            raise ConflictError(f"{self} has the columns {', '.join(held)}", "write these")
+
+    def fence(self, owner: Owner, new: bool | None) -> None:
+        with closing(self._connect()) as connection:
+            connection.execute("begin immediate")
+            mark = marks.fenced(_mark(connection, owner.job, owner.lane), owner, str(self), new)
+            if mark is not None:
+                _put(connection, owner, mark)
+            connection.execute("commit")
+
+    def last(self, job: str, lane: str) -> int:
+        with closing(self._connect()) as connection:
+            mark = _mark(connection, job, lane)
+        return -1 if mark is None else mark.batch
+
+    def writers(self, job: str) -> list[str]:
+        with closing(self._connect()) as connection:
+            connection.execute(_MARKS)
+            found = connection.execute("select lane from marks where job = ? and batch >= 0", [job])
+            return sorted(lane for (lane,) in found)
+
+    def writer(self, owner: Owner, schema: pa.Schema) -> _Rows:
+        return _Rows(schema)
+
+    def commit(self, owner: Owner, batch: int, parts: Sequence[bytes]) -> None:
+        with closing(self._connect()) as connection:
+            connection.execute("begin immediate")  # before the look: nobody can fence in between
+            if marks.check(_mark(connection, owner.job, owner.lane), owner, str(self)).batch >= batch:
+                return
+            for part in parts:
+                rows = pa.ipc.open_stream(part).read_all()
+                names = ", ".join(f'"{name}"' for name in rows.schema.names)
+                places = ", ".join("?" for _ in rows.schema)
+                values = zip(*(column.to_pylist() for column in rows.columns), strict=True)
+                connection.executemany(f"insert into rows ({names}) values ({places})", values)
+            _put(connection, owner, Mark(owner.epoch, batch))
+            connection.execute("commit")
+
+    def _connect(self) -> sqlite3.Connection:
+        return sqlite3.connect(self._path, isolation_level=None)
+
+
+class _Rows:
+    """The part is the rows themselves: fine for small batches."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._sink = pa.BufferOutputStream()
+        self._stream = pa.ipc.new_stream(self._sink, schema)
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        self._stream.write_batch(rows)
+
+    def close(self) -> list[bytes]:
+        self._stream.close()
+        return [self._sink.getvalue().to_pybytes()]
+
+    def abort(self) -> None:
+        pass
+
+
+def _mark(connection: sqlite3.Connection, job: str, lane: str) -> Mark | None:
+    found = connection.execute("select epoch, batch from marks where job = ? and lane = ?", [job, lane]).fetchone()
+    return None if found is None else Mark(*found)
+
+
+def _put(connection: sqlite3.Connection, owner: Owner, mark: Mark) -> None:
+    connection.execute("replace into marks values (?, ?, ?, ?)", [owner.job, owner.lane, mark.epoch, mark.batch])

@@ -1,0 +1,47 @@
+"""Tables by the settings that bind them, ``[outputs.NAME]``."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from typing import Any, cast
+
+from anabranch.config import OutputSettings
+from anabranch.errors import ConfigError
+from anabranch.tables.contract import Table
+
+__all__ = ["KINDS", "is_foreign", "opened"]
+
+KINDS = {
+    "parquet": "anabranch.tables.parquet:ParquetFolder",
+}
+
+
+def is_foreign(settings: OutputSettings) -> bool:
+    """Whether its class is the user's: a coordinator doesn't import that."""
+    return ":" in settings.to
+
+
+def opened(name: str, settings: OutputSettings) -> Table:
+    """The table of an output.
+
+    Raises:
+        ConfigError: a kind or a setting that nobody knows.
+    """
+    if not is_foreign(settings) and settings.to not in KINDS:
+        near = difflib.get_close_matches(settings.to.lower(), KINDS, n=1)
+        raise ConfigError(
+            f"outputs.{name} goes to {settings.to!r}, which nobody knows"
+            + (f"; did you mean {near[0]!r}?" if near else ""),
+            f"set to = one of {', '.join(KINDS)}, or a class of yours as module:Class",
+        )
+    where = KINDS.get(settings.to, settings.to)
+    module, _, kind = where.partition(":")
+    try:
+        made: Any = getattr(importlib.import_module(module), kind)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(
+            f"outputs.{name} goes to {settings.to!r}, which can't be imported: {error}",
+            "write module:Class; the module lies beside the job",
+        ) from error
+    return cast(Table, made(name, settings.options))

@@ -1,0 +1,40 @@
+"""The settings of one kind of table, checked."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from anabranch.errors import ConfigError
+
+__all__ = ["Options", "checked"]
+
+
+class Options(BaseModel):
+    """What a kind of table takes; others are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+Kind = TypeVar("Kind", bound=Options)
+
+
+def checked(kind: type[Kind], name: str, given: Mapping[str, Any]) -> Kind:
+    """The settings of an output. Raises ConfigError that names the first that is wrong."""
+    try:
+        return kind(**given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        setting = ".".join(str(part) for part in first["loc"])
+        where = f"outputs.{name}.{setting}" if setting else f"outputs.{name}"
+        if first["type"] == "extra_forbidden":
+            near = difflib.get_close_matches(setting, kind.model_fields, n=1)
+            cure = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(kind.model_fields)}"
+            raise ConfigError(f"unknown setting {where!r}", cure) from None
+        if first["type"] == "missing":
+            raise ConfigError(f"{where} isn't set", f"set [outputs.{name}] {setting}") from None
+        why = first["msg"].removeprefix("Value error, ")
+        raise ConfigError(f"{where} has the value {first.get('input')!r}: {why}", "set an allowed value") from None

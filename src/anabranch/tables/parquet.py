@@ -1,0 +1,299 @@
+"""A folder of Parquet files: those in it are the committed ones, and a log for each lane says which those are."""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from pydantic import Field, field_validator
+
+from anabranch import steps
+from anabranch.errors import AnabranchError, LogError, NotFoundError, UnsupportedFormatError
+from anabranch.tables import files, marks, options, schemas
+from anabranch.tables.contract import Owner
+from anabranch.tables.files import FileRef, FileWriter
+from anabranch.tables.marks import NOTHING, Mark
+
+__all__ = ["Entry", "ParquetFolder"]
+
+FORMAT = 1
+_HIDDEN = "_anabranch"
+_PART = ".part"
+
+
+class ParquetOptions(options.Options):
+    """``path``: a folder on a disk that all containers share. ``target_file_mb``: how large files get, about."""
+
+    path: str
+    target_file_mb: int = Field(default=128, ge=1, le=4096)
+
+    @field_validator("path")
+    @classmethod
+    def _local(cls, path: str) -> str:
+        if "://" in path:
+            raise ValueError("a folder of Parquet files must be on a file system with hard links; for others use delta")
+        return path
+
+
+class _Head(msgspec.Struct, frozen=True, kw_only=True):
+    """What makes a folder a table. ``schema``: Arrow's, in base64."""
+
+    format: int
+    id: str
+    schema: str
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One of a lane's log. ``files``: those of the last batch, also in the entry of a fence that comes after it."""
+
+    number: int
+    epoch: int
+    batch: int
+    files: tuple[FileRef, ...] = ()
+
+    @property
+    def mark(self) -> Mark:
+        return Mark(self.epoch, self.batch)
+
+
+@dataclass(frozen=True)
+class _Writer:
+    """One task's files, where no reader looks."""
+
+    files: FileWriter
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        self.files.write(rows)
+
+    def close(self) -> list[bytes]:
+        return [msgspec.msgpack.encode(ref) for ref in self.files.close()]
+
+    def abort(self) -> None:
+        self.files.abort()
+
+
+class ParquetFolder:
+    """``<path>/*.parquet`` are the rows. A batch is committed when its entry is in the log of its lane; then its files
+    are moved from ``_anabranch/staged`` to where readers see them, by whoever has the lane. An entry is a new file with
+    the next number, which only one can make: who comes late finds it, and with it the epoch that it must not outlive.
+    """
+
+    def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
+        given = options.checked(ParquetOptions, name, settings)
+        self._name = name
+        self._root = Path(given.path)
+        self._target = given.target_file_mb << 20
+        self._seen: dict[tuple[str, str], int] = {}
+
+    def __str__(self) -> str:
+        return f"output {self._name}, the folder {self._root}"
+
+    def id(self) -> str:
+        return self._head().id
+
+    def prepare(self, schema: pa.Schema, create: bool) -> None:
+        if create:
+            self._make(schema)
+        held = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(self._head().schema)))
+        schemas.check(held, schema, str(self), "write to another path, or give the columns that it has")
+
+    def fence(self, owner: Owner, new: bool | None) -> None:
+        with files.told(str(self)):
+            self._fence(owner, new)
+
+    def _fence(self, owner: Owner, new: bool | None) -> None:
+        self._head()
+        while True:
+            tail = self._tail(owner.job, owner.lane)
+            mark = marks.fenced(None if tail is None else tail.mark, owner, str(self), new)
+            if tail is not None:
+                self._show(owner, tail)
+            if mark is None:
+                break
+            number = 0 if tail is None else tail.number + 1
+            entry = Entry(number=number, epoch=mark.epoch, batch=mark.batch, files=() if tail is None else tail.files)
+            if self._append(owner, entry):
+                break
+        self._forget(owner)
+
+    def last(self, job: str, lane: str) -> int:
+        self._head()
+        tail = self._tail(job, lane)
+        return NOTHING if tail is None else tail.batch
+
+    def writers(self, job: str) -> list[str]:
+        folder = self._root / _HIDDEN / "lanes" / job
+        lanes = sorted(each.name for each in folder.iterdir()) if folder.is_dir() else []
+        return [lane for lane in lanes if self.last(job, lane) > NOTHING]
+
+    def writer(self, owner: Owner, schema: pa.Schema) -> _Writer:
+        return _Writer(FileWriter(self._staged(owner), schema, self._target, _PART))
+
+    def commit(self, owner: Owner, batch: int, parts: Sequence[bytes]) -> None:
+        with files.told(str(self)):
+            self._commit(owner, batch, parts)
+
+    def _commit(self, owner: Owner, batch: int, parts: Sequence[bytes]) -> None:
+        refs = [msgspec.msgpack.decode(part, type=FileRef) for part in parts]
+        joined: list[FileRef] | None = None
+        while True:
+            tail = self._tail(owner.job, owner.lane)
+            mark = marks.check(None if tail is None else tail.mark, owner, str(self))
+            assert tail is not None
+            if mark.batch >= batch:
+                self._show(owner, tail)
+                self._drop(owner, refs)
+                return
+            if joined is None:
+                self._check(owner, refs)
+                schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(self._head().schema)))
+                joined = files.merged(self._staged(owner), refs, schema, self._target, _PART)
+            placed = tuple(
+                FileRef(f"{owner.lane}-{batch:08d}-{number:03d}-{Path(ref.name).stem}.parquet", ref.rows, ref.bytes)
+                for number, ref in enumerate(joined)
+            )
+            entry = Entry(number=tail.number + 1, epoch=owner.epoch, batch=batch, files=placed)
+            if self._append(owner, entry):
+                break
+        steps.reach(steps.NAMED, owner.lane, batch)
+        self._show(owner, entry)
+        self._drop(owner, [ref for ref in refs if ref not in joined])
+
+    def _head(self) -> _Head:
+        path = self._root / _HIDDEN / "table.json"
+        try:
+            head = msgspec.json.decode(path.read_bytes(), type=_Head)
+        except FileNotFoundError:
+            raise NotFoundError(
+                f"{self} isn't there, or isn't a table: {path} is missing",
+                "restore it; a new job makes it, in a folder that is empty or not there",
+            ) from None
+        except OSError as error:
+            raise AnabranchError(f"{path} can't be read: {error.strerror}", "see that this user may read it") from error
+        if head.format > FORMAT:
+            raise UnsupportedFormatError(
+                f"{self} has format {head.format}, and this version of anabranch knows {FORMAT}", "take a newer one"
+            )
+        return head
+
+    def _make(self, schema: pa.Schema) -> None:
+        hidden = self._root / _HIDDEN
+        try:
+            if not hidden.exists() and self._root.exists() and any(self._root.iterdir()):
+                raise NotFoundError(
+                    f"{self} holds files, and is no table of anabranch's", "choose a folder that is empty or not there"
+                )
+            hidden.mkdir(parents=True, exist_ok=True)
+            packed = base64.b64encode(schema.serialize().to_pybytes()).decode()
+            head = _Head(format=FORMAT, id=uuid.uuid4().hex, schema=packed)
+            self._create(hidden / "table.json", msgspec.json.encode(head))
+        except OSError as error:
+            raise AnabranchError(
+                f"{self} can't be made: {error.strerror}", "choose another path, or change the owner or mode"
+            ) from error
+
+    def _log(self, job: str, lane: str) -> Path:
+        return self._root / _HIDDEN / "lanes" / job / lane
+
+    def _staged(self, owner: Owner) -> Path:
+        return self._root / _HIDDEN / "staged" / owner.job / owner.lane / str(owner.epoch)
+
+    def _tail(self, job: str, lane: str) -> Entry | None:
+        """The newest entry of a lane's log."""
+        log = self._log(job, lane)
+        number = self._seen.get((job, lane))
+        if number is None:
+            number = max((int(name[:-5]) for name in _names(log) if name.endswith(".json")), default=None)
+        if number is None:
+            return None
+        while _entry(log, number + 1).exists():
+            number += 1
+        self._seen[job, lane] = number
+        return msgspec.json.decode(_entry(log, number).read_bytes(), type=Entry)
+
+    def _append(self, owner: Owner, entry: Entry) -> bool:
+        """Whether this is the one that has made the entry of that number."""
+        log = self._log(owner.job, owner.lane)
+        log.mkdir(parents=True, exist_ok=True)
+        return self._create(_entry(log, entry.number), msgspec.json.encode(entry))
+
+    @staticmethod
+    def _create(path: Path, content: bytes) -> bool:
+        """Make a file with its content, durably, unless there is one."""
+        part = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
+        try:
+            with open(part, "xb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.link(part, path)
+        except FileExistsError:
+            return False
+        finally:
+            part.unlink(missing_ok=True)
+        files.sync(path.parent)
+        return True
+
+    def _show(self, owner: Owner, entry: Entry) -> None:
+        """Move the files of a committed batch to where readers see them. It may have been done, by another one too."""
+        lane = self._staged(owner).parent
+        for ref in entry.files:
+            target = self._root / ref.name
+            if target.exists():
+                continue
+            staged = f"{Path(ref.name).stem.rpartition('-')[2]}{_PART}"
+            for folder in sorted(lane.iterdir()) if lane.is_dir() else []:
+                if (folder / staged).exists():
+                    _move(folder / staged, target)
+        if entry.files:
+            files.sync(self._root)
+
+    def _check(self, owner: Owner, refs: Sequence[FileRef]) -> None:
+        """Raises LogError if what a task wrote isn't there as it was left."""
+        for ref in refs:
+            path = self._staged(owner) / ref.name
+            size = path.stat().st_size if path.exists() else None
+            if size != ref.bytes:
+                fault = "is missing" if size is None else f"has {size} bytes instead of {ref.bytes}"
+                raise LogError(
+                    f"{path}, just written, {fault}",
+                    f"every container must see the same folder of outputs.{self._name}, on a consistent file system",
+                )
+
+    def _drop(self, owner: Owner, refs: Sequence[FileRef]) -> None:
+        for ref in refs:
+            (self._staged(owner) / ref.name).unlink(missing_ok=True)
+
+    def _forget(self, owner: Owner) -> None:
+        """Remove what former owners have left that was never committed."""
+        lane = self._staged(owner).parent
+        for name in _names(lane):
+            if int(name) < owner.epoch:
+                shutil.rmtree(lane / name, ignore_errors=True)
+
+
+def _entry(log: Path, number: int) -> Path:
+    return log / f"{number:012d}.json"
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except FileNotFoundError:
+        return []
+
+
+def _move(source: Path, target: Path) -> None:
+    try:
+        source.rename(target)
+    except FileNotFoundError:
+        if not target.exists():  # else somebody else was faster
+            raise

@@ -1,0 +1,25 @@
+"""Whether a table has the columns that a job writes."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from anabranch.errors import ConflictError
+
+__all__ = ["check"]
+
+
+def check(held: pa.Schema, written: pa.Schema, where: str, cure: str) -> None:
+    """Raises ConflictError that names the first column that differs: by its name, its type, or one of the two lacks it.
+
+    The order doesn't matter, nor what may be null.
+    """
+    has, wants = ({field.name: field.type for field in schema} for schema in (held, written))
+    for name, kind in wants.items():
+        if name not in has:
+            raise ConflictError(f"the job writes a column {name!r} ({kind}), which {where} doesn't have", cure)
+        if has[name] != kind:
+            raise ConflictError(f"the job writes {name!r} as {kind}; in {where} it is {has[name]}", cure)
+    for name, kind in has.items():
+        if name not in wants:
+            raise ConflictError(f"{where} has a column {name!r} ({kind}), which the job doesn't write", cure)

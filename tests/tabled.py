@@ -1,0 +1,52 @@
+"""The job ``delays`` with its outputs in tables: what it must have come to is read by DuckDB and by psycopg."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from tests.acceptance.harness import LATE, TABLE, Workspace
+
+_KEYS = {LATE: "tailnum", TABLE: "dest"}
+
+
+class TabledWorkspace(Workspace):
+    """``kind`` as in ``[outputs.NAME] to``, and settings of the table of each output."""
+
+    def __init__(self, folder: Path, kind: str, options: Mapping[str, Mapping[str, object]]) -> None:
+        bound = {f"outputs__{output}__to": kind for output in options}
+        bound |= {f"outputs__{output}__{name}": v for output, each in options.items() for name, v in each.items()}
+        super().__init__(folder, **bound)
+        self.kind = kind
+        self.options = options
+
+    def contents(self, stream: str) -> Iterator[tuple[bytes | None, Any]]:
+        """Rows as the values of records would be; late flights in the order of their numbers, for a table has none."""
+        key = _KEYS[stream]
+        rows = self.rows(stream)
+        if stream == LATE:
+            rows.sort(key=lambda row: int(row["origin"].removeprefix("EWR-")))
+        for row in rows:
+            value = {name: _shown(each) for name, each in row.items() if each is not None}
+            yield None if row[key] is None else row[key].encode(), value
+
+    def rows(self, output: str) -> list[dict[str, Any]]:
+        """All rows of a table."""
+        path = Path(str(self.options[output]["path"]))
+        if not list(path.glob("*.parquet")):
+            return []
+        with duckdb.connect() as connection:
+            found = connection.sql(f"select * from '{path}/*.parquet'").to_arrow_table()
+        return found.to_pylist()  # type: ignore[no-any-return]
+
+
+def in_parquet(folder: Path) -> TabledWorkspace:
+    return TabledWorkspace(folder, "parquet", {each: {"path": str(folder / "tables" / each)} for each in _KEYS})
+
+
+def _shown(value: Any) -> Any:
+    return value.strftime("%Y-%m-%dT%H:%M:%S.%fZ") if isinstance(value, datetime) else value

@@ -1,0 +1,141 @@
+"""What every table must do, the one of docs/outputs.md too; and how settings bind outputs to them."""
+
+from __future__ import annotations
+
+import pickle
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from anabranch import config
+from anabranch.config import OutputSettings, Settings
+from anabranch.errors import ConfigError, FencedError, StateError
+from anabranch.systems.systems import Systems
+from anabranch.tables import Table
+from anabranch.tables.opening import opened
+from tests.unit.table_helpers import LANE, SCHEMA, committed, owner, written
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+Ids = Callable[[], list[int]]
+
+
+@pytest.fixture(params=["parquet", "sqlite_table:SqliteTable"])
+def settings(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OutputSettings:
+    monkeypatch.syspath_prepend(EXAMPLES)
+    return OutputSettings(to=request.param, path=str(tmp_path / "orders"))
+
+
+@pytest.fixture
+def ids(settings: OutputSettings) -> Ids:
+    """The rows, as one who knows nothing of anabranch sees them."""
+    path = Path(settings.options["path"])
+
+    def of_sqlite() -> list[int]:
+        return sorted(n for (n,) in sqlite3.connect(path).execute("select id from rows"))
+
+    def of_parquet() -> list[int]:
+        found = list(path.glob("*.parquet"))
+        return sorted(n for (n,) in duckdb.sql(f"select id from '{path}/*.parquet'").fetchall()) if found else []
+
+    return of_parquet if settings.to == "parquet" else of_sqlite
+
+
+def test_a_table_keeps_its_contract(settings: OutputSettings, ids: Ids) -> None:
+    def another() -> Table:
+        return pickle.loads(pickle.dumps(opened("orders", settings)))  # type: ignore[no-any-return]
+
+    old, new = another(), another()
+    assert old.writers("orders") == []
+    old.prepare(SCHEMA, create=True)
+    new.prepare(SCHEMA, create=False)
+    assert old.id() == new.id()
+    with pytest.raises(StateError):
+        old.fence(owner(1), new=False)
+    old.fence(owner(1), new=True)
+    assert old.last("orders", LANE) == -1
+    committed(old, owner(1), 0, [1, 2], [3])
+    committed(old, owner(1), 0, [1, 2], [3])
+    lost = written(old, owner(1), [4])
+
+    new.fence(owner(2), new=None)
+    new.fence(owner(2), new=False)
+    with pytest.raises(FencedError, match="epoch 2 has taken over"):
+        old.commit(owner(1), 1, lost)
+    with pytest.raises(FencedError):
+        old.fence(owner(1), new=None)
+    with pytest.raises(StateError, match="is new"):
+        new.fence(owner(3), new=True)
+    assert ids() == [1, 2, 3]
+    committed(new, owner(2), 1, [4])
+    committed(new, owner(2), 0, [1, 2, 3])
+    committed(new, owner(2), 1, [4, 4])
+    assert ids() == [1, 2, 3, 4]
+    new.fence(owner(3, "0-bbbbbbbb"), new=None)
+    assert (new.last("orders", LANE), new.writers("orders"), new.writers("none")) == (1, [LANE], [])
+
+
+@pytest.fixture(autouse=True)
+def forgotten() -> Iterator[None]:
+    yield
+    sys.modules.pop("sqlite_table", None)
+
+
+def test_settings_bind_outputs(tmp_path: Path) -> None:
+    (tmp_path / "anabranch.toml").write_text(
+        """
+        [outputs.orders]
+        to = "parquet"
+        path = "./tables/orders"
+        target_file_mb = 64
+        """
+    )
+    settings = config.load(tmp_path / "anabranch.toml")
+    assert settings.outputs["orders"].options == {"path": str(tmp_path / "tables/orders"), "target_file_mb": 64}
+    assert config.restored(config.dumped(settings)).outputs == settings.outputs
+    systems = Systems(settings)
+    assert systems.bound() == {"orders": "parquet"}
+    assert [system.name for system in systems.used] == ["embedded"]
+    with pytest.raises(ConfigError, match="'orders' is a table"):
+        systems.of("orders")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            '[outputs.orders]\nto = "parkett"\npath = "x"',
+            "goes to 'parkett', which nobody knows; did you mean 'parquet'",
+        ),
+        ('[outputs.orders]\nto = "nothing:There"', "can't be imported"),
+        ('[outputs.orders]\nto = "parquet"\npth = "x"', "orders"),
+        ('[outputs.orders]\npath = "x"', "outputs.orders.to"),
+        ('[outputs.orders]\nto = "parquet"\n[streams.orders]\n', "is both a stream"),
+    ],
+)
+def test_wrong_settings_are_refused(tmp_path: Path, text: str, told: str) -> None:
+    (tmp_path / "anabranch.toml").write_text(text)
+    with pytest.raises(ConfigError, match=told):
+        Systems(config.load(tmp_path / "anabranch.toml")).table("orders")
+
+
+@pytest.mark.parametrize(
+    ("options", "kept"),
+    [
+        ({"url": "postgresql://me:open@db/shop"}, False),
+        ({"url": "postgresql://me:${env:PASSWORD}@db/shop"}, True),
+        ({"url": "postgresql://db/shop"}, True),
+        ({"options": {"AWS_SECRET_ACCESS_KEY": "open"}}, False),
+        ({"options": {"AWS_SECRET_ACCESS_KEY": "${env:KEY}"}}, True),
+    ],
+)
+def test_a_coordinator_keeps_no_secret(options: dict[str, object], kept: bool) -> None:
+    settings = Settings(outputs={"orders": OutputSettings(to="postgresql", **options)})  # type: ignore[arg-type]
+    if kept:
+        assert config.restored(config.dumped(settings)).outputs["orders"].options == options
+        return
+    with pytest.raises(ConfigError, match=r"the setting outputs.orders\.\S+ is written out"):
+        config.dumped(settings)
