@@ -128,7 +128,7 @@ def frozen(dice: random.Random, served: Served) -> str:
     stage = 0 if step in steps.OF_SLOTS else dice.randrange(2)  # no window is closed in the first batches
     hold = f"{stage}-:{step}:{dice.randint(1, 2)}"
     served.start()
-    first = _replaced_while_frozen(served, hold)
+    first = replaced_while_frozen(served, hold)
     served.check()
     first.wake()
     ended_fenced(first)
@@ -136,7 +136,7 @@ def frozen(dice: random.Random, served: Served) -> str:
     return f"frozen at {hold}"
 
 
-def _replaced_while_frozen(served: Served, hold: str) -> Process:
+def replaced_while_frozen(served: Served, hold: str) -> Process:
     """A container that is frozen at a step, while another one takes over and ends the job."""
     first = served.container(hold=hold)
     first.held()
@@ -376,7 +376,7 @@ def written_twice(dice: random.Random, served: Served) -> str:
     """As ``frozen``, with an output that can't be fenced, in Kafka: records come twice, so these tests can fail."""
     hold = f"0-:{steps.PUBLISHED}:{dice.randint(1, 2)}"
     served.start(**{f"streams__{LATE}__delivery": "at-least-once"})
-    first = _replaced_while_frozen(served, hold)
+    first = replaced_while_frozen(served, hold)
     first.wake()
     assert first.wait() == FENCED, first.stderr
     origins = [value["origin"] for _, value in served.workspace.contents(LATE)]

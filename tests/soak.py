@@ -29,6 +29,7 @@ from tests import (
     launched,
     postgres,
     scaled,
+    table_soak,
 )
 from tests.acceptance import numbered
 from tests.acceptance.harness import (
@@ -248,6 +249,7 @@ SCENARIOS: dict[str, Scenario] = {
     "autoscaled": autoscaled.scaled_by_itself,
     "compacted": compacted.compacted,
     "cluster": clusters.worker_lost,
+    **table_soak.SCENARIOS,
 }
 SCENARIOS_IN_KAFKA: dict[str, Scenario] = {
     **kafka_soak.SCENARIOS,
@@ -306,6 +308,8 @@ def _ran(name: str, seed: int) -> bool:
 
 def _workspace(name: str, folder: Path, stack: ExitStack) -> Workspace:
     """The streams of a scenario in Kafka are in a broker of its own, which ends with the stack."""
+    if name in table_soak.SCENARIOS:
+        return table_soak.workspace_of(name, folder, stack)
     if name not in SCENARIOS_IN_KAFKA:
         return Workspace(folder)
     cluster = stack.enter_context(kafka_peers.start(folder / "cluster"))

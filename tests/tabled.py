@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
-from tests.acceptance.harness import LATE, TABLE, Workspace
+from tests.acceptance.harness import EXAMPLE, LATE, TABLE, Workspace
 
 _KEYS = {LATE: "tailnum", TABLE: "dest"}
 
@@ -17,10 +18,12 @@ _KEYS = {LATE: "tailnum", TABLE: "dest"}
 class TabledWorkspace(Workspace):
     """``kind`` as in ``[outputs.NAME] to``, and settings of the table of each output."""
 
-    def __init__(self, folder: Path, kind: str, options: Mapping[str, Mapping[str, object]]) -> None:
+    def __init__(
+        self, folder: Path, kind: str, options: Mapping[str, Mapping[str, object]], job: Path = EXAMPLE
+    ) -> None:
         bound = {f"outputs__{output}__to": kind for output in options}
         bound |= {f"outputs__{output}__{name}": v for output, each in options.items() for name, v in each.items()}
-        super().__init__(folder, **bound)
+        super().__init__(folder, None, job, **bound)
         self.kind = kind
         self.options = options
 
@@ -44,8 +47,11 @@ class TabledWorkspace(Workspace):
         return found.to_pylist()  # type: ignore[no-any-return]
 
 
-def in_parquet(folder: Path) -> TabledWorkspace:
+def _in_parquet(folder: Path, stack: ExitStack) -> TabledWorkspace:
     return TabledWorkspace(folder, "parquet", {each: {"path": str(folder / "tables" / each)} for each in _KEYS})
+
+
+KINDS: dict[str, Callable[[Path, ExitStack], TabledWorkspace]] = {"parquet": _in_parquet}
 
 
 def _shown(value: Any) -> Any:

@@ -27,7 +27,8 @@ OF_TABLES = (STAGED, NAMED)
 """Of an output into a table: the tasks have written its rows, and nothing is committed; it is committed, and maybe not
 seen yet by readers. ``REWRITTEN``, above: the state of a lane after that batch was written anew, beside what it has."""
 
-# "<lane prefix>:<step>:<batch>", as in "1-:published:3": the lane of stage 1, after batch 3 was published.
+# "<lane prefix>:<step>:<batch>", as in "1-:published:3": the lane of stage 1, after batch 3 was published; with "3+",
+# after that or any later one, for steps that not every batch comes to.
 _HOLD = os.environ.get("ANABRANCH_HOLD_AT", "")
 _NOTE = os.environ.get("ANABRANCH_HOLD_NOTE", "")
 RELEASED = ".released"
@@ -62,7 +63,8 @@ def reach(step: str, lane: str, batch: int) -> None:
         return
     prefix, name, number = _HOLD.split(":")
     released = Path(_NOTE + RELEASED)
-    if lane.startswith(prefix) and step == name and batch == int(number) and not released.exists():
+    meant = batch >= int(number[:-1]) if number.endswith("+") else batch == int(number)
+    if lane.startswith(prefix) and step == name and meant and not released.exists():
         Path(_NOTE).write_text(f"{lane} {step} {batch}\n")
         parent = os.getppid()
         while not released.exists():

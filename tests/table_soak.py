@@ -1,0 +1,96 @@
+"""Outputs in tables under all that can befall a container: for each kind of table the same scenarios, one a seed."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from anabranch import steps
+from tests import failover, scaled, tabled
+from tests.acceptance import numbered
+from tests.acceptance.harness import LATE, TABLE, Workspace, flights
+from tests.acceptance.test_exactly_once import NARROW
+from tests.tabled import TabledWorkspace
+
+COUNT, SMALL, LARGER = 12_000, 1000, 4000
+_STEPS = (steps.STAGED, steps.NAMED, steps.PLANNED, steps.PUBLISHED, steps.COMMITTED)
+
+
+def killed(seed: int, workspace: TabledWorkspace) -> str:
+    """SIGKILL at a step of a lane, then at another one of another lane; then the rest, and once more nothing."""
+    dice = random.Random(seed)
+    several = flights(seed, COUNT)
+    workspace.put(several, pieces=dice.choice([1, 3]))
+    told = []
+    points = [(0, dice.choice(_STEPS[:2]), dice.randint(1, 2)), (1, dice.choice(_STEPS[:2]), dice.randint(4, 6))]
+    points.append((dice.randrange(2), dice.choice(_STEPS[2:]), 8))
+    for stage, step, batch in points:
+        hold = f"{stage}-:{step}:{batch}+"
+        process = workspace.start("run", "delays.py", "--available-now", hold=hold, job__max_rows_per_batch=SMALL)
+        process.held()
+        process.kill()
+        told.append(hold)
+    workspace.finish(job__max_rows_per_batch=LARGER)
+    workspace.check_outputs(several)
+    before = {output: len(workspace.rows(output)) for output in (LATE, TABLE)}
+    workspace.finish()
+    assert before == {output: len(workspace.rows(output)) for output in (LATE, TABLE)}
+    return f"killed at {', '.join(told)}"
+
+
+def frozen(seed: int, workspace: TabledWorkspace) -> str:
+    """SIGSTOP inside a commit; another container takes over and ends the job; then the first one wakes and goes on."""
+    dice = random.Random(seed)
+    served = failover.Served(workspace, COUNT, seed)
+    stage = dice.randrange(2)
+    hold = f"{stage}-:{dice.choice(_STEPS[:3])}:{dice.randint(4, 6) if stage else dice.randint(1, 3)}+"
+    served.start()
+    first = failover.replaced_while_frozen(served, hold)
+    served.check()
+    first.wake()
+    failover.ended_fenced(first)
+    served.check()
+    return f"frozen at {hold}"
+
+
+def retried(seed: int, workspace: TabledWorkspace) -> str:
+    """A Spark task that has written already fails once, and is run again."""
+    failing = workspace.folder / "fail-once"
+    failing.touch()
+    mine = TabledWorkspace(workspace.folder, workspace.kind, {"exact": workspace.options[LATE]}, numbered.EXACTLY)
+    mine.settings |= {"job__on_error": "fail", "job__factor": 16, "spark__master": "local[3,4]"}
+    try:
+        numbered.put(mine, COUNT // 4)
+        mine.finish(job__max_rows_per_batch=SMALL, spark__conf=NARROW, env={"EXACTLY_FAIL_ONCE": str(failing)})
+        assert not failing.exists()
+        seen = Counter((row["stream"], row["customer"], row["number"]) for row in mine.rows("exact"))
+        assert seen == numbered.wanted(COUNT // 4)
+    finally:
+        mine.close()
+    return "a task was retried"
+
+
+def scaling(seed: int, workspace: TabledWorkspace) -> str:
+    """Factor 1, 4 and 2, with one container and with two, of which one is killed."""
+    wishes = [{"factor": 4}, {"containers": 2}, {"factor": 2}]
+    return scaled.changed(workspace, seed, wishes, kill_before=2 if seed // 4 % 2 else -1)
+
+
+_EACH: tuple[Callable[[int, TabledWorkspace], str], ...] = (killed, frozen, retried, scaling)
+
+
+def _scenario(seed: int, workspace: Workspace) -> str:
+    assert isinstance(workspace, TabledWorkspace)
+    one = _EACH[seed % len(_EACH)]
+    return f"{one.__name__}: {one(seed, workspace)}"
+
+
+SCENARIOS = {f"tables-{kind}": _scenario for kind in tabled.KINDS}
+
+
+def workspace_of(name: str, folder: Path, stack: ExitStack) -> TabledWorkspace:
+    """One with an empty place for tables, which ends with the stack."""
+    return tabled.KINDS[name.removeprefix("tables-")](folder, stack)
