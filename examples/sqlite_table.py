@@ -76,6 +76,9 @@ class SqliteTable:
             _put(connection, owner, Mark(owner.epoch, batch))
             connection.execute("commit")
 
+    def leave(self, owner: Owner) -> None:
+        pass
+
     def _connect(self) -> sqlite3.Connection:
         return sqlite3.connect(self._path, isolation_level=None)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from datetime import datetime
@@ -9,7 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import polars as pl
+import psycopg
+from psycopg import sql
+from psycopg.rows import dict_row
 
+from tests import postgres
 from tests.acceptance.harness import EXAMPLE, LATE, TABLE, Workspace
 
 _KEYS = {LATE: "tailnum", TABLE: "dest"}
@@ -39,19 +45,52 @@ class TabledWorkspace(Workspace):
 
     def rows(self, output: str) -> list[dict[str, Any]]:
         """All rows of a table."""
-        path = Path(str(self.options[output]["path"]))
-        if not list(path.glob("*.parquet")):
-            return []
-        with duckdb.connect() as connection:
-            found = connection.sql(f"select * from '{path}/*.parquet'").to_arrow_table()
-        return found.to_pylist()  # type: ignore[no-any-return]
+        return _READERS[self.kind](self.options[output])
+
+
+def _of_parquet(options: Mapping[str, object]) -> list[dict[str, Any]]:
+    path = Path(str(options["path"]))
+    if not list(path.glob("*.parquet")):
+        return []
+    with duckdb.connect() as connection:
+        found = connection.sql(f"select * from '{path}/*.parquet'").to_arrow_table()
+    return found.to_pylist()  # type: ignore[no-any-return]
+
+
+def _of_delta(options: Mapping[str, object]) -> list[dict[str, Any]]:
+    return pl.read_delta(str(options["path"])).to_dicts()
+
+
+def _of_postgresql(options: Mapping[str, object]) -> list[dict[str, Any]]:
+    url = str(options["url"]).replace("${env:TABLES_PASSWORD}", postgres.PASSWORD)
+    with psycopg.connect(url, options="-c timezone=UTC", row_factory=dict_row) as connection:
+        query = sql.SQL("select * from {}").format(sql.Identifier(str(options["table"])))
+        return connection.execute(query).fetchall()
+
+
+_READERS = {"parquet": _of_parquet, "delta": _of_delta, "postgresql": _of_postgresql}
+"""By tools that know nothing of anabranch."""
+
+
+def _in_delta(folder: Path, stack: ExitStack) -> TabledWorkspace:
+    return TabledWorkspace(folder, "delta", {each: {"path": str(folder / "tables" / each)} for each in _KEYS})
+
+
+def _in_postgresql(folder: Path, stack: ExitStack) -> TabledWorkspace:
+    url = stack.enter_context(postgres.serving()).new_database().replace(postgres.PASSWORD, "${env:TABLES_PASSWORD}")
+    os.environ["TABLES_PASSWORD"] = postgres.PASSWORD
+    return TabledWorkspace(folder, "postgresql", {each: {"url": url, "table": each} for each in _KEYS})
 
 
 def _in_parquet(folder: Path, stack: ExitStack) -> TabledWorkspace:
     return TabledWorkspace(folder, "parquet", {each: {"path": str(folder / "tables" / each)} for each in _KEYS})
 
 
-KINDS: dict[str, Callable[[Path, ExitStack], TabledWorkspace]] = {"parquet": _in_parquet}
+KINDS: dict[str, Callable[[Path, ExitStack], TabledWorkspace]] = {
+    "parquet": _in_parquet,
+    "delta": _in_delta,
+    "postgresql": _in_postgresql,
+}
 
 
 def _shown(value: Any) -> Any:

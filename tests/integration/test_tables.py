@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import duckdb
+import polars as pl
+import psycopg
 import pyarrow.parquet as pq
 import pytest
+from psycopg.rows import dict_row
 
 from anabranch import Job, steps
 from anabranch.config import OutputSettings, Settings
 from anabranch.errors import ConflictError, NotFoundError
+from tests import postgres
 from tests.integration.harness import Site
 
 SCHEMA = "number int, name string, at timestamp, tags array<string>"
@@ -110,6 +114,37 @@ def test_a_windowed_job_with_functions_writes_its_table_once(site: Site) -> None
     site.deployed(made, settings(site)).ran()
     found = duckdb.sql(f"select name, n from read_parquet('{site.root}/all/*.parquet')").fetchall()
     assert sorted(found) == sorted((f"NAME {n}", 1) for n in range(20))
+
+
+@pytest.mark.parametrize("kind", ["delta", "postgresql"])
+def test_other_kinds_of_tables(site: Site, kind: str, request: pytest.FixtureRequest) -> None:
+    """A batch that fails when it is committed already is run again, and changes nothing."""
+    put(site, 0, 20)
+    if kind == "delta":
+        bound = OutputSettings(to="delta", path=str(site.root / "all"))
+    else:
+        server: postgres.Server = request.getfixturevalue("postgres_server")
+        bound = OutputSettings(to="postgresql", url=server.new_database(), table="all orders")
+    made = Job("shop")
+    made.read("orders", key="customer string", schema=SCHEMA).write("all")
+    deployed = site.deployed(made, settings(site).model_copy(update={"outputs": {"all": bound}}))
+
+    def fail(step: str, lane: str, batch: int) -> None:
+        if step == steps.NAMED:
+            raise RuntimeError("it fails once")
+
+    with steps.watched(fail):
+        assert "it fails once" in deployed.failure()
+    put(site, 20, 20)
+    deployed.ran()
+    if kind == "delta":
+        found = pl.read_delta(str(site.root / "all")).to_dicts()
+    else:
+        with psycopg.connect(bound.options["url"], row_factory=dict_row) as connection:
+            found = connection.execute('select * from "all orders"').fetchall()
+    assert sorted(row["number"] for row in found) == list(range(40))
+    (third,) = [row for row in found if row["number"] == 3]
+    assert (third["customer"], third["tags"], third["at"].timestamp()) == ("k3", ["a", "3"], 1767225603)
 
 
 def test_a_table_that_differs_is_refused(site: Site) -> None:

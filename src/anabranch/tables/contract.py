@@ -105,3 +105,7 @@ class Table(Protocol):
             FencedError: the mark has a higher epoch. Nothing was changed.
         """
         ...
+
+    def leave(self, owner: Owner) -> None:
+        """The owner has written its last batch for now: take away what only it needed, and leave the mark."""
+        ...

@@ -14,6 +14,8 @@ __all__ = ["KINDS", "is_foreign", "opened"]
 
 KINDS = {
     "parquet": "anabranch.tables.parquet:ParquetFolder",
+    "delta": "anabranch.tables.delta:DeltaFolder",
+    "postgresql": "anabranch.tables.postgresql:PostgresqlTable",
 }
 
 

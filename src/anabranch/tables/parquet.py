@@ -141,6 +141,9 @@ class ParquetFolder:
         with files.told(str(self)):
             self._commit(owner, batch, parts)
 
+    def leave(self, owner: Owner) -> None:
+        shutil.rmtree(self._staged(owner), ignore_errors=True)
+
     def _commit(self, owner: Owner, batch: int, parts: Sequence[bytes]) -> None:
         refs = [msgspec.msgpack.decode(part, type=FileRef) for part in parts]
         joined: list[FileRef] | None = None

@@ -1,0 +1,221 @@
+"""A table of Delta Lake's: the mark of a lane is in the protocol's own transaction identifiers."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from pydantic import Field, field_validator
+
+from anabranch import steps
+from anabranch.errors import AnabranchError, ConfigError, ConflictError, NotFoundError
+from anabranch.tables import files, marks, options
+from anabranch.tables.contract import Owner
+from anabranch.tables.files import FileRef, FileWriter
+from anabranch.tables.marks import NOTHING, Mark
+
+try:
+    import deltalake
+    from deltalake import exceptions
+    from deltalake.transaction import AddAction, CommitProperties, Transaction
+except ModuleNotFoundError as error:
+    raise ConfigError(
+        f'an output has to = "delta", and {error.name} is missing', 'install it: pip install "anabranch[delta]"'
+    ) from None
+
+__all__ = ["DeltaFolder"]
+
+_ATTEMPTS = 20
+"""Others may commit at the same time. Those of other lanes are in nobody's way, and don't count."""
+
+
+class DeltaOptions(options.Options):
+    """``path``: the table's folder, on a disk that all containers share. ``target_file_mb``: of files, about."""
+
+    path: str
+    target_file_mb: int = Field(default=128, ge=1, le=4096)
+
+    @field_validator("path")
+    @classmethod
+    def _local(cls, path: str) -> str:
+        if "://" in path:
+            raise ValueError("this version of anabranch writes Delta tables in local and shared folders only")
+        return path
+
+
+class _Rows:
+    """One task's files, in the table's folder: no reader knows of them before a commit names them."""
+
+    def __init__(self, writer: FileWriter) -> None:
+        self._writer = writer
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        self._writer.write(rows)
+
+    def close(self) -> list[bytes]:
+        return [msgspec.msgpack.encode(ref) for ref in self._writer.close()]
+
+    def abort(self) -> None:
+        self._writer.abort()
+
+
+class DeltaFolder:
+    """A lane has two application ids: one whose version is its last batch, one whose version is its epoch. Each commit
+    and each fence names the second one. Of two commits that name the same id and don't know of each other, the protocol
+    lets one pass: so whoever has not seen a fence fails.
+    """
+
+    def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
+        given = options.checked(DeltaOptions, name, settings)
+        self._name = name
+        self._root = Path(given.path)
+        self._target = given.target_file_mb << 20
+
+    def __str__(self) -> str:
+        return f"output {self._name}, the Delta table {self._root}"
+
+    def id(self) -> str:
+        return str(self._table().metadata().id)
+
+    def prepare(self, schema: pa.Schema, create: bool) -> None:
+        wanted = deltalake.Schema.from_arrow(schema)
+        if create:
+            try:
+                deltalake.DeltaTable.create(self._root, wanted, mode="ignore")
+            except (exceptions.DeltaError, OSError) as error:
+                raise AnabranchError(
+                    f"{self} can't be made: {_line(error)}", "choose another path, or change the owner or mode"
+                ) from error
+        table = self._table()
+        partitions = table.metadata().partition_columns
+        if partitions:
+            raise ConflictError(
+                f"{self} is partitioned by {', '.join(partitions)}, which anabranch can't write",
+                "write to a table without partitions",
+            )
+        held = {field.name: field for field in table.schema().fields}
+        for field in wanted.fields:
+            if field.name not in held:
+                raise ConflictError(
+                    f"the job writes a column {field.name!r} ({_kind(field)}), which {self} doesn't have",
+                    "add it to the table, or select the columns that it has",
+                )
+            if held[field.name].type != field.type:
+                raise ConflictError(
+                    f"the job writes {field.name!r} as {_kind(field)}; in {self} it is {_kind(held[field.name])}",
+                    "cast it in the job",
+                )
+        written = {field.name for field in wanted.fields}
+        needed = next((name for name, field in held.items() if name not in written and not field.nullable), None)
+        if needed is not None:
+            raise ConflictError(
+                f"{self} has a column {needed!r} that may not be null, and the job doesn't write it", "write it"
+            )
+
+    def fence(self, owner: Owner, new: bool | None) -> None:
+        for _ in range(_ATTEMPTS):
+            table = self._table()
+            mark = marks.fenced(self._mark(table, owner.job, owner.lane), owner, str(self), new)
+            if mark is None or self._committed(table, owner, mark, []):
+                return
+        raise self._busy()
+
+    def last(self, job: str, lane: str) -> int:
+        mark = self._mark(self._table(), job, lane)
+        return NOTHING if mark is None else mark.batch
+
+    def writers(self, job: str) -> list[str]:
+        """None: a Delta table tells of an application id only to who knows it."""
+        return []
+
+    def writer(self, owner: Owner, schema: pa.Schema) -> _Rows:
+        return _Rows(FileWriter(self._root, schema, self._target))
+
+    def commit(self, owner: Owner, batch: int, parts: Sequence[bytes]) -> None:
+        refs = [msgspec.msgpack.decode(part, type=FileRef) for part in parts]
+        joined: list[FileRef] | None = None
+        for _ in range(_ATTEMPTS):
+            table = self._table()
+            mark = marks.check(self._mark(table, owner.job, owner.lane), owner, str(self))
+            if mark.batch >= batch:
+                self._drop(refs)
+                return
+            if joined is None:
+                schema = pa.schema(table.schema().to_arrow())
+                with files.told(str(self)):
+                    joined = files.merged(self._root, refs, schema, self._target, ".parquet")
+            if self._committed(table, owner, Mark(owner.epoch, batch), joined):
+                break
+        else:
+            raise self._busy()
+        steps.reach(steps.NAMED, owner.lane, batch)
+        self._drop([ref for ref in refs if ref not in joined])
+
+    def leave(self, owner: Owner) -> None:
+        """Nothing: files that no commit names are taken away by the table's own vacuum."""
+
+    def _table(self) -> Any:
+        try:
+            return deltalake.DeltaTable(self._root)
+        except exceptions.TableNotFoundError:
+            raise NotFoundError(
+                f"{self} isn't there", "restore it; a new job makes it. To begin afresh, give the job another name"
+            ) from None
+        except (exceptions.DeltaError, OSError) as error:
+            raise AnabranchError(
+                f"{self} can't be read: {_line(error)}", "restore it, or see who may read it"
+            ) from error
+
+    def _mark(self, table: Any, job: str, lane: str) -> Mark | None:
+        batch, epoch = (table.transaction_version(each) for each in _ids(job, lane))
+        return None if epoch is None else Mark(epoch, NOTHING if batch is None else batch)
+
+    def _committed(self, table: Any, owner: Owner, mark: Mark, refs: Sequence[FileRef]) -> bool:
+        """Whether a commit on top of what was read is in; if not, somebody else's is in its way."""
+        of_batch, of_epoch = _ids(owner.job, owner.lane)
+        named = [Transaction(of_epoch, mark.epoch), *([Transaction(of_batch, mark.batch)] if mark.batch >= 0 else [])]
+        now = time.time_ns() // 1_000_000
+        added = [AddAction(ref.name, ref.bytes, {}, now, True, json.dumps({"numRecords": ref.rows})) for ref in refs]
+        about = {"anabranch": f"{owner.job}/{owner.lane}/{mark.batch}"}
+        try:
+            table.create_write_transaction(
+                added,
+                "append",
+                table.schema(),
+                commit_properties=CommitProperties(custom_metadata=about, app_transactions=named),
+            )
+        except exceptions.CommitFailedError:
+            return False
+        except (exceptions.DeltaError, OSError) as error:
+            raise AnabranchError(
+                f"{self} can't be written: {_line(error)}", "the batch is written again, and nothing is lost"
+            ) from error
+        return True
+
+    def _drop(self, refs: Sequence[FileRef]) -> None:
+        for ref in refs:
+            (self._root / ref.name).unlink(missing_ok=True)
+
+    def _busy(self) -> ConflictError:
+        return ConflictError(
+            f"{self} is being changed by somebody else: {_ATTEMPTS} commits in a row failed",
+            "see the table's history for who; the batch is written again, and nothing is lost",
+        )
+
+
+def _ids(job: str, lane: str) -> tuple[str, str]:
+    return f"anabranch/{job}/{lane}", f"anabranch/{job}/{lane}/epoch"
+
+
+def _kind(field: Any) -> str:
+    kind = json.loads(field.type.to_json())
+    return kind if isinstance(kind, str) else str(kind.get("type"))
+
+
+def _line(error: BaseException) -> str:
+    return str(error).strip().splitlines()[0]

@@ -1,0 +1,417 @@
+"""A table in PostgreSQL: tasks fill a table beside it, and one transaction takes their rows with the lane's mark."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import msgspec
+import psycopg
+import pyarrow as pa
+import pyarrow.compute as pc
+from psycopg import sql
+from pyarrow import csv
+from pydantic import field_validator, model_validator
+
+from anabranch import steps
+from anabranch.errors import AnabranchError, ConfigError, ConflictError, NotFoundError
+from anabranch.tables import marks, options, session
+from anabranch.tables.contract import Owner
+from anabranch.tables.marks import NOTHING, Mark
+
+__all__ = ["PostgresqlTable"]
+
+_MARKS = "anabranch_marks"
+_CLEARS_WITHIN = "2s"
+"""A frozen worker may hold the table that it was filling."""
+_TYPES = {
+    pa.bool_(): "boolean",
+    pa.int8(): "smallint",
+    pa.int16(): "smallint",
+    pa.int32(): "integer",
+    pa.int64(): "bigint",
+    pa.float32(): "real",
+    pa.float64(): "double precision",
+    pa.string(): "text",
+    pa.binary(): "bytea",
+    pa.date32(): "date",
+    pa.timestamp("us", tz="UTC"): "timestamp with time zone",
+    pa.timestamp("us"): "timestamp without time zone",
+}
+_ALSO = {
+    "smallint": ("integer", "bigint"),
+    "integer": ("bigint",),
+    "real": ("double precision",),
+    "text": ("character", "uuid"),
+    "jsonb": ("json",),
+}
+"""What types of columns that take what we write begin with, besides the one that we would make."""
+
+
+class PostgresqlOptions(options.Options):
+    """``url``: as ``postgresql://user:${env:PASSWORD}@host:5432/database``; ``table``: maybe with its schema.
+
+    ``mode``: ``append``, or ``upsert`` by the columns ``key``: the last row of each key stays.
+    """
+
+    url: str
+    table: str
+    mode: Literal["append", "upsert"] = "append"
+    key: tuple[str, ...] = ()
+
+    @field_validator("url")
+    @classmethod
+    def _postgresql(cls, url: str) -> str:
+        if not url.startswith(("postgresql://", "postgres://")):
+            raise ValueError("write postgresql://user:${env:PASSWORD}@host:5432/database")
+        return url
+
+    @model_validator(mode="after")
+    def _keyed(self) -> PostgresqlOptions:
+        if (self.mode == "upsert") != bool(self.key):
+            raise ValueError('mode = "upsert" and key = ["a column"] belong together')
+        return self
+
+
+class _Part(msgspec.Struct, frozen=True):
+    """What one task wrote."""
+
+    attempt: str
+    rows: int
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Column:
+    """Of the table. ``needed``: it may not be null, and has no default."""
+
+    type: str
+    needed: bool
+
+
+@dataclass
+class _Rows:
+    """Copies the rows of a task into the table beside, under the name of this attempt."""
+
+    connection: psycopg.Connection[Any]
+    stage: sql.Identifier
+    columns: tuple[str, ...]
+    where: str
+    _attempt: str = field(default_factory=lambda: uuid.uuid4().hex)
+    _count: int = 0
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        numbers = pa.array(range(self._count, self._count + rows.num_rows), pa.int64())
+        self._count += rows.num_rows
+        columns = [pa.repeat(pa.scalar(self._attempt), rows.num_rows), numbers, *map(_text, rows.columns)]
+        names = ["attempt", "n", *rows.schema.names]
+        sink = pa.BufferOutputStream()
+        csv.write_csv(pa.table(columns, names), sink, csv.WriteOptions(include_header=False, quoting_style="needed"))
+        copy = sql.SQL("copy {} (attempt, n, {}) from stdin (format csv)").format(
+            self.stage, sql.SQL(", ").join(map(_column, self.columns))
+        )
+        with session.told(self.where), self.connection.cursor() as cursor, cursor.copy(copy) as target:
+            target.write(sink.getvalue().to_pybytes())
+
+    def close(self) -> list[bytes]:
+        self.connection.close()
+        return [msgspec.msgpack.encode(_Part(self._attempt, self._count, self.columns))]
+
+    def abort(self) -> None:
+        self.connection.close()
+
+
+class PostgresqlTable:
+    """The marks are in the table ``anabranch_marks`` beside, by the table's name. Whoever commits or fences locks the
+    row of the lane's mark first: so a fence waits for a commit that is under way, and nothing is committed after it.
+
+    Rows are staged in a table of the incarnation's own, that isn't logged.
+    """
+
+    def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
+        self._name = name
+        self._given = options.checked(PostgresqlOptions, name, settings)
+        self._schema, _, self._table = self._given.table.rpartition(".")
+
+    def __str__(self) -> str:
+        return f"output {self._name}, the table {self._given.table} in PostgreSQL"
+
+    def id(self) -> str:
+        with self._connected() as connection:
+            self._columns(connection)
+            query = sql.SQL("select id from {} where relation = %s and lane = ''")
+            row = connection.execute(query.format(self._at(_MARKS)), [self._table]).fetchone()
+        if row is None:
+            raise NotFoundError(f"{self} has no marks", f"restore the table {_MARKS} beside it")
+        return str(row[0])
+
+    def prepare(self, schema: pa.Schema, create: bool) -> None:
+        wanted = {each.name: self._type(each) for each in schema}
+        missing = [name for name in self._given.key if name not in wanted]
+        if missing:
+            raise ConfigError(
+                f"outputs.{self._name}.key names {missing[0]!r}, and the job writes {', '.join(wanted)}",
+                "name columns that it writes",
+            )
+        with self._connected() as connection:
+            if create:
+                self._make(connection, wanted)
+            self._check_columns(self._columns(connection), wanted)
+            self._check_key(connection)
+
+    def fence(self, owner: Owner, new: bool | None) -> None:
+        with self._connected() as connection:
+            self._lock(connection, owner)
+            mark = marks.fenced(self._found(connection, owner.job, owner.lane), owner, str(self), new)
+            if mark is not None:
+                self._put(connection, owner, mark)
+        self._forget(owner)
+
+    def last(self, job: str, lane: str) -> int:
+        with self._connected() as connection:
+            found = self._found(connection, job, lane)
+        return NOTHING if found is None else found.batch
+
+    def writers(self, job: str) -> list[str]:
+        query = sql.SQL("select lane from {} where relation = %s and job = %s and batch > %s order by lane")
+        with self._connected() as connection:
+            if not self._exists(connection, _MARKS):
+                return []
+            found = connection.execute(query.format(self._at(_MARKS)), [self._table, job, NOTHING]).fetchall()
+        return [lane for (lane,) in found]
+
+    def writer(self, owner: Owner, schema: pa.Schema) -> _Rows:
+        stage = self._stage(owner)
+        with self._connected() as connection:
+            # Tasks of a batch make it at once: "if not exists" alone isn't safe for that.
+            connection.execute("select pg_advisory_xact_lock(%s)", [_number(stage)])
+            columns = [sql.SQL("{} {}").format(_column(each.name), self._type(each)) for each in schema]
+            connection.execute(
+                sql.SQL("create unlogged table if not exists {} (attempt text, n bigint, {})").format(
+                    self._at(stage), sql.SQL(", ").join(columns)
+                )
+            )
+        return _Rows(self._connect(autocommit=True), self._at(stage), tuple(schema.names), str(self))
+
+    def commit(self, owner: Owner, batch: int, parts: Sequence[bytes]) -> None:
+        wrote = [msgspec.msgpack.decode(part, type=_Part) for part in parts]
+        with self._connected() as connection:
+            self._lock(connection, owner)
+            mark = marks.check(self._found(connection, owner.job, owner.lane), owner, str(self))
+            if mark.batch < batch:
+                self._take_in(connection, owner, wrote)
+                self._put(connection, owner, Mark(owner.epoch, batch))
+        steps.reach(steps.NAMED, owner.lane, batch)
+        self._clear("truncate {}", self._stage(owner))
+
+    def leave(self, owner: Owner) -> None:
+        self._clear("drop table if exists {}", self._stage(owner))
+
+    def _take_in(self, connection: psycopg.Connection[Any], owner: Owner, wrote: Sequence[_Part]) -> None:
+        """Rows from the table beside into the table itself."""
+        attempts, stage = [part.attempt for part in wrote], self._at(self._stage(owner))
+        named = sql.SQL("attempt = any(%(attempts)s)")
+        query = sql.SQL("select count(*) from {} where {}").format(stage, named)
+        row = connection.execute(query, {"attempts": attempts}).fetchone()
+        count, wanted = 0 if row is None else row[0], sum(part.rows for part in wrote)
+        if count != wanted:
+            raise AnabranchError(
+                f"of {wanted} rows that tasks have just written beside {self}, {count} are there",
+                "PostgreSQL was restarted after a crash, maybe; the batch is written again, and nothing is lost",
+            )
+        held = self._columns(connection)
+        names = wrote[0].columns
+        columns = sql.SQL(", ").join(map(sql.Identifier, names))
+        values = sql.SQL(", ").join(sql.SQL("{}::{}").format(_column(name), sql.SQL(held[name].type)) for name in names)
+        order = sql.SQL("array_position(%(attempts)s, attempt)")
+        if self._given.mode == "append":
+            text = "insert into {} ({}) select {} from {} where {} order by {}, n"
+            whole = sql.SQL(text).format(self._at(self._table), columns, values, stage, named, order)
+            connection.execute(whole, {"attempts": attempts})
+            return
+        key = sql.SQL(", ").join(map(_column, self._given.key))
+        others = [sql.SQL("{0} = excluded.{0}").format(sql.Identifier(n)) for n in names if n not in self._given.key]
+        action = sql.SQL("update set {}").format(sql.SQL(", ").join(others)) if others else sql.SQL("nothing")
+        # In the order of the key, so that lanes that share keys wait for each other in one order.
+        text = (
+            "insert into {} ({}) select {} from "
+            "(select distinct on ({}) * from {} where {} order by {}, {} desc, n desc) as newest "
+            "order by {} on conflict ({}) do {}"
+        )
+        conflict = sql.SQL(", ").join(map(sql.Identifier, self._given.key))
+        whole = sql.SQL(text).format(
+            self._at(self._table), columns, values, key, stage, named, key, order, key, conflict, action
+        )
+        connection.execute(whole, {"attempts": attempts})
+
+    def _make(self, connection: psycopg.Connection[Any], wanted: Mapping[str, sql.SQL]) -> None:
+        connection.execute("select pg_advisory_xact_lock(%s)", [_number(_MARKS)])
+        connection.execute(
+            sql.SQL(
+                "create table if not exists {} (relation text, job text, lane text, epoch bigint not null, "
+                "batch bigint not null, id text, primary key (relation, job, lane))"
+            ).format(self._at(_MARKS))
+        )
+        columns = [sql.SQL("{} {}").format(sql.Identifier(name), kind) for name, kind in wanted.items()]
+        if self._given.key:
+            key = sql.SQL(", ").join(map(sql.Identifier, self._given.key))
+            columns.append(sql.SQL("primary key ({})").format(key))
+        if not self._exists(connection, self._table):
+            whole = sql.SQL("create table {} ({})").format(self._at(self._table), sql.SQL(", ").join(columns))
+            connection.execute(whole)
+        connection.execute(
+            sql.SQL("insert into {} values (%s, '', '', 0, %s, %s) on conflict do nothing").format(self._at(_MARKS)),
+            [self._table, NOTHING, uuid.uuid4().hex],
+        )
+
+    def _check_columns(self, held: Mapping[str, _Column], wanted: Mapping[str, sql.SQL]) -> None:
+        for name, written in wanted.items():
+            kind = written.as_string()
+            if name not in held:
+                raise ConflictError(
+                    f"the job writes a column {name!r} ({kind}), which {self} doesn't have",
+                    f'add it: alter table {self._given.table} add column "{name}" {kind}',
+                )
+            begins = (kind.partition("(")[0], *_ALSO.get(kind, ()))
+            if not held[name].type.startswith(begins):
+                raise ConflictError(
+                    f"the job writes {name!r} as {kind}; in {self} it is {held[name].type}",
+                    "cast it in the job, or change the column's type",
+                )
+        needed = next((name for name, each in held.items() if name not in wanted and each.needed), None)
+        if needed is not None:
+            raise ConflictError(
+                f"{self} has a column {needed!r} that may not be null and has no default, and the job doesn't write it",
+                "write it, or give it a default",
+            )
+
+    def _check_key(self, connection: psycopg.Connection[Any]) -> None:
+        query = """
+            select array_agg(a.attname::text) from pg_index i
+            join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any(i.indkey)
+            where i.indrelid = to_regclass(%s) and i.indisunique and i.indpred is null group by i.indexrelid
+        """
+        found = [set(names) for (names,) in connection.execute(query, [self._regclass(connection, self._table)])]
+        if self._given.key and set(self._given.key) not in found:
+            key = ", ".join(self._given.key)
+            raise ConflictError(
+                f"{self} has no unique index on ({key}), by which outputs.{self._name} upserts",
+                f"make one: create unique index on {self._given.table} ({key})",
+            )
+
+    def _columns(self, connection: psycopg.Connection[Any]) -> dict[str, _Column]:
+        if not self._exists(connection, self._table):
+            raise NotFoundError(
+                f"{self} isn't there", "restore it; a new job makes it. To begin afresh, give the job another name"
+            )
+        query = """
+            select attname, format_type(atttypid, atttypmod), attnotnull and not atthasdef and attidentity = ''
+            from pg_attribute where attrelid = to_regclass(%s) and attnum > 0 and not attisdropped order by attnum
+        """
+        rows = connection.execute(query, [self._regclass(connection, self._table)]).fetchall()
+        return {name: _Column(kind, needed) for name, kind, needed in rows}
+
+    def _found(self, connection: psycopg.Connection[Any], job: str, lane: str) -> Mark | None:
+        query = sql.SQL("select epoch, batch from {} where relation = %s and job = %s and lane = %s")
+        row = connection.execute(query.format(self._at(_MARKS)), [self._table, job, lane]).fetchone()
+        return None if row is None else Mark(*row)
+
+    def _put(self, connection: psycopg.Connection[Any], owner: Owner, mark: Mark) -> None:
+        query = sql.SQL(
+            "insert into {} values (%s, %s, %s, %s, %s) on conflict (relation, job, lane) "
+            "do update set epoch = excluded.epoch, batch = excluded.batch"
+        )
+        connection.execute(query.format(self._at(_MARKS)), [self._table, owner.job, owner.lane, mark.epoch, mark.batch])
+
+    def _lock(self, connection: psycopg.Connection[Any], owner: Owner) -> None:
+        """Until the transaction ends nobody else looks at the lane's mark, also where there is none yet."""
+        name = f"{self._given.table} {owner.job} {owner.lane}"
+        connection.execute("select pg_advisory_xact_lock(%s)", [_number(name)])
+
+    def _stage(self, owner: Owner) -> str:
+        return f"{self._stages(owner)}{owner.epoch}"
+
+    def _stages(self, owner: Owner) -> str:
+        """What the names of the tables begin with that the lane's incarnations fill."""
+        return f"anabranch_{hashlib.sha256(f'{self._table} {owner.job} {owner.lane}'.encode()).hexdigest()[:16]}_"
+
+    def _forget(self, owner: Owner) -> None:
+        """Remove what former owners have left."""
+        begins = self._stages(owner)
+        with self._connected() as connection:
+            query = "select relname from pg_class where relkind = 'r' and starts_with(relname, %s)"
+            names = [name for (name,) in connection.execute(query, [begins])]
+        for name in names:
+            if int(name.removeprefix(begins)) < owner.epoch:
+                self._clear("drop table if exists {}", name)
+
+    def _clear(self, statement: str, stage: str) -> None:
+        """Rows that nobody wants any more; they may also stay, for only named attempts are ever taken in."""
+        with (
+            session.told(str(self)),
+            contextlib.suppress(psycopg.errors.LockNotAvailable),
+            self._connect() as connection,
+        ):
+            connection.execute(sql.SQL("set lock_timeout = {}").format(_CLEARS_WITHIN))
+            connection.execute(sql.SQL(statement).format(self._at(stage)))
+
+    def _exists(self, connection: psycopg.Connection[Any], relation: str) -> bool:
+        row = connection.execute(
+            "select to_regclass(%s) is not null", [self._regclass(connection, relation)]
+        ).fetchone()
+        return row is not None and bool(row[0])
+
+    def _regclass(self, connection: psycopg.Connection[Any], relation: str) -> str:
+        return self._at(relation).as_string(connection)
+
+    def _at(self, relation: str) -> sql.Identifier:
+        return sql.Identifier(*([self._schema] if self._schema else []), relation)
+
+    def _type(self, column: pa.Field) -> sql.SQL:
+        kind = column.type
+        if pa.types.is_decimal(kind):
+            return sql.SQL(f"numeric({kind.precision},{kind.scale})")
+        if pa.types.is_nested(kind):
+            return sql.SQL("jsonb")
+        if kind not in _TYPES:
+            raise ConflictError(
+                f"{self} can't have a column {column.name!r} of type {kind}", "cast it in the job, or leave it out"
+            )
+        return sql.SQL(_TYPES[kind])
+
+    @contextmanager
+    def _connected(self) -> Iterator[psycopg.Connection[Any]]:
+        """One transaction."""
+        with session.told(str(self)), self._connect() as connection:
+            yield connection
+
+    def _connect(self, autocommit: bool = False) -> psycopg.Connection[Any]:
+        """References are resolved for every connection."""
+        return session.connect(f"outputs.{self._name}.url", self._given.url, str(self), autocommit)
+
+
+def _text(column: pa.Array) -> pa.Array:
+    """As COPY reads it."""
+    if pa.types.is_binary(column.type):
+        return pa.array([None if each is None else f"\\x{each.hex()}" for each in column.to_pylist()], pa.string())
+    if pa.types.is_nested(column.type):
+        return pa.array(
+            [None if each is None else json.dumps(each, default=str) for each in column.to_pylist()], pa.string()
+        )
+    return column if pa.types.is_string(column.type) else pc.cast(column, pa.string())
+
+
+def _column(name: str) -> sql.Identifier:
+    """In the table beside, which has columns of its own, too."""
+    return sql.Identifier(f"c_{name}")
+
+
+def _number(name: str) -> int:
+    """Of an advisory lock."""
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big", signed=True)

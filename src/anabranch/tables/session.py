@@ -1,0 +1,94 @@
+"""Connections to a PostgreSQL that holds tables, and what its errors mean."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+
+from anabranch.errors import AnabranchError, ConfigError, ConflictError, NotFoundError
+from anabranch.references import resolved
+
+__all__ = ["connect", "told"]
+
+_CONNECTS_WITHIN = 5
+_PATIENCE, _STEP = 60.0, 0.5
+"""Seconds for which a connection is tried again and again."""
+_LIMITS = {
+    "lock_timeout": "30s",
+    "idle_in_transaction_session_timeout": "10s",  # a process that froze while it wrote holds up nobody for longer
+    "statement_timeout": "600s",
+    "timezone": "UTC",
+}
+
+
+def connect(setting: str, url: str, where: str, autocommit: bool = False) -> psycopg.Connection[Any]:
+    """A new connection; for a minute it is tried again and again. ``setting`` names what ``url`` is.
+
+    Raises:
+        AnabranchError: there is none to be had.
+    """
+    address = resolved(setting, url)
+    limits = " ".join(f"-c {name}={limit}" for name, limit in _LIMITS.items())
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return psycopg.connect(
+                address,
+                autocommit=autocommit,
+                connect_timeout=_CONNECTS_WITHIN,
+                application_name="anabranch",
+                options=limits,
+                client_encoding="UTF8",
+            )
+        except psycopg.OperationalError as error:
+            away = not any(sign in str(error) for sign in ("authentication", "does not exist", "no pg_hba"))
+            if not away or time.monotonic() > deadline:
+                raise AnabranchError(
+                    f"{where} can't be reached: {_first_line(error)}",
+                    f"see whether PostgreSQL runs there and takes connections, and {setting}",
+                ) from None  # what it holds may show what references stand for
+            time.sleep(_STEP)
+
+
+@contextmanager
+def told(where: str) -> Iterator[None]:
+    """What PostgreSQL says, as an error of ours."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise _meaning(error, where) from None
+
+
+def _meaning(error: psycopg.Error, where: str) -> AnabranchError:
+    state, message = error.sqlstate or "", _first_line(error)
+    if state == "42P01":
+        return NotFoundError(f"{where} or a table beside it is gone: {message}", "restore it")
+    if state in ("55P03", "40P01", "57014"):
+        return AnabranchError(
+            f"{where} is held up by somebody else: {message}",
+            "see pg_stat_activity for who holds it; the batch is written again, and nothing is lost",
+        )
+    if state.startswith("53"):
+        return AnabranchError(
+            f"{where} can't take more: {message}", "make room; the batch is written again, and nothing is lost"
+        )
+    if state == "42501":
+        return ConfigError(
+            f"{where} can't be written: {message}", "grant this user its rights on the schema and tables"
+        )
+    if state.startswith(("22", "23", "42")):
+        return ConflictError(f"{where} doesn't take a row: {message}", "mend the job, or change the table")
+    if not state or state.startswith(("08", "57P", "25P")):
+        return AnabranchError(
+            f"the connection to {where} was lost: {message}", "the batch is written again, and nothing is lost"
+        )
+    return AnabranchError(f"{where} failed: {message}", "see the database's message")
+
+
+def _first_line(error: BaseException) -> str:
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__
