@@ -18,6 +18,7 @@ from psycopg.rows import dict_row
 from tests import postgres
 from tests.acceptance.harness import EXAMPLE, LATE, TABLE, Workspace
 
+PATIENCE = 240.0
 _KEYS = {LATE: "tailnum", TABLE: "dest"}
 
 
@@ -29,7 +30,7 @@ class TabledWorkspace(Workspace):
     ) -> None:
         bound = {f"outputs__{output}__to": kind for output in options}
         bound |= {f"outputs__{output}__{name}": v for output, each in options.items() for name, v in each.items()}
-        super().__init__(folder, None, job, **bound)
+        super().__init__(folder, None, job, patience=PATIENCE, **bound)
         self.kind = kind
         self.options = options
 

@@ -52,7 +52,9 @@ class _Head(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """One of a lane's log. ``files``: those of the last batch, also in the entry of a fence that comes after it."""
+    """One of a lane's log. ``files``: those of the batch that it commits; none in that of a fence, which comes only
+    when the files of all batches before it are shown.
+    """
 
     number: int
     epoch: int
@@ -119,8 +121,7 @@ class ParquetFolder:
             if mark is None:
                 break
             number = 0 if tail is None else tail.number + 1
-            entry = Entry(number=number, epoch=mark.epoch, batch=mark.batch, files=() if tail is None else tail.files)
-            if self._append(owner, entry):
+            if self._append(owner, Entry(number=number, epoch=mark.epoch, batch=mark.batch)):
                 break
         self._forget(owner)
 
