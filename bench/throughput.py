@@ -32,6 +32,7 @@ from anabranch.systems.embedded.output import EmbeddedPublisher
 from anabranch.systems.embedded.spark import FORMAT
 from anabranch.systems.output import Target
 from anabranch.systems.records import RECORD_SCHEMA
+from anabranch.systems.systems import Systems
 
 PARTITIONS = 4
 KEYS = 4_000
@@ -153,17 +154,19 @@ def by_hand(bench: Bench, build: Callable[[DataFrame], DataFrame], mode: str, ou
 
 def anabranch(bench: Bench, job: Job, output: str) -> StreamingQuery:
     """The same through a job: plan, lane, query. What it can't process goes where it would in earnest."""
+    systems = Systems(bench.settings, job.name)
     around = planning.Surroundings(
         factor=1,
         containers=1,
         grouper_name="partition",
         grouper=groupers.named("partition"),
         partitions={name: bench.log.describe(name).partitions for name in bench.log.streams()},
-        systems={},
+        systems=systems.bound(),
     )
     plan = planning.make(job.graph, around)
     for each in plan.outputs:
-        bench.log.create(str(each.stream), each.partitions)
+        if not systems.is_table(str(each.stream)):
+            bench.log.create(str(each.stream), each.partitions)
     (lane,) = planning.lanes_of(plan, STATE_PARTITIONS, lambda: output[-8:])
     folder = Folder(bench.spark, str(bench.folder / "lanes" / output))
     return LaneQuery(
