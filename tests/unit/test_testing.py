@@ -12,7 +12,7 @@ from pyspark import SparkContext
 from anabranch import Job
 from anabranch.config import KafkaSettings, Settings, StreamSettings, SystemsSettings
 from anabranch.errors import ConfigError, NotFoundError, UsageError
-from anabranch.testing import BATCH, KILL, Message, Record, Result, brokers, keys, parts, run, session
+from anabranch.testing import BATCH, KILL, Message, Record, Result, brokers, keys, parts, run, running, session
 from anabranch.testing.brokers import Names
 from anabranch.testing.messages import Encoder
 
@@ -191,6 +191,12 @@ def test_names_on_a_broker_are_new_for_each_run_and_come_back_as_they_were() -> 
     )
     with pytest.raises(UsageError, match=r"^topic flights is gone\n  make flights$"), brokers.names_back(one):
         raise UsageError(f"topic {one.there('flights')} is gone", f"make {one.there('flights')}")
+
+
+def test_a_test_writes_no_table(tmp_path: Path) -> None:
+    (tmp_path / "anabranch.toml").write_text('[outputs.orders]\nto = "parquet"\npath = "x"\n')
+    settings = running._settings(Job("shop"), tmp_path / "anabranch.toml", {}, tmp_path, None)
+    assert settings.outputs == {}
 
 
 @pytest.mark.parametrize(
