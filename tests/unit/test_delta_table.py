@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from anabranch.config import OutputSettings
+from anabranch.container.failures import is_final
 from anabranch.errors import AnabranchError, ConfigError, ConflictError, FencedError, NotFoundError
 from anabranch.tables import opening
 from anabranch.tables.delta import DeltaFolder
@@ -79,6 +80,20 @@ def test_lanes_and_others_write_at_once(table: DeltaFolder, tmp_path: Path) -> N
     for thread in threads:
         thread.join()
     assert ids(tmp_path) == list(range(20))
+
+
+def test_a_table_that_others_change_all_the_time_is_told(
+    table: DeltaFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be better the next time: the error isn't final."""
+    parts = written(table, owner(1), [1])
+    with monkeypatch.context() as patch:
+        patch.setattr(table, "_committed", lambda *_: False)
+        with pytest.raises(AnabranchError, match="is being changed by somebody else") as caught:
+            table.commit(owner(1), 0, parts)
+    assert not is_final(caught.value)
+    table.commit(owner(1), 0, parts)
+    assert ids(tmp_path) == [1]
 
 
 def test_marks_outlive_checkpoints_and_compaction(table: DeltaFolder, tmp_path: Path) -> None:

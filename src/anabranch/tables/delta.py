@@ -201,8 +201,8 @@ class DeltaFolder:
         for ref in refs:
             (self._root / ref.name).unlink(missing_ok=True)
 
-    def _busy(self) -> ConflictError:
-        return ConflictError(
+    def _busy(self) -> AnabranchError:
+        return AnabranchError(
             f"{self} is being changed by somebody else: {_ATTEMPTS} commits in a row failed",
             "see the table's history for who; the batch is written again, and nothing is lost",
         )
