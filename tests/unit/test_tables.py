@@ -13,9 +13,12 @@ import polars as pl
 import psycopg
 import pytest
 
-from anabranch import config
+from anabranch import Job, config
+from anabranch.cli import container, preparation
 from anabranch.config import OutputSettings, Settings
+from anabranch.coordinator import fencing
 from anabranch.errors import ConfigError, FencedError, StateError
+from anabranch.model.lane import Lane
 from anabranch.systems.systems import Systems
 from anabranch.tables import Table
 from anabranch.tables.opening import opened
@@ -154,3 +157,45 @@ def test_a_coordinator_keeps_no_secret(options: dict[str, object], kept: bool) -
         return
     with pytest.raises(ConfigError, match=r"the setting outputs.orders\.\S+ is written out"):
         config.dumped(settings)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("orders", "the job reads 'orders', which is a table"),
+        ("orders-dead-letters", "puts dead letters aside in 'orders-dead-letters', which is a table"),
+        ("large", None),
+    ],
+)
+def test_a_table_is_only_written(tmp_path: Path, name: str, told: str | None) -> None:
+    settings = Settings(outputs={name: OutputSettings(to="parquet", path=str(tmp_path))})  # type: ignore[call-arg]
+    job = Job("shop")
+    job.read("orders", schema="id int").write("large")
+    if told is None:
+        preparation._check_tables(job.graph, Systems(settings))
+        return
+    with pytest.raises(ConfigError, match=told):
+        preparation._check_tables(job.graph, Systems(settings))
+
+
+def test_a_container_that_writes_a_table_of_a_users_class_stops_without_its_coordinator() -> None:
+    """Nobody can fence that for it."""
+    job = Job("shop")
+    job.read("orders", schema="id int").write("large")
+    for to, survives in (("parquet", True), ("mine:Table", False)):
+        settings = Settings(outputs={"large": OutputSettings(to=to)})
+        assert container._survives(job.graph, settings) is survives
+
+
+def test_a_coordinator_fences_what_it_can_import(tmp_path: Path) -> None:
+    tables = {"one": OutputSettings(to="parquet", path=str(tmp_path)), "two": OutputSettings(to="not_here:Table")}  # type: ignore[call-arg]
+    settings = Settings(outputs=tables)
+    lane = Lane(
+        id=LANE, job="orders", deployment=0, stage="0", group="outputs", seat="0", tasks=(), ssps=(), epoch=4,
+        outputs={"one": 1, "two": 1}, systems={"one": "parquet", "two": "not_here:Table"},
+    )  # fmt: skip
+    table = Systems(settings).table("one")
+    table.prepare(SCHEMA, create=True)
+    fencing.fence(lane, settings.model_dump(mode="json"))
+    with pytest.raises(FencedError, match="epoch 4 has taken over"):
+        table.fence(owner(3), new=None)
