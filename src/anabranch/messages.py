@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -107,7 +107,8 @@ class LaneReport(Document, frozen=True, kw_only=True):
     ``slowest_seconds``; ``skew``: how often that is the mean. ``usual_seconds``: the median duration of batches.
 
     ``changeover``: of a lane that goes on from others, the seconds from when it could begin to its first commit,
-    without those of that batch; 0.0 while there was none.
+    without those of that batch; 0.0 while there was none. ``wrote``: where the streams between
+    stages ended that it writes, by the texts of SSPs, once it has ended.
     """
 
     lane: str
@@ -142,6 +143,7 @@ class LaneReport(Document, frozen=True, kw_only=True):
     skew: float = 0.0
     usual_seconds: float = 0.0
     changeover: float = 0.0
+    wrote: dict[str, int] = {}
 
 
 class Heartbeat(Document, frozen=True, kw_only=True):
@@ -194,6 +196,27 @@ class Scaled(Document, frozen=True, kw_only=True):
     lanes: tuple[Lane, ...] = ()
     pause: float = 0.0
     free: tuple[str, ...] = ()
+
+
+class Rewinding(Document, frozen=True, kw_only=True):
+    """A job is to read its source streams again from ``to``: "earliest", a time (ISO 8601, with its offset from UTC),
+    or offsets by the texts of whole SSPs. ``state``: "keep" or "clear" what the operators behind them hold; None: there
+    is none. ``request`` and ``dry`` as in :class:`Scaling`."""
+
+    to: str | dict[str, int]
+    state: Literal["keep", "clear"] | None = None
+    request: str = ""
+    dry: bool = False
+
+
+class Rewound(Document, frozen=True, kw_only=True):
+    """What comes of it: the generation, from where the SSPs are read again, and the lanes that are closed and that
+    follow them; none: the same wish was heard before."""
+
+    generation: int
+    to: dict[str, int] = {}
+    closing: tuple[Lane, ...] = ()
+    lanes: tuple[Lane, ...] = ()
 
 
 class LaneSizing(Document, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import count
@@ -18,7 +19,7 @@ from anabranch.model.hashing import bucket
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, LaneState, Position
 from anabranch.model.ssp import wholes
-from anabranch.planning import changes
+from anabranch.planning import changes, rewinding
 from anabranch.planning import plan as planning
 from anabranch.planning.changes import Change
 from tests.unit.test_plan import around
@@ -42,7 +43,10 @@ def job(stateful: bool = True) -> Job:
 
 @dataclass
 class World:
-    """A job on streams of some messages, as its lanes have read it. What was done is by group and partition."""
+    """A job on streams of some messages, as its lanes have read it. What was done is by group and partition.
+
+    ``taken``: what needn't be done any more, unless it is rewound; ``kept``: what the state should hold.
+    """
 
     streams: list[list[bytes | None]]
     grouper: str = "partition"
@@ -52,6 +56,8 @@ class World:
     read: dict[str, dict[int, int]] = field(default_factory=dict)
     state: dict[str, list[tuple[int, bytes, int]]] = field(default_factory=dict)
     done: list[tuple[str, int, int]] = field(default_factory=list)
+    taken: set[tuple[str, int, int]] = field(default_factory=set)
+    kept: Counter[tuple[int, bytes, int]] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self.job = job()
@@ -72,7 +78,9 @@ class World:
         for position in lane.starting:
             begins.setdefault(position.ssp.partition, []).append(position.offset)
         self.read[lane.id] = {partition: min(offsets) for partition, offsets in begins.items()}
-        self.state[lane.id] = [row for name in lane.predecessors for row in self.state[name]] if lane.stateful else []
+        afresh = not lane.stateful or (lane.rewind is not None and lane.rewind.clear)
+        before = () if afresh else lane.inherits or lane.predecessors
+        self.state[lane.id] = [row for name in before for row in self.state[name]]
 
     def work(self, number: int, messages: int) -> None:
         lane = self.open[number % len(self.open)]
@@ -85,12 +93,47 @@ class World:
                 if lane.stateful and key is None:
                     continue
                 if offset >= begins[bucket(key, offset, len(begins))]:
-                    self.done.append((lane.group, whole.partition, offset))
-                    self.state[lane.id].append((lane.numbers[str(whole)], key or b"", offset))
+                    self._take((lane.group, whole.partition, offset))
+                    row = (lane.numbers[str(whole)], key or b"", offset)
+                    self.state[lane.id].append(row)
+                    self.kept[row] += lane.stateful
             self.read[lane.id][whole.partition] = end
 
+    def _take(self, message: tuple[str, int, int]) -> None:
+        """Process a message: never twice unless it was rewound, and never before an older one of its key."""
+        group, partition, offset = message
+        stream = self.streams[partition]
+        assert message not in self.taken, message
+        if stream[offset] is not None:
+            older = {(group, partition, o) for o in range(offset) if stream[o] == stream[offset]}
+            assert older <= self.taken, message
+        self.taken.add(message)
+        self.done.append(message)
+
+    def _before(self, to: dict[int, int]) -> set[tuple[str, int, int]]:
+        return {(g, p, o) for g, p, o in self.taken if o < to.get(p, len(self.streams[p]))}
+
+    def rewind(self, seed: int, cancel: bool) -> None:
+        """To places by chance, of some partitions or all; maybe cancelled before it has an effect."""
+        dice = random.Random(seed)
+        some = [p for p in range(len(self.streams)) if dice.random() < 0.7] or [0]
+        state = dice.choice(["keep", "clear"])
+        whole = range(len(self.streams)) if state == "clear" else some
+        to = {p: dice.randrange(len(self.streams[p]) + 1) for p in whole}
+        taken, kept = set(self.taken), Counter(self.kept)
+        self.taken = self._before(to)
+        texts = {f"embedded/in/{p}": offset for p, offset in to.items()}
+        self._move(rewinding.rewound(self.job.graph, self.model, self.lanes, texts, state, new_id))
+        if state == "clear":
+            self.kept.clear()
+        if cancel:
+            self.taken, self.kept = taken, kept
+            self._move(rewinding.undone(self.model, self.lanes, new_id))
+
     def change(self, factor: int, containers: int) -> Change:
-        change = changes.rescaled(self.job.graph, self.model, self.lanes, factor, containers, new_id)
+        return self._move(changes.rescaled(self.job.graph, self.model, self.lanes, factor, containers, new_id))
+
+    def _move(self, change: Change) -> Change:
         for name in change.closing:
             lane = self.lanes[name]
             final = [
@@ -100,7 +143,7 @@ class World:
         self.model = change.model
         self.lanes.update({lane.id: lane for lane in change.lanes})
         for lane in change.lanes:
-            self._begin(changes.opened(lane, self.lanes))
+            self._begin(rewinding.opened(lane, self.lanes))
         return change
 
     def finish(self) -> None:
@@ -111,12 +154,13 @@ class World:
 FACTORS = st.sampled_from([1, 2, 4, 8, 16, 64])
 STEPS = st.lists(
     st.tuples(st.just("work"), st.integers(0, 40), st.integers(1, 9))
-    | st.tuples(st.just("change"), FACTORS, st.integers(1, 4)),
+    | st.tuples(st.just("change"), FACTORS, st.integers(1, 4))
+    | st.tuples(st.sampled_from(["rewind", "cancel"]), st.integers(0, 10_000), st.just(0)),
     max_size=14,
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=2000, deadline=None)
 @given(
     streams=st.lists(KEYS, min_size=1, max_size=3),
     factor=FACTORS,
@@ -127,29 +171,28 @@ STEPS = st.lists(
 def test_each_message_is_taken_once_and_state_is_whole(
     streams: list[list[bytes | None]], factor: int, containers: int, grouper: str, steps: list[tuple[str, int, int]]
 ) -> None:
+    """Once, and once more for each time that it was rewound after that; keys in order: see :meth:`World._take`."""
     world = World(streams, grouper, factor, containers)
     for what, first, second in steps:
         if what == "work":
             world.work(first, second)
-        else:
+        elif what == "change":
             world.change(first, second)
-            for stage in world.model.stages:
-                parts = Counter((lane.group, task) for lane in world.open if not lane.stateful for task in lane.tasks)
-                assert parts == {("outputs-embedded", task.name): 1 for task in stage.tasks}
+        else:
+            world.rewind(first, cancel=what == "cancel")
+        for stage in world.model.stages:
+            parts = Counter((lane.group, task) for lane in world.open if not lane.stateful for task in lane.tasks)
+            assert parts == {("outputs-embedded", task.name): 1 for task in stage.tasks}
     world.finish()
-    wanted = Counter(
+    assert world.taken == {
         (group, partition, offset)
         for partition, stream in enumerate(streams)
         for offset, key in enumerate(stream)
         for group in ("outputs-embedded", "counted")
         if group != "counted" or key is not None
-    )
-    assert Counter(world.done) == wanted
-    for group in {group for group, _, _ in world.done}:
-        for partition, stream in enumerate(streams):
-            for key in {key for key in stream if key is not None}:
-                its = [o for g, p, o in world.done if (g, p) == (group, partition) and stream[o] == key]
-                assert its == sorted(its)
+    }
+    if all(what not in ("rewind", "cancel") for what, _, _ in steps):
+        assert set(Counter(world.done).values()) <= {1}
     held: Counter[tuple[int, bytes, int]] = Counter()
     for lane in world.open:
         if lane.stateful:
@@ -157,12 +200,7 @@ def test_each_message_is_taken_once_and_state_is_whole(
             held.update(
                 row for row in world.state[lane.id] if bucket(row[1], 0, lane.factor) in mine.get(row[0], frozenset())
             )
-    assert held == Counter(
-        (partition, key, offset)
-        for partition, stream in enumerate(streams)
-        for offset, key in enumerate(stream)
-        if key is not None
-    )
+    assert held == world.kept
 
 
 def test_a_stateless_lane_is_followed_by_one_and_starts_where_it_ended() -> None:

@@ -151,6 +151,7 @@ def test_unknown_fields_are_kept_at_every_level() -> None:
         "containers": [{"seat": "0", "tasks": {"extra": ["Partition_3"]}, "rack": None, "cost": 0.5}],
         "request": "r-1",
         "undoes": 4,
+        "rewound": ["0-aa"],
         "later": [1, {"a": None}],
     }
     assert json.loads(encode(decode(json.dumps(model), JobModel))) == model

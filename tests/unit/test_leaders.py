@@ -17,7 +17,7 @@ from anabranch.coordinator.leading import Leading
 from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.errors import AnabranchError, ConflictError, NotLeadingError
-from anabranch.messages import Heartbeat, Registration, Scaling
+from anabranch.messages import Heartbeat, Registration, Rewinding, Scaling
 from anabranch.model.document import compact
 from anabranch.model.lane import Lane
 from tests.unit.coordinator_helpers import FIRST, SECOND, Clock, Seat, plan, wanted
@@ -155,6 +155,7 @@ ROUTES: dict[str, tuple[str, str, Any]] = {
     "stop": ("POST", "/jobs/delays/stop", None),
     "cancel": ("POST", "/jobs/delays/cancel", None),
     "scale": ("POST", "/jobs/delays/scale", Scaling(factor=2)),
+    "rewind": ("POST", "/jobs/delays/rewind", Rewinding(to="earliest")),
     "artifact": ("PUT", f"/artifacts/{HASH}", b"code"),
     "register": ("POST", "/containers", ME),
     "beat": ("POST", "/containers/delays:0:1/heartbeat", Heartbeat(container="delays:0:1", epoch=1, number=99)),

@@ -22,6 +22,7 @@ from anabranch.cli import (
     inspecting,
     looking,
     planning,
+    rewind,
     run,
     scale,
     sizing,
@@ -52,6 +53,7 @@ app.command("describe")(looking.describe)
 app.command("events")(looking.events)
 app.command("fence")(fence.fence)
 app.command("scale")(scale.scale)
+app.command("rewind")(rewind.rewind)
 app.command("cancel")(cancel.cancel)
 app.command("compact")(compact.compact)
 app.command("sizing")(sizing.sizing)

@@ -7,35 +7,48 @@ from typing import Annotated
 
 import msgspec
 import typer
+from rich.console import Console
 from rich.table import Table
 
 from anabranch import config as configuration
-from anabranch.cli import finding, loading, preparation, progress, scale
+from anabranch.cli import finding, loading, preparation, progress, rewind, scale
 from anabranch.errors import UsageError
-from anabranch.messages import Scaled
+from anabranch.messages import JobStatus, Rewinding, Rewound, Scaled
 from anabranch.planning.plan import Plan
 
-_SCALE = "scale"
+_SCALE, _REWIND = "scale", "rewind"
 
 
 def plan(
-    job: Annotated[str, typer.Argument(help="The job file; or: scale.")],
+    job: Annotated[str, typer.Argument(help="The job file; or: scale; or: rewind.")],
     running: Annotated[
-        str | None, typer.Argument(help="After scale: the name of a running job.", show_default=False)
+        str | None, typer.Argument(help="After scale or rewind: the name of a running job.", show_default=False)
     ] = None,
     factor: Annotated[int | None, typer.Option(help="After scale: the factor that it would have.")] = None,
     containers: Annotated[int | None, typer.Option(help="After scale: how many containers it would have.")] = None,
+    to: Annotated[str | None, typer.Option(help="After rewind: where it would begin again.")] = None,
+    state: Annotated[str | None, typer.Option(help="After rewind: keep or clear.")] = None,
     config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show what running a job would do: plan JOB.py; or scaling one that runs: plan scale JOB. Changes nothing."""
-    if job == _SCALE:
+    """Show what running a job would do: plan JOB.py; or what a change would do to one that runs: plan scale JOB, plan
+    rewind JOB. Changes nothing."""
+    scaling, rewinding = factor is not None or containers is not None, to is not None or state is not None
+    if job == _SCALE and not rewinding:
         if running is None:
             raise UsageError("plan scale needs the name of a job", "anabranch plan scale JOB --factor X")
         _scale(running, factor, containers, config, json)
         return
-    if running is not None or factor is not None or containers is not None:
-        raise UsageError("plan takes one job file", "anabranch plan JOB.py; or: anabranch plan scale JOB --factor X")
+    if job == _REWIND and not scaling:
+        if running is None or to is None:
+            raise UsageError("plan rewind needs a job and a place", "anabranch plan rewind JOB --to earliest")
+        _rewind(running, rewind.wished(to, state, dry=True), config, json)
+        return
+    if running is not None or scaling or rewinding:
+        raise UsageError(
+            "plan takes one job file",
+            "anabranch plan JOB.py; or: plan scale JOB --factor X; or: plan rewind JOB --to earliest",
+        )
     settings = preparation.settings_of(Path(job), config)
     file = loading.load(Path(job))
     made = preparation.plan(file, settings)
@@ -62,23 +75,7 @@ def _scale(job: str, factor: int | None, containers: int | None, config: Path | 
     if not scaled.closing:
         console.print("it is so already: nothing would change")
         return
-    reports = {each.lane.id: each.report for each in status.lanes}
-    closed = Table(title="lanes that are closed", title_justify="left")
-    for column in ("lane", "stage", "container", "runs", "tasks", "last batch took"):
-        closed.add_column(column)
-    for lane in scaled.closing:
-        report = reports.get(lane.id)
-        took = "-" if report is None else f"{report.seconds:.1f} s"
-        closed.add_row(lane.id, lane.stage, lane.seat, lane.group, str(len(lane.tasks)), took)
-    started = Table(title="lanes that follow them", title_justify="left")
-    for column in ("stage", "container", "runs", "tasks", "SSPs", "goes on from"):
-        started.add_column(column)
-    for lane in scaled.lanes:
-        read = {ssp.whole for ssp in lane.ssps}
-        how = "the state of " if lane.stateful else ""
-        before = how + ", ".join(lane.predecessors)
-        started.add_row(lane.stage, lane.seat, lane.group, str(len(lane.tasks)), str(len(read)), before)
-    console.print(closed, started)
+    _print_change(console, scaled, status)
     kept = len(status.lanes) - len(scaled.closing)
     console.print(f"{kept} lane(s) run on as they are" if kept else "no lane runs on as it is")
     moved = _moved(scaled)
@@ -87,6 +84,55 @@ def _scale(job: str, factor: int | None, containers: int | None, config: Path | 
     if scaled.free:
         seats = ", ".join(scaled.free)
         console.print(f"no container has seat {seats} yet: what is for it stands still until one has")
+
+
+def _rewind(job: str, wish: Rewinding, config: Path | None, json: bool) -> None:
+    with finding.client(configuration.load(config).coordinator, job) as client:
+        rewound, status = client.rewind(job, wish), client.status(job)
+    if json:
+        typer.echo(msgspec.json.format(msgspec.json.encode(rewound.to_builtins()), indent=2).decode())
+        return
+    console = progress.wide()
+    began = Table(title="what is read again", title_justify="left")
+    for column in ("SSP", "from offset", "is at"):
+        began.add_column(column)
+    at: dict[str, list[int]] = {}
+    for each in status.lanes:
+        for ssp, offset in each.report.positions.items() if each.report is not None else ():
+            at.setdefault(ssp, []).append(offset)
+    for ssp, offset in rewound.to.items():
+        furthest = max(at.get(ssp, [0]))
+        began.add_row(ssp, str(min(offset, furthest)), str(furthest))
+    console.print(began)
+    _print_change(console, rewound, status)
+    cleared = [lane.group for lane in rewound.lanes if lane.stateful and lane.rewind is not None and lane.rewind.clear]
+    kept = [lane.group for lane in rewound.lanes if lane.stateful and lane.group not in cleared]
+    for groups, what in ((cleared, "is cleared"), (kept, "is kept")):
+        if groups:
+            console.print(f"the state of {', '.join(dict.fromkeys(groups))} {what}")
+    left = len(status.lanes) - len(rewound.closing)
+    console.print(f"{left} lane(s) run on as they are" if left else "no lane runs on as it is")
+
+
+def _print_change(console: Console, change: Scaled | Rewound, status: JobStatus) -> None:
+    reports = {each.lane.id: each.report for each in status.lanes}
+    closed = Table(title="lanes that are closed", title_justify="left")
+    for column in ("lane", "stage", "container", "runs", "tasks", "last batch took"):
+        closed.add_column(column)
+    for lane in change.closing:
+        report = reports.get(lane.id)
+        took = "-" if report is None else f"{report.seconds:.1f} s"
+        closed.add_row(lane.id, lane.stage, lane.seat, lane.group, str(len(lane.tasks)), took)
+    started = Table(title="lanes that follow them", title_justify="left")
+    for column in ("stage", "container", "runs", "tasks", "SSPs", "goes on from"):
+        started.add_column(column)
+    for lane in change.lanes:
+        read = {ssp.whole for ssp in lane.ssps}
+        afresh = lane.rewind is not None and lane.rewind.clear
+        how = "the state of " if lane.stateful and not afresh else ""
+        before = how + ", ".join(lane.predecessors)
+        started.add_row(lane.stage, lane.seat, lane.group, str(len(lane.tasks)), str(len(read)), before)
+    console.print(closed, started)
 
 
 def _moved(scaled: Scaled) -> int:

@@ -23,6 +23,7 @@ from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.store.store import Store
 from anabranch.errors import AnabranchError, ConflictError, JobFailedError
 from anabranch.messages import JobStatus, Registration
+from anabranch.systems.systems import Systems
 
 
 def run(
@@ -53,7 +54,7 @@ def execute(file: JobFile, settings: Settings, available_now: bool, show: progre
     plan = preparation.plan(file, settings)
     with endpoint.RunLock(store_url, name):
         store = Store(store_url)
-        coordinator = Coordinator(store)
+        coordinator = Coordinator(store, systems=Systems(settings, name))
         try:
             known, kept = set(coordinator.known_lanes(name)), coordinator.known_formats(name)
         except AnabranchError:

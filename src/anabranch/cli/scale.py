@@ -14,7 +14,7 @@ from anabranch import config as configuration
 from anabranch.cli import finding, progress
 from anabranch.coordinator.client import AWAY, Client
 from anabranch.errors import ConflictError, JobFailedError, OutOfTimeError, UsageError
-from anabranch.messages import JobStatus, Scaled, Scaling
+from anabranch.messages import JobStatus, Rewound, Scaled, Scaling
 from anabranch.model.lane import LaneState
 
 _POLL = 0.2
@@ -38,7 +38,7 @@ def scale(
             progress.say(f"job {job}: {len(scaled.closing)} lane(s) are closed, {len(scaled.lanes)} follow them")
             if not detach:
                 wait(client, job, timeout)
-                _check(client, job, scaled)
+                check(client, job, scaled)
                 now += "; all its lanes run"
         else:
             now += " already"
@@ -82,10 +82,10 @@ def wait(client: Client, job: str, timeout: float) -> None:
         time.sleep(_POLL)
 
 
-def _check(client: Client, job: str, scaled: Scaled) -> None:
+def check(client: Client, job: str, changed: Scaled | Rewound) -> None:
     """Raises ConflictError if the job has gone back."""
     model = client.model(job)
-    if model.undoes == scaled.generation:
+    if model.undoes == changed.generation:
         last = next((each for each in reversed(client.events(job)) if each.why.startswith("cancelled: ")), None)
         raise ConflictError(
             f"job {job} has gone back to factor {model.factor}, {len(model.containers)} container(s)"

@@ -217,6 +217,17 @@ class Folder:
         for batch in self._numbers("offsets"):
             self._replace(f"offsets/{batch}", offset_log.format(self.entry(batch).keeping(kept)))
 
+    def rewind(self, positions: Mapping[str, Mapping[int, int]]) -> None:
+        """Let the next batch begin at these positions, stream → partition → offset: of a copy, before it runs.
+
+        The last batch, which was another lane's, then seems to have ended there.
+        """
+        last = self.planned()
+        entry = self.entry(last)
+        for stream, number in self.sources(last).items():
+            entry = entry.with_positions(number, {**entry.positions(number), **positions.get(stream, {})})
+        self._replace(f"offsets/{last}", offset_log.format(entry))
+
     def lock(self) -> None:
         """Take the OS lock of a local folder for as long as this JVM lives; nothing for other storage. Idempotent.
 

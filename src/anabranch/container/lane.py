@@ -513,7 +513,19 @@ class LaneRunner:
             dropped=self._dropped,
             stopped=self._until is not None and self._stop.is_set(),
             pending=folder.pending or not begun,
+            wrote=self._wrote(),
         )
+
+    def _wrote(self) -> dict[str, int]:
+        """Where the streams between stages end that the lane writes, if others may go on from it."""
+        if self._query is None or not (self._closing.is_set() or self._until is not None):
+            return {}
+        found: dict[str, int] = {}
+        for stream in sorted(self._query.own & self.lane.outputs.keys()):
+            name = self.lane.system(stream)
+            ends = self._place.systems.named(name).high_watermarks(stream)
+            found |= texts({SSP(system=name, stream=stream, partition=p): end for p, end in ends.items()})
+        return found
 
     def _positions(self, folder: Folder) -> Offsets:
         return self._whole(folder.positions())

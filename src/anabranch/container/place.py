@@ -59,7 +59,7 @@ class Place:
                     f"lane {lane.id} is new, but its outputs hold batch {published} of it",
                     "the store was set back: restore the newest copy of it",
                 )
-            folder = self._split(lane, folder) if lane.stateful and lane.inherits else folder
+            folder = self._split(lane, folder) if lane.stateful and lane.inherits and not _is_cleared(lane) else folder
             folder.make()
         if published > folder.planned():
             raise StateError(
@@ -91,11 +91,21 @@ class Place:
                 f"{copy.committed()} of {copy.planned()}",
                 "restore the storage root",
             )
+        if lane.rewind is not None and lane.rewind.to and copy.planned() >= 0:
+            begins: dict[str, dict[int, int]] = {}
+            for ssp, offset in lane.begins.items():
+                begins.setdefault(ssp.stream, {})[ssp.partition] = offset
+            copy.rewind(begins)
         return copy
 
     def inherited(self, lane: Lane) -> Progress:
         """How far in event time the lanes were that a lane goes on from. Raises StateError if a folder is gone."""
-        return progress.joined(self._of(lane.job, name, epoch).left() for name, epoch in lane.inherits.items())
+        found = [self._of(lane.job, name, epoch).left() for name, epoch in lane.inherits.items()]
+        before = progress.joined(found)
+        if lane.rewind is None or not lane.rewind.clear:
+            return before
+        between = {ssp for _, ssps in found for ssp in ssps if ssp not in lane.rewind.to}
+        return progress.cleared(before, between, lane.rewind.after)
 
     def at(self, lane: Lane, epoch: int) -> Folder:
         """The folder that a lane has, or would have, of an epoch."""
@@ -111,6 +121,10 @@ class Place:
         found = max(found, self.systems.in_tables(lane))
         in_kafka = any(lane.system(stream) == "kafka" for stream in lane.outputs)
         return max(found, kafka.published(self.systems.kafka, lane)) if in_kafka else found
+
+
+def _is_cleared(lane: Lane) -> bool:
+    return lane.rewind is not None and lane.rewind.clear
 
 
 def _lock(folder: Folder, unless: Callable[[], bool]) -> None:

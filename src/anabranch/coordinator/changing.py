@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -12,15 +12,25 @@ from anabranch.coordinator import pausing
 from anabranch.coordinator.serving import Serving
 from anabranch.coordinator.states import DeploymentState
 from anabranch.errors import AnabranchError, ConfigError, ConflictError
-from anabranch.messages import Scaled, Scaling
+from anabranch.messages import Rewinding, Rewound, Scaled, Scaling
 from anabranch.model.factor import check_factor
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, LaneState
-from anabranch.planning import changes
+from anabranch.planning import changes, rewinding
 from anabranch.planning.changes import Change
 
-__all__ = ["Generation", "Wanted", "check_cancellable", "is_cancellable", "is_scalable", "scaled", "undone"]
+__all__ = [
+    "Generation",
+    "Wanted",
+    "check_cancellable",
+    "check_changeable",
+    "is_cancellable",
+    "is_scalable",
+    "rewound",
+    "scaled",
+    "undone",
+]
 
 
 @dataclass(frozen=True)
@@ -48,7 +58,7 @@ class Wanted:
     """The next generation. ``ending``: the lanes of the present one that end, as they are then."""
 
     model: JobModel
-    told: Scaled
+    told: Scaled | Rewound
     ending: tuple[Lane, ...]
     who: str
     why: str
@@ -81,15 +91,33 @@ def scaled(
             f"{containers} container(s) can't be seen from here",
             "stop it, and start it with another number of containers under another name",
         )
+    check_changeable(serving)
+    why = f"factor {present.factor} → {factor}, containers {present.containers} → {containers}"
+    why = f"{why}: {reason}" if reason else why
+    return _wanted(serving, present, factor, containers, who, why, request=wish.request)
+
+
+def rewound(serving: Serving, present: Generation, wish: Rewinding, to: Mapping[str, int]) -> Wanted:
+    """What comes of a job that is to read some partitions again. Errors as :meth:`Coordinator.rewind`."""
+    check_changeable(serving)
+    its = {lane.id: lane for lane in serving.lanes}
+    change = rewinding.rewound(present.graph, present.model, its, to, wish.state, _new_id)
+    told = Rewound(generation=change.model.generation, to=dict(to), closing=_named(its, change), lanes=change.lanes)
+    state = "" if wish.state is None else f", state: {wish.state}"
+    where = ", ".join(f"{ssp} at {offset}" for ssp, offset in to.items())
+    why = f"rewound to {where}{state}" if isinstance(wish.to, dict) else f"rewound to {wish.to}{state}: {where}"
+    model = msgspec.structs.replace(change.model, request=wish.request)
+    return Wanted(model, told, _ending(serving, its, change), "user", why)
+
+
+def check_changeable(serving: Serving) -> None:
+    """Raises ConflictError if a job can't be changed now."""
     if serving.state is not DeploymentState.RUNNING:
         raise ConflictError(
             f"job {serving.job!r} is {serving.state.value}: only one that is running can be changed",
             f"wait for it; see anabranch status {serving.job}",
         )
     _check_whole(serving, lambda lane: True)
-    why = f"factor {present.factor} → {factor}, containers {present.containers} → {containers}"
-    why = f"{why}: {reason}" if reason else why
-    return _wanted(serving, present, factor, containers, who, why, request=wish.request)
 
 
 def is_scalable(serving: Serving, present: Generation) -> bool:
@@ -105,6 +133,12 @@ def is_scalable(serving: Serving, present: Generation) -> bool:
 def undone(serving: Serving, present: Generation, before: JobModel, who: str, why: str) -> Wanted:
     """A generation that is as the one ``before`` the present one, which a change has not reached yet."""
     void = [changes.never_begun(lane, why) for lane in serving.spoilt()]
+    if present.model.rewound:
+        its = {lane.id: lane for lane in serving.lanes}
+        back = rewinding.undone(present.model, its, _new_id)
+        told = Rewound(generation=back.model.generation, closing=_named(its, back), lanes=back.lanes)
+        model = msgspec.structs.replace(back.model, undoes=present.generation)
+        return Wanted(model, told, (*_ending(serving, its, back, void), *void), who, f"cancelled: {why}")
     factor, containers = before.factor, len(before.containers)
     return _wanted(serving, present, factor, containers, who, f"cancelled: {why}", void, undoes=present.generation)
 
@@ -130,6 +164,12 @@ def check_cancellable(serving: Serving, present: Generation) -> None:
             f"job {serving.job!r} goes back already, from generation {present.model.undoes}",
             f"see anabranch status {serving.job}",
         )
+    begun = next((lane for lane in serving.lanes if lane.id in present.model.rewound and lane.begun), None)
+    if begun is not None:
+        raise ConflictError(
+            f"lane {begun.id} of job {serving.job!r} has begun to process records again: that can't be taken back",
+            "wait for it; a job can be rewound anew, never forward",
+        )
     _check_whole(serving, lambda lane: lane.begun or not lane.predecessors)
 
 
@@ -153,16 +193,8 @@ def _wanted(
     **marks: str | int,
 ) -> Wanted:
     its = {lane.id: lane for lane in serving.lanes}
-    change: Change = changes.rescaled(
-        present.graph, present.model, its, factor, containers, lambda: secrets.token_hex(4)
-    )
-    over = {lane.id for lane in void}
-    closing = [
-        msgspec.structs.replace(its[name], state=LaneState.CLOSED if serving.is_over(name) else LaneState.CLOSING)
-        for name in change.closing
-        if name not in over
-    ]
-    ending = tuple(its[name] for name in change.closing)
+    change: Change = changes.rescaled(present.graph, present.model, its, factor, containers, _new_id)
+    ending = _named(its, change)
     told = Scaled(
         generation=change.model.generation,
         factor=factor,
@@ -172,5 +204,23 @@ def _wanted(
         pause=pausing.expected(ending, serving.reports),
         free=tuple(sorted({lane.seat for lane in change.lanes if serving.process_of(lane.seat) is None})),
     )
-    model = msgspec.structs.replace(change.model, **{"request": "", "undoes": 0, **marks})
-    return Wanted(model, told, (*closing, *void), who, why)
+    model = msgspec.structs.replace(change.model, **{"request": "", "undoes": 0, "rewound": (), **marks})
+    return Wanted(model, told, (*_ending(serving, its, change, void), *void), who, why)
+
+
+def _new_id() -> str:
+    return secrets.token_hex(4)
+
+
+def _named(lanes: Mapping[str, Lane], change: Change) -> tuple[Lane, ...]:
+    return tuple(lanes[name] for name in change.closing)
+
+
+def _ending(serving: Serving, lanes: Mapping[str, Lane], change: Change, void: Sequence[Lane] = ()) -> tuple[Lane, ...]:
+    """The lanes that a change closes, as they are then; ``void`` are closed already."""
+    over = {lane.id for lane in void}
+    return tuple(
+        msgspec.structs.replace(lanes[name], state=LaneState.CLOSED if serving.is_over(name) else LaneState.CLOSING)
+        for name in change.closing
+        if name not in over
+    )

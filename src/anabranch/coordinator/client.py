@@ -26,6 +26,8 @@ from anabranch.messages import (
     JobStatus,
     Registered,
     Registration,
+    Rewinding,
+    Rewound,
     Running,
     Scaled,
     Scaling,
@@ -42,6 +44,8 @@ AWAY = (UnreachableError, OutOfTimeError, NotLeadingError, StoreUnavailableError
 """What is raised when the coordinator can't be asked now: it is worth trying again."""
 
 T = TypeVar("T", bound=Document)
+_LOOKED_UP_WITHIN = 120.0
+"""Seconds for what a coordinator must look up in streams."""
 _JSON = {"Content-Type": "application/json"}
 
 
@@ -113,6 +117,9 @@ class Client:
 
     def scale(self, job: str, wish: Scaling) -> Scaled:
         return decode(self._say(f"{_job_path(job)}/scale", wish), Scaled)
+
+    def rewind(self, job: str, wish: Rewinding) -> Rewound:
+        return decode(self._say(f"{_job_path(job)}/rewind", wish, timeout=_LOOKED_UP_WITHIN), Rewound)
 
     def sizing(self, job: str) -> Sizing:
         return decode(self._ask("GET", f"{_job_path(job)}/sizing"), Sizing)

@@ -36,6 +36,8 @@ from anabranch.messages import (
     JobStatus,
     Registered,
     Registration,
+    Rewinding,
+    Rewound,
     Running,
     Scaled,
     Scaling,
@@ -161,6 +163,10 @@ def app(coordinator: Coordinator, desk: Desk | None = None, token: str | None = 
         wish = decode(await _body(request), Scaling)
         return _json(compact(await led(None, coordinator.scale, request.path_params["job"], wish)))
 
+    async def rewind(request: Request) -> Response:
+        wish = decode(await _body(request), Rewinding)
+        return _json(compact(await led(None, coordinator.rewind, request.path_params["job"], wish)))
+
     async def sizing(request: Request) -> Response:
         return await told(coordinator.sizing, request.path_params["job"])
 
@@ -238,6 +244,14 @@ def app(coordinator: Coordinator, desk: Desk | None = None, token: str | None = 
             scale,
             takes=Scaling,
             gives=Scaled,
+        ),
+        Operation(
+            "POST",
+            "/jobs/{job}/rewind",
+            "Let it read its source streams again; 409 while it is being changed",
+            rewind,
+            takes=Rewinding,
+            gives=Rewound,
         ),
         Operation("GET", "/jobs/{job}/sizing", "How its lanes cope, for an autosizer", sizing, gives=Sizing),
         Operation("POST", "/jobs/{job}/cancel", "Let it go back from the change that is under way", cancel),

@@ -79,6 +79,7 @@ def applied(lane: Lane, report: LaneReport) -> Lane:
             last_batch=report.batch,
             watermark=report.watermark,
             put_aside=report.dead_letters,
+            wrote=report.wrote,
         )
     elif report.phase == "failed":
         error = report.error or "the container gave no reason"

@@ -14,7 +14,8 @@ import msgspec
 
 from anabranch import artifact
 from anabranch.clocks import boottime
-from anabranch.coordinator import autosizing, changing, plans, reading, reports, sizing
+from anabranch.config import Settings
+from anabranch.coordinator import autosizing, changing, plans, reading, reports, sizing, whence
 from anabranch.coordinator.autosizing import Verdict
 from anabranch.coordinator.changing import Generation, Wanted
 from anabranch.coordinator.launching import Demand
@@ -41,6 +42,8 @@ from anabranch.messages import (
     Launching,
     Registered,
     Registration,
+    Rewinding,
+    Rewound,
     Running,
     Scaled,
     Scaling,
@@ -49,7 +52,8 @@ from anabranch.messages import (
 )
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, LaneState
-from anabranch.planning import changes
+from anabranch.planning import changes, rewinding
+from anabranch.systems.systems import Systems
 
 __all__ = ["Coordinator", "Fence"]
 
@@ -85,6 +89,7 @@ class Coordinator:
             (see :meth:`fences`), then others get them. None: it keeps its seat until another process takes it.
         first: where the revisions of a job begin each time that it is taken over: such that no other coordinator's are
             taken for them.
+        systems: of the one job that runs in this process; None: those that jobs' settings name.
     """
 
     def __init__(
@@ -95,6 +100,7 @@ class Coordinator:
         now: Callable[[], float] = time.time,
         grace: float | None = None,
         first: Callable[[], int] = lambda: random.getrandbits(40),
+        systems: Systems | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -102,6 +108,7 @@ class Coordinator:
         self._now = now
         self._grace = grace
         self._first = first
+        self._systems = systems
         self._served: dict[str, Serving] = {}
         self._invalid = 0
         self._unsure = False  # whether the store may hold something else than what is served
@@ -262,6 +269,44 @@ class Coordinator:
                 return Scaled(generation=present.generation, factor=present.factor, containers=present.containers)
             if not wish.dry:
                 self._change(serving, wanted)
+            assert isinstance(wanted.told, Scaled)
+            return wanted.told
+
+    def rewind(self, job: str, wish: Rewinding) -> Rewound:
+        """Let a running job read its source streams again from some place: lanes are closed, and those that go on from
+        them begin there.
+
+        It is changing until all of them run. Said twice with the same request, nothing more happens. A partition that
+        wasn't read so far goes on where it is.
+
+        Raises:
+            NotFoundError: nobody knows the job, or it reads no such partition.
+            ConflictError: it doesn't run, or is being changed.
+            UsageError: no such place, or nothing is said of the state that the job keeps.
+            AnabranchError: a system doesn't answer.
+        """
+        with self._changed:
+            self._look_again()
+            serving = self._serving(job)
+            self._advance(serving)
+            present = self._present(serving)
+            if self._is_known(serving, wish.request):
+                return Rewound(generation=present.generation)
+            changing.check_changeable(serving)
+            sources = rewinding.sources(present.graph, serving.lanes)
+            systems = self._systems or Systems(Settings(**serving.settings), job)
+        to = whence.offsets(wish.to, job, sources, systems)  # which may take long
+        with self._changed:
+            self._look_again()
+            serving = self._serving(job)
+            self._advance(serving)
+            present = self._present(serving)
+            if self._is_known(serving, wish.request):
+                return Rewound(generation=present.generation)
+            wanted = changing.rewound(serving, present, wish, to)
+            if not wish.dry:
+                self._change(serving, wanted)
+            assert isinstance(wanted.told, Rewound)
             return wanted.told
 
     def sizing(self, job: str) -> Sizing:
@@ -278,11 +323,12 @@ class Coordinator:
             return sizing.of(self.status(job), scalable, verdict.why if verdict else "")
 
     def cancel(self, job: str) -> None:
-        """Let a job that is being changed go back to the factor and the containers that it had before.
+        """Let a job that is being changed go back to what it was before.
 
         Raises:
             NotFoundError: nobody knows the job.
-            ConflictError: it isn't being changed, or goes back already; or a new lane has failed after it had begun.
+            ConflictError: it isn't being changed, or goes back already; a new lane has failed after it had begun; or
+                it is rewound, and records are being processed again.
         """
         with self._changed:
             self._look_again()
@@ -791,7 +837,7 @@ class Coordinator:
             serving.known.update({lane.id: lane for lane in void})
         opening = serving.opening()
         if opening:
-            opened = [serving.held(changes.opened(lane, serving.known)) for lane in opening]
+            opened = [serving.held(rewinding.opened(lane, serving.known)) for lane in opening]
             happened = [self._event(serving.job, "coordinator", f"lane {lane.id} may start") for lane in opened]
             self._write(self._store.put_lanes, opened, happened)
             serving.known.update({lane.id: lane for lane in opened})

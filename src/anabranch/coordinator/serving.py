@@ -239,7 +239,7 @@ class Serving:
         return [
             lane
             for lane in self.lanes
-            if not lane.may_start and all(self.known[each].state is LaneState.CLOSED for each in lane.predecessors)
+            if not lane.may_start and all(self.known[each].state is LaneState.CLOSED for each in lane.waits_for)
         ]
 
     def free_seats(self) -> frozenset[str]:

@@ -124,6 +124,21 @@ def joined(several: Iterable[tuple[Progress, Collection[str]]]) -> Progress:
     )
 
 
+def cleared(left: Progress, ssps: Iterable[str], writers: Iterable[str]) -> Progress:
+    """Where a lane begins in event time that takes nothing over from the one before it.
+
+    Args:
+        left: where that one ended.
+        ssps: of intermediate streams, those that it reads.
+        writers: the lanes that wrote them so far: what they tell, or have told, counts no more.
+    """
+    found = {}
+    for ssp in ssps:
+        told = left.upstream.get(ssp, Upstream())
+        found[ssp] = Upstream(told.cursor, {}, told.gone | told.heard.keys() | set(writers))
+    return Progress(upstream=found)
+
+
 def of_ssp(progress: Progress, ssp: str, delay: int | None) -> int | None:
     """The watermark of one SSP, None while nothing is known of it."""
     if delay is None:

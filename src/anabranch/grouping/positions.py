@@ -12,7 +12,7 @@ from anabranch.errors import StateError
 from anabranch.model.lane import Position
 from anabranch.model.ssp import SSP, WHOLE
 
-__all__ = ["Former", "Part", "after", "begin", "parts_of", "takes"]
+__all__ = ["Former", "Part", "after", "begin", "lowered", "parts_of", "takes"]
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,12 @@ def begin(ssp: SSP, factor: int, former: Iterable[Former], start: int) -> Positi
 def after(position: Position, factor: int, read: int) -> Position:
     """The position of an SSP once its partition was read up to the offset ``read``."""
     parts = {part: max(offset, read) for part, offset in parts_of(position, factor)}
+    return _position(position.ssp, _part_of(position.ssp, factor), parts)
+
+
+def lowered(position: Position, factor: int, to: int) -> Position:
+    """The position of an SSP that is to be at the offset ``to``: what was before that stays where it was."""
+    parts = {part: min(offset, to) for part, offset in parts_of(position, factor)}
     return _position(position.ssp, _part_of(position.ssp, factor), parts)
 
 

@@ -31,6 +31,7 @@ class JobModel(Document, frozen=True, kw_only=True):
     """All of a generation. ``run_id`` in JSON is the deployment (SEP-31's name for it).
 
     ``request``: the id that the wish for it had; ``undoes``: the generation from which it goes back to the one before.
+    ``rewound``: the lanes that are new in it because the job was rewound.
     """
 
     job: str
@@ -41,3 +42,4 @@ class JobModel(Document, frozen=True, kw_only=True):
     containers: tuple[ContainerModel, ...]
     request: str = ""
     undoes: int = 0
+    rewound: tuple[str, ...] = ()

@@ -29,6 +29,20 @@ class Position(Document, frozen=True, kw_only=True):
     parts: dict[str, int] = {}
 
 
+class Rewind(Document, frozen=True, kw_only=True):
+    """How a lane begins elsewhere than where the one ended that it goes on from.
+
+    ``to``: the next offset to read, by the texts of whole SSPs; where that one wasn't as far, it goes on from there.
+    ``clear``: without its state; what lies between two stages is then left out, up to where it ended when all of
+    ``after`` were closed, which wrote it. ``back``: as if the rewound lane that it follows had never been.
+    """
+
+    to: dict[str, int] = {}
+    clear: bool = False
+    after: tuple[str, ...] = ()
+    back: bool = False
+
+
 class Lane(Document, frozen=True, kw_only=True):
     """One streaming query for a part of one stage and a fixed set of tasks (DESIGN.md section 2).
 
@@ -50,6 +64,9 @@ class Lane(Document, frozen=True, kw_only=True):
     A lane that goes on from others has ``predecessors``. Once they are closed, ``starting`` says where it begins, and
     ``inherits`` under which epochs their folders were made. A stateful one has a copy of its predecessor's folder: the
     batches before ``first_batch`` are not its own.
+
+    ``rewind``: how it begins elsewhere than there. ``wrote``: where the streams between stages ended that it writes, by
+    the texts of SSPs, when it ended itself.
 
     ``unfenced``: the process that had the lane may still write; nobody may go on before it is fenced at the outputs.
     ``abandoned``: that process may still write to the folder, too: who goes on does so in a copy.
@@ -79,6 +96,7 @@ class Lane(Document, frozen=True, kw_only=True):
     numbers: dict[str, int] = {}
     bases: tuple[int, ...] = ()
     buckets: dict[str, tuple[int, ...]] = {}
+    rewind: Rewind | None = None
     starting: tuple[Position, ...] = ()
     inherits: dict[str, int] = {}
     first_batch: int = 0
@@ -95,7 +113,13 @@ class Lane(Document, frozen=True, kw_only=True):
     last_batch: int = -1
     watermark: int | None = None
     put_aside: int = 0
+    wrote: dict[str, int] = {}
     error: str | None = None
+
+    @property
+    def waits_for(self) -> tuple[str, ...]:
+        """The lanes that must be closed before it is known where it begins."""
+        return self.predecessors if self.rewind is None else (*self.predecessors, *self.rewind.after)
 
     @property
     def may_start(self) -> bool:

@@ -21,7 +21,7 @@ from anabranch.model.ssp import SSP, in_order, wholes
 from anabranch.model.task import Task
 from anabranch.planning import plan, stages
 
-__all__ = ["Change", "heads", "never_begun", "open_lanes", "opened", "rescaled"]
+__all__ = ["Change", "fed", "heads", "never_begun", "open_lanes", "opened", "rescaled"]
 
 _NOWHERE = -1
 
@@ -121,7 +121,7 @@ def rescaled(
             containers=tuple(ContainerModel(seat=seat, tasks=placed[seat]) for seat in seats),
         ),
         closing=tuple(closing),
-        lanes=tuple(_fed(new)),
+        lanes=tuple(fed(new)),
     )
 
 
@@ -272,7 +272,7 @@ def _lanes(present: Sequence[Lane], shares: Sequence[_Share], factor: int, new_i
     return made
 
 
-def _fed(new: Sequence[Lane]) -> list[Lane]:
+def fed(new: Sequence[Lane]) -> list[Lane]:
     """The new lanes with those that write their inputs from now on."""
     followers: dict[str, list[str]] = {}
     for lane in new:

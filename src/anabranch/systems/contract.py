@@ -86,6 +86,10 @@ class System(Protocol):
         """Partition → the end with what readers can't see yet, and maybe never will: that of open transactions."""
         ...
 
+    def offset_at(self, stream: str, unix_ms: int) -> dict[int, int]:
+        """Partition → the first offset whose record has this timestamp or a later one; the end if none has."""
+        ...
+
     def read(self, stream: str, partition: int, ranges: Sequence[Range]) -> Iterator[Records]:
         """All records of these ranges, which rise and don't overlap, in order.
 

@@ -19,7 +19,7 @@ from anabranch.container.reconciliation import Container
 from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.store.store import Store
 from anabranch.errors import JobFailedError, OutOfTimeError
-from anabranch.messages import Answer, Heartbeat, JobStatus, Registered, Registration, Scaling
+from anabranch.messages import Answer, Heartbeat, JobStatus, Registered, Registration, Rewinding, Scaling
 from anabranch.planning import changes
 from anabranch.planning.plan import Plan
 from anabranch.systems.systems import Systems
@@ -45,7 +45,7 @@ class Incarnation:
         self._deadline = deadline
         self._job = file.graph.job
         self._store = Store(settings.coordinator.store)
-        self._coordinator = Coordinator(self._store)
+        self._coordinator = Coordinator(self._store, systems=Systems(settings, self._job))
 
     def run(self) -> None:
         """Run the job until it has caught up.
@@ -78,16 +78,16 @@ class Incarnation:
             self._check()
             return ()
 
-    def run_and_scale(self, factor: int) -> None:
-        """Run the job, give it another factor once it is at work, and stop it.
+    def run_and_change(self, wish: Scaling | Rewinding) -> None:
+        """Run the job, change it once it is at work, and stop it.
 
         Raises:
-            ConfigError, ConflictError: it can't have it.
+            AnabranchError: it can't be changed so.
             JobFailedError, OutOfTimeError: as :meth:`run`.
         """
         with closing(self._store):
             container = self._container(until_caught_up=False)
-            self._coordination.scaling = Scaling(factor=factor)
+            self._coordination.wish = wish
             container.run(self._registration())
             self._check()
 
@@ -144,8 +144,8 @@ class _Watched:
         self._job = job
         self._deadline = deadline
         self.kill: Kill | None = None
-        self.scaling: Scaling | None = None
-        self._scaled = False
+        self.wish: Scaling | Rewinding | None = None
+        self._changed = False
 
     def register(self, registration: Registration) -> Registered:
         return self._coordinator.register(registration)
@@ -155,8 +155,8 @@ class _Watched:
             self._coordinator.stop(self._job)  # a test wants to hear of it, and not what the other lanes do
         if self.kill is not None and self.kill.due(beat.lanes):
             self.kill.strike()
-        if self.scaling is not None:
-            self._scale(self.scaling)
+        if self.wish is not None:
+            self._change(self.wish)
         if time.monotonic() > self._deadline:
             if self.kill is not None:
                 self.kill.call_off()
@@ -167,16 +167,19 @@ class _Watched:
             )
         return self._coordinator.heartbeat(beat, wait)
 
-    def _scale(self, scaling: Scaling) -> None:
+    def _change(self, wish: Scaling | Rewinding) -> None:
         """When the job has run a batch, or has nothing to run, change it; when that is done, stop it."""
         status = self._coordinator.status(self._job)
         if status.state != "running":
             return
-        if self._scaled:
+        if self._changed:
             self._coordinator.stop(self._job)
         elif _is_at_work(status):
-            self._coordinator.scale(self._job, scaling)
-            self._scaled = True
+            if isinstance(wish, Scaling):
+                self._coordinator.scale(self._job, wish)
+            else:
+                self._coordinator.rewind(self._job, wish)
+            self._changed = True
 
 
 def _is_at_work(status: JobStatus) -> bool:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from anabranch.errors import UsageError
 
-__all__ = ["BATCH", "KILL", "SCALE", "Part", "Sentinel", "cut"]
+__all__ = ["BATCH", "KILL", "REWIND", "SCALE", "Part", "Sentinel", "cut"]
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,22 @@ class SCALE(Sentinel):
     def __init__(self, factor: int) -> None:
         object.__setattr__(self, "name", f"SCALE({factor})")
         object.__setattr__(self, "factor", factor)
+
+    __repr__ = Sentinel.__repr__
+
+
+@dataclass(frozen=True)
+class REWIND(Sentinel):
+    """The job is rewound while it runs, as by ``anabranch rewind``: ``REWIND("earliest", state="clear")``, or with
+    offsets by stream and partition: ``REWIND({"flights": {0: 12}})``. When, is as with ``SCALE``."""
+
+    to: str | Mapping[str, Mapping[int, int]] = field(compare=False)
+    state: str | None = field(compare=False)
+
+    def __init__(self, to: str | Mapping[str, Mapping[int, int]] = "earliest", state: str | None = None) -> None:
+        object.__setattr__(self, "name", f"REWIND({to!r}, state={state!r})")
+        object.__setattr__(self, "to", to)
+        object.__setattr__(self, "state", state)
 
     __repr__ = Sentinel.__repr__
 

@@ -19,17 +19,20 @@ from anabranch.cli.loading import JobFile
 from anabranch.config import Settings, StreamSettings
 from anabranch.errors import UsageError
 from anabranch.job import Job
+from anabranch.messages import Rewinding, Scaling
 from anabranch.model.graph import Graph, Node
+from anabranch.model.ssp import SSP, texts
 from anabranch.operators.rules import is_boundary
 from anabranch.planning import stages
 from anabranch.spark import codec
 from anabranch.spark.session import carry
+from anabranch.systems.systems import Systems
 from anabranch.testing import brokers, parts, session
 from anabranch.testing.brokers import Names
 from anabranch.testing.incarnation import Incarnation
 from anabranch.testing.keys import Field
 from anabranch.testing.messages import Encoder
-from anabranch.testing.parts import KILL, SCALE, Part
+from anabranch.testing.parts import KILL, REWIND, SCALE, Part
 from anabranch.testing.result import Pending, Record, Result, decoded
 from anabranch.testing.streams import EmbeddedStreams, Streams
 
@@ -77,6 +80,8 @@ def run(
     ``SCALE(4)`` in an input: what stands before it is put, and when the job has run a batch of it, its factor becomes 4
     as by ``anabranch scale``. With a small ``max_rows_per_batch`` that falls into the middle of the rows. It stays so
     to the end, or to the next one.
+
+    ``REWIND("earliest", state="clear")`` in an input: the same, but the job is rewound, as by ``anabranch rewind``.
 
     The first sentinels of all inputs are one moment, the second ones another, and so on.
 
@@ -145,12 +150,28 @@ def _run(
         if part.ends is KILL:
             kills.append(incarnation.run_and_kill())
         elif isinstance(part.ends, SCALE):
-            incarnation.run_and_scale(part.ends.factor)
+            incarnation.run_and_change(Scaling(factor=part.ends.factor))
+        elif isinstance(part.ends, REWIND):
+            incarnation.run_and_change(_rewinding(part.ends, site.settings))
         else:
             incarnation.run()
     written = _writes(site.file.graph)
     aside = [stream for stream in streams.names() if stream not in (*reads, *written)]
     return Result({site.here(each): _records(site, each) for each in (*written, *aside)}, kills)
+
+
+def _rewinding(asked: REWIND, settings: Settings) -> Rewinding:
+    to = asked.to if isinstance(asked.to, str) else _by_ssp(asked.to, Systems(settings))
+    given: dict[str, Any] = {"to": to, "state": asked.state}
+    return Rewinding(**given)
+
+
+def _by_ssp(to: Mapping[str, Mapping[int, int]], systems: Systems) -> dict[str, int]:
+    found: dict[SSP, int] = {}
+    for stream, its in to.items():
+        name = systems.of(stream).name
+        found |= {SSP(system=name, stream=stream, partition=number): offset for number, offset in its.items()}
+    return texts(found)
 
 
 def _settings(

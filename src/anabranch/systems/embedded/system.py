@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from anabranch.systems.contract import Range, Records
 from anabranch.systems.embedded.append import Appender
@@ -58,6 +59,17 @@ class EmbeddedSystem:
 
     def high_watermarks(self, stream: str) -> dict[int, int]:
         return self.ends(stream)
+
+    def offset_at(self, stream: str, unix_ms: int) -> dict[int, int]:
+        """Reads from the beginning: the log keeps no index of times."""
+        return {number: self._first_at(stream, number, end, unix_ms) for number, end in self.ends(stream).items()}
+
+    def _first_at(self, stream: str, partition: int, end: int, unix_ms: int) -> int:
+        for offsets, batch in self.read(stream, partition, [(0, end)]):
+            late = batch.column("timestamp").cast(pa.int64()).to_numpy() >= unix_ms * 1000
+            if late.any():
+                return int(offsets[late.argmax()])
+        return end
 
     def tails(self, stream: str) -> Mapping[int, Tail]:
         """All partitions' tails: from those that were seen last, it looks forward only."""

@@ -1,0 +1,69 @@
+"""``anabranch rewind``: lets a running job read its streams again from some place."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from anabranch import config as configuration
+from anabranch.cli import finding, progress, scale
+from anabranch.errors import NotFoundError, UsageError
+from anabranch.messages import Rewinding
+
+__all__ = ["rewind", "wished"]
+
+_SUFFIX = ".json"
+_STATES = ("keep", "clear")
+_EXAMPLE = 'it holds offsets by SSP: {"kafka/flights/0": 120}'
+
+
+def rewind(
+    job: Annotated[str, typer.Argument(help="The job's name.")],
+    to: Annotated[str, typer.Option(help="earliest; a time, as 2026-11-22T10:00:00Z; or a JSON file of positions.")],
+    state: Annotated[
+        str | None, typer.Option(help="What becomes of state: keep or clear. Needed where there is some.")
+    ] = None,
+    timeout: Annotated[float, typer.Option(help="Seconds to wait for it.")] = 300.0,
+    detach: Annotated[bool, typer.Option("--detach", help="Don't wait.")] = False,
+    config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Let a running job read its streams again, and wait until it does. Ctrl-C ends only the waiting."""
+    wish = wished(to, state)
+    with finding.client(configuration.load(config).coordinator, job) as client:
+        rewound = client.rewind(job, wish)
+        now = f"rewound to {to}, generation {rewound.generation}"
+        progress.say(f"job {job}: {len(rewound.closing)} lane(s) are closed, {len(rewound.lanes)} follow them")
+        if not detach:
+            scale.wait(client, job, timeout)
+            scale.check(client, job, rewound)
+            now += "; all its lanes run"
+    if json:
+        typer.echo(msgspec.json.format(msgspec.json.encode(rewound.to_builtins()), indent=2).decode())
+    progress.say(f"job {job}: {now}")
+
+
+def wished(to: str, state: str | None, dry: bool = False) -> Rewinding:
+    """What is asked for. UsageError if the file isn't one of positions, NotFoundError if there is none."""
+    if state not in (None, *_STATES):
+        raise UsageError(f"--state can't be {state!r}", "give keep or clear")
+    place = _positions(Path(to)) if to.endswith(_SUFFIX) else to
+    asked: dict[str, Any] = {"to": place, "state": state, "dry": dry}
+    return Rewinding(**asked, request=uuid.uuid4().hex)
+
+
+def _positions(file: Path) -> dict[str, int]:
+    try:
+        text = file.read_bytes()
+    except FileNotFoundError:
+        raise NotFoundError(f"there is no file {file}", _EXAMPLE) from None
+    except OSError as error:
+        raise UsageError(f"{file} can't be read: {error.strerror}", _EXAMPLE) from error
+    try:
+        return msgspec.json.decode(text, type=dict[str, int])
+    except msgspec.DecodeError as error:
+        raise UsageError(f"{file} is no file of positions: {error}", _EXAMPLE) from error

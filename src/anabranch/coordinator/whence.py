@@ -1,0 +1,94 @@
+"""From where a job is to read its streams again: what a user says of it, as offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+from anabranch.errors import NotFoundError, UsageError
+from anabranch.model.ssp import SSP
+from anabranch.systems.systems import Systems
+
+__all__ = ["EARLIEST", "instant", "offsets"]
+
+EARLIEST = "earliest"
+_EXAMPLE = "2026-11-22T10:00:00Z"
+
+
+def offsets(to: str | Mapping[str, int], job: str, sources: Sequence[SSP], systems: Systems) -> dict[str, int]:
+    """The next offsets to read, by the texts of SSPs.
+
+    Args:
+        to: "earliest", a time (see :func:`instant`), or offsets by the texts of whole SSPs.
+        sources: the partitions that the job reads and doesn't write.
+
+    Raises:
+        UsageError: ``to`` is none of these, or no place in the streams.
+        NotFoundError: the job reads no such partition, or a stream is gone.
+        AnabranchError: a system doesn't answer.
+    """
+    if not isinstance(to, str):
+        return _checked(to, job, sources, systems)
+    asked = {(ssp.system, ssp.stream) for ssp in sources}
+    if to == EARLIEST:
+        starts = {each: systems.named(each[0]).starts(each[1]) for each in asked}
+        return {str(ssp): starts[ssp.system, ssp.stream][ssp.partition] for ssp in sources}
+    at = instant(to)
+    found = {each: systems.named(each[0]).offset_at(each[1], at) for each in asked}
+    if all(found[each] == systems.named(each[0]).ends(each[1]) for each in asked):
+        raise UsageError(f"no record that job {job!r} reads has the time {to}, or a later one", "give an earlier time")
+    return {str(ssp): found[ssp.system, ssp.stream][ssp.partition] for ssp in sources}
+
+
+def instant(text: str) -> int:
+    """A time in ISO 8601, with its offset from UTC, in Unix ms. UsageError if it isn't one, or is yet to come."""
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(
+            f"{text!r} is no place to rewind to", f"give earliest, a time like {_EXAMPLE}, or a file with positions"
+        ) from None
+    if at.tzinfo is None:
+        raise UsageError(f"the time {text} has no offset from UTC", f"write it as {_EXAMPLE}, or with +01:00")
+    if at > datetime.now(UTC):
+        raise UsageError(f"the time {text} is yet to come", "a job is rewound to a time that is past")
+    return int(at.timestamp() * 1000)
+
+
+def _checked(to: Mapping[str, int], job: str, sources: Sequence[SSP], systems: Systems) -> dict[str, int]:
+    if not to:
+        raise UsageError("there are no positions to rewind to", 'give some, as {"embedded/flights/0": 120}')
+    known = {str(ssp): ssp for ssp in sources}
+    unknown = next((text for text in to if text not in known), None)
+    if unknown is not None:
+        why = _unknown(SSP.parse(unknown), sources)
+        raise NotFoundError(f"job {job!r} can't be rewound in {unknown}: {why}", f"it reads {_listed(sources)}")
+    found = {}
+    asked = {(known[text].system, known[text].stream) for text in to}
+    starts = {each: systems.named(each[0]).starts(each[1]) for each in asked}
+    ends = {each: systems.named(each[0]).ends(each[1]) for each in asked}
+    for ssp in sources:
+        text, stream = str(ssp), (ssp.system, ssp.stream)
+        if text not in to:
+            continue
+        first, end, offset = starts[stream][ssp.partition], ends[stream][ssp.partition], to[text]
+        if not first <= offset <= end:
+            where = f"before its first record, {first}" if offset < first else f"beyond its end, {end}"
+            raise UsageError(f"{text} has no offset {offset}: that is {where}", f"give one of {first} to {end}")
+        found[text] = offset
+    return found
+
+
+def _unknown(ssp: SSP, sources: Sequence[SSP]) -> str:
+    if ssp != ssp.whole:
+        return "a bucket has no position of its own"
+    if any((each.system, each.stream) == (ssp.system, ssp.stream) for each in sources):
+        return "the stream has no such partition"
+    return "that is none of the streams that it reads and doesn't write"
+
+
+def _listed(sources: Sequence[SSP]) -> str:
+    streams: dict[str, list[int]] = {}
+    for ssp in sources:
+        streams.setdefault(f"{ssp.system}/{ssp.stream}", []).append(ssp.partition)
+    return ", ".join(f"{stream}/0 to {max(numbers)}" for stream, numbers in sorted(streams.items())) or "nothing"
