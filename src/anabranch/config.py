@@ -70,6 +70,7 @@ class JobSettings(_Section):
     A lane that fails is tried again, up to ``attempts`` times in a row on one batch; so is one that has records to read
     and stands still for ``stall_after``.
     ``artifact``: where containers have the job's code from: the coordinator's store, or the folder that they start in.
+    ``lanes``: over so many queries a container spreads the tasks of a stage without state.
     ``warm_containers``: so many processes more than seats, which stand by.
     ``on_coordinator_loss``: what a container does that doesn't hear its coordinator. One with an output that can't be
     fenced stops in any case, before its lease ends.
@@ -78,6 +79,7 @@ class JobSettings(_Section):
     grouper: str = "partition"
     factor: int = 1
     threads: int = Field(default=64, ge=1, le=1024)
+    lanes: int = Field(default=1, ge=1, le=64)
     containers: int = Field(default=1, ge=1, le=1000)
     autoscale: AutoscaleSettings | None = None
     artifact: Literal["store", "image"] = "store"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 
 import msgspec
@@ -52,6 +52,7 @@ class World:
     grouper: str = "partition"
     factor: int = 1
     containers: int = 1
+    spread: int = 1
     lanes: dict[str, Lane] = field(default_factory=dict)
     read: dict[str, dict[int, int]] = field(default_factory=dict)
     state: dict[str, list[tuple[int, bytes, int]]] = field(default_factory=dict)
@@ -61,9 +62,8 @@ class World:
 
     def __post_init__(self) -> None:
         self.job = job()
-        plan = planning.make(
-            self.job.graph, around(self.grouper, self.factor, self.containers, **{"in": len(self.streams)})
-        )
+        surroundings = around(self.grouper, self.factor, self.containers, **{"in": len(self.streams)})
+        plan = planning.make(self.job.graph, replace(surroundings, lanes=self.spread))
         self.model: JobModel = plan.model
         for lane in planning.lanes_of(plan, 4, new_id):
             self._begin(lane)
@@ -165,14 +165,20 @@ STEPS = st.lists(
     streams=st.lists(KEYS, min_size=1, max_size=3),
     factor=FACTORS,
     containers=st.integers(1, 4),
+    lanes=st.integers(1, 3),
     grouper=st.sampled_from(["partition", "ssp", "cogroup"]),
     steps=STEPS,
 )
 def test_each_message_is_taken_once_and_state_is_whole(
-    streams: list[list[bytes | None]], factor: int, containers: int, grouper: str, steps: list[tuple[str, int, int]]
+    streams: list[list[bytes | None]],
+    factor: int,
+    containers: int,
+    lanes: int,
+    grouper: str,
+    steps: list[tuple[str, int, int]],
 ) -> None:
     """Once, and once more for each time that it was rewound after that; keys in order: see :meth:`World._take`."""
-    world = World(streams, grouper, factor, containers)
+    world = World(streams, grouper, factor, containers, lanes)
     for what, first, second in steps:
         if what == "work":
             world.work(first, second)
@@ -183,6 +189,8 @@ def test_each_message_is_taken_once_and_state_is_whole(
         for stage in world.model.stages:
             parts = Counter((lane.group, task) for lane in world.open if not lane.stateful for task in lane.tasks)
             assert parts == {("outputs-embedded", task.name): 1 for task in stage.tasks}
+        counts = Counter(lane.seat for lane in world.open if not lane.stateful)
+        assert max(counts.values()) <= lanes
     world.finish()
     assert world.taken == {
         (group, partition, offset)

@@ -149,6 +149,7 @@ def test_unknown_fields_are_kept_at_every_level() -> None:
         "factor": 1,
         "stages": [stage],
         "containers": [{"seat": "0", "tasks": {"extra": ["Partition_3"]}, "rack": None, "cost": 0.5}],
+        "lanes": 4,
         "request": "r-1",
         "undoes": 4,
         "rewound": ["0-aa"],

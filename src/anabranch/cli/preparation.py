@@ -69,6 +69,7 @@ def plan(file: JobFile, settings: Settings) -> Plan:
         default_system=systems.default,
         at_least_once=settings.at_least_once,
         real_time=_real_time(settings),
+        lanes=settings.job.lanes,
     )
     return planning.make(file.graph, around)
 
@@ -245,6 +246,7 @@ def _fingerprint(prepared: Prepared) -> dict[str, str]:
         "factor": str(job.factor),
         "grouper": job.grouper,
         "containers": str(job.containers),
+        **({"lanes": str(job.lanes)} if job.lanes > 1 else {}),
         "state_partitions": str(job.state_partitions),
         "watermark_scope": job.watermark_scope,
     }

@@ -30,6 +30,7 @@ class StageModel(Document, frozen=True, kw_only=True):
 class JobModel(Document, frozen=True, kw_only=True):
     """All of a generation. ``run_id`` in JSON is the deployment (SEP-31's name for it).
 
+    ``lanes``: how many a group of operators without state has in each container.
     ``request``: the id that the wish for it had; ``undoes``: the generation from which it goes back to the one before.
     ``rewound``: the lanes that are new in it because the job was rewound.
     """
@@ -40,6 +41,7 @@ class JobModel(Document, frozen=True, kw_only=True):
     factor: int
     stages: tuple[StageModel, ...]
     containers: tuple[ContainerModel, ...]
+    lanes: int = 1
     request: str = ""
     undoes: int = 0
     rewound: tuple[str, ...] = ()

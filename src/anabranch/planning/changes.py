@@ -20,6 +20,7 @@ from anabranch.model.lane import Lane, LaneState, Position
 from anabranch.model.ssp import SSP, in_order, wholes
 from anabranch.model.task import Task
 from anabranch.planning import plan, stages
+from anabranch.planning.spreading import spread
 
 __all__ = ["Change", "fed", "heads", "never_begun", "open_lanes", "opened", "rescaled"]
 
@@ -109,7 +110,7 @@ def rescaled(
         of_stage = [lane for lane in present if lane.stage == stage.id]
         for group in dict.fromkeys(lane.group for lane in of_stage):
             of_group = [lane for lane in of_stage if lane.group == group]
-            shares = _shares(of_group, by_seat, factor)
+            shares = _shares(of_group, by_seat, factor, model.lanes)
             new += _lanes(of_group, shares, factor, new_id)
             closing += [lane.id for lane in of_group if not any(share.is_had_by(lane) for share in shares)]
     return Change(
@@ -165,13 +166,13 @@ def _inputs(stage: StageModel) -> tuple[Input, ...]:
     return tuple(found)
 
 
-def _shares(present: Sequence[Lane], by_seat: Mapping[str, Sequence[Task]], factor: int) -> list[_Share]:
+def _shares(present: Sequence[Lane], by_seat: Mapping[str, Sequence[Task]], factor: int, lanes: int) -> list[_Share]:
     """What the lanes of one group are to own: state stays where it is, but for what moves to another seat."""
     if present[0].stateful:
         return [share for lane in present for share in _pieces(lane, by_seat, factor)]
     streams = {ssp.stream for lane in present for ssp in lane.ssps}
     found = []
-    for seat, mine in by_seat.items():
+    for seat, mine in ((seat, part) for seat, tasks in by_seat.items() for part in spread(tasks, lanes, factor)):
         ssps = tuple(sorted({ssp for task in mine for ssp in task.ssps if ssp.stream in streams}, key=in_order))
         concerned = [task for task in mine if present[0].broadcast or any(ssp.stream in streams for ssp in task.ssps)]
         virtual = plan.virtual_of(concerned, factor)

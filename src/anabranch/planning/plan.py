@@ -24,6 +24,7 @@ from anabranch.operators.rules import is_boundary
 from anabranch.planning import groups, real_time, stages
 from anabranch.planning.groups import Group
 from anabranch.planning.real_time import RealTime
+from anabranch.planning.spreading import spread
 from anabranch.planning.stages import Stage
 
 EXACTLY_ONCE = "exactly once"
@@ -37,7 +38,8 @@ class Surroundings:
 
     ``partitions``: counts of the streams that exist; ``systems``: of the streams that are bound to one, others live in
     ``default_system`` (see :func:`stages.systems`); ``at_least_once``: the outputs with that delivery. ``real_time``:
-    the settings that real-time mode goes by, None in micro-batches.
+    the settings that real-time mode goes by, None in micro-batches. ``lanes``: how many a group without state has in
+    each container.
     """
 
     factor: int
@@ -49,6 +51,7 @@ class Surroundings:
     default_system: str = "embedded"
     at_least_once: Collection[str] = ()
     real_time: RealTime | None = None
+    lanes: int = 1
 
     def delivered(self, stream: str) -> str:
         """What the output into a stream promises."""
@@ -149,9 +152,10 @@ def make(graph: Graph, around: Surroundings) -> Plan:
             reports = tuple(n.name for n in group.sources if n.name in aside and n.name not in reported)
             reported.update(reports)
             for seat, mine in by_seat.items():
-                if mine:
-                    lane = _lane(graph, group, seat, mine, lanes, written, around.factor)
-                    lanes.append(_with_dead_letters(graph, group, lane, aside, reports))
+                for part in spread(mine, 1 if group.stateful else around.lanes, around.factor):
+                    lane = _lane(graph, group, seat, part, lanes, written, around.factor)
+                    if lane.ssps or lane.broadcast:
+                        lanes.append(_with_dead_letters(graph, group, lane, aside, reports))
     containers = tuple(ContainerModel(seat=seat, tasks=placed[seat]) for seat in seats)
     model = JobModel(
         job=graph.job,
@@ -160,6 +164,7 @@ def make(graph: Graph, around: Surroundings) -> Plan:
         factor=around.factor,
         stages=tuple(models),
         containers=containers,
+        lanes=around.lanes,
     )
     _check_all(outputs, around)
     return Plan(

@@ -1,0 +1,26 @@
+"""``lanes = n``: the tasks of a stage without state, in one container, dealt to so many lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from anabranch.assignment import placement
+from anabranch.model.task import Task
+
+__all__ = ["spread"]
+
+
+def spread(tasks: Sequence[Task], lanes: int, factor: int) -> list[list[Task]]:
+    """The tasks of each lane: as many as can be of ``lanes``, evenly, and each partition in as few as that allows.
+
+    What is broadcast goes once to all tasks of a partition: those stay together.
+    """
+    if lanes == 1 or len(tasks) < 2:
+        return [list(tasks)] if tasks else []
+    if any(task.broadcast for task in tasks):
+        bases = sorted({task.index // factor for task in tasks})
+        place = {base: str(number % lanes) for number, base in enumerate(bases)}
+        at = {task.name: place[task.index // factor] for task in tasks}
+    else:
+        at = placement.place(tasks, map(str, range(min(lanes, len(tasks)))))
+    return [[task for task in tasks if at[task.name] == lane] for lane in sorted(set(at.values()), key=int)]
