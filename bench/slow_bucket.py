@@ -1,0 +1,143 @@
+"""What one bucket that is far slower than the others costs those: with one lane in the container, and with several.
+
+A job has one function that waits: 2 ms for a record, 200 ms for those of one key bucket of partition 0. Its input is a
+backlog in the embedded log, so that only the function counts. After some seconds the records that come out of the other
+partitions are counted, and ``anabranch sizing`` is asked which bucket is the slowest. Sides run in turn, each anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from anabranch.model.hashing import bucket, partition_for
+from anabranch.systems.embedded import EmbeddedSystem
+from anabranch.systems.records import RECORD_SCHEMA
+from bench.support import sides
+from bench.support.processes import Side, explained, interruptible, side
+
+PARTITIONS, FACTOR = 8, 4
+SLOW = (0, 0)
+"""The partition and its bucket that is slow."""
+BATCH = 1_600
+QUICK_MS, TIMES = 2, 100
+KEYS = 4096
+BACKLOG = 400_000
+STARTED_WITHIN = 180.0
+JOB = f"""\
+import time
+
+from anabranch import Job
+
+
+def work(message):
+    time.sleep({QUICK_MS / 1000} * ({TIMES} if message["slow"] else 1))
+    return message
+
+
+job = Job("slow-bucket")
+job.read("in", schema="slow boolean").map(work).write("out")
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--lanes", default="1,4", help="the sides")
+    parser.add_argument("--rounds", type=int, default=3, help="of which the medians are told")
+    parser.add_argument("--seconds", type=float, default=60, help="that a side is watched")
+    arguments = parser.parse_args()
+    numbers = [int(text) for text in arguments.lanes.split(",")]
+    interruptible()
+    found: dict[int, list[float]] = {lanes: [] for lanes in numbers}
+    slowest = f"embedded/in/{SLOW[0]}#{SLOW[1]}"
+    named = True
+    with explained():
+        for number in range(1, arguments.rounds + 1):
+            for lanes in numbers if number % 2 else reversed(numbers):
+                rate, told = _measured(lanes, arguments.seconds)
+                found[lanes].append(rate)
+                named = named and told == slowest
+                print(
+                    f"round {number}, lanes {lanes}: {rate:,.0f} records/s of the other partitions; {told}", flush=True
+                )
+    print("\n| lanes | records/s of the other partitions | to the first |")
+    print("| ---: | ---: | ---: |")
+    first = statistics.median(found[numbers[0]])
+    for lanes, rates in found.items():
+        rate = statistics.median(rates)
+        print(f"| {lanes} | {rate:,.0f} | {rate / first:.2f} |")
+    print(f"sizing names {slowest}: {'each time' if named else 'NOT each time'}")
+
+
+def _measured(lanes: int, seconds: float) -> tuple[float, str]:
+    """The records a second of all partitions but the slow one, and the slowest bucket as ``sizing`` names it."""
+    with tempfile.TemporaryDirectory(prefix="anabranch-bench-") as folder, side(Path(folder) / "side") as started:
+        system = EmbeddedSystem(started.folder / "streams")
+        _fill(system)
+        (started.folder / "job.py").write_text(JOB)
+        (started.folder / "anabranch.toml").write_text(
+            f"[job]\nfactor = {FACTOR}\nlanes = {lanes}\nmax_rows_per_batch = {BATCH}\n\n"
+            '[systems.embedded]\nroot = "streams"\n\n[storage]\nroot = "lanes"\n'
+        )
+        started.start([sides.anabranch(), "run", "job.py"])
+        _until_all_have_begun(started, system)
+        before, begun = _others(system), time.monotonic()
+        while time.monotonic() < begun + seconds:
+            started.check()
+            time.sleep(0.2)
+        rate = (_others(system) - before) / (time.monotonic() - begun)
+        return rate, _slowest(started)
+
+
+def _fill(system: EmbeddedSystem) -> None:
+    """A backlog that is not read out while it is looked at."""
+    system.create("in", PARTITIONS)
+    keys = [b"key-%d" % number for number in range(KEYS)]
+    slow = [(partition_for(key, PARTITIONS), bucket(key, 0, FACTOR)) == SLOW for key in keys]
+    values = [json.dumps({"slow": each}).encode() for each in slow]
+    drawn = np.random.default_rng(1).integers(KEYS, size=BACKLOG)
+    columns = {
+        "key": pa.array(keys).take(pa.array(drawn)),
+        "value": pa.array(values).take(pa.array(drawn)),
+        "headers": pa.nulls(BACKLOG, RECORD_SCHEMA.field("headers").type),
+        "timestamp": pa.repeat(pa.scalar(datetime.now(UTC), RECORD_SCHEMA.field("timestamp").type), BACKLOG),
+    }
+    with system.appender("in") as appender:
+        appender.append(pa.RecordBatch.from_pydict(columns, RECORD_SCHEMA))
+
+
+def _until_all_have_begun(started: Side, system: EmbeddedSystem) -> None:
+    end = time.monotonic() + STARTED_WITHIN
+    while "out" not in system.streams() or not all(system.ends("out").values()):
+        started.check()
+        if time.monotonic() > end:
+            raise SystemExit(f"nothing came of some partition in {STARTED_WITHIN:.0f} s:\n{started.said()}")
+        time.sleep(0.2)
+
+
+def _others(system: EmbeddedSystem) -> int:
+    """The records that have come out, but for those of the slow bucket's partition."""
+    return sum(end for partition, end in system.ends("out").items() if partition != SLOW[0])
+
+
+def _slowest(started: Side) -> str:
+    command = [sides.anabranch(), "sizing", "slow-bucket", "--json"]
+    done = subprocess.run(command, cwd=started.folder, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(done.stderr)
+    lanes: list[dict[str, Any]] = json.loads(done.stdout)["lanes"]
+    return str(max(lanes, key=lambda lane: lane["slowest_seconds"])["slowest"])
+
+
+if __name__ == "__main__":
+    main()
