@@ -152,7 +152,7 @@ class Chain:
         return Counter(row for lane in self.open if lane.stateful for row in self.kept[lane.id])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 2**32), containers=st.integers(1, 2), clears=st.lists(st.booleans(), max_size=4))
 def test_state_holds_what_was_read_since_it_was_cleared(seed: int, containers: int, clears: list[bool]) -> None:
     """Exactly that: nothing of what lay between the stages from before, and all that has come there since."""
@@ -221,6 +221,22 @@ def coordinator(store: Store, clock: Clock, systems: Systems) -> Coordinator:
 
 def begun(coordinator: Coordinator) -> dict[str, list[int]]:
     return {lane.group: [position.offset for position in lane.starting] for lane in open_lanes(coordinator)}
+
+
+def chained(
+    store: Store, clock: Clock, systems: Systems, until_caught_up: bool = False
+) -> tuple[Coordinator, Worker, str, str]:
+    """Two stages that run, and the lanes of both."""
+    chain = Chain(1)
+    plan = planning.make(chain.graph, around(**{"in": PARTITIONS}))
+    lanes = planning.lanes_of(plan, 4, new_id)
+    given: dict[str, Any] = {"until_caught_up": until_caught_up, "program": PROGRAM, "fingerprint": {}}
+    coordinator = Coordinator(store, clock=clock, lease=10, grace=2, systems=systems)
+    coordinator.start(Start(graph=chain.graph, model=plan.model, lanes=lanes, **given))
+    worker = Worker(coordinator)
+    worker.turns()
+    writer, reader = (lane.id for lane in lanes)
+    return coordinator, worker, writer, reader
 
 
 def counted_again(coordinator: Coordinator) -> str:
@@ -463,14 +479,7 @@ def test_nothing_begins_before_all_that_wrote_between_the_stages_is_closed(
     store: Store, clock: Clock, systems: Systems
 ) -> None:
     """Else what is written again would be taken for what lay there before."""
-    chain = Chain(1)
-    plan = planning.make(chain.graph, around(**{"in": PARTITIONS}))
-    lanes = planning.lanes_of(plan, 4, new_id)
-    coordinator = Coordinator(store, clock=clock, lease=10, grace=2, systems=systems)
-    coordinator.start(Start(graph=chain.graph, model=plan.model, lanes=lanes, fingerprint={}, program=PROGRAM))
-    worker = Worker(coordinator)
-    worker.turns()
-    writer, reader = (lane.id for lane in lanes)
+    coordinator, worker, writer, reader = chained(store, clock, systems)
     told = coordinator.rewind(JOB, clear())
     worker.closes = False
     worker.turns()
@@ -500,3 +509,17 @@ def test_a_rewound_lane_that_has_begun_unheard_is_taken_back_to_where_anyone_was
     back = rewinding.undone(change.model, running_(again), new_id)
     found = [rewinding.opened(lane, {**lanes, **again}) for lane in back.lanes]
     assert {lane.group: lane.starting[0].offset for lane in found} == {"outputs-embedded": 7, "counted": 3}
+
+
+def test_a_lane_waits_for_nothing_from_a_rewound_one_that_has_failed(
+    store: Store, clock: Clock, systems: Systems
+) -> None:
+    """It wasn't closed itself: those that it was planned to be fed by are no more."""
+    coordinator, worker, _, reader = chained(store, clock, systems, until_caught_up=True)
+    (again,) = coordinator.rewind(JOB, Rewinding(to="earliest", state="keep")).lanes
+    worker.turns()
+    assert coordinator.status(JOB).state == "running"
+    assert coordinator.known_lanes(JOB)[reader].state is LaneState.RUNNING
+    worker.fails = lambda lane: lane.id == again.id
+    worker.turns()
+    assert coordinator.status(JOB).state == "failed"

@@ -439,10 +439,13 @@ class Serving:
         failed = {lane.id for lane in self.lanes if lane.state is LaneState.FAILED}
         if not failed:
             return failed
-        fed: dict[str, list[str]] = self._followers()
+        followers = self._followers()
+        fed = {name: list(its) for name, its in followers.items()}
         for lane in self.lanes:
-            for before in lane.upstream:
+            writers = [*lane.upstream]
+            for before in writers:
                 fed.setdefault(before, []).append(lane.id)
+                writers += followers.get(before, ())  # which feed it now
         found: set[str] = set()
         queue = [*failed]
         while queue:

@@ -102,7 +102,8 @@ class Kill:
         self._off.set()
 
     def _nothing_comes(self, lane: Lane) -> bool:
-        return self._settled >= set(lane.upstream)
+        read = {ssp.stream for ssp in (*lane.ssps, *lane.broadcast)}
+        return self._settled >= {each.id for each in self._lanes.values() if not read.isdisjoint(each.outputs)}
 
     def _is_idle(self, lane: Lane) -> bool:
         report = self._reports.get(lane.id)
