@@ -11,6 +11,8 @@ from anabranch.coordinator.service import Coordinator, Fence
 from anabranch.coordinator.store import Store
 from anabranch.errors import AnabranchError, NotLeadingError, StateError
 from anabranch.messages import Answer, Registered, Registration
+from anabranch.systems.systems import Systems
+from tests.simulation.inputs import Source
 from tests.simulation.store import Line, MemoryStore
 from tests.simulation.world import Actor
 
@@ -33,7 +35,13 @@ class CoordinatorProcess(Actor):
         self.line = Line(MemoryStore(scenario.database), self, scenario.invariants.wrote)
         store = cast(Store, self.line)
         self.coordinator = Coordinator(
-            store, self._clock, LEASE, lambda: self.world.now, GRACE, lambda: self.world.random.getrandbits(40)
+            store,
+            self._clock,
+            LEASE,
+            lambda: self.world.now,
+            GRACE,
+            lambda: self.world.random.getrandbits(40),
+            cast(Systems, Source()),
         )
         self.election = Election(store, name, self._clock, LEASE, GRACE)
         self.leading = _Leading(self, store)

@@ -9,7 +9,7 @@ from random import Random
 from anabranch.grouping import broadcasts
 from anabranch.grouping.ownership import NEVER, floors, owned
 from anabranch.model.hashing import bucket
-from anabranch.model.lane import Lane
+from anabranch.model.lane import Lane, Rewind
 from anabranch.model.ssp import SSP, wholes
 from tests.simulation.invariants import Broken
 
@@ -17,6 +17,7 @@ FINEST = 8
 """The largest factor that a job is given."""
 _KEYS = [f"key-{number}".encode() for number in range(14)]
 _MESSAGES = 1500
+_BUCKETS = [bucket(key, 0, FINEST) for key in _KEYS]
 
 
 class Partition:
@@ -24,8 +25,7 @@ class Partition:
 
     def __init__(self, number: int) -> None:
         self.keys = Random(number).choices(range(len(_KEYS)), k=_MESSAGES)
-        buckets = [bucket(key, 0, FINEST) for key in _KEYS]
-        self.buckets = [buckets[key] for key in self.keys]
+        self.buckets = [_BUCKETS[key] for key in self.keys]
         last: dict[int, int] = {}
         self.before = []
         for offset, key in enumerate(self.keys):
@@ -123,9 +123,10 @@ def follow(last: Last, records: Records, who: str, name: str) -> None:
 
 @dataclass
 class Processed:
-    """What each group of each job has put out."""
+    """What each group of each job has put out. ``_before``: of each rewound lane's keys, where they were before it."""
 
     _last: dict[tuple[str, str, str], Last] = field(default_factory=dict)
+    _before: dict[str, Last] = field(default_factory=dict)
     _given: dict[tuple[str, str, str, int, int], int] = field(default_factory=dict)
 
     def add(self, lane: Lane, records: Records, given: Given) -> None:
@@ -138,3 +139,48 @@ class Processed:
             self._given |= {
                 (*group, number, cell): offset + 1 for cell, at in zip(cells, far, strict=True) if at == offset
             }
+
+    def rewind(self, lane: Lane, cells: Collection[tuple[int, int]]) -> Last:
+        """A rewound lane begins, or one that takes it back: of its keys, what comes next is another message. Gives
+        where they are then."""
+        last = self._last.setdefault((lane.job, lane.stage, lane.group), {})
+        assert lane.rewind is not None
+        its = {at: last.get(at, -1) for at in _keys(cells)}
+        if lane.rewind.back:
+            before = self._before.get(lane.predecessors[0], {})
+            last |= {at: offset if lane.stateful else max(offset, its[at]) for at, offset in before.items()}
+        elif lane.id not in self._before:
+            self._before[lane.id] = its
+            last |= lowered(its, lane.rewind)
+        return {at: last.get(at, -1) for at in its}
+
+
+def lowered(last: Last, rewind: Rewind) -> Last:
+    """Where keys are whose messages come again."""
+    to = {SSP.parse(text).partition: offset for text, offset in rewind.to.items()}
+    found = {}
+    for (number, key), offset in last.items():
+        at = offset
+        while at >= to.get(number, _MESSAGES):
+            at = PARTITIONS[number].before[at]
+        found[number, key] = at
+    return found
+
+
+def _keys(cells: Collection[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Partitions and keys."""
+    numbers = sorted({number for number, _ in cells})
+    return [(number, key) for number in numbers for key in range(len(_KEYS)) if (number, _BUCKETS[key]) in cells]
+
+
+class Source:
+    """The stream of all jobs, as a coordinator sees it."""
+
+    def named(self, system: str) -> Source:
+        return self
+
+    def starts(self, stream: str) -> dict[int, int]:
+        return dict.fromkeys(range(len(PARTITIONS)), 0)
+
+    def ends(self, stream: str) -> dict[int, int]:
+        return dict.fromkeys(range(len(PARTITIONS)), _MESSAGES)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from anabranch.errors import FencedError, StateError
 from anabranch.model.lane import Lane
-from tests.simulation.inputs import Last, Processed, Ranges, Share, follow
+from tests.simulation.inputs import Last, Processed, Ranges, Share, follow, lowered
 from tests.simulation.invariants import Broken
 
 
@@ -143,7 +143,7 @@ class Storage:
             for name, of in lane.inherits.items():
                 if not self.folders[name, of].noted:
                     raise Broken("state-goes-along", f"folder {of} of {name} doesn't tell how far it came")
-            made = self._split(lane, epoch) if lane.stateful and lane.inherits else Folder(epoch, epoch, begins)
+            made = self._made(lane, epoch)
             return self.folders.setdefault((lane.id, epoch), made)
         folder = self.folders[lane.id, lane.folder_epoch]
         if last >= len(folder.planned):
@@ -163,6 +163,22 @@ class Storage:
         folder.commit(by)
         if lane.stateful:
             follow(folder.state, self.share(lane).of(ranges), lane.id, "state-goes-along")
+
+    def _made(self, lane: Lane, epoch: int) -> Folder:
+        rewind, share = lane.rewind, self.share(lane)
+        at = {} if rewind is None else self._processed.rewind(lane, share.cells)
+        if rewind is not None and rewind.clear:
+            return Folder(epoch, epoch, share.begins, state=at if lane.stateful else {})
+        if not (lane.stateful and lane.inherits):
+            return Folder(epoch, epoch, share.begins)
+        made = self._split(lane, epoch)
+        if rewind is not None and rewind.to:
+            made.state = lowered(made.state, rewind)
+            if made.planned:
+                made.planned[-1] = {
+                    number: (start, share.begins[number]) for number, (start, _) in made.planned[-1].items()
+                }
+        return made
 
     def _split(self, lane: Lane, epoch: int) -> Folder:
         ((parent, of),) = lane.inherits.items()

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import count
 from random import Random
+from typing import Any
 
 from anabranch import Job
 from anabranch.coordinator.client import AWAY
 from anabranch.coordinator.states import DeploymentState
 from anabranch.grouping import groupers
-from anabranch.messages import Program, Scaling, Start
+from anabranch.messages import Program, Rewinding, Rewound, Scaled, Scaling, Start
 from anabranch.model.graph import Graph
 from anabranch.model.lane import LaneState
 from anabranch.planning import changes, plan
@@ -30,6 +31,7 @@ _CALM, _FAULTS_FOR = 4.0, 40.0
 _QUIET = 3 * LEASE + 10.0
 """3 leases, and the time of fences, of the ends of lanes, and of the first batches of those after them."""
 _SAID_AGAIN = 0.1
+_REWINDS = 0.3
 _FACTORS = (1, 2, 4, FINEST)
 _TIMEOUT = 3.0
 _BROADCASTS_EVERY = 3
@@ -47,8 +49,8 @@ class _Wish:
     fenced: bool
     spare: int
     runs: bool = True
-    change: Scaling | None = None
-    changed: Scaling | None = None
+    change: Scaling | Rewinding | None = None
+    changed: Scaling | Rewinding | None = None
     cancels: bool = False
 
 
@@ -175,7 +177,8 @@ class Scenario:
         return state.runs and not self._has_failed(job) if wish.runs else not state.active
 
     def _change(self, job: str, wish: _Wish) -> None:
-        """Scale a job now and then, and cancel that now and then. What was said is said again until it is answered."""
+        """Scale or rewind a job now and then, and cancel that now and then. What was said is said again until it is
+        answered."""
         random = self.world.random
         if not self.world.faults:
             wish.change, wish.changed, wish.cancels = None, None, False
@@ -184,9 +187,7 @@ class Scenario:
             return
         state = self._state(job)
         if wish.change is None and state is DeploymentState.RUNNING and random.random() < self._changes:
-            factor, containers = random.choice((None, None, *_FACTORS)), random.choice((None, 1, 2, 3))
-            wish.change = Scaling(factor=factor, containers=containers, request=f"request-{next(self._requests)}")
-            self._user.note(f"wants {job} to have factor {factor}, containers {containers}")
+            wish.change = self._wanted(job, wish, f"request-{next(self._requests)}")
         if state is DeploymentState.CHANGING and random.random() < self._changes / 4:
             self._user.note(f"cancels the change of {job}")
             wish.cancels = True
@@ -201,11 +202,24 @@ class Scenario:
                 wish.cancels = False
 
         if change is not None:
-            self._client.call(lambda by: by.coordinator.scale(job, change), scaled)
+            self._client.call(lambda by: _changed(by, job, change), scaled)
         elif again is not None and random.random() < _SAID_AGAIN:
-            self._client.call(lambda by: by.coordinator.scale(job, again), lambda found: None)
+            self._client.call(lambda by: _changed(by, job, again), lambda found: None)
         if cancels:
             self._client.call(lambda by: by.coordinator.cancel(job), cancelled)
+
+    def _wanted(self, job: str, wish: _Wish, request: str) -> Scaling | Rewinding:
+        random = self.world.random
+        if random.random() < _REWINDS:
+            ssps = sorted({str(ssp.whole) for task in wish.plan.model.stages[0].tasks for ssp in task.ssps})
+            state: Any = random.choice(["keep", "clear"])
+            some = ssps if state == "clear" else [random.choice(ssps)]
+            to = {ssp: random.randint(0, 60) for ssp in some}
+            self._user.note(f"wants {job} to be rewound to {to}, state: {state}")
+            return Rewinding(to=to, state=state, request=request)
+        factor, containers = random.choice((None, None, *_FACTORS)), random.choice((None, 1, 2, 3))
+        self._user.note(f"wants {job} to have factor {factor}, containers {containers}")
+        return Scaling(factor=factor, containers=containers, request=request)
 
     # What goes wrong
 
@@ -295,6 +309,12 @@ class Scenario:
         cells = Counter((group, number, cell) for group in groups for number in partitions for cell in range(FINEST))
         if owned != cells:
             raise Broken("progress", f"job {job}: nobody has {cells - owned}, several have {owned - cells}")
+
+
+def _changed(by: CoordinatorProcess, job: str, wish: Scaling | Rewinding) -> Scaled | Rewound:
+    if isinstance(wish, Scaling):
+        return by.coordinator.scale(job, wish)
+    return by.coordinator.rewind(job, wish)
 
 
 @cache

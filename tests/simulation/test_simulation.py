@@ -46,6 +46,7 @@ def test_faults_reach_what_they_should() -> None:
         "can't be fenced yet",
         "not heard for",
         "to have factor",
+        "to be rewound to",
         "running → changing",
         "changing → running",
         "finishes",
