@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -16,12 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch import Job
-from anabranch.cli import rewind as verb
 from anabranch.config import EmbeddedSettings, Settings, SystemsSettings
 from anabranch.coordinator import whence
 from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.store import Store
-from anabranch.errors import AnabranchError, ConflictError, NotFoundError, UsageError
+from anabranch.errors import AnabranchError, ConflictError, NotFoundError
 from anabranch.event_time import progress
 from anabranch.event_time.control import Control
 from anabranch.event_time.progress import Progress, Upstream
@@ -446,33 +444,6 @@ def test_event_time_begins_anew_and_heeds_no_lane_from_before() -> None:
     heard = begun.upstream[ssp].after(told, 7)
     assert heard.heard == {"new": 5, "beside": None}
     assert heard.after([Control("beside", 6, ("silent",))], 8).watermark == 5
-
-
-@pytest.mark.parametrize(
-    ("text", "kind", "match"),
-    [
-        ("[1]", UsageError, "no file of positions: Expected `object`, got `array`"),
-        ("{", UsageError, "no file of positions"),
-        ('{"kafka/in/0": "1"}', UsageError, "no file of positions: Expected `int`"),
-        (None, NotFoundError, "there is no file"),
-    ],
-)
-def test_a_file_that_holds_no_positions(tmp_path: Path, text: str | None, kind: type[Exception], match: str) -> None:
-    file = tmp_path / "positions.json"
-    if text is not None:
-        file.write_text(text)
-    with pytest.raises(kind, match=match):
-        verb.wished(str(file), None)
-
-
-def test_positions_are_read_from_a_file(tmp_path: Path) -> None:
-    file = tmp_path / "positions.json"
-    file.write_text(json.dumps({"kafka/in/0": 12}))
-    wish = verb.wished(str(file), "keep")
-    assert (wish.to, wish.state) == ({"kafka/in/0": 12}, "keep")
-    assert wish.request
-    with pytest.raises(UsageError, match="--state can't be 'new'"):
-        verb.wished("earliest", "new")
 
 
 def test_nothing_begins_before_all_that_wrote_between_the_stages_is_closed(
