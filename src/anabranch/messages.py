@@ -211,12 +211,13 @@ class Rewinding(Document, frozen=True, kw_only=True):
 
 class Rewound(Document, frozen=True, kw_only=True):
     """What comes of it: the generation, from where the SSPs are read again, and the lanes that are closed and that
-    follow them; none: the same wish was heard before."""
+    follow them; none: the same wish was heard before. ``pause`` as in :class:`Scaled`."""
 
     generation: int
     to: dict[str, int] = {}
     closing: tuple[Lane, ...] = ()
     lanes: tuple[Lane, ...] = ()
+    pause: float = 0.0
 
 
 class LaneSizing(Document, frozen=True, kw_only=True):

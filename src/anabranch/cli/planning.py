@@ -112,6 +112,7 @@ def _rewind(job: str, wish: Rewinding, config: Path | None, json: bool) -> None:
             console.print(f"the state of {', '.join(dict.fromkeys(groups))} {what}")
     left = len(status.lanes) - len(rewound.closing)
     console.print(f"{left} lane(s) run on as they are" if left else "no lane runs on as it is")
+    console.print(f"output stands still for about {rewound.pause:.1f} s")
 
 
 def _print_change(console: Console, change: Scaled | Rewound, status: JobStatus) -> None:

@@ -19,6 +19,8 @@ def foreseen(lane: Lane, keepers: Mapping[str, Keeper]) -> Lane | None:
 
     ``keepers``: the lanes of this container, by id.
     """
+    if lane.rewind is not None:  # where it begins doesn't go by the ends of its predecessors alone
+        return None
     closed: dict[str, Lane] = {}
     for name in lane.predecessors:
         before = None if name not in keepers else _closed(keepers[name])

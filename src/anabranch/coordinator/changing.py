@@ -102,7 +102,13 @@ def rewound(serving: Serving, present: Generation, wish: Rewinding, to: Mapping[
     check_changeable(serving)
     its = {lane.id: lane for lane in serving.lanes}
     change = rewinding.rewound(present.graph, present.model, its, to, wish.state, _new_id)
-    told = Rewound(generation=change.model.generation, to=dict(to), closing=_named(its, change), lanes=change.lanes)
+    told = Rewound(
+        generation=change.model.generation,
+        to=dict(to),
+        closing=_named(its, change),
+        lanes=change.lanes,
+        pause=pausing.expected(_named(its, change), serving.reports),
+    )
     state = "" if wish.state is None else f", state: {wish.state}"
     where = ", ".join(f"{ssp} at {offset}" for ssp, offset in to.items())
     why = f"rewound to {where}{state}" if isinstance(wish.to, dict) else f"rewound to {wish.to}{state}: {where}"
