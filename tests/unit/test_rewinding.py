@@ -27,7 +27,7 @@ from anabranch.event_time.control import Control
 from anabranch.event_time.progress import Progress, Upstream
 from anabranch.grouping import positions
 from anabranch.messages import LaneReport, Rewinding, Scaling, Start
-from anabranch.model.lane import Lane, LaneState, Position
+from anabranch.model.lane import Lane, LaneState, Position, Rewind
 from anabranch.model.ssp import SSP, wholes
 from anabranch.planning import changes, rewinding
 from anabranch.planning import plan as planning
@@ -509,3 +509,22 @@ def test_where_a_rewound_lane_begins_is_not_foreseen() -> None:
     after = msgspec.structs.replace(again, rewind=None)
     assert foreseeing.foreseen(after, {lane.id: keeper}) is not None  # type: ignore[dict-item]
     assert foreseeing.foreseen(again, {lane.id: keeper}) is None  # type: ignore[dict-item]
+
+
+def test_a_broadcast_partition_is_rewound_for_all_tasks() -> None:
+    """Also for those that were further than others."""
+    made = Job("j")
+    rows = made.read("in", key="k string", schema="n int")
+    rows.merge(made.read("rules", key="k string", schema="n int", broadcast=True)).write("out")
+    plan = planning.make(made.graph, around(**{"in": 1, "rules": 1}))
+    (lane,) = planning.lanes_of(plan, 4, new_id)
+    whole, rules = (SSP(system="embedded", stream=stream, partition=0) for stream in ("in", "rules"))
+    starting = (Position(ssp=whole, offset=0), Position(ssp=rules, offset=3, parts={"0:1/2": 9}))
+    final = (Position(ssp=whole, offset=4), Position(ssp=rules, offset=6))
+    closed = msgspec.structs.replace(lane, state=LaneState.CLOSED, starting=starting, final=final, last_batch=1)
+    to = {"embedded/rules/0": 7}
+    (again,) = rewinding.rewound(made.graph, plan.model, running_({lane.id: lane}), to, None, new_id).lanes
+    found = rewinding.opened(again, {lane.id: closed})
+    assert found.starting[1] == Position(ssp=rules, offset=6, parts={"0:1/2": 7})
+    low = msgspec.structs.replace(again, rewind=Rewind(to={"embedded/rules/0": 2}))
+    assert rewinding.opened(low, {lane.id: closed}).starting[1] == Position(ssp=rules, offset=2)

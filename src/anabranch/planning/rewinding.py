@@ -108,6 +108,8 @@ def opened(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
 
 def _lowered(position: Position, lane: Lane, how: Rewind, ends: Mapping[str, int]) -> Position:
     whole = str(position.ssp.whole)
+    if whole in how.to and position.ssp in lane.broadcast:
+        return _all_at(position, lambda at: min(at, how.to[whole]))
     if whole in how.to:
         return positions.lowered(position, lane.factor, how.to[whole])
     if not how.clear:
@@ -126,7 +128,16 @@ def _beyond(position: Position, lane: Lane, rewound: Lane) -> Position:
     if lane.stateful or rewound.rewind is None or whole not in rewound.rewind.to:
         return position
     read = next(each.offset for each in rewound.final if str(each.ssp) == whole)
+    if position.ssp in lane.broadcast:
+        return _all_at(position, lambda at: max(at, read))
     return positions.after(position, lane.factor, read)
+
+
+def _all_at(position: Position, to: Callable[[int], int]) -> Position:
+    """The position of a broadcast partition, whose parts are those of tasks."""
+    least = to(position.offset)
+    parts = {name: to(at) for name, at in position.parts.items()}
+    return Position(ssp=position.ssp, offset=least, parts={name: at for name, at in parts.items() if at > least})
 
 
 def _ends(wrote: Iterable[Lane]) -> dict[str, int]:
