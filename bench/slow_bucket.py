@@ -140,7 +140,7 @@ def _slowest(started: Side) -> str:
             raise SystemExit(done.stderr)
         lanes: list[dict[str, Any]] = json.loads(done.stdout)["lanes"]
         if all(lane.get("slowest") for lane in lanes):
-            return str(max(lanes, key=lambda lane: lane["slowest_seconds"])["slowest"])
+            return str(max(lanes, key=lambda lane: lane["slowestSeconds"])["slowest"])
         time.sleep(1)
     raise SystemExit(f"sizing doesn't name the slowest bucket of each lane: {done.stdout}")
 
