@@ -1,9 +1,10 @@
-"""The move: whatever factor and containers go through, each message is taken once, and state is where it was."""
+"""The move: whatever a job goes through, each message is taken once, and state is where it was."""
 
 from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
@@ -19,7 +20,7 @@ from anabranch.model.hashing import bucket
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, LaneState, Position
 from anabranch.model.ssp import wholes
-from anabranch.planning import changes, rewinding
+from anabranch.planning import changes, expansion, rewinding
 from anabranch.planning import plan as planning
 from anabranch.planning.changes import Change
 from tests.unit.test_plan import around
@@ -55,10 +56,10 @@ class World:
     spread: int = 1
     lanes: dict[str, Lane] = field(default_factory=dict)
     read: dict[str, dict[int, int]] = field(default_factory=dict)
-    state: dict[str, list[tuple[int, bytes, int]]] = field(default_factory=dict)
+    state: dict[str, list[tuple[int, bytes, int, int]]] = field(default_factory=dict)
     done: list[tuple[str, int, int]] = field(default_factory=list)
     taken: set[tuple[str, int, int]] = field(default_factory=set)
-    kept: Counter[tuple[int, bytes, int]] = field(default_factory=Counter)
+    kept: Counter[tuple[int, bytes, int, int]] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self.job = job()
@@ -74,7 +75,7 @@ class World:
 
     def _begin(self, lane: Lane) -> None:
         self.lanes[lane.id] = msgspec.structs.replace(lane, folder_epoch=1, state=LaneState.RUNNING)
-        begins = {whole.partition: [0] for whole in wholes(lane.ssps)} if not lane.starting else {}
+        begins = {whole.partition: [0] for whole in wholes(lane.ssps) if not lane.starting or whole in lane.fresh}
         for position in lane.starting:
             begins.setdefault(position.ssp.partition, []).append(position.offset)
         self.read[lane.id] = {partition: min(offsets) for partition, offsets in begins.items()}
@@ -94,7 +95,7 @@ class World:
                     continue
                 if offset >= begins[bucket(key, offset, len(begins))]:
                     self._take((lane.group, whole.partition, offset))
-                    row = (lane.numbers[str(whole)], key or b"", offset)
+                    row = (lane.numbers[str(whole)], key or b"", whole.partition, offset)
                     self.state[lane.id].append(row)
                     self.kept[row] += lane.stateful
             self.read[lane.id][whole.partition] = end
@@ -133,6 +134,13 @@ class World:
     def change(self, factor: int, containers: int) -> Change:
         return self._move(changes.rescaled(self.job.graph, self.model, self.lanes, factor, containers, new_id))
 
+    def grow(self, times: int, keys: Sequence[bytes | None]) -> Change:
+        """The input gets ``times`` as many partitions, the new ones with messages of these keys."""
+        count = len(self.streams) * times
+        self.streams += [list(keys) for _ in range(count - len(self.streams))]
+        counts = {"embedded/in": count}
+        return self._move(expansion.expanded(self.job.graph, self.model, self.lanes, counts, new_id))
+
     def _move(self, change: Change) -> Change:
         for name in change.closing:
             lane = self.lanes[name]
@@ -155,7 +163,8 @@ FACTORS = st.sampled_from([1, 2, 4, 8, 16, 64])
 STEPS = st.lists(
     st.tuples(st.just("work"), st.integers(0, 40), st.integers(1, 9))
     | st.tuples(st.just("change"), FACTORS, st.integers(1, 4))
-    | st.tuples(st.sampled_from(["rewind", "cancel"]), st.integers(0, 10_000), st.just(0)),
+    | st.tuples(st.sampled_from(["rewind", "cancel"]), st.integers(0, 10_000), st.just(0))
+    | st.tuples(st.just("grow"), st.sampled_from([1, 2, 3]), st.integers(0, 5)),
     max_size=14,
 )
 
@@ -178,14 +187,17 @@ def test_each_message_is_taken_once_and_state_is_whole(
     steps: list[tuple[str, int, int]],
 ) -> None:
     """Once, and once more for each time that it was rewound after that; keys in order: see :meth:`World._take`."""
+    base, streams = len(streams), [*streams]
     world = World(streams, grouper, factor, containers, lanes)
     for what, first, second in steps:
         if what == "work":
             world.work(first, second)
         elif what == "change":
             world.change(first, second)
-        else:
+        elif what != "grow":
             world.rewind(first, cancel=what == "cancel")
+        elif len(streams) * first <= 12:
+            world.grow(first, [b"a", None, b"b", b"a", b"cc"][:second])
         for stage in world.model.stages:
             parts = Counter((lane.group, task) for lane in world.open if not lane.stateful for task in lane.tasks)
             assert parts == {("outputs-embedded", task.name): 1 for task in stage.tasks}
@@ -201,7 +213,7 @@ def test_each_message_is_taken_once_and_state_is_whole(
     }
     if all(what not in ("rewind", "cancel") for what, _, _ in steps):
         assert set(Counter(world.done).values()) <= {1}
-    held: Counter[tuple[int, bytes, int]] = Counter()
+    held: Counter[tuple[int, bytes, int, int]] = Counter()
     for lane in world.open:
         if lane.stateful:
             mine = owned(lane)
@@ -209,6 +221,7 @@ def test_each_message_is_taken_once_and_state_is_whole(
                 row for row in world.state[lane.id] if bucket(row[1], 0, lane.factor) in mine.get(row[0], frozenset())
             )
     assert held == world.kept
+    assert all(task == partition % base for task, _, partition, _ in held)
 
 
 def test_a_stateless_lane_is_followed_by_one_and_starts_where_it_ended() -> None:
@@ -249,6 +262,56 @@ def test_what_is_not_concerned_is_left_alone() -> None:
     moved = {ssp.partition for lane in change.lanes for ssp in lane.ssps}
     assert moved == {0, 1, 2, 3}
     assert kept <= set(change.closing)
+
+
+def test_a_new_partition_joins_the_lane_that_has_the_state_of_its_keys() -> None:
+    world = World([[b"a"], [b"b"]], containers=2)
+    world.work(0, 1)
+    change = world.grow(2, [b"a"])
+    assert (change.model.generation, change.model.expands) == (2, ("embedded/in",))
+    assert {lane.seat: sorted(s.partition for s in lane.ssps) for lane in change.lanes} == {"0": [0, 2], "1": [1, 3]}
+    counting = next(lane for lane in change.lanes if lane.stateful and lane.seat == "0")
+    assert (counting.tasks, counting.numbers) == (("Partition_0",), {"embedded/in/0": 0, "embedded/in/2": 0})
+    assert {text: base.partition for text, base in counting.base.items()} == {"embedded/in/0": 0, "embedded/in/2": 0}
+    assert [str(ssp) for ssp in counting.fresh] == ["embedded/in/2"]
+    assert [str(position.ssp) for position in world.lanes[counting.id].starting] == ["embedded/in/0"]
+    again = world.grow(1, [])
+    assert (again.closing, again.lanes, again.model.expands) == ((), (), ())
+    scaled = world.change(4, 1)
+    assert all(not lane.fresh for lane in scaled.lanes)
+    assert len(scaled.model.stages[0].tasks) == 2 * 4
+
+
+def test_lanes_that_have_none_of_the_new_partitions_run_on() -> None:
+    made = Job("j")
+    for name in ("a", "b"):
+        rows = made.read(name, key="k string", schema="n int")
+        rows.agg(n="count(*)", name=f"counted-{name}").write(f"counts-{name}")
+    made.read("c", key="k string", schema="n int").where("n > 0").partition_by("n").write("out")
+    plan = planning.make(made.graph, around(a=2, b=2, c=2))
+    lanes = {lane.id: lane for lane in planning.lanes_of(plan, 4, new_id)}
+    change = expansion.expanded(made.graph, plan.model, lanes, {"embedded/a": 4, "embedded/b": 2}, new_id)
+    assert [lanes[name].group for name in change.closing] == ["counted-a"]
+    assert [(lane.group, len(lane.ssps)) for lane in change.lanes] == [("counted-a", 4)]
+    assert expansion.other(made.graph, change.model, {"embedded/a": 4, "embedded/b": 2, "embedded/zzz": 1}) == {}
+
+
+def test_without_state_new_partitions_are_new_tasks() -> None:
+    made = Job("j")
+    made.read("in", key="k string", schema="n int").where("n > 0").write("out")
+    plan = planning.make(made.graph, around("partition", 2, 3, **{"in": 2}))
+    lanes = {lane.id: lane for lane in planning.lanes_of(plan, 4, new_id)}
+    change = expansion.expanded(made.graph, plan.model, lanes, {"embedded/in": 5}, new_id)
+    assert len(change.model.stages[0].tasks) == 5 * 2
+    assert sorted(len(lane.tasks) for lane in change.lanes) == [3, 3, 4]
+    assert {str(ssp) for lane in change.lanes for ssp in lane.fresh} == {f"embedded/in/{p}" for p in (2, 3, 4)}
+
+
+def test_the_streams_between_stages_are_the_jobs_own() -> None:
+    made = Job("j")
+    made.read("in", key="k string", schema="n int").partition_by("n").agg(n="count(*)").write("counts")
+    model = planning.make(made.graph, around(**{"in": 2})).model
+    assert expansion.partitions(made.graph, model) == {"embedded/in": 2}
 
 
 def test_lanes_read_from_those_that_follow_the_writers() -> None:

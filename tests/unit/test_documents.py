@@ -153,6 +153,7 @@ def test_unknown_fields_are_kept_at_every_level() -> None:
         "request": "r-1",
         "undoes": 4,
         "rewound": ["0-aa"],
+        "expands": ["embedded/flights"],
         "later": [1, {"a": None}],
     }
     assert json.loads(encode(decode(json.dumps(model), JobModel))) == model

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -30,6 +31,16 @@ def around(grouper: str = "partition", factor: int = 1, containers: int = 1, **p
         partitions={name.replace("_", "-"): number for name, number in partitions.items()},
         systems={},
     )
+
+
+def test_inputs_whose_keys_were_together_may_grow_one_by_one() -> None:
+    job = Job("j")
+    left, right = (job.read(name, key="k string", schema="n int") for name in ("a", "b"))
+    left.merge(right).agg(n="count(*)").write("counts")
+    planning.make(job.graph, around(a=4, b=4))
+    with pytest.raises(GraphError, match="into different tasks"):
+        planning.make(job.graph, around(a=8, b=4))
+    planning.make(job.graph, replace(around(a=8, b=4), bases={"a": 4, "b": 4}))
 
 
 def lone_task(request: Request) -> tuple[Task, ...]:

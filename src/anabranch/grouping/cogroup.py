@@ -13,14 +13,17 @@ from anabranch.model.task import Task
 
 def group(request: Request) -> tuple[Task, ...]:
     """Partition p of every stream goes to task p mod GCD (SAMZA-71), if producers write to hash mod count."""
-    grouped = request.grouped
-    count = task_count(grouped)
+    return into(request, task_count(request.grouped))
+
+
+def into(request: Request, count: int) -> tuple[Task, ...]:
+    """Partition p of every stream to task p mod ``count``, which divides all partition counts."""
     return virtual.cut(
         request,
         (
             (
                 TaskName(kind=TaskKind.GROUP, number=number),
-                [stream.ssp(p) for stream in grouped for p in range(number, stream.partitions, count)],
+                [stream.ssp(p) for stream in request.grouped for p in range(number, stream.partitions, count)],
             )
             for number in range(count)
         ),

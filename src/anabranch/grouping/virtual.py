@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from anabranch.grouping.request import Request
 from anabranch.model.names import TaskName
@@ -12,12 +12,16 @@ from anabranch.model.task import Task
 __all__ = ["cut"]
 
 
-def cut(request: Request, bases: Iterable[tuple[TaskName, Iterable[SSP]]]) -> tuple[Task, ...]:
-    """The tasks of a stage from its base tasks with their whole SSPs; ``index`` numbers them in order."""
+def cut(request: Request, bases: Iterable[tuple[TaskName, Sequence[SSP]]]) -> tuple[Task, ...]:
+    """The tasks of a stage from its base tasks with their whole SSPs; ``index`` numbers them in order.
+
+    A base task without SSPs makes none, and keeps its numbers.
+    """
     stage, broadcast = request.stage, request.broadcast
     tasks: list[Task] = []
-    for base, whole in bases:
+    for number, (base, whole) in enumerate(bases):
         parts = zip(*map(request.buckets, whole), strict=True)
-        for index, (name, ssps) in enumerate(zip(base.parts(request.factor), parts, strict=True), len(tasks)):
+        named = zip(base.parts(request.factor), parts, strict=bool(whole))
+        for index, (name, ssps) in enumerate(named, number * request.factor):
             tasks.append(Task(name=name, index=index, stage=stage, ssps=ssps, broadcast=broadcast))
     return tuple(tasks)

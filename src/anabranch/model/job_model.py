@@ -16,7 +16,11 @@ class ContainerModel(Document, frozen=True, kw_only=True):
 
 
 class StageModel(Document, frozen=True, kw_only=True):
-    """A stage's tasks, its input streams in order, and its key columns (none: the raw message key)."""
+    """A stage's tasks, its input streams in order, and its key columns (none: the raw message key).
+
+    ``base``: for each partition, the one under which the state of its keys was first written. It stays when a stream
+    leaves; none in a stage without state.
+    """
 
     stage: str
     key: tuple[str, ...]
@@ -33,6 +37,7 @@ class JobModel(Document, frozen=True, kw_only=True):
     ``lanes``: how many a group of operators without state has in each container.
     ``request``: the id that the wish for it had; ``undoes``: the generation from which it goes back to the one before.
     ``rewound``: the lanes that are new in it because the job was rewound.
+    ``expands``: the streams that have more partitions in it than in the one before.
     """
 
     job: str
@@ -45,3 +50,4 @@ class JobModel(Document, frozen=True, kw_only=True):
     request: str = ""
     undoes: int = 0
     rewound: tuple[str, ...] = ()
+    expands: tuple[str, ...] = ()

@@ -61,6 +61,9 @@ class Lane(Document, frozen=True, kw_only=True):
     a broadcast, ``buckets`` has those that it doesn't have whole, each with the buckets that it has.
     ``rejecting``: the operators that may put records aside.
 
+    ``base`` has, for each of its SSPs, the partition under which the state of its keys was first written. ``fresh``:
+    the whole partitions that nobody has read before it, which it reads from their beginning.
+
     A lane that goes on from others has ``predecessors``. Once they are closed, ``starting`` says where it begins, and
     ``inherits`` under which epochs their folders were made. A stateful one has a copy of its predecessor's folder: the
     batches before ``first_batch`` are not its own.
@@ -82,6 +85,7 @@ class Lane(Document, frozen=True, kw_only=True):
     ssps: tuple[SSP, ...]
     broadcast: tuple[SSP, ...] = ()
     base: dict[str, SSP] = {}
+    fresh: tuple[SSP, ...] = ()
     slots: tuple[str, ...] = ()
     predecessors: tuple[str, ...] = ()
     upstream: tuple[str, ...] = ()

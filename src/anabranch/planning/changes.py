@@ -9,7 +9,7 @@ import msgspec
 
 from anabranch.assignment import placement
 from anabranch.errors import ConflictError, StateError
-from anabranch.grouping import broadcasts, groupers, positions
+from anabranch.grouping import broadcasts, expansion, positions
 from anabranch.grouping.ownership import owned
 from anabranch.grouping.positions import Former
 from anabranch.grouping.request import Input
@@ -22,7 +22,18 @@ from anabranch.model.task import Task
 from anabranch.planning import plan, stages
 from anabranch.planning.spreading import spread
 
-__all__ = ["Change", "fed", "heads", "never_begun", "open_lanes", "opened", "rescaled"]
+__all__ = [
+    "Change",
+    "check_grouper",
+    "fed",
+    "following",
+    "heads",
+    "inputs_of",
+    "never_begun",
+    "open_lanes",
+    "opened",
+    "rescaled",
+]
 
 _NOWHERE = -1
 
@@ -49,12 +60,18 @@ class _Share:
     virtual: Mapping[int, Collection[int]]
     of: tuple[Lane, ...]
 
+    def broadcast(self, former: Lane) -> tuple[SSP, ...]:
+        """What it reads of the streams that a lane of its group has as broadcast ones."""
+        streams = {ssp.stream for ssp in former.broadcast}
+        return tuple(sorted({s for t in self.tasks for s in t.broadcast if s.stream in streams}, key=in_order))
+
     def is_had_by(self, lane: Lane) -> bool:
         """Whether a lane can go on with it: one that has failed can't, even if it is the same share."""
         named = tuple(task.name for task in self.tasks)
-        had = (lane.seat, lane.tasks, lane.factor, lane.ssps, owned(lane))
+        had = (lane.seat, lane.tasks, lane.factor, lane.ssps, lane.broadcast, owned(lane))
         virtual = {number: frozenset(buckets) for number, buckets in self.virtual.items()}
-        return lane.state is not LaneState.FAILED and had == (self.seat, named, self.factor, self.ssps, virtual)
+        wanted = (self.seat, named, self.factor, self.ssps, self.broadcast(lane), virtual)
+        return lane.state is not LaneState.FAILED and had == wanted
 
 
 def open_lanes(lanes: Iterable[Lane]) -> list[Lane]:
@@ -89,44 +106,59 @@ def rescaled(
         GraphError: the graph can't have them.
         ConflictError: the job can't be changed while it runs.
     """
-    around = _surroundings(model, factor, containers)
+    check_grouper(model, containers)
+    for stage in stages.cut(graph):
+        plan.check_shuffled(stage, factor, containers)
+    after = [expansion.expanded(each, inputs_of(each), model.factor, factor, containers) for each in model.stages]
+    return following(model, after, lanes, factor, containers, new_id)
+
+
+def following(
+    model: JobModel,
+    after: Sequence[StageModel],
+    lanes: Mapping[str, Lane],
+    factor: int,
+    containers: int,
+    new_id: Callable[[], str],
+) -> Change:
+    """The next generation with other tasks in its stages: ``after``, in the order of the model. Lanes that have what
+    they should have are left alone. Arguments as for :func:`rescaled`."""
     present = heads(lanes.values())
     seats = [str(number) for number in range(containers)]
     placed: dict[str, dict[str, tuple[str, ...]]] = {seat: {} for seat in seats}
-    models: list[StageModel] = []
     new: list[Lane] = []
     closing: list[str] = []
-    for stage in stages.cut(graph):
-        before = next(each for each in model.stages if each.stage == stage.id)
-        tasks = plan.tasks_of(stage, _inputs(before), around, [])
-        home = {name: each.seat for each in model.containers for name in each.tasks.get(stage.id, ())}
-        seat_of = placement.place(tasks, seats, home)
+    for before, stage in zip(model.stages, after, strict=True):
+        home = {name: each.seat for each in model.containers for name in each.tasks.get(stage.stage, ())}
+        seat_of = placement.place(stage.tasks, seats, home)
         by_seat: dict[str, list[Task]] = {seat: [] for seat in seats}
-        for task in tasks:
+        for task in stage.tasks:
             by_seat[seat_of[task.name]].append(task)
         for seat, mine in by_seat.items():
-            placed[seat][stage.id] = tuple(task.name for task in mine)
-        models.append(msgspec.structs.replace(before, tasks=tasks))
-        of_stage = [lane for lane in present if lane.stage == stage.id]
+            placed[seat][stage.stage] = tuple(task.name for task in mine)
+        fresh = _fresh(before, stage)
+        of_stage = [lane for lane in present if lane.stage == stage.stage]
         for group in dict.fromkeys(lane.group for lane in of_stage):
             of_group = [lane for lane in of_stage if lane.group == group]
-            shares = _shares(of_group, by_seat, factor, model.lanes)
-            new += _lanes(of_group, shares, factor, new_id)
+            shares = _shares(of_group, by_seat, factor, fresh, model.lanes)
+            new += _lanes(of_group, shares, factor, stage.base, fresh, new_id)
             closing += [lane.id for lane in of_group if not any(share.is_had_by(lane) for share in shares)]
     return Change(
         model=msgspec.structs.replace(
             model,
             generation=model.generation + 1,
             factor=factor,
-            stages=tuple(models),
+            stages=tuple(after),
             containers=tuple(ContainerModel(seat=seat, tasks=placed[seat]) for seat in seats),
+            expands=(),
         ),
         closing=tuple(closing),
         lanes=tuple(fed(new)),
     )
 
 
-def _surroundings(model: JobModel, factor: int, containers: int) -> plan.Surroundings:
+def check_grouper(model: JobModel, containers: int) -> None:
+    """Raises ConflictError if the tasks of a job can't be made anew while it runs, or not for so many containers."""
     name = model.stages[0].grouper
     if ":" in name:
         raise ConflictError(
@@ -138,38 +170,35 @@ def _surroundings(model: JobModel, factor: int, containers: int) -> plan.Surroun
             f'job {model.job!r} has the grouper "all": in each container a task would read all there is',
             "use another grouper: partition, ssp or cogroup",
         )
-    return plan.Surroundings(
-        factor=factor,
-        containers=containers,
-        grouper_name=name,
-        grouper=groupers.named(name),
-        partitions={},
-        systems={},
-    )
 
 
-def _inputs(stage: StageModel) -> tuple[Input, ...]:
-    """The inputs of a stage as its tasks have them."""
-    counts: dict[tuple[str, str], set[int]] = {}
-    broadcast: set[tuple[str, str]] = set()
-    for task in stage.tasks:
-        for ssp in (*task.ssps, *task.broadcast):
-            counts.setdefault((ssp.system, ssp.stream), set()).add(ssp.partition)
-        broadcast |= {(ssp.system, ssp.stream) for ssp in task.broadcast}
+def inputs_of(stage: StageModel, counts: Mapping[str, int] | None = None) -> tuple[Input, ...]:
+    """The inputs of a stage as its tasks have them; with other partition ``counts``, by ``system/stream``."""
+    known = {**expansion.partitions(stage), **(counts or {})}
+    broadcast = {f"{ssp.system}/{ssp.stream}" for task in stage.tasks for ssp in task.broadcast}
     found = []
     for name in stage.inputs:
         system, stream = name.split("/")
-        partitions = len(counts[system, stream])
-        found.append(
-            Input(system=system, stream=stream, partitions=partitions, broadcast=(system, stream) in broadcast)
-        )
+        found.append(Input(system=system, stream=stream, partitions=known[name], broadcast=name in broadcast))
     return tuple(found)
 
 
-def _shares(present: Sequence[Lane], by_seat: Mapping[str, Sequence[Task]], factor: int, lanes: int) -> list[_Share]:
+def _fresh(before: StageModel, after: StageModel) -> dict[SSP, SSP]:
+    """The partitions that a stage is to have and didn't have, each with its base."""
+    had, has = ({s.whole for t in each.tasks for s in (*t.ssps, *t.broadcast)} for each in (before, after))
+    return {whole: after.base.get(str(whole), whole) for whole in sorted(has - had, key=in_order)}
+
+
+def _shares(
+    present: Sequence[Lane],
+    by_seat: Mapping[str, Sequence[Task]],
+    factor: int,
+    fresh: Mapping[SSP, SSP],
+    lanes: int,
+) -> list[_Share]:
     """What the lanes of one group are to own: state stays where it is, but for what moves to another seat."""
     if present[0].stateful:
-        return [share for lane in present for share in _pieces(lane, by_seat, factor)]
+        return [share for lane in present for share in _pieces(lane, fresh, by_seat, factor)]
     streams = {ssp.stream for lane in present for ssp in lane.ssps}
     found = []
     for seat, mine in ((seat, part) for seat, tasks in by_seat.items() for part in spread(tasks, lanes, factor)):
@@ -191,8 +220,11 @@ def _with_common_tasks(lanes: Sequence[Lane], virtual: Mapping[int, Collection[i
     return tuple(found)
 
 
-def _pieces(lane: Lane, by_seat: Mapping[str, Sequence[Task]], factor: int) -> list[_Share]:
-    """The parts of a stateful lane: one for each seat that gets tasks of which it has state."""
+def _pieces(lane: Lane, fresh: Mapping[SSP, SSP], by_seat: Mapping[str, Sequence[Task]], factor: int) -> list[_Share]:
+    """The parts of a stateful lane: one for each seat that gets tasks of which it has state. Partitions that are new
+    come to it with their bases."""
+    numbers = {whole: lane.numbers[str(whole)] for whole in dict.fromkeys(wholes(lane.ssps))}
+    numbers |= {whole: numbers[base] for whole, base in fresh.items() if base in numbers}
     finest = max(factor, lane.factor)
     owner = {divmod(task.index, factor): (seat, task) for seat, tasks in by_seat.items() for task in tasks}
     parts: dict[str, dict[int, list[int]]] = {}
@@ -206,7 +238,7 @@ def _pieces(lane: Lane, by_seat: Mapping[str, Sequence[Task]], factor: int) -> l
     for seat, several in parts.items():
         least = _coarsest(several.values(), finest, factor)
         virtual = {number: [bucket for bucket in each if bucket < least] for number, each in several.items()}
-        read = ((whole, virtual.get(lane.numbers[str(whole)], ())) for whole in dict.fromkeys(wholes(lane.ssps)))
+        read = ((whole, virtual.get(number, ())) for whole, number in numbers.items())
         ssps = tuple(sorted((_part(whole, b, least) for whole, each in read for b in each), key=in_order))
         mine = sorted(its[seat].values(), key=lambda task: task.index)
         found.append(_Share(seat, tuple(mine), least, ssps, virtual, (lane,)))
@@ -230,18 +262,25 @@ def _coarsest(several: Collection[Sequence[int]], finest: int, least: int) -> in
     return factor
 
 
-def _lanes(present: Sequence[Lane], shares: Sequence[_Share], factor: int, new_id: Callable[[], str]) -> list[Lane]:
+def _lanes(
+    present: Sequence[Lane],
+    shares: Sequence[_Share],
+    factor: int,
+    base: Mapping[str, SSP],
+    fresh: Mapping[SSP, SSP],
+    new_id: Callable[[], str],
+) -> list[Lane]:
     """The new lanes of one group."""
     template = present[0]
     kept = [lane for lane in present if any(share.is_had_by(lane) for share in shares)]
-    fresh = [share for share in shares if not any(share.is_had_by(lane) for lane in kept)]
-    ids = [f"{template.stage}-{new_id()}" for _ in fresh]
+    wanted = [share for share in shares if not any(share.is_had_by(lane) for lane in kept)]
+    ids = [f"{template.stage}-{new_id()}" for _ in wanted]
     before = {
         **{lane.id: lane.predecessors for lane in kept},
-        **{name: tuple(lane.id for lane in share.of) for name, share in zip(ids, fresh, strict=True)},
+        **{name: tuple(lane.id for lane in share.of) for name, share in zip(ids, wanted, strict=True)},
     }
     made = []
-    for name, share in zip(ids, fresh, strict=True):
+    for name, share in zip(ids, wanted, strict=True):
         lane = Lane(
             id=name,
             job=template.job,
@@ -251,8 +290,9 @@ def _lanes(present: Sequence[Lane], shares: Sequence[_Share], factor: int, new_i
             seat=share.seat,
             tasks=tuple(task.name for task in share.tasks),
             ssps=share.ssps,
-            broadcast=template.broadcast,
-            base=dict(zip(map(str, share.ssps), wholes(share.ssps), strict=True)),
+            broadcast=share.broadcast(template),
+            base={str(s): base.get(str(w), w) for s, w in zip(share.ssps, wholes(share.ssps), strict=True)},
+            fresh=tuple(w for w in fresh if w in {*wholes(share.ssps), *share.broadcast(template)}),
             slots=(),
             predecessors=before[name],
             upstream=template.upstream,
@@ -313,13 +353,14 @@ def opened(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
         StateError: what they left doesn't fit: the store was damaged.
     """
     before = [lanes[name] for name in lane.predecessors]
+    lane = msgspec.structs.replace(lane, fresh=tuple(dict.fromkeys((*lane.fresh, *_unread(lane, before)))))
     inherits: dict[str, int] = {}
     for each in before:
         inherits |= {each.id: each.folder_epoch} if each.folder_epoch else each.inherits
     if lane.stateful:
         (parent,) = before
         left = {position.ssp: position for position in parent.final}
-        read = (*dict.fromkeys(wholes(lane.ssps)), *lane.broadcast)
+        read = (ssp for ssp in (*dict.fromkeys(wholes(lane.ssps)), *lane.broadcast) if ssp not in lane.fresh)
         starting = tuple(Position(ssp=ssp, offset=left[ssp].offset) for ssp in read)
         return msgspec.structs.replace(
             lane, starting=starting, inherits=inherits, first_batch=parent.last_batch + 1, watermark=parent.watermark
@@ -329,10 +370,22 @@ def opened(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
         for whole, its in _left(each).items():
             former.setdefault(whole, []).extend(its)
     starting = tuple(
-        _begin(lane, ssp, former.get(whole, ())) for ssp, whole in zip(lane.ssps, wholes(lane.ssps), strict=True)
+        _begin(lane, ssp, former.get(whole, ()))
+        for ssp, whole in zip(lane.ssps, wholes(lane.ssps), strict=True)
+        if whole not in lane.fresh
     )
-    shared = tuple(broadcasts.begin(lane, whole, before) for whole in lane.broadcast)
+    shared = tuple(broadcasts.begin(lane, whole, before) for whole in lane.broadcast if whole not in lane.fresh)
     return msgspec.structs.replace(lane, starting=(*starting, *shared), inherits=inherits)
+
+
+def _unread(lane: Lane, before: Iterable[Lane]) -> list[SSP]:
+    """The partitions of a lane that came to one before it, which never began."""
+    mine = {*wholes(lane.ssps), *lane.broadcast}
+    return [ssp for each in before for ssp in _never_read(each) if ssp in mine]
+
+
+def _never_read(lane: Lane) -> set[SSP]:
+    return set(lane.fresh) - {position.ssp for position in lane.final}
 
 
 def _begin(lane: Lane, ssp: SSP, former: Iterable[Former]) -> Position:
@@ -349,7 +402,10 @@ def _left(lane: Lane) -> dict[SSP, list[Former]]:
     begun = {position.ssp: position for position in lane.starting}
     read = {position.ssp: position.offset for position in lane.final}
     found: dict[SSP, list[Former]] = {}
+    unread = _never_read(lane)
     for ssp, whole in zip(lane.ssps, wholes(lane.ssps), strict=True):
+        if whole in unread:
+            continue
         start = begun.get(ssp, Position(ssp=ssp, offset=0))
         left = positions.after(start, lane.factor, read[whole])
         found.setdefault(whole, []).append(Former(left, lane.factor))

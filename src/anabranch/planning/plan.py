@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -39,7 +39,8 @@ class Surroundings:
     ``partitions``: counts of the streams that exist; ``systems``: of the streams that are bound to one, others live in
     ``default_system`` (see :func:`stages.systems`); ``at_least_once``: the outputs with that delivery. ``real_time``:
     the settings that real-time mode goes by, None in micro-batches. ``lanes``: how many a group without state has in
-    each container.
+    each container. ``bases``: of a job that is there already, with how many partitions state of streams was first
+    written: its keys are together if they were then.
     """
 
     factor: int
@@ -52,6 +53,7 @@ class Surroundings:
     at_least_once: Collection[str] = ()
     real_time: RealTime | None = None
     lanes: int = 1
+    bases: Mapping[str, int] = field(default_factory=dict)
 
     def delivered(self, stream: str) -> str:
         """What the output into a stream promises."""
@@ -301,20 +303,14 @@ def _inputs(graph: Graph, stage: Stage, systems: Mapping[str, str], counts: Mapp
 
 def tasks_of(stage: Stage, inputs: tuple[Input, ...], around: Surroundings, warnings: list[str]) -> tuple[Task, ...]:
     """The tasks of a stage; what is odd about them is added to ``warnings``. Errors as :func:`make`."""
-    shuffle = stage.shuffled
-    if shuffle is not None and (around.factor > 1 or around.containers > 1):
-        raise GraphError(
-            f"partition_by {shuffle.name!r} ({shuffle.where}) is a shuffle inside the query: stage {stage.id} can't "
-            f"have factor {around.factor} and {around.containers} container(s)",
-            'use via="stream", or factor 1 and one container',
-        )
+    check_shuffled(stage, around.factor, around.containers)
     request = Request(stage=stage.id, inputs=inputs, factor=around.factor, containers=around.containers)
     tasks = around.grouper(request)
     if ":" in around.grouper_name:
         validation.check(request, tasks)
     keyed = [i for i in inputs if not i.broadcast]
     if stage.stateful and len(keyed) > 1:
-        apart = grouping_keys.apart(tasks, keyed)
+        apart = _apart(request, tasks, around)
         if apart is not None:
             node = stage.stateful[0]
             raise GraphError(
@@ -331,6 +327,24 @@ def tasks_of(stage: Stage, inputs: tuple[Input, ...], around: Surroundings, warn
     return tasks
 
 
+def _apart(request: Request, tasks: tuple[Task, ...], around: Surroundings) -> grouping_keys.Apart | None:
+    at_first = tuple(replace(i, partitions=around.bases.get(i.stream, i.partitions)) for i in request.inputs)
+    if at_first != request.inputs:
+        tasks = around.grouper(replace(request, inputs=at_first))
+    return grouping_keys.apart(tasks, [i for i in at_first if not i.broadcast])
+
+
+def check_shuffled(stage: Stage, factor: int, containers: int) -> None:
+    """Raises GraphError if a shuffle inside the query keeps a stage from such a factor or number of containers."""
+    shuffle = stage.shuffled
+    if shuffle is not None and (factor > 1 or containers > 1):
+        raise GraphError(
+            f"partition_by {shuffle.name!r} ({shuffle.where}) is a shuffle inside the query: stage {stage.id} can't "
+            f"have factor {factor} and {containers} container(s)",
+            'use via="stream", or factor 1 and one container',
+        )
+
+
 def _stage_model(stage: Stage, inputs: tuple[Input, ...], tasks: tuple[Task, ...], around: Surroundings) -> StageModel:
     return StageModel(
         stage=stage.id,
@@ -339,7 +353,7 @@ def _stage_model(stage: Stage, inputs: tuple[Input, ...], tasks: tuple[Task, ...
         grouper=around.grouper_name,
         inputs=tuple(str(i) for i in inputs),
         tasks=tasks,
-        base={str(s): s for i in inputs for s in i.ssps} if stage.stateful else {},
+        base={str(s): s for i in inputs if not i.broadcast for s in i.ssps} if stage.stateful else {},
     )
 
 

@@ -1,0 +1,137 @@
+"""What becomes of a stage's tasks when its streams have more partitions, or others are there (SEP-5).
+
+State stays where it is: partition p of a stream whose state was first written with n partitions has the keys of
+partition p mod n, if producers put them where the hash of the key modulo the count says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from anabranch.errors import ConflictError
+from anabranch.grouping import cogroup, groupers, ssp, virtual
+from anabranch.grouping.request import Input, Request
+from anabranch.model.job_model import StageModel
+from anabranch.model.names import TaskKind, TaskName
+from anabranch.model.ssp import SSP
+from anabranch.model.task import Task
+
+__all__ = ["base_partitions", "expanded", "partitions"]
+
+
+def partitions(stage: StageModel) -> dict[str, int]:
+    """How many partitions each of a stage's streams has for its tasks, by ``system/stream``."""
+    found: dict[str, int] = {}
+    for task in stage.tasks:
+        for each in (*task.ssps, *task.broadcast):
+            name = f"{each.system}/{each.stream}"
+            found[name] = max(each.partition + 1, found.get(name, 0))
+    return found
+
+
+def base_partitions(stage: StageModel) -> dict[str, int]:
+    """With how many partitions state of each stream was first written: of those that left, too."""
+    found: dict[str, int] = {}
+    for base in stage.base.values():
+        name = f"{base.system}/{base.stream}"
+        found[name] = max(base.partition + 1, found.get(name, 0))
+    return found
+
+
+def expanded(stage: StageModel, inputs: Sequence[Input], before: int, factor: int, containers: int) -> StageModel:
+    """A stage with these inputs, which may have more partitions than it knows, and with this factor.
+
+    What it gives depends on nothing but what the stage was, so on its history. With the same inputs, it has the same
+    tasks cut by another factor.
+
+    Args:
+        inputs: in the job's order.
+        before: the factor that the stage has.
+
+    Raises:
+        ConflictError: a stream has fewer partitions than before, or not a multiple of those that state was first
+            written with; or the inputs have another order.
+    """
+    known = partitions(stage)
+    for each in inputs:
+        if each.partitions < known.get(str(each), 0):
+            raise ConflictError(
+                f"stream {each} has {each.partitions} partitions, and had {known[str(each)]}: a stream can only grow",
+                "the job goes on as it is; restore the stream, or run the job under another name",
+            )
+    request = Request(stage=stage.stage, inputs=tuple(inputs), factor=factor, containers=containers)
+    named = tuple(map(str, request.inputs))
+    if stage.grouper == "ssp":
+        ssp.check_order(stage.stage, stage.inputs, named)
+    if not stage.stateful:
+        return _with(stage, named, _regrouped(stage, request, before), {})
+    base = dict(stage.base)
+    groups = _groups(stage, before)
+    for each in request.grouped:
+        _extend(stage, base, each)
+        if stage.grouper == "cogroup" and each.partitions % groups:
+            raise ConflictError(
+                f"stream {each} has {each.partitions} partitions, and stage {stage.stage} has {groups} groups of keys, "
+                "which stay as they are: they must divide its partitions",
+                f"give the stream a multiple of {groups} partitions; until then the job goes on as it is",
+            )
+    if stage.grouper == "all":
+        return _with(stage, named, groupers.named("all")(request), base)
+    members: dict[TaskName, list[SSP]] = {}
+    for first in dict.fromkeys(base.values()):  # those that left, too: tasks are numbered by what was ever there
+        members[_task(stage.grouper, first, groups)] = []
+    for each in request.grouped:
+        for whole in each.ssps:
+            members[_task(stage.grouper, base[str(whole)], groups)].append(whole)
+    ordered = members if stage.grouper == "ssp" else sorted(members, key=lambda name: name.number)
+    return _with(stage, named, virtual.cut(request, ((name, members[name]) for name in ordered)), base)
+
+
+def _with(stage: StageModel, inputs: tuple[str, ...], tasks: tuple[Task, ...], base: Mapping[str, SSP]) -> StageModel:
+    return StageModel(
+        stage=stage.stage,
+        key=stage.key,
+        stateful=stage.stateful,
+        grouper=stage.grouper,
+        inputs=inputs,
+        tasks=tasks,
+        base=dict(base),
+        extra=stage.extra,
+    )
+
+
+def _extend(stage: StageModel, base: dict[str, SSP], stream: Input) -> None:
+    """Give each partition of a stream its base."""
+    first = base_partitions(stage).get(str(stream))
+    if first is None:
+        base.update({str(whole): whole for whole in stream.ssps})
+        return
+    if stream.partitions % first:
+        raise ConflictError(
+            f"stream {stream} has {stream.partitions} partitions, and the state of stage {stage.stage} was first "
+            f"written with {first}: a key stays with its state only in a multiple of them",
+            f"expand the stream to {(stream.partitions // first + 1) * first}; until then the job goes on as it is",
+        )
+    base.update({str(whole): stream.ssp(whole.partition % first) for whole in stream.ssps})
+
+
+def _groups(stage: StageModel, factor: int) -> int:
+    """How many tasks ``cogroup`` has made, at factor 1."""
+    return len(stage.tasks) // factor
+
+
+def _task(grouper: str, base: SSP, groups: int) -> TaskName:
+    """The task (at factor 1) that has the state of a partition."""
+    if grouper == "ssp":
+        return TaskName(kind=TaskKind.SSP, number=base.partition, system=base.system, stream=base.stream)
+    if grouper == "cogroup":
+        return TaskName(kind=TaskKind.GROUP, number=base.partition % groups)
+    return TaskName(kind=TaskKind.PARTITION, number=base.partition)
+
+
+def _regrouped(stage: StageModel, request: Request, before: int) -> tuple[Task, ...]:
+    """The tasks of a stage without state: new partitions make new ones, but for those of ``cogroup``."""
+    groups = _groups(stage, before)
+    if stage.grouper != "cogroup" or any(each.partitions % groups for each in request.grouped):
+        return groupers.named(stage.grouper)(request)
+    return cogroup.into(request, groups)
