@@ -162,14 +162,22 @@ class Folder:
             raise StateError(f"{self.uri} has no pending batch", "")
         self._replace(f"offsets/{self.planned()}", offset_log.format(entry))
 
-    def clone(self, target: str, spark: SparkSession, keeping: Mapping[str, Iterable[int]] | None = None) -> Folder:
+    def clone(
+        self,
+        target: str,
+        spark: SparkSession,
+        keeping: Mapping[str, Iterable[int]] | None = None,
+        adding: Mapping[str, Mapping[int, int]] | None = None,
+    ) -> Folder:
         """A copy under another query id. Raises ConflictError if the target is there already.
 
-        ``keeping``: only these partitions of each stream; None: all.
+        ``keeping``: only these partitions of each stream; None: all. ``adding``: partitions that weren't read before,
+        each with the offset to begin at.
         """
         with self._copied(target, spark, _COPY_ORDER) as copy:
             if keeping is not None:
                 copy.keep(keeping)
+            copy.widen(adding or {})
         return copy
 
     def bare(self, target: str, spark: SparkSession) -> Folder:
@@ -227,6 +235,18 @@ class Folder:
         for stream, number in self.sources(last).items():
             entry = entry.with_positions(number, {**entry.positions(number), **positions.get(stream, {})})
         self._replace(f"offsets/{last}", offset_log.format(entry))
+
+    def widen(self, partitions: Mapping[str, Mapping[int, int]]) -> None:
+        """Let the next batch begin to read more partitions: stream → partition → offset. No batch may be pending."""
+        last = self.planned()
+        if last >= 0 and partitions:
+            self._replace(f"offsets/{last}", offset_log.format(self._widened(self.entry(last), partitions)))
+
+    def _widened(self, entry: Entry, partitions: Mapping[str, Mapping[int, int]]) -> Entry:
+        for name, number in entry.streams().items():
+            added = partitions.get(self._streams.get(name, name), {})
+            entry = entry.with_positions(number, {**added, **entry.positions(number)})
+        return entry
 
     def lock(self) -> None:
         """Take the OS lock of a local folder for as long as this JVM lives; nothing for other storage. Idempotent.

@@ -59,7 +59,9 @@ class Inputs:
                 continue
             mine = sorted(ssp.partition for ssp in self.ssps if ssp.stream == stream)
             try:
-                found.append(partitioner.disagreeing(self._systems.kafka, stream, dict.fromkeys((mine[0], mine[-1]))))
+                base = partitioner.bases(self._lane, stream, self._systems.kafka.partitions(stream))
+                some = dict.fromkeys((mine[0], mine[-1]))
+                found.append(partitioner.disagreeing(self._systems.kafka, stream, some, base))
             except AnabranchError as error:
                 log.debug("keys could not be looked at", stream=stream, error=str(error))
         return tuple(warning for warning in found if warning)

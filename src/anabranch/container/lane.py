@@ -33,6 +33,7 @@ _POLL = 0.1
 _ENDS_EVERY = 0.5
 _TELL_EVERY = 5.0
 _LOOK_EVERY = 5.0
+_SAMPLE_EVERY = 30.0
 _REFRESH_EVERY = 12 * 3600.0
 """What tells whose the slots are expires after some days."""
 _SMALLER = 4
@@ -124,6 +125,7 @@ class LaneRunner:
         self._refreshed = monotonic()
         self._looked_at = monotonic()
         self._begun_at = 0.0
+        self._sampled_at = monotonic()
         self._gone = ""
         self._thread = threading.Thread(target=self._run, name=f"lane {lane.id}", daemon=True)
 
@@ -262,11 +264,8 @@ class LaneRunner:
             )
         self._started = started
         held = texts(self._positions(folder))
-        warnings = self._inputs.warnings(query.own) if query.stateful else ()
-        for warning in warnings:
-            if warning not in self._report.warnings:
-                log.warning(warning, lane=self.lane.id)
-        self._tell(phase="running", batch=folder.committed(), positions=held, warnings=warnings)
+        self._tell(phase="running", batch=folder.committed(), positions=held)
+        self._sample(query)
         return started
 
     def _hold(self) -> None:
@@ -275,6 +274,14 @@ class LaneRunner:
             if self._withdrawn.is_set() or self._leaving.is_set():
                 self._given_up = True
                 raise WithdrawnError(f"lane {self.lane.id} doesn't begin")
+
+    def _sample(self, query: LaneQuery) -> None:
+        """Look at some keys of the inputs, until something is odd about them."""
+        if query.stateful and not self._report.warnings:
+            self._tell(warnings=self._inputs.warnings(query.own))
+            for warning in self._report.warnings:
+                log.warning(warning, lane=self.lane.id)
+        self._sampled_at = monotonic()
 
     def _watch(self, folder: Folder, query: StreamingQuery) -> None:
         while True:
@@ -293,6 +300,8 @@ class LaneRunner:
             if monotonic() > self._looked_at + _LOOK_EVERY:
                 self._look_for_outputs()
                 self._looked_at = monotonic()
+            if monotonic() > self._sampled_at + _SAMPLE_EVERY and self._query is not None:
+                self._sample(self._query)
             if self._is_slow():
                 self._stop_at_boundary(folder, query)
                 query = self._start(folder)

@@ -5,27 +5,41 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from anabranch.model.hashing import partition_for
+from anabranch.model.lane import Lane
 from anabranch.systems.contract import System
 
-__all__ = ["disagreeing"]
+__all__ = ["bases", "disagreeing"]
 
 _SAMPLE = 20
 
 
-def disagreeing(system: System, stream: str, partitions: Iterable[int]) -> str:
-    """What is wrong with the newest keys of some partitions, by a sample; '' if nothing is."""
+def bases(lane: Lane, stream: str, count: int) -> int:
+    """With how many partitions the state of a stream was first written, which now has ``count``, as far as a lane can
+    tell: its partitions have come to it one by one, each so many behind one that it had."""
+    its = {(ssp.partition, lane.base.get(str(ssp), ssp).partition) for ssp in lane.ssps if ssp.stream == stream}
+    return min((partition - base for partition, base in its if partition > base), default=count)
+
+
+def disagreeing(system: System, stream: str, partitions: Iterable[int], base: int) -> str:
+    """What is wrong with the newest keys of some partitions, by a sample; '' if nothing is.
+
+    Args:
+        base: keys belong together that come to the same partition modulo so many: records may be older than the
+            partitions that there are now.
+    """
     count = system.partitions(stream)
     starts, ends = system.starts(stream), system.ends(stream)
     for partition in partitions:
         first = max(starts[partition], ends[partition] - _SAMPLE)
         if ends[partition] <= first:
             continue
-        for _, batch in system.read(stream, partition, [(first, ends[partition])]):
-            for key in batch.column("key").to_pylist():
-                if key is not None and (right := partition_for(key, count)) != partition:
+        for offsets, batch in system.read(stream, partition, [(first, ends[partition])]):
+            for offset, key in zip(offsets.tolist(), batch.column("key").to_pylist(), strict=True):
+                right = partition if key is None else partition_for(key, count)
+                if right % base != partition % base:
                     return (
-                        f"{system.name}/{stream} isn't partitioned by murmur2: key 0x{key[:40].hex()} is in partition "
-                        f"{partition}, and ours would be in {right} of {count}. State is kept by partition: an "
-                        "expansion, or another stream with the same keys, will give such a key two states"
+                        f"{system.name}/{stream} isn't partitioned by murmur2: the key of the record at offset "
+                        f"{offset} of partition {partition} would be in {right} of {count}. State is kept by "
+                        "partition: an expansion, or another stream with the same keys, will give such a key two states"
                     )
     return ""

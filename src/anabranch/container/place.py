@@ -84,7 +84,11 @@ class Place:
                 f"the folder of lane {parent} is gone, and lane {lane.id} goes on from it: {former.uri}",
                 "restore the storage root; without it positions and state are lost",
             )
-        copy = former.clone(folder.uri, self.spark, kept)
+        added: dict[str, dict[int, int]] = {}
+        for ssp in lane.fresh:
+            begins = self.systems.named(ssp.system).starts(ssp.stream)
+            added.setdefault(ssp.stream, {})[ssp.partition] = begins[ssp.partition]
+        copy = former.clone(folder.uri, self.spark, kept, added)
         if copy.pending or copy.planned() != lane.first_batch - 1:
             raise StateError(
                 f"lane {parent} was closed after batch {lane.first_batch - 1}, but its folder {former.uri} says "

@@ -229,12 +229,13 @@ class Container:
     def _starting(self, lane: Lane) -> Offsets:
         given: Offsets = lane.begins
         latest = {n.args["stream"] for n in self._graph.nodes if n.kind == "read" and n.args["start"] == "latest"}
-        places: dict[str, dict[int, int]] = {}
+        places: dict[tuple[str, bool], dict[int, int]] = {}
         for ssp in (*lane.ssps, *lane.broadcast):
-            if ssp.stream not in places:
+            at_end = ssp.stream in latest and ssp.whole not in lane.fresh
+            if (ssp.stream, at_end) not in places:
                 system = self._place.systems.named(ssp.system)
-                places[ssp.stream] = system.ends(ssp.stream) if ssp.stream in latest else system.starts(ssp.stream)
-            given.setdefault(ssp.whole, places[ssp.stream][ssp.partition])
+                places[ssp.stream, at_end] = system.ends(ssp.stream) if at_end else system.starts(ssp.stream)
+            given.setdefault(ssp.whole, places[ssp.stream, at_end][ssp.partition])
         return given
 
     def _until(self, lane: Lane) -> Offsets:
@@ -245,7 +246,7 @@ class Container:
             if ssp.stream not in own:
                 if ssp.stream not in self._noted:
                     self._noted[ssp.stream] = self._place.systems.named(ssp.system).high_watermarks(ssp.stream)
-                found[ssp.whole] = self._noted[ssp.stream][ssp.partition]
+                found[ssp.whole] = self._noted[ssp.stream].get(ssp.partition, 0)  # 0: it came later
         return found
 
     def _forget(self) -> None:
