@@ -72,6 +72,7 @@ class JobSettings(_Section):
     ``artifact``: where containers have the job's code from: the coordinator's store, or the folder that they start in.
     ``lanes``: over so many queries a container spreads the tasks of a stage without state.
     ``warm_containers``: so many processes more than seats, which stand by.
+    ``expansion_check``: how often the coordinator looks how many partitions the inputs have.
     ``on_coordinator_loss``: what a container does that doesn't hear its coordinator. One with an output that can't be
     fenced stops in any case, before its lease ends.
     """
@@ -93,9 +94,10 @@ class JobSettings(_Section):
     watermark_scope: Literal["ssp", "lane"] = "ssp"
     attempts: int = Field(default=3, ge=1, le=1000)
     stall_after: str = "5 minutes"
+    expansion_check: str = "60 seconds"
     on_coordinator_loss: Literal["continue", "stop"] = "continue"
 
-    @field_validator("interval", "stall_after")
+    @field_validator("interval", "stall_after", "expansion_check")
     @classmethod
     def _duration(cls, text: str) -> str:
         durations.parse(text)

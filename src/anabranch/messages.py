@@ -182,9 +182,17 @@ class Scaling(Document, frozen=True, kw_only=True):
     dry: bool = False
 
 
+class Expanding(Document, frozen=True, kw_only=True):
+    """A job is to go along with its inputs, whose partitions have become more; fields as in :class:`Scaling`."""
+
+    request: str = ""
+    dry: bool = False
+
+
 class Scaled(Document, frozen=True, kw_only=True):
     """What comes of it: the generation, and the lanes that are closed and that follow them; none: it is so already.
 
+    ``partitions``: of the streams that have more of them than before, by ``system/stream``.
     ``pause``: for how many seconds, as expected, there is no output in between; ``free``: the seats that some of them
     are for, and that no container has: they begin once one has.
     """
@@ -192,6 +200,7 @@ class Scaled(Document, frozen=True, kw_only=True):
     generation: int
     factor: int
     containers: int
+    partitions: dict[str, int] = {}
     closing: tuple[Lane, ...] = ()
     lanes: tuple[Lane, ...] = ()
     pause: float = 0.0
@@ -329,6 +338,8 @@ class JobStatus(Document, frozen=True, kw_only=True):
     average. ``rescale_seconds``: how long the last change took since a coordinator serves the job (None: there was
     none).
     ``standing_by``: so many processes wait for a seat. ``launching`` None: others start its containers.
+    ``inputs``: the partitions that the streams which it reads were last seen to have, by ``system/stream`` (0: it is
+    gone); ``warnings`` are of the coordinator.
     """
 
     job: str
@@ -347,3 +358,5 @@ class JobStatus(Document, frozen=True, kw_only=True):
     rescale_seconds: float | None = None
     standing_by: int = 0
     launching: Launching | None = None
+    inputs: dict[str, int] = {}
+    warnings: tuple[str, ...] = ()

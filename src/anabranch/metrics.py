@@ -65,6 +65,9 @@ def _of_jobs(jobs: Sequence[JobStatus]) -> Iterator[Metric]:
         labels=["job", "stage"],
     )
     rescale = GaugeMetricFamily("anabranch_rescale_seconds", "how long a job's last change took", labels=["job"])
+    inputs = GaugeMetricFamily(
+        "anabranch_input_partitions", "that a stream was last seen to have; 0: it is gone", labels=["job", "stream"]
+    )
     lanes = {
         name: GaugeMetricFamily(f"anabranch_lane_{name}", what, labels=["job", "stage", "lane", "container"])
         for name, what in _OF_LANES.items()
@@ -79,6 +82,8 @@ def _of_jobs(jobs: Sequence[JobStatus]) -> Iterator[Metric]:
         for stage, count in job.tasks.items():
             tasks.add_metric([job.job, stage], count)
             consumption.add_metric([job.job, stage], job.consumption[stage])
+        for stream, partitions in job.inputs.items():
+            inputs.add_metric([job.job, stream], partitions)
         if job.rescale_seconds is not None:
             rescale.add_metric([job.job], job.rescale_seconds)
         containers.add_metric([job.job], sum(one.alive for one in job.containers))
@@ -90,7 +95,8 @@ def _of_jobs(jobs: Sequence[JobStatus]) -> Iterator[Metric]:
             labels = [job.job, lane.lane.stage, lane.lane.id, at.get(lane.lane.seat, "")]
             for name, value in _of_lane(lane):
                 lanes[name].add_metric(labels, value)
-    yield from (state, seats, generation, factor, tasks, consumption, rescale, containers, lease, *lanes.values())
+    yield from (state, seats, generation, factor, tasks, consumption, inputs, rescale, containers, lease)
+    yield from lanes.values()
 
 
 def _of_lane(lane: LaneStatus) -> Iterator[tuple[str, float]]:

@@ -55,6 +55,14 @@ def process(config: Path, *words: str) -> list[str]:
     ]
 
 
+def test_expand(run: Run, log: Log) -> None:
+    run("create", "flights", "--partitions", "2")
+    run("expand", "flights", "--partitions", "4")
+    assert log.describe("flights").partitions == 4
+    with pytest.raises(UsageError, match="has 4 partitions and can't have 6"):
+        run("expand", "flights", "--partitions", "6")
+
+
 def test_create_list_describe(run: Run) -> None:
     assert run("create", "flights", "--partitions", "2") == ""
     run("create", "airports", "--partitions", "1")

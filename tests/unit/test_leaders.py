@@ -17,7 +17,7 @@ from anabranch.coordinator.leading import Leading
 from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.errors import AnabranchError, ConflictError, NotLeadingError
-from anabranch.messages import Heartbeat, Registration, Rewinding, Scaling
+from anabranch.messages import Expanding, Heartbeat, Registration, Rewinding, Scaling
 from anabranch.model.document import compact
 from anabranch.model.lane import Lane
 from tests.unit.coordinator_helpers import FIRST, SECOND, Clock, Seat, plan, wanted
@@ -156,6 +156,7 @@ ROUTES: dict[str, tuple[str, str, Any]] = {
     "cancel": ("POST", "/jobs/delays/cancel", None),
     "scale": ("POST", "/jobs/delays/scale", Scaling(factor=2)),
     "rewind": ("POST", "/jobs/delays/rewind", Rewinding(to="earliest")),
+    "expand": ("POST", "/jobs/delays/expand", Expanding()),
     "artifact": ("PUT", f"/artifacts/{HASH}", b"code"),
     "register": ("POST", "/containers", ME),
     "beat": ("POST", "/containers/delays:0:1/heartbeat", Heartbeat(container="delays:0:1", epoch=1, number=99)),

@@ -23,9 +23,9 @@ from tests.unit.test_plan import around
 JOB = "j"
 
 
-def start(factor: int = 1, containers: int = 1) -> Start:
+def start(factor: int = 1, containers: int = 1, partitions: int = 2) -> Start:
     made = job()
-    plan = planning.make(made.graph, around("partition", factor, containers, **{"in": 2}))
+    plan = planning.make(made.graph, around("partition", factor, containers, **{"in": partitions}))
     lanes = planning.lanes_of(plan, 4, new_id)
     return Start(graph=made.graph, model=plan.model, lanes=lanes, fingerprint={}, program=PROGRAM)
 

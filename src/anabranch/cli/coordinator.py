@@ -27,6 +27,7 @@ from anabranch.coordinator.leading import Leading
 from anabranch.coordinator.processes import Processes
 from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.store import Store
+from anabranch.coordinator.watching import Watching
 from anabranch.errors import UsageError
 from anabranch.event_time import durations
 
@@ -61,7 +62,10 @@ def coordinator(
     local = (launcher or settings.launcher) == "local"
     launches = _launcher(settings, settings.url or reached, config) if local else None
     try:
-        with Leading(served, store, settings.store, election, reached, fencing.fence, launches) as leading:
+        with (
+            Leading(served, store, settings.store, election, reached, fencing.fence, launches) as leading,
+            Watching(served),
+        ):
             server = http.Server(http.app(served, leading, token), listener)
             _collect_seldom()
             progress.say(f"coordinator at {reached}, store {store.url}; Ctrl-C ends it, and jobs go on")

@@ -17,6 +17,7 @@ from anabranch.cli import (
     coordinator,
     demo,
     doctor,
+    expand,
     fence,
     init,
     inspecting,
@@ -54,6 +55,7 @@ app.command("events")(looking.events)
 app.command("fence")(fence.fence)
 app.command("scale")(scale.scale)
 app.command("rewind")(rewind.rewind)
+app.command("expand")(expand.expand)
 app.command("cancel")(cancel.cancel)
 app.command("compact")(compact.compact)
 app.command("sizing")(sizing.sizing)

@@ -11,18 +11,19 @@ from rich.console import Console
 from rich.table import Table
 
 from anabranch import config as configuration
-from anabranch.cli import finding, loading, preparation, progress, rewind, scale
+from anabranch.cli import expand, finding, loading, preparation, progress, rewind, scale
 from anabranch.errors import UsageError
 from anabranch.messages import JobStatus, Rewinding, Rewound, Scaled
 from anabranch.planning.plan import Plan
 
-_SCALE, _REWIND = "scale", "rewind"
+_SCALE, _REWIND, _EXPAND = "scale", "rewind", "expand"
 
 
 def plan(
-    job: Annotated[str, typer.Argument(help="The job file; or: scale; or: rewind.")],
+    job: Annotated[str, typer.Argument(help="The job file; or: scale, rewind, expand.")],
     running: Annotated[
-        str | None, typer.Argument(help="After scale or rewind: the name of a running job.", show_default=False)
+        str | None,
+        typer.Argument(help="After scale, rewind or expand: the name of a running job.", show_default=False),
     ] = None,
     factor: Annotated[int | None, typer.Option(help="After scale: the factor that it would have.")] = None,
     containers: Annotated[int | None, typer.Option(help="After scale: how many containers it would have.")] = None,
@@ -32,8 +33,13 @@ def plan(
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show what running a job would do: plan JOB.py; or what a change would do to one that runs: plan scale JOB, plan
-    rewind JOB. Changes nothing."""
+    rewind JOB, plan expand JOB. Changes nothing."""
     scaling, rewinding = factor is not None or containers is not None, to is not None or state is not None
+    if job == _EXPAND:
+        if running is None or scaling or rewinding:
+            raise UsageError("plan expand needs the name of a job, and nothing else", "anabranch plan expand JOB")
+        _expand(running, config, json)
+        return
     if job == _SCALE and not rewinding:
         if running is None:
             raise UsageError("plan scale needs the name of a job", "anabranch plan scale JOB --factor X")
@@ -64,18 +70,26 @@ def _scale(job: str, factor: int | None, containers: int | None, config: Path | 
     wish = scale.wished(factor, containers, dry=True)
     with finding.client(configuration.load(config).coordinator, job) as client:
         model, scaled, status = client.model(job), client.scale(job, wish), client.status(job)
+    said = f"factor {model.factor} → {scaled.factor}, {len(model.containers)} → {scaled.containers} container(s)"
+    _print_change(said, scaled, status, json)
+
+
+def _expand(job: str, config: Path | None, json: bool) -> None:
+    with finding.client(configuration.load(config).coordinator, job) as client:
+        told, status = client.expand(job, expand.wished(dry=True)), client.status(job)
+    _print_change(expand.listed(told.partitions) or "no input has other partitions", told, status, json)
+
+
+def _print_change(said: str, scaled: Scaled, status: JobStatus, json: bool) -> None:
     if json:
         typer.echo(msgspec.json.format(msgspec.json.encode(scaled.to_builtins()), indent=2).decode())
         return
     console = progress.wide()
-    console.print(
-        f"job {job}: factor {model.factor} → {scaled.factor}, "
-        f"{len(model.containers)} → {scaled.containers} container(s)"
-    )
-    if not scaled.closing:
+    console.print(f"job {status.job}: {said}")
+    if not scaled.lanes:
         console.print("it is so already: nothing would change")
         return
-    _print_change(console, scaled, status)
+    _print_lanes(console, scaled, status)
     kept = len(status.lanes) - len(scaled.closing)
     console.print(f"{kept} lane(s) run on as they are" if kept else "no lane runs on as it is")
     moved = _moved(scaled)
@@ -104,7 +118,7 @@ def _rewind(job: str, wish: Rewinding, config: Path | None, json: bool) -> None:
         furthest = max(at.get(ssp, [0]))
         began.add_row(ssp, str(min(offset, furthest)), str(furthest))
     console.print(began)
-    _print_change(console, rewound, status)
+    _print_lanes(console, rewound, status)
     cleared = [lane.group for lane in rewound.lanes if lane.stateful and lane.rewind is not None and lane.rewind.clear]
     kept = [lane.group for lane in rewound.lanes if lane.stateful and lane.group not in cleared]
     for groups, what in ((cleared, "is cleared"), (kept, "is kept")):
@@ -115,7 +129,7 @@ def _rewind(job: str, wish: Rewinding, config: Path | None, json: bool) -> None:
     console.print(f"output stands still for about {rewound.pause:.1f} s")
 
 
-def _print_change(console: Console, change: Scaled | Rewound, status: JobStatus) -> None:
+def _print_lanes(console: Console, change: Scaled | Rewound, status: JobStatus) -> None:
     reports = {each.lane.id: each.report for each in status.lanes}
     closed = Table(title="lanes that are closed", title_justify="left")
     for column in ("lane", "stage", "container", "runs", "tasks", "last batch took"):

@@ -17,14 +17,16 @@ from anabranch import config
 from anabranch.cli import progress
 from anabranch.cli.loading import JobFile
 from anabranch.config import Settings
-from anabranch.coordinator.store import database
-from anabranch.errors import AnabranchError, ConfigError, StateError
+from anabranch.coordinator import plans, reading
+from anabranch.coordinator.store import Store, database
+from anabranch.errors import AnabranchError, ConfigError, NotFoundError, StateError
 from anabranch.formats import Format, settling
-from anabranch.grouping import groupers
+from anabranch.grouping import expansion, groupers
 from anabranch.grouping.request import Grouper
 from anabranch.messages import Program, Start
 from anabranch.model.factor import check_factor
 from anabranch.model.graph import Graph
+from anabranch.model.job_model import JobModel
 from anabranch.planning import plan as planning
 from anabranch.planning import stages
 from anabranch.planning.plan import Plan
@@ -52,8 +54,24 @@ def settings_of(job: Path, file: Path | None) -> Settings:
     return settings
 
 
-def plan(file: JobFile, settings: Settings) -> Plan:
-    """Plan the job on the streams as they are now."""
+def known_model(store_url: str, job: str) -> JobModel | None:
+    """The present generation of a job that a store on this machine knows."""
+    if database.is_on_server(store_url):
+        return None
+    try:
+        store = Store.open_existing(store_url)
+    except NotFoundError:
+        return None
+    try:
+        return reading.model(store, job)
+    except NotFoundError:
+        return None
+    finally:
+        store.close()
+
+
+def plan(file: JobFile, settings: Settings, known: JobModel | None = None) -> Plan:
+    """Plan the job on the streams as they are now. ``known``: what it has been so far."""
     systems = Systems(settings, file.graph.job)
     lives = stages.systems(file.graph, systems.bound(), systems.default)
     _check_tables(file.graph, systems)
@@ -70,6 +88,7 @@ def plan(file: JobFile, settings: Settings) -> Plan:
         at_least_once=settings.at_least_once,
         real_time=_real_time(settings),
         lanes=settings.job.lanes,
+        bases=_bases(known),
     )
     return planning.make(file.graph, around)
 
@@ -87,6 +106,12 @@ def _check_tables(graph: Graph, systems: Systems) -> None:
     for stream in written:
         if systems.is_table(stream):
             systems.table(stream)
+
+
+def _bases(known: JobModel | None) -> dict[str, int]:
+    stages_of = () if known is None else known.stages
+    counts = {name: count for each in stages_of for name, count in expansion.base_partitions(each).items()}
+    return {name.split("/")[1]: count for name, count in counts.items()}
 
 
 def _real_time(settings: Settings) -> RealTime | None:
@@ -144,7 +169,7 @@ def start_message(prepared: Prepared, until_caught_up: bool, program: Program | 
         promises={output.operator: output.promise for output in prepared.plan.outputs},
         until_caught_up=until_caught_up,
         program=program,
-        settings={"job": prepared.settings.job.model_dump(mode="json", exclude_unset=True)} if program is None else {},
+        settings=prepared.settings.model_dump(mode="json", exclude_unset=True) if program is None else {},
     )
 
 
@@ -221,7 +246,7 @@ def _fingerprint(prepared: Prepared) -> dict[str, str]:
     job = prepared.settings.job
     ssps = {ssp.whole for stage in prepared.plan.model.stages for t in stage.tasks for ssp in (*t.ssps, *t.broadcast)}
     streams = Counter(f"{ssp.system}/{ssp.stream}" for ssp in ssps)
-    counts = {f"partitions of {stream}": str(count) for stream, count in streams.items()}
+    counts = {f"{plans.PARTITIONS}{stream}": str(count) for stream, count in streams.items()}
     systems = Systems(prepared.settings, graph.job)
     declared = settling.declared(prepared.settings, {stream for way in _streams(graph) for stream in way})
     written = [(str(o.system), o.stream) for o in prepared.plan.outputs if o.stream is not None]

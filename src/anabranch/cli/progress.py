@@ -52,8 +52,8 @@ def when(unix_ms: int | None) -> str:
 
 
 def troubles(status: JobStatus) -> list[str]:
-    """What is wrong with a job's lanes, a line each."""
-    return [each for lane in status.lanes for each in _troubles(lane)]
+    """What is wrong with a job and its lanes, a line each."""
+    return [*status.warnings, *(each for lane in status.lanes for each in _troubles(lane))]
 
 
 def _troubles(lane: LaneStatus) -> list[str]:

@@ -21,6 +21,7 @@ from anabranch.config import Settings
 from anabranch.coordinator import endpoint, http
 from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.store.store import Store
+from anabranch.coordinator.watching import Watching
 from anabranch.errors import AnabranchError, ConflictError, JobFailedError
 from anabranch.messages import JobStatus, Registration
 from anabranch.systems.systems import Systems
@@ -51,7 +52,7 @@ def execute(file: JobFile, settings: Settings, available_now: bool, show: progre
         preparation.writable(Path(settings.storage.root), "storage root")
     preparation.writable(settings.systems.embedded.root, "embedded root")
     preparation.refuse_several(settings)
-    plan = preparation.plan(file, settings)
+    plan = preparation.plan(file, settings, preparation.known_model(store_url, name))
     with endpoint.RunLock(store_url, name):
         store = Store(store_url)
         coordinator = Coordinator(store, systems=Systems(settings, name))
@@ -83,7 +84,8 @@ def execute(file: JobFile, settings: Settings, available_now: bool, show: progre
                 preparation.create_outputs(plan, settings)
             preparation.prepare_tables(prepared, create=not known)
             coordinator.start(preparation.start_message(prepared, available_now))
-            return _serve(prepared, coordinator, spark, show)
+            with Watching(coordinator):
+                return _serve(prepared, coordinator, spark, show)
         finally:
             spark.stop()
             ended.set()

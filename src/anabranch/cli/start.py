@@ -18,6 +18,7 @@ from anabranch.coordinator.client import Client
 from anabranch.errors import ConflictError, JobFailedError, NotFoundError
 from anabranch.formats import Format
 from anabranch.messages import Program
+from anabranch.model.job_model import JobModel
 
 
 def start(
@@ -50,7 +51,7 @@ def _hand_over(client: Client, file: JobFile, settings: Settings, available_now:
 
     name = file.graph.job
     kept = configuration.dumped(settings)
-    plan = preparation.plan(file, settings)
+    plan = preparation.plan(file, settings, _known_model(client, name))
     known = set(client.known_lanes(name))
     preparation.check_writers(plan, settings, known)
     if known:
@@ -82,6 +83,13 @@ def _code(client: Client, home: Path, in_image: bool) -> str:
     code = artifact.pack(home)
     client.put_artifact(code.sha256, code.content)
     return code.sha256
+
+
+def _known_model(client: Client, job: str) -> JobModel | None:
+    try:
+        return client.model(job)
+    except NotFoundError:
+        return None
 
 
 def _kept_formats(client: Client, job: str) -> Mapping[str, Format]:

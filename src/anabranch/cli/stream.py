@@ -1,4 +1,4 @@
-"""``anabranch stream``: make, list, fill and read streams of any system."""
+"""``anabranch stream``: make, widen, list, fill and read streams of any system."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from anabranch.systems.contract import Offsets, System
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, help="Make, list, fill and read streams.")
+app = typer.Typer(no_args_is_help=True, help="Make, widen, list, fill and read streams.")
 
 Name = Annotated[str, typer.Argument(help="The stream.")]
 Config = Annotated[Path | None, typer.Option(help="The configuration file (default: anabranch.toml).")]
@@ -37,6 +37,17 @@ def create(
 ) -> None:
     """Make a stream."""
     _system(name, config).create(name, partitions)
+    typer.echo(f"{name}: {_count(partitions, 'partition')}", err=True)
+
+
+@app.command()
+def expand(
+    name: Name,
+    partitions: Annotated[int, typer.Option(help="How many it is to have: a multiple of those that it has.", min=1)],
+    config: Config = None,
+) -> None:
+    """Give a stream more partitions, for good: jobs that read it go along by themselves."""
+    _system(name, config).expand(name, partitions)
     typer.echo(f"{name}: {_count(partitions, 'partition')}", err=True)
 
 

@@ -86,8 +86,8 @@ class Place:
             )
         added: dict[str, dict[int, int]] = {}
         for ssp in lane.fresh:
-            begins = self.systems.named(ssp.system).starts(ssp.stream)
-            added.setdefault(ssp.stream, {})[ssp.partition] = begins[ssp.partition]
+            first = self.systems.named(ssp.system).starts(ssp.stream)
+            added.setdefault(ssp.stream, {})[ssp.partition] = first[ssp.partition]
         copy = former.clone(folder.uri, self.spark, kept, added)
         if copy.pending or copy.planned() != lane.first_batch - 1:
             raise StateError(

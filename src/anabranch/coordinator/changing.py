@@ -12,12 +12,13 @@ from anabranch.coordinator import pausing
 from anabranch.coordinator.serving import Serving
 from anabranch.coordinator.states import DeploymentState
 from anabranch.errors import AnabranchError, ConfigError, ConflictError
+from anabranch.grouping.expansion import partitions
 from anabranch.messages import Rewinding, Rewound, Scaled, Scaling
 from anabranch.model.factor import check_factor
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, LaneState
-from anabranch.planning import changes, rewinding
+from anabranch.planning import changes, expansion, rewinding
 from anabranch.planning.changes import Change
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "Wanted",
     "check_cancellable",
     "check_changeable",
+    "expanded",
     "is_cancellable",
     "is_scalable",
     "rewound",
@@ -94,7 +96,8 @@ def scaled(
     check_changeable(serving)
     why = f"factor {present.factor} → {factor}, containers {present.containers} → {containers}"
     why = f"{why}: {reason}" if reason else why
-    return _wanted(serving, present, factor, containers, who, why, request=wish.request)
+    change = _rescaled(serving, present, factor, containers)
+    return _wanted(serving, change, who, why, request=wish.request)
 
 
 def rewound(serving: Serving, present: Generation, wish: Rewinding, to: Mapping[str, int]) -> Wanted:
@@ -126,6 +129,30 @@ def check_changeable(serving: Serving) -> None:
     _check_whole(serving, lambda lane: True)
 
 
+def expanded(
+    serving: Serving, present: Generation, counts: Mapping[str, int], who: str, request: str = "", begins: bool = False
+) -> Wanted | None:
+    """What becomes of a job whose inputs have these partition counts, by ``system/stream``; None if it has them so.
+
+    Args:
+        begins: it has just been started again.
+
+    Raises:
+        ConflictError: as :func:`anabranch.planning.expansion.expanded`; or the job can't be changed now.
+    """
+    other = expansion.other(present.graph, present.model, counts)
+    if not other:
+        return None
+    its = {lane.id: lane for lane in serving.lanes}
+    change = expansion.expanded(present.graph, present.model, its, counts, _new_id)
+    if not begins:
+        check_changeable(serving)
+        _check_room(serving)
+    had = expansion.partitions(present.graph, present.model)
+    why = ", ".join(f"{name} has {count} partitions, and had {had[name]}" for name, count in other.items())
+    return _wanted(serving, change, who, why, request=request)
+
+
 def is_scalable(serving: Serving, present: Generation) -> bool:
     """Whether the graph and the grouper allow a factor above 1."""
     its = {lane.id: lane for lane in serving.lanes}
@@ -145,8 +172,8 @@ def undone(serving: Serving, present: Generation, before: JobModel, who: str, wh
         told = Rewound(generation=back.model.generation, closing=_named(its, back), lanes=back.lanes)
         model = msgspec.structs.replace(back.model, undoes=present.generation)
         return Wanted(model, told, (*_ending(serving, its, back, void), *void), who, f"cancelled: {why}")
-    factor, containers = before.factor, len(before.containers)
-    return _wanted(serving, present, factor, containers, who, f"cancelled: {why}", void, undoes=present.generation)
+    change = _rescaled(serving, present, before.factor, len(before.containers))
+    return _wanted(serving, change, who, f"cancelled: {why}", void, undoes=present.generation)
 
 
 def is_cancellable(serving: Serving, present: Generation) -> bool:
@@ -164,6 +191,12 @@ def check_cancellable(serving: Serving, present: Generation) -> None:
         raise ConflictError(
             f"job {serving.job!r} is {serving.state.value}: there is no change to cancel",
             f"see anabranch status {serving.job}",
+        )
+    if present.model.expands:
+        raise ConflictError(
+            f"job {serving.job!r} goes along with {', '.join(present.model.expands)}, which can't have fewer "
+            "partitions again",
+            f"let it be done; see anabranch status {serving.job}",
         )
     if present.model.undoes:
         raise ConflictError(
@@ -188,34 +221,43 @@ def _check_whole(serving: Serving, matters: Callable[[Lane], bool]) -> None:
         )
 
 
+def _check_room(serving: Serving) -> None:
+    """In real time, a partition without a task slot is never read, and nobody says so."""
+    if serving.settings.get("job", {}).get("trigger") == "real-time":
+        raise ConflictError(
+            f"job {serving.job!r} runs in real time: whether its containers have a task slot for each new partition "
+            "can't be seen from here",
+            "stop it, and start it again with its file: that is looked at, and it goes along",
+        )
+
+
+def _new_id() -> str:
+    return secrets.token_hex(4)
+
+
+def _rescaled(serving: Serving, present: Generation, factor: int, containers: int) -> Change:
+    its = {lane.id: lane for lane in serving.lanes}
+    return changes.rescaled(present.graph, present.model, its, factor, containers, _new_id)
+
+
 def _wanted(
-    serving: Serving,
-    present: Generation,
-    factor: int,
-    containers: int,
-    who: str,
-    why: str,
-    void: Sequence[Lane] = (),
-    **marks: str | int,
+    serving: Serving, change: Change, who: str, why: str, void: Sequence[Lane] = (), **marks: str | int
 ) -> Wanted:
     its = {lane.id: lane for lane in serving.lanes}
-    change: Change = changes.rescaled(present.graph, present.model, its, factor, containers, _new_id)
+    model = msgspec.structs.replace(change.model, **{"request": "", "undoes": 0, "rewound": (), **marks})
+    counts = {name: count for stage in model.stages for name, count in partitions(stage).items()}
     ending = _named(its, change)
     told = Scaled(
-        generation=change.model.generation,
-        factor=factor,
-        containers=containers,
+        generation=model.generation,
+        factor=model.factor,
+        containers=len(model.containers),
+        partitions={name: counts[name] for name in model.expands},
         closing=ending,
         lanes=change.lanes,
         pause=pausing.expected(ending, serving.reports),
         free=tuple(sorted({lane.seat for lane in change.lanes if serving.process_of(lane.seat) is None})),
     )
-    model = msgspec.structs.replace(change.model, **{"request": "", "undoes": 0, "rewound": (), **marks})
     return Wanted(model, told, (*_ending(serving, its, change, void), *void), who, why)
-
-
-def _new_id() -> str:
-    return secrets.token_hex(4)
 
 
 def _named(lanes: Mapping[str, Lane], change: Change) -> tuple[Lane, ...]:

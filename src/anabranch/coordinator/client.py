@@ -22,6 +22,7 @@ from anabranch.errors import (
 )
 from anabranch.messages import (
     Answer,
+    Expanding,
     Heartbeat,
     JobStatus,
     Registered,
@@ -44,8 +45,8 @@ AWAY = (UnreachableError, OutOfTimeError, NotLeadingError, StoreUnavailableError
 """What is raised when the coordinator can't be asked now: it is worth trying again."""
 
 T = TypeVar("T", bound=Document)
-_LOOKED_UP_WITHIN = 120.0
-"""Seconds for what a coordinator must look up in streams."""
+_LOOKING = 60.0
+"""Seconds more that the coordinator may take where it asks systems first."""
 _JSON = {"Content-Type": "application/json"}
 
 
@@ -119,7 +120,11 @@ class Client:
         return decode(self._say(f"{_job_path(job)}/scale", wish), Scaled)
 
     def rewind(self, job: str, wish: Rewinding) -> Rewound:
-        return decode(self._say(f"{_job_path(job)}/rewind", wish, timeout=_LOOKED_UP_WITHIN), Rewound)
+        return decode(self._say(f"{_job_path(job)}/rewind", wish, timeout=self._timeout + _LOOKING), Rewound)
+
+    def expand(self, job: str, wish: Expanding) -> Scaled:
+        path, patience = f"{_job_path(job)}/expand", self._timeout + _LOOKING
+        return decode(self._say(path, wish, timeout=patience), Scaled)
 
     def sizing(self, job: str) -> Sizing:
         return decode(self._ask("GET", f"{_job_path(job)}/sizing"), Sizing)

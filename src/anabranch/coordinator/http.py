@@ -32,6 +32,7 @@ from anabranch.coordinator.wire import SERVICE, payload_of, status_of
 from anabranch.errors import AnabranchError, ConflictError, UsageError
 from anabranch.messages import (
     Answer,
+    Expanding,
     Heartbeat,
     JobStatus,
     Registered,
@@ -167,6 +168,10 @@ def app(coordinator: Coordinator, desk: Desk | None = None, token: str | None = 
         wish = decode(await _body(request), Rewinding)
         return _json(compact(await led(None, coordinator.rewind, request.path_params["job"], wish)))
 
+    async def expand(request: Request) -> Response:
+        wish = decode(await _body(request), Expanding)
+        return _json(compact(await led(None, coordinator.expand, request.path_params["job"], wish)))
+
     async def sizing(request: Request) -> Response:
         return await told(coordinator.sizing, request.path_params["job"])
 
@@ -252,6 +257,14 @@ def app(coordinator: Coordinator, desk: Desk | None = None, token: str | None = 
             rewind,
             takes=Rewinding,
             gives=Rewound,
+        ),
+        Operation(
+            "POST",
+            "/jobs/{job}/expand",
+            "Let it go along with its inputs, whose partitions have become more; 409 while it is being changed",
+            expand,
+            takes=Expanding,
+            gives=Scaled,
         ),
         Operation("GET", "/jobs/{job}/sizing", "How its lanes cope, for an autosizer", sizing, gives=Sizing),
         Operation("POST", "/jobs/{job}/cancel", "Let it go back from the change that is under way", cancel),

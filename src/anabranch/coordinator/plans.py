@@ -12,7 +12,10 @@ from anabranch.errors import ConflictError, StateError
 from anabranch.messages import Start
 from anabranch.model.lane import LaneState
 
-__all__ = ["check_same", "numbered"]
+__all__ = ["PARTITIONS", "check_same", "numbered"]
+
+PARTITIONS = "partitions of "
+"""What a fingerprint calls the partition count of a stream."""
 
 _SHORT = 40
 
@@ -51,9 +54,11 @@ def numbered(start: Start, deployment: int) -> Start:
 
 
 def check_same(stored: DeploymentRecord, fingerprint: Mapping[str, str]) -> None:
-    """ConflictError that names what differs, unless the plan is the one that is stored."""
+    """ConflictError that names what differs, unless the plan is the one that is stored. Inputs may have other
+    partition counts: a job that runs goes along with them."""
     before, after = stored.fingerprint, fingerprint
-    names = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
+    differing = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
+    names = [name for name in differing if not (name.startswith(PARTITIONS) and name in before and name in after)]
     if names:
         raise ConflictError(
             f"job {stored.job!r} is not the one that was started here; it differs in: "

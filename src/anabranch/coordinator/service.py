@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
@@ -15,7 +15,7 @@ import msgspec
 from anabranch import artifact
 from anabranch.clocks import boottime
 from anabranch.config import Settings
-from anabranch.coordinator import autosizing, changing, plans, reading, reports, sizing, whence
+from anabranch.coordinator import autosizing, changing, plans, reading, reports, sizing, watching, whence
 from anabranch.coordinator.autosizing import Verdict
 from anabranch.coordinator.changing import Generation, Wanted
 from anabranch.coordinator.launching import Demand
@@ -36,6 +36,7 @@ from anabranch.errors import (
 from anabranch.formats import Format
 from anabranch.messages import (
     Answer,
+    Expanding,
     Heartbeat,
     JobStatus,
     LaneReport,
@@ -52,7 +53,7 @@ from anabranch.messages import (
 )
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, LaneState
-from anabranch.planning import changes, rewinding
+from anabranch.planning import changes, expansion, rewinding
 from anabranch.systems.systems import Systems
 
 __all__ = ["Coordinator", "Fence"]
@@ -90,6 +91,7 @@ class Coordinator:
         first: where the revisions of a job begin each time that it is taken over: such that no other coordinator's are
             taken for them.
         systems: of the one job that runs in this process; None: those that jobs' settings name.
+        counting: finds out how many partitions streams have; see :func:`watching.counted`.
     """
 
     def __init__(
@@ -101,6 +103,7 @@ class Coordinator:
         grace: float | None = None,
         first: Callable[[], int] = lambda: random.getrandbits(40),
         systems: Systems | None = None,
+        counting: watching.Counting = watching.counted,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -109,6 +112,7 @@ class Coordinator:
         self._grace = grace
         self._first = first
         self._systems = systems
+        self._counting = counting
         self._served: dict[str, Serving] = {}
         self._invalid = 0
         self._unsure = False  # whether the store may hold something else than what is served
@@ -143,6 +147,7 @@ class Coordinator:
                 plans.check_same(stored, start.fingerprint)
             stored = msgspec.structs.replace(stored, until_caught_up=start.until_caught_up, program=start.program)
             self._serve(stored, start.settings)
+            self._go_along(self._served[job], expansion.partitions(start.graph, start.model), begins=True)
             return stored.id
 
     def resume(self, job: str) -> int:
@@ -307,6 +312,35 @@ class Coordinator:
             if not wish.dry:
                 self._change(serving, wanted)
             assert isinstance(wanted.told, Rewound)
+            return wanted.told
+
+    def expand(self, job: str, wish: Expanding) -> Scaled:
+        """Let a running job go along with its inputs, whose partitions have become more. It is changing until all of
+        its lanes run. Said twice with the same request, or when there are no more of them, nothing happens.
+
+        Raises:
+            NotFoundError: nobody knows the job.
+            ConflictError: it doesn't run, or is being changed; or it can't go along: says which stream, and why.
+            AnabranchError: a system doesn't answer.
+        """
+        with self._changed:
+            self._look_again()
+            serving = self._serving(job)
+            inputs, settings = self._inputs(serving), serving.settings
+        counts = self._counting(job, settings, inputs)
+        with self._changed:
+            self._look_again()
+            serving = self._serving(job)
+            self._advance(serving)
+            serving.counts = counts
+            present = self._present(serving)
+            known = self._is_known(serving, wish.request)
+            wanted = None if known else changing.expanded(serving, present, counts, "user", wish.request)
+            if wanted is None:
+                return Scaled(generation=present.generation, factor=present.factor, containers=present.containers)
+            if not wish.dry:
+                self._change(serving, wanted)
+            assert isinstance(wanted.told, Scaled)
             return wanted.told
 
     def sizing(self, job: str) -> Sizing:
@@ -507,6 +541,32 @@ class Coordinator:
             self._look_again()
             for serving in self._served.values():
                 self._tick(serving)
+
+    def look(self) -> None:
+        """Look at the inputs of the jobs that run and for which it is time, and let them go along; to be called about
+        every second. It takes as long as systems take to answer."""
+        with self._changed:
+            self._look_again()
+            now = self._clock()
+            due = [
+                (serving, self._inputs(serving))
+                for serving in self._served.values()
+                if serving.state is DeploymentState.RUNNING and now >= serving.look_from
+            ]
+        for serving, inputs in due:
+            counts, why = serving.counts, ""
+            try:
+                counts = self._counting(serving.job, serving.settings, inputs)
+            except AnabranchError as error:
+                why = f"how many partitions its inputs have isn't known: {error.what}"
+            with self._changed:
+                self._look_again()
+                if self._served.get(serving.job) is not serving:
+                    continue
+                serving.look_from = self._clock() + serving.looks_every
+                serving.counts, serving.warning = counts, why or serving.warning
+                if not why and serving.state is DeploymentState.RUNNING:
+                    self._go_along(serving, counts)
 
     def fences(self) -> list[Fence]:
         """The lanes to fence, now: whoever fences one says so to :meth:`fenced`. Fencing twice is fencing once."""
@@ -868,6 +928,25 @@ class Coordinator:
         last = range(serving.generation, max(0, serving.generation - _REQUESTS_KNOWN), -1)
         models = (self._store.model(serving.job, serving.deployment, number) for number in last)
         return bool(request) and any(model.request == request for model in models)
+
+    def _inputs(self, serving: Serving) -> list[str]:
+        """The streams that a job reads and others write."""
+        present = self._present(serving)
+        return list(expansion.partitions(present.graph, present.model))
+
+    def _go_along(self, serving: Serving, counts: Mapping[str, int], begins: bool = False) -> None:
+        """Let a job have as many partitions as its inputs, or say once why it doesn't."""
+        before, serving.warning = serving.warning, ""
+        try:
+            wanted = changing.expanded(serving, self._present(serving), counts, "coordinator", begins=begins)
+        except ConflictError as error:
+            serving.warning = str(error)
+            if serving.warning != before:
+                what = "the job doesn't go along with its inputs"
+                self._store.note([self._event(serving.job, "coordinator", what, error.what)])
+            return
+        if wanted is not None:
+            self._change(serving, wanted)
 
     def _undone(self, serving: Serving, present: Generation, who: str, why: str) -> Wanted:
         before = self._store.model(serving.job, serving.deployment, present.generation - 1)

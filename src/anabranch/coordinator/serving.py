@@ -17,6 +17,7 @@ from anabranch.coordinator.reports import LAST_PHASES, LIVE_PHASES
 from anabranch.coordinator.states import DeploymentState, LaneView, Snapshot
 from anabranch.coordinator.store import ContainerRecord
 from anabranch.errors import ConflictError, NotFoundError
+from anabranch.event_time import durations
 from anabranch.messages import (
     Answer,
     Heartbeat,
@@ -84,6 +85,8 @@ class Serving:
 
     ``offers``: what is wanted in each seat, as :meth:`renew` found it last; ``revision`` is the last one of any.
     ``expels``: a process that is silent for too long loses its seat, and its lanes are fenced before others get them.
+    ``look_from``: when its inputs are to be looked at again; ``counts`` are their partitions as seen then, and
+    ``warning`` says why it doesn't go along with them.
     ``begun``: when it was started, here. Before ``sure_from`` not all that live have been heard. ``asked``: when
     processes that stand by, by their executions, asked for a seat last.
     ``autoscale``: how the coordinator scales it, which looked ``sized_at`` last; None: it isn't.
@@ -115,6 +118,9 @@ class Serving:
     changed_at: float = 0.0
     changing_since: float = 0.0
     rescale_seconds: float | None = None
+    look_from: float = 0.0
+    counts: Mapping[str, int] = field(default_factory=dict)
+    warning: str = ""
 
     def __post_init__(self) -> None:
         self.figures = _figures(self.model)
@@ -128,6 +134,12 @@ class Serving:
     def model_seats(self) -> frozenset[str]:
         """The seats of the present generation."""
         return frozenset(container.seat for container in self.model.containers)
+
+    @property
+    def looks_every(self) -> float:
+        """How often its inputs are looked at, in seconds."""
+        text: str = self.settings.get("job", {}).get("expansion_check", "60 seconds")
+        return durations.parse(text) / 1000
 
     @property
     def lanes(self) -> list[Lane]:
@@ -477,6 +489,8 @@ class Serving:
             rescale_seconds=self.rescale_seconds,
             standing_by=len(self.standing_by(now - lease)),
             launching=self.launching,
+            inputs=dict(self.counts),
+            warnings=(self.warning,) if self.warning else (),
         )
 
 

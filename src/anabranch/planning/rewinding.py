@@ -65,7 +65,12 @@ def rewound(
     new = _followers(present, closing, Rewind(to=dict(to), clear=clear, after=after), new_id)
     return Change(
         model=msgspec.structs.replace(
-            model, generation=model.generation + 1, rewound=tuple(lane.id for lane in new), request="", undoes=0
+            model,
+            generation=model.generation + 1,
+            rewound=tuple(lane.id for lane in new),
+            expands=(),
+            request="",
+            undoes=0,
         ),
         closing=tuple(lane.id for lane in closing),
         lanes=tuple(new),
@@ -77,7 +82,7 @@ def undone(model: JobModel, lanes: Mapping[str, Lane], new_id: Callable[[], str]
     present = changes.heads(lanes.values())
     closing = [lane for lane in present if lane.id in model.rewound]
     return Change(
-        model=msgspec.structs.replace(model, generation=model.generation + 1, rewound=(), request=""),
+        model=msgspec.structs.replace(model, generation=model.generation + 1, rewound=(), expands=(), request=""),
         closing=tuple(lane.id for lane in closing),
         lanes=tuple(_followers(present, closing, Rewind(back=True), new_id)),
     )
@@ -204,6 +209,7 @@ def _follower(lane: Lane, name: str, beside: dict[str, tuple[str, ...]], how: Re
         predecessors=(lane.id,),
         beside=beside,
         rewind=how,
+        fresh=(),
         starting=(),
         inherits={},
         first_batch=0,

@@ -6,6 +6,7 @@ import math
 import os
 import time
 import uuid
+from collections.abc import Callable
 from contextlib import closing
 
 from pyspark.sql import SparkSession
@@ -19,7 +20,7 @@ from anabranch.container.reconciliation import Container
 from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.store.store import Store
 from anabranch.errors import JobFailedError, OutOfTimeError
-from anabranch.messages import Answer, Heartbeat, JobStatus, Registered, Registration, Rewinding, Scaling
+from anabranch.messages import Answer, Expanding, Heartbeat, JobStatus, Registered, Registration, Rewinding, Scaling
 from anabranch.planning import changes
 from anabranch.planning.plan import Plan
 from anabranch.systems.systems import Systems
@@ -85,16 +86,37 @@ class Incarnation:
             AnabranchError: it can't be changed so.
             JobFailedError, OutOfTimeError: as :meth:`run`.
         """
+        if isinstance(wish, Scaling):
+            self._run_and_change(lambda: self._coordinator.scale(self._job, wish))
+        else:
+            self._run_and_change(lambda: self._coordinator.rewind(self._job, wish))
+
+    def run_and_expand(self, widen: Callable[[], None]) -> None:
+        """Run the job, ``widen`` some of its inputs once it is at work, and stop it when it reads all of them.
+
+        Raises:
+            UsageError: a stream can't have so many partitions.
+            ConflictError: the job can't go along with it.
+            JobFailedError, OutOfTimeError: as :meth:`run`.
+        """
+
+        def expand() -> None:
+            widen()
+            self._coordinator.expand(self._job, Expanding())
+
+        self._run_and_change(expand)
+
+    def _run_and_change(self, change: Callable[[], object]) -> None:
         with closing(self._store):
             container = self._container(until_caught_up=False)
-            self._coordination.wish = wish
+            self._coordination.change = change
             container.run(self._registration())
             self._check()
 
     def _container(self, until_caught_up: bool) -> Container:
         file, settings, job = self._file, self._settings, self._job
         preparation.refuse_several(settings)
-        plan = preparation.plan(file, settings)
+        plan = preparation.plan(file, settings, preparation.known_model(settings.coordinator.store, job))
         known = set(self._store.lanes(job))
         preparation.check_writers(plan, settings, known)
         if known:
@@ -144,7 +166,7 @@ class _Watched:
         self._job = job
         self._deadline = deadline
         self.kill: Kill | None = None
-        self.wish: Scaling | Rewinding | None = None
+        self.change: Callable[[], object] | None = None
         self._changed = False
 
     def register(self, registration: Registration) -> Registered:
@@ -155,8 +177,8 @@ class _Watched:
             self._coordinator.stop(self._job)  # a test wants to hear of it, and not what the other lanes do
         if self.kill is not None and self.kill.due(beat.lanes):
             self.kill.strike()
-        if self.wish is not None:
-            self._change(self.wish)
+        if self.change is not None:
+            self._make(self.change)
         if time.monotonic() > self._deadline:
             if self.kill is not None:
                 self.kill.call_off()
@@ -167,7 +189,7 @@ class _Watched:
             )
         return self._coordinator.heartbeat(beat, wait)
 
-    def _change(self, wish: Scaling | Rewinding) -> None:
+    def _make(self, change: Callable[[], object]) -> None:
         """When the job has run a batch, or has nothing to run, change it; when that is done, stop it."""
         status = self._coordinator.status(self._job)
         if status.state != "running":
@@ -175,10 +197,7 @@ class _Watched:
         if self._changed:
             self._coordinator.stop(self._job)
         elif _is_at_work(status):
-            if isinstance(wish, Scaling):
-                self._coordinator.scale(self._job, wish)
-            else:
-                self._coordinator.rewind(self._job, wish)
+            change()
             self._changed = True
 
 

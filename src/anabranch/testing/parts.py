@@ -8,7 +8,7 @@ from typing import Any
 
 from anabranch.errors import UsageError
 
-__all__ = ["BATCH", "KILL", "REWIND", "SCALE", "Part", "Sentinel", "cut"]
+__all__ = ["BATCH", "EXPAND", "KILL", "REWIND", "SCALE", "Part", "Sentinel", "cut"]
 
 
 @dataclass(frozen=True)
@@ -59,11 +59,29 @@ class REWIND(Sentinel):
 
 
 @dataclass(frozen=True)
+class EXPAND(Sentinel):
+    """The stream gets ``partitions`` while the job runs: what stands before it was put by the former count, what comes
+    after it by the new one. ``EXPAND(8)``."""
+
+    partitions: int
+
+    def __init__(self, partitions: int) -> None:
+        object.__setattr__(self, "name", f"EXPAND({partitions})")
+        object.__setattr__(self, "partitions", partitions)
+
+    __repr__ = Sentinel.__repr__
+
+
+@dataclass(frozen=True)
 class Part:
-    """Rows that are put together, by stream, each with its place in the list; then ``ends`` happens (None: the end)."""
+    """Rows that are put together, by stream, each with its place in the list; then ``ends`` happens (None: the end).
+
+    ``among``: the streams that have it.
+    """
 
     rows: Mapping[str, list[tuple[int, Any]]]
     ends: Sentinel | None
+    among: tuple[str, ...] = ()
 
 
 def cut(inputs: Mapping[str, Iterable[Any]]) -> list[Part]:
@@ -86,7 +104,7 @@ def cut(inputs: Mapping[str, Iterable[Any]]) -> list[Part]:
                 "the sentinels of all inputs are passed together, the first with the first: give them the same",
             )
         sentinel = next(iter(ends.values()), None)
-        parts.append(Part({stream: rows for stream, (rows, _) in mine.items()}, sentinel))
+        parts.append(Part({stream: rows for stream, (rows, _) in mine.items()}, sentinel, tuple(ends)))
     return parts
 
 

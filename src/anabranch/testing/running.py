@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from anabranch.testing.brokers import Names
 from anabranch.testing.incarnation import Incarnation
 from anabranch.testing.keys import Field
 from anabranch.testing.messages import Encoder
-from anabranch.testing.parts import KILL, REWIND, SCALE, Part
+from anabranch.testing.parts import EXPAND, KILL, REWIND, SCALE, Part
 from anabranch.testing.result import Pending, Record, Result, decoded
 from anabranch.testing.streams import EmbeddedStreams, Streams
 
@@ -82,6 +83,9 @@ def run(
     to the end, or to the next one.
 
     ``REWIND("earliest", state="clear")`` in an input: the same, but the job is rewound, as by ``anabranch rewind``.
+
+    ``EXPAND(8)`` in an input: what stands before it is put, and when the job has run a batch of it, the stream gets 8
+    partitions, and the job goes along as by ``anabranch expand``. What comes after it is put by the new count.
 
     The first sentinels of all inputs are one moment, the second ones another, and so on.
 
@@ -137,10 +141,7 @@ def _run(
         streams.create(stream, count)
     spark = session.shared(site.settings)
     carry(site.file.functions.values())
-    encoders = {
-        stream: Encoder(stream, _key(node), counts[stream], _format(site.settings, stream))
-        for stream, node in reads.items()
-    }
+    encoders = {stream: _encoder(site, stream, node, counts[stream]) for stream, node in reads.items()}
     kills: list[tuple[Pending, ...]] = []
     deadline = time.monotonic() + timeout
     for part in cut:
@@ -153,6 +154,10 @@ def _run(
             incarnation.run_and_change(Scaling(factor=part.ends.factor))
         elif isinstance(part.ends, REWIND):
             incarnation.run_and_change(_rewinding(part.ends, site.settings))
+        elif isinstance(part.ends, EXPAND):
+            incarnation.run_and_expand(partial(_widen, streams, part))
+            for stream in part.among:
+                encoders[stream] = _encoder(site, stream, reads[stream], part.ends.partitions)
         else:
             incarnation.run()
     written = _writes(site.file.graph)
@@ -172,6 +177,16 @@ def _by_ssp(to: Mapping[str, Mapping[int, int]], systems: Systems) -> dict[str, 
         name = systems.of(stream).name
         found |= {SSP(system=name, stream=stream, partition=number): offset for number, offset in its.items()}
     return texts(found)
+
+
+def _widen(streams: Streams, part: Part) -> None:
+    assert isinstance(part.ends, EXPAND)
+    for stream in part.among:
+        streams.expand(stream, part.ends.partitions)
+
+
+def _encoder(site: _Site, stream: str, node: Node, count: int) -> Encoder:
+    return Encoder(stream, _key(node), count, _format(site.settings, stream))
 
 
 def _settings(

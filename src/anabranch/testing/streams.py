@@ -52,6 +52,8 @@ class Streams(Protocol):
 
     def create(self, stream: str, partitions: int) -> None: ...
 
+    def expand(self, stream: str, partitions: int) -> None: ...
+
     def put(self, stream: str, messages: Sequence[Encoded]) -> None:
         """Add messages; those of one partition stay in order."""
         ...
@@ -74,6 +76,9 @@ class EmbeddedStreams:
 
     def create(self, stream: str, partitions: int) -> None:
         self._log.create(stream, partitions)
+
+    def expand(self, stream: str, partitions: int) -> None:
+        self._log.expand(stream, partitions)
 
     def put(self, stream: str, messages: Sequence[Encoded]) -> None:
         for number in sorted({message.partition for message in messages}):
@@ -108,6 +113,9 @@ class KafkaStreams:
     def create(self, stream: str, partitions: int) -> None:
         """It keeps records of any time: a broker counts their age from their timestamps."""
         self._system.create(stream, partitions, internal=True)
+
+    def expand(self, stream: str, partitions: int) -> None:
+        self._system.expand(stream, partitions)
 
     def put(self, stream: str, messages: Sequence[Encoded]) -> None:
         failed: list[KafkaError] = []

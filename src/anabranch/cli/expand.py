@@ -1,0 +1,53 @@
+"""``anabranch expand``: lets a job go along at once with inputs whose partitions have become more."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from anabranch import config as configuration
+from anabranch.cli import finding, progress, scale
+from anabranch.messages import Expanding
+
+
+def expand(
+    job: Annotated[str, typer.Argument(help="The job's name.")],
+    timeout: Annotated[float, typer.Option(help="Seconds to wait for it.")] = 300.0,
+    detach: Annotated[bool, typer.Option("--detach", help="Don't wait.")] = False,
+    config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Let a running job read partitions that were added to its inputs, and wait for it. Ctrl-C ends only the waiting.
+
+    The coordinator does so by itself, every [job] expansion_check.
+    """
+    with finding.client(configuration.load(config).coordinator, job) as client:
+        told = client.expand(job, wished())
+        now = f"generation {told.generation}"
+        if told.partitions:
+            progress.say(f"job {job}: {listed(told.partitions)}")
+            progress.say(f"job {job}: {len(told.closing)} lane(s) are closed, {len(told.lanes)} follow them")
+            if not detach:
+                scale.wait(client, job, timeout)
+                scale.check(client, job, told)
+                now += "; all its lanes run"
+        else:
+            now += ": it has all partitions of its inputs already"
+    if json:
+        typer.echo(msgspec.json.format(msgspec.json.encode(told.to_builtins()), indent=2).decode())
+    progress.say(f"job {job}: {now}")
+
+
+def wished(dry: bool = False) -> Expanding:
+    """What is asked for."""
+    return Expanding(request=uuid.uuid4().hex, dry=dry)
+
+
+def listed(partitions: Mapping[str, int]) -> str:
+    """The partition counts of some streams."""
+    return ", ".join(f"{stream} has {count} partitions" for stream, count in partitions.items())

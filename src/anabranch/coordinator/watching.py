@@ -1,0 +1,70 @@
+"""How many partitions the inputs of jobs have now, looked up time and again."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+import structlog
+
+from anabranch.config import Settings
+from anabranch.errors import NotFoundError
+from anabranch.systems.systems import Systems
+
+__all__ = ["Counting", "Watching", "counted"]
+
+_EVERY = 1.0
+
+log = structlog.get_logger()
+
+Counting = Callable[[str, Mapping[str, Any], Iterable[str]], Mapping[str, int]]
+"""See :func:`counted`."""
+
+
+class Looking(Protocol):
+    def look(self) -> None: ...
+
+
+def counted(job: str, settings: Mapping[str, Any], streams: Iterable[str]) -> dict[str, int]:
+    """The partitions that streams have, by ``system/stream``; 0: there is none of that name.
+
+    Args:
+        settings: of the job.
+
+    Raises:
+        AnabranchError: a system doesn't answer.
+    """
+    systems = Systems(Settings(**settings), job)
+    found = {}
+    for name in streams:
+        system, stream = name.split("/")
+        try:
+            found[name] = systems.named(system).partitions(stream)
+        except NotFoundError:
+            found[name] = 0
+    return found
+
+
+class Watching:
+    """Lets a coordinator look at the inputs of its jobs whenever it is time. Inside ``with``."""
+
+    def __init__(self, coordinator: Looking) -> None:
+        self._coordinator = coordinator
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="anabranch-watching", daemon=True)
+
+    def __enter__(self) -> Watching:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join(_EVERY)
+
+    def _run(self) -> None:
+        while not self._ended.wait(_EVERY):
+            try:
+                self._coordinator.look()
+            except Exception:
+                log.exception("inputs could not be looked at; it is tried again")
