@@ -22,6 +22,7 @@ from tests import (
     broadcasting,
     clusters,
     compacted,
+    expanded,
     failover,
     histories,
     kafka_peers,
@@ -244,6 +245,7 @@ SCENARIOS: dict[str, Scenario] = {
     "away": without_coordinator,
     "launcher": launched.kept_running,
     "scaled": scaled.scaled,
+    "expanded": expanded.expanded,
     "broadcast": broadcasting.broadcasts,
     "histories": histories.lived_through,
     "autoscaled": autoscaled.scaled_by_itself,
@@ -260,6 +262,7 @@ SCENARIOS_IN_KAFKA: dict[str, Scenario] = {
     "kafka-postgresql": without_store,
     "kafka-away": without_coordinator,
     "kafka-scaled": scaled.scaled,
+    "kafka-expanded": expanded.expanded,
     "kafka-broadcast": broadcasting.broadcasts,
     "kafka-histories": histories.lived_through,
 }
@@ -311,11 +314,13 @@ def _workspace(name: str, folder: Path, stack: ExitStack) -> Workspace:
     if name in table_soak.SCENARIOS:
         return table_soak.workspace_of(name, folder, stack)
     if name not in SCENARIOS_IN_KAFKA:
-        return Workspace(folder)
+        return expanded.workspace_of(folder, None) if ALL[name] is expanded.expanded else Workspace(folder)
     cluster = stack.enter_context(kafka_peers.start(folder / "cluster"))
     patience = kafka_soak.PATIENCE
     if name in kafka_soak.SCENARIOS:
         return numbered.workspace_of(folder, cluster, patience=patience)
+    if ALL[name] is expanded.expanded:
+        return expanded.workspace_of(folder, cluster, patience)
     return Workspace(folder, cluster, patience=patience)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, cast
 
 from anabranch.coordinator.election import Election
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 LEASE, GRACE = 4.0, 1.0
 _TURN = 0.5
 _AGAIN = 1.0
+_LOOKS = 1.0
 
 
 class CoordinatorProcess(Actor):
@@ -42,10 +43,12 @@ class CoordinatorProcess(Actor):
             GRACE,
             lambda: self.world.random.getrandbits(40),
             cast(Systems, Source()),
+            self._count,
         )
         self.election = Election(store, name, self._clock, LEASE, GRACE)
         self.leading = _Leading(self, store)
         self.after(self.world.between(0.0, _TURN), self._turn)
+        self.after(self.world.between(0.0, _LOOKS), self._look)
 
     @property
     def leads_until(self) -> float:
@@ -113,6 +116,20 @@ class CoordinatorProcess(Actor):
         if self.leads_until > self.world.now:
             self._scenario.invariants.leads()
         self.after(self.world.between(0.8, 1.0) * _TURN, self._turn)
+
+    def _look(self) -> None:
+        try:
+            self.coordinator.look()
+        except AnabranchError as error:
+            self.note(f"can't look at inputs now: {error}")
+        if self.leads_until > self.world.now:
+            self._scenario.invariants.leads()
+        self.after(_LOOKS, self._look)
+
+    def _count(self, job: str, settings: object, streams: Iterable[str]) -> dict[str, int]:
+        if self.world.chance(0.1):
+            raise AnabranchError("the system doesn't answer", "look at it")
+        return {name: self._scenario.partitions[job] if name == "embedded/in" else 1 for name in streams}
 
     def _clock(self) -> float:
         now = self.world.now

@@ -33,8 +33,10 @@ class Partition:
             last[key] = offset
 
 
-PARTITIONS = [Partition(number) for number in range(2)]
-BROADCAST = Partition(2)
+AT_FIRST = 2
+"""The most partitions that the input of a job has at first."""
+PARTITIONS = [Partition(number) for number in range(4 * AT_FIRST)]
+BROADCAST = Partition(4 * AT_FIRST)
 RULES = 10
 """Stands for the number of the broadcast partition. In state it is there for each task, whose number is added."""
 

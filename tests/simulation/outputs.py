@@ -51,7 +51,7 @@ class Folder:
         return self._after(self.committed)
 
     def copy(self, epoch: int, partitions: dict[int, int]) -> Folder:
-        planned = [{number: batch[number] for number in partitions} for batch in self.planned]
+        planned = [{number: batch.get(number, (at, at)) for number, at in partitions.items()} for batch in self.planned]
         return Folder(epoch, epoch, partitions, planned, self.committed, dict(self.state))
 
     def _after(self, batches: int) -> dict[int, int]:

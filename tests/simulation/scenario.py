@@ -20,7 +20,7 @@ from anabranch.planning import changes, plan
 from anabranch.planning.plan import Plan
 from tests.simulation.containers import ContainerProcess
 from tests.simulation.coordinators import LEASE, CoordinatorProcess
-from tests.simulation.inputs import FINEST, PARTITIONS
+from tests.simulation.inputs import AT_FIRST, FINEST, PARTITIONS
 from tests.simulation.invariants import Broken, Invariants
 from tests.simulation.network import Client, Network
 from tests.simulation.outputs import Storage
@@ -28,8 +28,9 @@ from tests.simulation.store import Database
 from tests.simulation.world import Actor, World
 
 _CALM, _FAULTS_FOR = 4.0, 40.0
-_QUIET = 3 * LEASE + 10.0
-"""3 leases, and the time of fences, of the ends of lanes, and of the first batches of those after them."""
+_QUIET = 3 * LEASE + 10.0 + 12.0
+"""3 leases, and the time of fences, of the ends of lanes, and of the first batches of those after them; then a look at
+inputs that have grown, and that change."""
 _SAID_AGAIN = 0.1
 _REWINDS = 0.3
 _FACTORS = (1, 2, 4, FINEST)
@@ -67,6 +68,7 @@ class Scenario:
         self.network = Network(self.world, _TIMEOUT)
         self.servers = [f"coordinator-{number}" for number in range(random.randint(2, 3))]
         self._user = Actor(self.world, "user")
+        self.partitions: dict[str, int] = {}
         self._wishes = {f"job{number}": self._wish(f"job{number}") for number in range(random.randint(1, 2))}
         self._coordinators = {name: self._coordinator(name) for name in self.servers}
         self._client = Client(self.network, self._user)
@@ -102,11 +104,13 @@ class Scenario:
     def _wish(self, job: str) -> _Wish:
         random = self.world.random
         fenced = random.random() < 0.7
-        partitions, factor = random.randint(1, len(PARTITIONS)), random.choice(_FACTORS)
-        graph, its = _planned(job, partitions, factor, random.randint(1, 2), self._broadcasts)
+        self.partitions[job], factor = random.randint(1, AT_FIRST), random.choice(_FACTORS)
+        graph, its = _planned(job, self.partitions[job], factor, random.randint(1, 2), self._broadcasts)
         self.storage.add(job, fenced=fenced)
         lanes = plan.lanes_of(its, 4, lambda: f"{random.getrandbits(32):08x}")
-        program = Program(artifact="0" * 64, file="job.py", settings={}, schemas={})
+        program = Program(
+            artifact="0" * 64, file="job.py", settings={"job": {"expansion_check": "3 seconds"}}, schemas={}
+        )
         start = Start(graph=graph, model=its.model, lanes=lanes, fingerprint={}, program=program)
         return _Wish(start, fenced, random.randint(0, 1))
 
@@ -142,6 +146,7 @@ class Scenario:
             if not self._is_met(job, wish):
                 self._ask(job, wish)
             self._change(job, wish)
+            self._grow(job)
         self.world.after(1.0, self._look_after)
 
     def _seats(self, job: str, wish: _Wish) -> int:
@@ -220,6 +225,13 @@ class Scenario:
         factor, containers = random.choice((None, None, *_FACTORS)), random.choice((None, 1, 2, 3))
         self._user.note(f"wants {job} to have factor {factor}, containers {containers}")
         return Scaling(factor=factor, containers=containers, request=request)
+
+    def _grow(self, job: str) -> None:
+        """The input of a job gets twice as many partitions now and then."""
+        wider = 2 * self.partitions[job]
+        if self.world.chance(self._changes / 8) and wider <= len(PARTITIONS):
+            self._user.note(f"gives the input of {job} {wider} partitions")
+            self.partitions[job] = wider
 
     # What goes wrong
 
@@ -305,7 +317,7 @@ class Scenario:
             if self.storage.output(lane).last_at < self.world.now - LEASE:
                 raise Broken("progress", f"nobody writes for {lane.id}, which is {lane}")
             owned.update((lane.group, *cell) for cell in self.storage.share(lane).cells)
-        groups, partitions = {lane.group for lane in lanes}, {ssp.partition for lane in lanes for ssp in lane.ssps}
+        groups, partitions = {lane.group for lane in lanes}, range(self.partitions[job])
         cells = Counter((group, number, cell) for group in groups for number in partitions for cell in range(FINEST))
         if owned != cells:
             raise Broken("progress", f"job {job}: nobody has {cells - owned}, several have {owned - cells}")

@@ -53,6 +53,7 @@ def test_faults_reach_what_they_should() -> None:
         "with a pending batch",
         "fails, and is tried again",
         "can't start",
+        "has 4 partitions, and had 2",
         "cancelled: the user",
         "cancelled: lane",
         "nobody has its seat, which is no more",

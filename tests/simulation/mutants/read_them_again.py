@@ -1,0 +1,22 @@
+"""A lane that gets new partitions begins with all of its partitions anew."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from anabranch.planning import changes
+
+BREAKS = frozenset({"each-once"})
+
+
+def apply(patch: pytest.MonkeyPatch) -> None:
+    fresh = changes._fresh
+
+    def anew(before: Any, after: Any) -> Any:
+        found = fresh(before, after)
+        had = {ssp.whole for task in before.tasks for ssp in task.ssps}
+        return found | {whole: whole for whole in had if found and whole.partition == 0}
+
+    patch.setattr(changes, "_fresh", anew)
