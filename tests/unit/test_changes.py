@@ -307,6 +307,22 @@ def test_without_state_new_partitions_are_new_tasks() -> None:
     assert {str(ssp) for lane in change.lanes for ssp in lane.fresh} == {f"embedded/in/{p}" for p in (2, 3, 4)}
 
 
+def test_new_tasks_of_a_broadcast_are_refused() -> None:
+    made = Job("j")
+    rows = made.read("in", key="k string", schema="n int")
+    rows.merge(made.read("rules", schema="n int", key="k string", broadcast=True)).write("out")
+    plan = planning.make(made.graph, around(**{"in": 2, "rules": 1}))
+    lanes = {lane.id: lane for lane in planning.lanes_of(plan, 4, new_id)}
+    with pytest.raises(AnabranchError, match="would have new tasks, and the broadcast input embedded/rules"):
+        expansion.expanded(made.graph, plan.model, lanes, {"embedded/in": 4}, new_id)
+    wider = expansion.expanded(made.graph, plan.model, lanes, {"embedded/rules": 2}, new_id)
+    (lane,) = wider.lanes
+    assert [[str(ssp) for ssp in each] for each in (lane.broadcast, lane.fresh)] == [
+        ["embedded/rules/0", "embedded/rules/1"],
+        ["embedded/rules/1"],
+    ]
+
+
 def test_the_streams_between_stages_are_the_jobs_own() -> None:
     made = Job("j")
     made.read("in", key="k string", schema="n int").partition_by("n").agg(n="count(*)").write("counts")
