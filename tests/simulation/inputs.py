@@ -79,6 +79,17 @@ class Share:
             if its[cell % len(its)] != NEVER
         )
 
+    @property
+    def kept(self) -> frozenset[tuple[int, int]]:
+        """The cells, and those that state has of the broadcast."""
+        shared = (
+            (RULES + number, cell)
+            for number, mine in self._state.items()
+            for cell in range(FINEST)
+            if cell % self._factor in mine
+        )
+        return self.cells.union(shared)
+
     def of(self, ranges: Ranges) -> Records:
         found = []
         for partition, (start, end) in ranges.items():

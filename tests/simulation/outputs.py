@@ -166,7 +166,7 @@ class Storage:
 
     def _made(self, lane: Lane, epoch: int) -> Folder:
         rewind, share = lane.rewind, self.share(lane)
-        at = {} if rewind is None else self._processed.rewind(lane, share.cells)
+        at = {} if rewind is None else self._processed.rewind(lane, share.kept)
         if rewind is not None and rewind.clear:
             return Folder(epoch, epoch, share.begins, state=at if lane.stateful else {})
         if not (lane.stateful and lane.inherits):

@@ -129,10 +129,9 @@ def _lowered(position: Position, lane: Lane, how: Rewind, ends: Mapping[str, int
 
 def _beyond(position: Position, lane: Lane, rewound: Lane) -> Position:
     """Where the lane before the rewound one ended; or that one, if it came further."""
-    whole = str(position.ssp.whole)
-    if lane.stateful or rewound.rewind is None or whole not in rewound.rewind.to:
+    read = next((each.offset for each in rewound.final if each.ssp == position.ssp.whole), None)
+    if lane.stateful or read is None:
         return position
-    read = next(each.offset for each in rewound.final if str(each.ssp) == whole)
     if position.ssp in lane.broadcast:
         return _all_at(position, lambda at: max(at, read))
     return positions.after(position, lane.factor, read)
