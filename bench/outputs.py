@@ -54,9 +54,8 @@ def by_job(bench: Bench, kind: str, output: str, url: str) -> StreamingQuery:
 
 
 def rows(path: Path) -> int:
-    found = duckdb.sql(f"select count(*) from '{path}/*.parquet'").fetchone()
-    assert found is not None
-    return int(found[0])
+    ((found,),) = duckdb.sql(f"select count(*) from '{path}/*.parquet'").fetchall()
+    return int(found)
 
 
 def sides(bench: Bench, kind: str, number: int, url: str) -> Iterator[float]:

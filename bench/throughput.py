@@ -175,6 +175,7 @@ def anabranch(bench: Bench, job: Job, output: str) -> StreamingQuery:
         graph=job.graph,
         functions=job.functions,
         schemas=resolution.columns(job.graph, job.functions, {}),
+        formats={},
         lane=lane,
         epoch=1,
         folder=folder.uri,
