@@ -6,7 +6,6 @@ import random
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -17,7 +16,6 @@ from hypothesis import strategies as st
 
 from anabranch import Job
 from anabranch.config import EmbeddedSettings, Settings, SystemsSettings
-from anabranch.container import foreseeing
 from anabranch.coordinator import whence
 from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.store import Store
@@ -26,7 +24,7 @@ from anabranch.event_time import progress
 from anabranch.event_time.control import Control
 from anabranch.event_time.progress import Progress, Upstream
 from anabranch.grouping import positions
-from anabranch.messages import LaneReport, Rewinding, Scaling, Start
+from anabranch.messages import Rewinding, Scaling, Start
 from anabranch.model.lane import Lane, LaneState, Position, Rewind
 from anabranch.model.ssp import SSP, wholes
 from anabranch.planning import changes, rewinding
@@ -496,19 +494,6 @@ def test_a_lane_waits_for_nothing_from_a_rewound_one_that_has_failed(
     worker.fails = lambda lane: lane.id == again.id
     worker.turns()
     assert coordinator.status(JOB).state == "failed"
-
-
-def test_where_a_rewound_lane_begins_is_not_foreseen() -> None:
-    """By its predecessor alone it would begin where that ends."""
-    made = job(stateful=False)
-    plan = planning.make(made.graph, around(**{"in": 1}))
-    (lane,) = planning.lanes_of(plan, 4, new_id)
-    report = LaneReport(lane=lane.id, phase="ended", positions={"embedded/in/0": 5}, batch=3)
-    keeper = SimpleNamespace(lane=lane, report=report, closed=True, ending=None, ended=True)
-    (again,) = rewinding.rewound(made.graph, plan.model, {lane.id: lane}, {"embedded/in/0": 0}, None, new_id).lanes
-    after = msgspec.structs.replace(again, rewind=None)
-    assert foreseeing.foreseen(after, {lane.id: keeper}) is not None  # type: ignore[dict-item]
-    assert foreseeing.foreseen(again, {lane.id: keeper}) is None  # type: ignore[dict-item]
 
 
 def test_a_broadcast_partition_is_rewound_for_all_tasks() -> None:

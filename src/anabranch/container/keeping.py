@@ -9,7 +9,7 @@ import msgspec
 import structlog
 
 from anabranch.container.attempts import Attempts
-from anabranch.container.lane import Ending, LaneRunner
+from anabranch.container.lane import LaneRunner
 from anabranch.messages import LaneReport, WantedLane
 from anabranch.model.lane import Lane
 
@@ -48,11 +48,6 @@ class Keeper:
     @property
     def lane(self) -> Lane:
         return self._runner.lane
-
-    @property
-    def ending(self) -> Ending | None:
-        """See :class:`LaneRunner`."""
-        return self._runner.ending
 
     @property
     def report(self) -> LaneReport:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import monotonic
 from typing import Any
 
@@ -46,28 +46,13 @@ Build = Callable[[Folder, str, Offsets, Callable[[int], None]], LaneQuery]
 """Makes the query from its folder, the file of its clock, where it starts, and who counts its drops."""
 
 
-class WithdrawnError(Exception):
-    """Ends a query before its first batch."""
-
-
-@dataclass(frozen=True)
-class Ending:
-    """The last batch of a lane, and where it ends."""
-
-    batch: int
-    positions: Offsets
-
-
 class LaneRunner:
     """Runs one lane in a thread of its own and keeps a report of it.
 
     ``build`` makes the query for a folder. ``until``: the noted ends of its inputs, None to run on. ``standstill`` says
     when it has to fail for it goes on no more. ``final``: it failed, and so would any other attempt; ``stalled``: it
-    failed for it stood still. ``ending``: where it will have ended once its last batch, which runs, is committed.
-
-    ``early``: the lane goes on from lanes that still run, from where they should end; it plans its first batch, and
-    holds it back until it is acknowledged, or withdrawn. ``taken``: whether the outputs of a new lane were taken for
-    it. ``wake`` is called when there is something in it that others wait for.
+    failed for it stood still. ``taken``: whether the outputs of a new lane were taken for it. ``wake`` is called when
+    there is something in its report that others wait for.
     """
 
     def __init__(
@@ -79,15 +64,10 @@ class LaneRunner:
         starting: Offsets,
         until: Offsets | None,
         standstill: Standstill,
-        early: bool = False,
         taken: Callable[[], bool] = lambda: False,
         wake: Callable[[], None] = lambda: None,
     ) -> None:
         self.lane = lane
-        self.ending: Ending | None = None
-        self._early = early
-        self._given_up = False
-        self._withdrawn = threading.Event()
         self._taken = taken
         self._wake = wake
         self.final = False
@@ -138,9 +118,8 @@ class LaneRunner:
         return self._report.phase in ("ended", "failed")
 
     def start(self) -> None:
-        if self._thread.ident is None:
-            self._begun_at = monotonic()
-            self._thread.start()
+        self._begun_at = monotonic()
+        self._thread.start()
 
     def stop(self) -> None:
         """End at the next batch boundary."""
@@ -152,17 +131,8 @@ class LaneRunner:
         self._closing.set()
         self._stop.set()
 
-    def withdraw(self) -> None:
-        """Forget a lane that was begun early: it doesn't begin there. Waits until nothing of it runs any more."""
-        self._withdrawn.set()
-        self.stop()
-        self._thread.join()
-        self._place.at(self.lane, self._epoch).remove()
-
     def acknowledge(self, upstream_ended: bool) -> None:
         """The coordinator knows the lane's folder: only now may its query begin."""
-        if self._early and not self._known.is_set():
-            self._begun_at = monotonic()
         self._known.set()
         if upstream_ended:
             self._upstream_ended.set()
@@ -177,7 +147,7 @@ class LaneRunner:
             self._tell(folder_epoch=self._report.folder_epoch or self._epoch)
             folder.note_streams(self._inputs.ids())
             self._inputs.check(folder)
-            while not self._early and not self._known.wait(_POLL):
+            while not self._known.wait(_POLL):
                 if self._leaving.is_set():
                     self._end(folder, begun=False)
                     return
@@ -192,7 +162,7 @@ class LaneRunner:
                     break
             else:
                 self._finish(folder)
-            self._end(folder, begun=not self._given_up)
+            self._end(folder)
         except Exception as error:
             told = self._told(error)
             self.final = self.final or failures.is_final(error)
@@ -256,24 +226,12 @@ class LaneRunner:
         taken = last < self.lane.first_batch and self._started is None and self._taken()
         with _start_one_at_a_time:
             self._tell(begun=True)
-            started = query.start(
-                last=folder.batch(last) if last >= 0 else None,
-                pending=folder.pending,
-                taken=taken,
-                hold=self._hold if self._early else None,
-            )
+            started = query.start(last=folder.batch(last) if last >= 0 else None, pending=folder.pending, taken=taken)
         self._started = started
         held = texts(self._positions(folder))
         self._tell(phase="running", batch=folder.committed(), positions=held)
         self._sample(query)
         return started
-
-    def _hold(self) -> None:
-        """Wait until it is known that the lane may begin. Raises WithdrawnError if it doesn't."""
-        while not self._known.wait(_POLL):
-            if self._withdrawn.is_set() or self._leaving.is_set():
-                self._given_up = True
-                raise WithdrawnError(f"lane {self.lane.id} doesn't begin")
 
     def _sample(self, query: LaneQuery) -> None:
         """Look at some keys of the inputs, until something is odd about them."""
@@ -286,12 +244,12 @@ class LaneRunner:
     def _watch(self, folder: Folder, query: StreamingQuery) -> None:
         while True:
             self._take_progress(folder, query)
-            if not query.isActive and not self._given_up:
+            if not query.isActive:
                 error = query.exception()
                 raise (
                     error if error is not None else StateError(f"the query of lane {self.lane.id} ended by itself", "")
                 )
-            if self._given_up or self._stop.is_set() or self._done(folder):
+            if self._stop.is_set() or self._done(folder):
                 break
             self._check_progress()
             if monotonic() > self._refreshed + _REFRESH_EVERY and self._query is not None:
@@ -482,9 +440,7 @@ class LaneRunner:
         if self._query.real_time:
             query.stop()
         else:
-            boundary.end(self._place.spark, query, lambda: self._foresee(folder))
-        if self._given_up:
-            return
+            boundary.end(self._place.spark, query)
         self._take_progress(folder, query)
         failed = query.exception()
         if failed is not None:
@@ -494,16 +450,9 @@ class LaneRunner:
                 last = self._query.start(once=True, taken=True)
             last.awaitTermination()
 
-    def _foresee(self, folder: Folder) -> None:
-        """Where the lane will have ended, if a batch runs. One that is just being planned isn't seen."""
-        if self._closing.is_set() and folder.pending:
-            last = folder.planned()
-            self.ending = Ending(last, self._whole(folder.planned_positions(last)))
-            self._wake()
-
     def _end(self, folder: Folder, *, begun: bool = True) -> None:
         """``begun`` False: whoever is next does what was to be done."""
-        if self._query is not None and begun:
+        if self._query is not None:
             self._query.settle()
         time = clock.read(self._clock)
         if begun and not folder.pending:
@@ -511,8 +460,7 @@ class LaneRunner:
             folder.note_progress(reached, (str(ssp) for ssp in self._inputs.ssps))
         self._clock.unlink(missing_ok=True)
         positions = self._positions(folder)
-        if begun:
-            self._inputs.tell(positions)
+        self._inputs.tell(positions)
         self._tell(
             phase="ended",
             positions=texts(positions),
@@ -537,10 +485,7 @@ class LaneRunner:
         return found
 
     def _positions(self, folder: Folder) -> Offsets:
-        return self._whole(folder.positions())
-
-    def _whole(self, held: Mapping[str, Mapping[int, int]]) -> Offsets:
-        """All positions of the lane, where only those of some are known."""
+        held = folder.positions()
         return {
             ssp.whole: held.get(ssp.stream, {}).get(ssp.partition, self._starting.get(ssp.whole, 0))
             for ssp in (*self.lane.ssps, *self.lane.broadcast)

@@ -19,7 +19,6 @@ from anabranch.container.agent import Agent
 from anabranch.container.attempts import Attempts, Standstill
 from anabranch.container.beats import Beats, Coordination, Direct
 from anabranch.container.folder import Folder
-from anabranch.container.foreseeing import foreseen
 from anabranch.container.keeping import Keeper
 from anabranch.container.lane import LaneRunner, Offsets
 from anabranch.container.place import Place
@@ -74,7 +73,6 @@ class Container:
         self._place = Place(spark, settings.storage.root, Path(self._clocks.name), systems)
         self._preparations = Preparations(self._take)
         self._turn = threading.Event()
-        self._early: dict[str, LaneRunner] = {}
         self._keepers: dict[str, Keeper] = {}
         self._readers: dict[forgetting.Reader, set[str]] = {}
         self._noted: dict[str, dict[int, int]] = {}
@@ -133,21 +131,6 @@ class Container:
             if lane_id not in self._keepers:
                 self._keepers[lane_id] = self._kept(each, answer.until_caught_up)
         self._preparations.begin(answer.coming)
-        self._begin_early(answer)
-
-    def _begin_early(self, answer: Answer) -> None:
-        """Begin coming lanes of which it can be seen where they will begin: up to their first batch, which waits."""
-        coming = {lane.id for lane in answer.coming}
-        for name in [name for name in self._early if name not in coming]:
-            self._early.pop(name).withdraw()
-        if answer.until_caught_up or self._settings.job.trigger == "real-time":
-            return
-        for each in answer.coming:
-            lane = None if each.stateful or each.id in self._early else foreseen(each, self._keepers)
-            # How far a lane is in event time is known when it has ended.
-            if lane is not None and not self._query(lane, self._place.at(lane, lane.epoch)).has_event_time:
-                self._early[lane.id] = self._made(lane, False, self._standstill(), early=True)
-                self._early[lane.id].start()
 
     def _kept(self, wanted: WantedLane, until_caught_up: bool) -> Keeper:
         lane, standstill = wanted.lane, self._standstill()
@@ -166,15 +149,6 @@ class Container:
         return Standstill(patience)
 
     def _runner(self, lane: Lane, until_caught_up: bool, standstill: Standstill) -> LaneRunner:
-        """One for a lane that is wanted: that which was begun early, if all came as it was foreseen."""
-        early = self._early.pop(lane.id, None)
-        if early is not None and early.lane == lane and not early.ended:
-            return early
-        if early is not None:
-            early.withdraw()
-        return self._made(lane, until_caught_up, standstill)
-
-    def _made(self, lane: Lane, until_caught_up: bool, standstill: Standstill, early: bool = False) -> LaneRunner:
         starting = self._starting(lane)
         until = self._until(lane) if until_caught_up else None
 
@@ -189,7 +163,6 @@ class Container:
             starting,
             until,
             standstill,
-            early=early,
             taken=lambda: self._preparations.taken(lane),
             wake=self._turn.set,
         )
@@ -261,8 +234,6 @@ class Container:
             forgetting.forget(self._place.systems.kafka, forgetting.behind(lanes, streams, self._readers))
 
     def _stop_all(self) -> None:
-        for early in self._early.values():
-            early.withdraw()
         for keeper in self._keepers.values():
             keeper.leave()
         end = time.monotonic() + _ENDS_WITHIN

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -15,16 +14,14 @@ _TERMINATED = "org.apache.spark.sql.execution.streaming.runtime.TERMINATED$"
 _IDLE = "Waiting for next trigger"
 
 
-def end(spark: SparkSession, query: StreamingQuery, meanwhile: Callable[[], None] = lambda: None) -> None:
+def end(spark: SparkSession, query: StreamingQuery) -> None:
     """Let the batch that runs be committed, and no other one begin. ``query.exception()`` says whether it failed.
 
-    ``stop()`` would interrupt it. Between two triggers of an interval it is right: then nothing runs. ``meanwhile`` is
-    called as soon as no other one begins, while that one may still run.
+    ``stop()`` would interrupt it. Between two triggers of an interval it is right: then nothing runs.
     """
     jvm: Any = spark._jvm
     execution: Any = query._jsq.streamingQuery()
     execution.state().set(getattr(getattr(jvm, _TERMINATED), "MODULE$"))
-    meanwhile()
     thread = execution.queryExecutionThread()
     while thread.isAlive():  # what the query itself says of being active goes by its state
         thread.join(_TURN_MS)

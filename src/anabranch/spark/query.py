@@ -42,18 +42,12 @@ class LaneQuery(LaneOutputs):
     """The streaming query of a lane."""
 
     def start(
-        self,
-        once: bool = False,
-        last: Batch | None = None,
-        pending: bool = False,
-        taken: bool = False,
-        hold: Callable[[], None] | None = None,
+        self, once: bool = False, last: Batch | None = None, pending: bool = False, taken: bool = False
     ) -> StreamingQuery:
         """Start it: endlessly, or for ``once``: a pending (or planned) batch is run and the query ends.
 
         ``last``: the batch that was planned last, if there is one; ``pending``: it isn't committed. ``taken``: its
-        outputs are this process's already. ``hold`` is called before each batch, once that is planned, and may wait or
-        raise. Spark's errors in the plan come out here.
+        outputs are this process's already. Spark's errors in the plan come out here.
         """
         self.spark.conf.set("spark.sql.shuffle.partitions", str(self.lane.state_partitions))
         if self.real_time and not once:
@@ -62,8 +56,7 @@ class LaneQuery(LaneOutputs):
             self.take(new=last is None or last.number < self.lane.first_batch)
         self._publishing.begin(last, pending)
         body = self._body()
-        each = body.each if hold is None else partial(_after, hold, body.each)
-        writer = body.frame.writeStream.foreachBatch(each).queryName(self.lane.id)
+        writer = body.frame.writeStream.foreachBatch(body.each).queryName(self.lane.id)
         writer = writer.option("checkpointLocation", self.folder)
         stateful = self._group.stateful
         closing = stateful is None or stateful.args["emit"] == "on_close"
@@ -213,11 +206,6 @@ class LaneQuery(LaneOutputs):
             if "anabranch.errors." in str(error):
                 raise  # of an operator before it: Spark computes only when the function asks
             raise user_functions.of_batch(error, label(node), number, self.home) from None
-
-
-def _after(hold: Callable[[], None], each: Callable[[DataFrame, int], None], batch: DataFrame, number: int) -> None:
-    hold()
-    each(batch, number)
 
 
 _Begin = Callable[[DataFrame], tuple[dict[int, DataFrame], dict[str, Measured]]]
