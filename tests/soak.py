@@ -245,6 +245,7 @@ SCENARIOS: dict[str, Scenario] = {
     "away": without_coordinator,
     "launcher": launched.kept_running,
     "scaled": scaled.scaled,
+    "million": scaled.million,
     "expanded": expanded.expanded,
     "broadcast": broadcasting.broadcasts,
     "histories": histories.lived_through,
