@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
 from anabranch import config as configuration
@@ -31,16 +30,10 @@ def expand(
         now = f"generation {told.generation}"
         if told.partitions:
             progress.say(f"job {job}: {listed(told.partitions)}")
-            progress.say(f"job {job}: {len(told.closing)} lane(s) are closed, {len(told.lanes)} follow them")
-            if not detach:
-                scale.wait(client, job, timeout)
-                scale.check(client, job, told)
-                now += "; all its lanes run"
+            now += scale.followed(client, job, told, None if detach else timeout)
         else:
             now += ": it has all partitions of its inputs already"
-    if json:
-        typer.echo(msgspec.json.format(msgspec.json.encode(told.to_builtins()), indent=2).decode())
-    progress.say(f"job {job}: {now}")
+    scale.tell(job, told, now, json)
 
 
 def wished(dry: bool = False) -> Expanding:

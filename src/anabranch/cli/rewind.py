@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from anabranch import config as configuration
-from anabranch.cli import finding, progress, scale
+from anabranch.cli import finding, scale
 from anabranch.errors import NotFoundError, UsageError
 from anabranch.messages import Rewinding
 
@@ -37,14 +37,8 @@ def rewind(
     with finding.client(configuration.load(config).coordinator, job) as client:
         rewound = client.rewind(job, wish)
         now = f"rewound to {to}, generation {rewound.generation}"
-        progress.say(f"job {job}: {len(rewound.closing)} lane(s) are closed, {len(rewound.lanes)} follow them")
-        if not detach:
-            scale.wait(client, job, timeout)
-            scale.check(client, job, rewound)
-            now += "; all its lanes run"
-    if json:
-        typer.echo(msgspec.json.format(msgspec.json.encode(rewound.to_builtins()), indent=2).decode())
-    progress.say(f"job {job}: {now}")
+        now += scale.followed(client, job, rewound, None if detach else timeout)
+    scale.tell(job, rewound, now, json)
 
 
 def wished(to: str, state: str | None, dry: bool = False) -> Rewinding:

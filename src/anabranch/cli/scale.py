@@ -35,16 +35,32 @@ def scale(
         scaled = client.scale(job, wished(factor, containers))
         now = f"factor {scaled.factor}, {scaled.containers} container(s), generation {scaled.generation}"
         if scaled.closing:
-            progress.say(f"job {job}: {len(scaled.closing)} lane(s) are closed, {len(scaled.lanes)} follow them")
-            if not detach:
-                wait(client, job, timeout)
-                check(client, job, scaled)
-                now += "; all its lanes run"
+            now += followed(client, job, scaled, None if detach else timeout)
         else:
             now += " already"
+    tell(job, scaled, now, json)
+
+
+def followed(client: Client, job: str, change: Scaled | Rewound, timeout: float | None) -> str:
+    """Say what a change does, and wait for it (None: don't); gives what there is to say of it then.
+
+    Raises:
+        JobFailedError, OutOfTimeError: as :func:`wait`.
+        ConflictError: the job has gone back.
+    """
+    progress.say(f"job {job}: {len(change.closing)} lane(s) are closed, {len(change.lanes)} follow them")
+    if timeout is None:
+        return ""
+    wait(client, job, timeout)
+    _check(client, job, change)
+    return "; all its lanes run"
+
+
+def tell(job: str, change: Scaled | Rewound, said: str, json: bool) -> None:
+    """The last that a verb says of a change that it has asked for."""
     if json:
-        typer.echo(msgspec.json.format(msgspec.json.encode(scaled.to_builtins()), indent=2).decode())
-    progress.say(f"job {job}: {now}")
+        typer.echo(msgspec.json.format(msgspec.json.encode(change.to_builtins()), indent=2).decode())
+    progress.say(f"job {job}: {said}")
 
 
 def wished(factor: int | None, containers: int | None, dry: bool = False) -> Scaling:
@@ -82,7 +98,7 @@ def wait(client: Client, job: str, timeout: float) -> None:
         time.sleep(_POLL)
 
 
-def check(client: Client, job: str, changed: Scaled | Rewound) -> None:
+def _check(client: Client, job: str, changed: Scaled | Rewound) -> None:
     """Raises ConflictError if the job has gone back."""
     model = client.model(job)
     if model.undoes == changed.generation:

@@ -264,10 +264,7 @@ class Coordinator:
             ConfigError: such a factor, or number of containers, can't be.
         """
         with self._changed:
-            self._look_again()
-            serving = self._serving(job)
-            self._advance(serving)
-            present = self._present(serving)
+            serving, present = self._at_present(job)
             known = self._is_known(serving, wish.request)
             wanted = None if known else changing.scaled(serving, present, wish, alone=self._grace is None)
             if wanted is None:
@@ -291,10 +288,7 @@ class Coordinator:
             AnabranchError: a system doesn't answer.
         """
         with self._changed:
-            self._look_again()
-            serving = self._serving(job)
-            self._advance(serving)
-            present = self._present(serving)
+            serving, present = self._at_present(job)
             if self._is_known(serving, wish.request):
                 return Rewound(generation=present.generation)
             changing.check_changeable(serving)
@@ -302,10 +296,7 @@ class Coordinator:
             systems = self._systems or Systems(Settings(**serving.settings), job)
         to = whence.offsets(wish.to, job, sources, systems)  # which may take long
         with self._changed:
-            self._look_again()
-            serving = self._serving(job)
-            self._advance(serving)
-            present = self._present(serving)
+            serving, present = self._at_present(job)
             if self._is_known(serving, wish.request):
                 return Rewound(generation=present.generation)
             wanted = changing.rewound(serving, present, wish, to)
@@ -329,11 +320,8 @@ class Coordinator:
             inputs, settings = self._inputs(serving), serving.settings
         counts = self._counting(job, settings, inputs)
         with self._changed:
-            self._look_again()
-            serving = self._serving(job)
-            self._advance(serving)
+            serving, present = self._at_present(job)
             serving.counts = counts
-            present = self._present(serving)
             known = self._is_known(serving, wish.request)
             wanted = None if known else changing.expanded(serving, present, counts, "user", wish.request)
             if wanted is None:
@@ -365,10 +353,7 @@ class Coordinator:
                 it is rewound, and records are being processed again.
         """
         with self._changed:
-            self._look_again()
-            serving = self._serving(job)
-            self._advance(serving)
-            present = self._present(serving)
+            serving, present = self._at_present(job)
             changing.check_cancellable(serving, present)
             self._change(serving, self._undone(serving, present, "user", "the user cancelled it"))
 
@@ -918,6 +903,13 @@ class Coordinator:
             moved = True
         if serving.renew() or moved:
             self._announce()
+
+    def _at_present(self, job: str) -> tuple[Serving, Generation]:
+        """A job that a user wants to change, as it is now. Raises as :meth:`_serving`."""
+        self._look_again()
+        serving = self._serving(job)
+        self._advance(serving)
+        return serving, self._present(serving)
 
     def _present(self, serving: Serving) -> Generation:
         job, deployment = serving.job, serving.deployment
