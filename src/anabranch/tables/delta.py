@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
-from pydantic import Field, field_validator
 
 from anabranch import steps
 from anabranch.errors import AnabranchError, ConfigError, ConflictError, NotFoundError
@@ -34,18 +33,8 @@ _ATTEMPTS = 20
 """Others may commit at the same time. Those of other lanes are in nobody's way, and don't count."""
 
 
-class DeltaOptions(options.Options):
-    """``path``: the table's folder, on a disk that all containers share. ``target_file_mb``: of files, about."""
-
-    path: str
-    target_file_mb: int = Field(default=128, ge=1, le=4096)
-
-    @field_validator("path")
-    @classmethod
-    def _local(cls, path: str) -> str:
-        if "://" in path:
-            raise ValueError("this version of anabranch writes Delta tables in local and shared folders only")
-        return path
+class DeltaOptions(options.FolderOptions):
+    NOT_LOCAL = "this version of anabranch writes Delta tables in local and shared folders only"
 
 
 class _Rows:

@@ -4,19 +4,38 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from anabranch.errors import ConfigError
 
-__all__ = ["Options", "checked"]
+__all__ = ["FolderOptions", "Options", "checked"]
 
 
 class Options(BaseModel):
     """What a kind of table takes; others are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class FolderOptions(Options):
+    """``path``: a folder on a disk that all containers share. ``target_file_mb``: how large files get, about.
+
+    ``NOT_LOCAL``: what is said of another path.
+    """
+
+    NOT_LOCAL: ClassVar[str]
+
+    path: str
+    target_file_mb: int = Field(default=128, ge=1, le=4096)
+
+    @field_validator("path")
+    @classmethod
+    def _local(cls, path: str) -> str:
+        if "://" in path:
+            raise ValueError(cls.NOT_LOCAL)
+        return path
 
 
 Kind = TypeVar("Kind", bound=Options)

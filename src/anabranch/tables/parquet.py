@@ -13,7 +13,6 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
-from pydantic import Field, field_validator
 
 from anabranch import steps
 from anabranch.errors import AnabranchError, LogError, NotFoundError, UnsupportedFormatError
@@ -29,18 +28,8 @@ _HIDDEN = "_anabranch"
 _PART = ".part"
 
 
-class ParquetOptions(options.Options):
-    """``path``: a folder on a disk that all containers share. ``target_file_mb``: how large files get, about."""
-
-    path: str
-    target_file_mb: int = Field(default=128, ge=1, le=4096)
-
-    @field_validator("path")
-    @classmethod
-    def _local(cls, path: str) -> str:
-        if "://" in path:
-            raise ValueError("a folder of Parquet files must be on a file system with hard links; for others use delta")
-        return path
+class ParquetOptions(options.FolderOptions):
+    NOT_LOCAL = "a folder of Parquet files must be on a file system with hard links; for others use delta"
 
 
 class _Head(msgspec.Struct, frozen=True, kw_only=True):
