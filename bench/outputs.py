@@ -13,6 +13,7 @@ import duckdb
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 from tests import postgres
+from tests.iceberg import iceberg_catalog
 
 from anabranch.config import OutputSettings
 from anabranch.spark import resolution, session, tables
@@ -20,7 +21,7 @@ from anabranch.systems.embedded.spark import FORMAT
 from anabranch.systems.systems import Systems
 from bench.throughput import PARTITIONS, SCHEMA, WARMING, Bench, anabranch, filled, filter_job, measured, records
 
-KINDS = ("parquet", "delta", "postgresql")
+KINDS = ("parquet", "delta", "iceberg", "postgresql")
 
 
 def by_spark(bench: Bench, output: str) -> StreamingQuery:
@@ -43,7 +44,11 @@ def by_spark(bench: Bench, output: str) -> StreamingQuery:
 
 def by_job(bench: Bench, kind: str, output: str, url: str) -> StreamingQuery:
     """A lane into a new table."""
-    where = {"url": url, "table": output} if kind == "postgresql" else {"path": str(bench.folder / "tables" / output)}
+    places: dict[str, dict[str, object]] = {
+        "postgresql": {"url": url, "table": output},
+        "iceberg": {"table": f"bench.{output}", "catalog": iceberg_catalog(bench.folder / "tables")},
+    }
+    where = places.get(kind, {"path": str(bench.folder / "tables" / output)})
     bound = {output: OutputSettings(to=kind, **where)}  # type: ignore[arg-type]
     mine = replace(bench, settings=bench.settings.model_copy(update={"outputs": bound}))
     job = filter_job(output)
@@ -64,7 +69,8 @@ def sides(bench: Bench, kind: str, number: int, url: str) -> Iterator[float]:
     speed = {}
     for side in (0, 1) if number % 2 else (1, 0):
         speed[side] = measured(bench, by_spark(bench, theirs) if side else by_job(bench, kind, ours, url))
-    if kind != "postgresql" and rows(bench.folder / "tables" / ours) != rows(bench.folder / "tables" / theirs):
+    placed = bench.folder / "tables" / (f"warehouse/bench/{ours}/data" if kind == "iceberg" else ours)
+    if kind != "postgresql" and rows(placed) != rows(bench.folder / "tables" / theirs):
         raise SystemExit(f"{kind}: the two sides wrote different numbers of rows")
     yield from (speed[0], speed[1])
 

@@ -136,7 +136,8 @@ def expanded(seed: int, workspace: Workspace) -> str:
         return follower
 
     until("it runs", lambda: runs(1) and read() > 5000)
-    others = _lanes(client, "other")
+    others = _runs(client, "other")
+    assert all(run for _, run in others), others
     seconds = []
     kinds = ["container", "coordinator"]
     dice.shuffle(kinds)
@@ -151,7 +152,7 @@ def expanded(seed: int, workspace: Workspace) -> str:
         seconds.append(time.monotonic() - begun)
         before = read()
         until("it reads on", lambda: read() > before + 2 * _RATE)  # noqa: B023
-    assert _lanes(client, "other") == others, "a lane that isn't concerned was closed"
+    assert _runs(client, "other") == others, "a lane that is not concerned was closed, or its query begun again"
     numbers.end()
     ends = workspace.system.ends(INPUT)
     assert len(ends) == 8
@@ -180,8 +181,10 @@ def expanded(seed: int, workspace: Workspace) -> str:
     return f"factor {factor}, {containers} container(s), {numbers.count} records; {told}"
 
 
-def _lanes(client: Client, group: str) -> set[str]:
-    return {lane.lane.id for lane in client.status(JOB).lanes if lane.lane.group == group}
+def _runs(client: Client, group: str) -> set[tuple[str, str]]:
+    """The lanes of a group, each with Spark's id of its run."""
+    found = [lane for lane in client.status(JOB).lanes if lane.lane.group == group]
+    return {(lane.lane.id, lane.report.run if lane.report is not None else "") for lane in found}
 
 
 def check(workspace: Workspace, count: int) -> None:

@@ -9,7 +9,7 @@ import re
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from anabranch import steps
@@ -78,8 +78,8 @@ class Served:
         self.check_under_way()
         return process
 
-    def container(self, hold: str = "", url: str | None = None) -> Process:
-        return self.workspace.start("container", JOB, "--coordinator", url or self.url, hold=hold)
+    def container(self, hold: str = "", url: str | None = None, under: Sequence[str] = ()) -> Process:
+        return self.workspace.start("container", JOB, "--coordinator", url or self.url, hold=hold, under=under)
 
     def status(self) -> Any:
         return json.loads(self.workspace.call("status", JOB, "--json", coordinator__url=self.url).stdout)

@@ -99,6 +99,22 @@ class Server:
             connection.execute(f"create database {name} owner {USER}")
         return f"postgresql://{self.login}/{name}"
 
+    @contextmanager
+    def on_disk(self, path: Path, database: str) -> Iterator[None]:
+        """New tables of a database go to another disk. Then it is dropped."""
+        if self._user is not None:
+            shutil.chown(path, self._user)
+        with self.admin() as connection:
+            connection.execute(f"create tablespace {database} location '{path}'".encode())
+            connection.execute(f"grant create on tablespace {database} to {USER}".encode())
+            connection.execute(f"alter database {database} set default_tablespace = {database}".encode())
+        try:
+            yield
+        finally:
+            with self.admin() as connection:
+                connection.execute(f"drop database {database} with (force)".encode())
+                connection.execute(f"drop tablespace {database}".encode())
+
     def _run(self, command: list[Any]) -> None:
         done = subprocess.run(
             command, user=self._user, capture_output=True, text=True, cwd=self._data.parent, env=_environment()

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import time
+from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from anabranch.coordinator.client import Client
-from tests.acceptance.harness import INPUT, Process, Workspace
+from tests.acceptance.harness import INPUT, Process, Workspace, flights
 from tests.failover import JOB, Served, ended_well
 
 COUNT = 1500
+COUNTED = Path(__file__).parent / "counted" / "delays.py"
 _EVERY = 1.0
+BOUND = ("setpriv", "--bounding-set", "-dac_override,-dac_read_search", "--inh-caps", "-dac_override,-dac_read_search")
+"""Even root must heed who may write a folder."""
 
 
 def scaled(seed: int, workspace: Workspace) -> str:
@@ -28,9 +34,85 @@ def scaled(seed: int, workspace: Workspace) -> str:
 
 
 def million(seed: int, workspace: Workspace) -> str:
-    """The same with a million records, as fast as the job can read them."""
+    """The same with a million records, as fast as the job can read them, and running counts beside the windows."""
+    shutil.copy(COUNTED, workspace.folder / "delays.py")
     wishes = [{"factor": 4}, {"containers": 2}, {"factor": 2}, {"containers": 1}, {"factor": 1}]
-    return changed(workspace, seed, wishes, kill_before=1, kill_in=2, count=25_000, portion=25_000, portions=39)
+    told = changed(workspace, seed, wishes, kill_before=1, kill_in=2, count=25_000, portion=25_000, portions=39)
+    last = dict(workspace.contents("counts"))
+    wanted = Counter(flight["dest"] for flight in flights(seed, 1_000_000))
+    assert {key: value["flights"] for key, value in last.items() if key} == {
+        dest.encode(): count for dest, count in wanted.items()
+    }
+    return told
+
+
+class Fed:
+    """A served job that gets a portion of what is kept for later, once a second, while something is waited for."""
+
+    def __init__(self, served: Served, portion: int) -> None:
+        self.served = served
+        self.workspace = served.workspace
+        self.client = Client(served.url)
+        self._portion = portion
+        self._put = 0
+        self._fed = time.monotonic()
+
+    def feed(self) -> bool:
+        """Whether there was anything left."""
+        some = self.served.later[self._put :][: self._portion]
+        if some:
+            self.workspace.put(some)
+        self._put += len(some)
+        return bool(some)
+
+    def until(self, what: str, condition: Callable[[], bool]) -> None:
+        def fed_and_true() -> bool:
+            if time.monotonic() > self._fed + _EVERY:
+                self.feed()
+                self._fed = time.monotonic()
+            return condition()
+
+        self.served.coordinator.until(what, fed_and_true)
+
+    @property
+    def state(self) -> str:
+        return self.client.status(JOB).state
+
+    def until_it_runs(self) -> None:
+        """Until all lanes run, and something was read."""
+
+        def read() -> int:
+            lanes = [lane for lane in self.client.status(JOB).lanes if lane.lane.stage == "0"]
+            return sum(lane.report.rows for lane in lanes if lane.report is not None)
+
+        self.until("it runs", lambda: self.state == "running" and read() > 0)
+
+    def until_all_is_read(self) -> None:
+        """Until all that is kept was put and read, and the last windows that end are out."""
+        while self.feed():
+            pass
+        total = sum(self.workspace.ends()[INPUT].values())
+
+        def all_read() -> bool:
+            lanes = self.client.status(JOB).lanes
+            ends = [lane.report.positions for lane in lanes if lane.report is not None]
+            first = [sum(o for ssp, o in each.items() if f"/{INPUT}/" in ssp) for each in ends]
+            return all(lane.lag == 0 for lane in lanes) and max(first) <= total and _reaches(lanes, total)
+
+        self.until("all is read", all_read)
+        _settles(self)
+
+    def scaling(self, wish: dict[str, int]) -> Process:
+        words = [word for name, value in wish.items() for word in (f"--{name}", str(value))]
+        return self.workspace.start("scale", JOB, *words, coordinator__url=self.served.url)
+
+    def end(self, containers: list[Process]) -> None:
+        """Stop the job, and see that all came out as it must."""
+        self.workspace.call("stop", JOB, coordinator__url=self.served.url)
+        for each in containers:
+            ended_well(each)
+        self.workspace.check_outputs([*self.served.flights, *self.served.later])
+        self.served.end()
 
 
 def changed(
@@ -49,90 +131,80 @@ def changed(
     """
     served = Served(workspace, count=count, seed=seed, later=portion * portions)
     workspace.settings["job__max_rows_per_batch"] = portion
-    client = Client(served.url)
+    fed = Fed(served, portion)
     served.start(for_good=True)
     containers = [served.container()]
-    put = len(served.flights)
-
-    def feed() -> None:
-        nonlocal put
-        if put < len(served.flights) + len(served.later):
-            workspace.put(served.later[put - len(served.flights) :][:portion])
-            put += portion
-
-    def until(what: str, condition: Callable[[], bool]) -> None:
-        fed = time.monotonic()
-
-        def fed_and_true() -> bool:
-            nonlocal fed
-            if time.monotonic() > fed + _EVERY:
-                feed()
-                fed = time.monotonic()
-            return condition()
-
-        served.coordinator.until(what, fed_and_true)
-
-    def state() -> str:
-        return client.status(JOB).state
-
-    def read() -> int:
-        lanes = [lane for lane in client.status(JOB).lanes if lane.lane.stage == "0" and lane.report is not None]
-        return sum(lane.report.rows for lane in lanes if lane.report is not None)
-
-    until("it runs", lambda: state() == "running" and read() > 0)
+    fed.until_it_runs()
     seconds = []
     for number, wish in enumerate(wishes):
         if number == kill_before:
             _replace(served, containers)
-        until("it runs", lambda: state() == "running")
+        fed.until("it runs", lambda: fed.state == "running")
         want = wish.get("containers", len(containers))
         while len(containers) < want:
             containers.append(served.container())
-            _stands_by(containers[-1])
-        scaling = _scaling(workspace, served, wish)
+            stands_by(containers[-1])
+        scaling = fed.scaling(wish)
         begun = time.monotonic()
         if number == kill_in:
-            until("it changes", lambda: state() == "changing")
+            fed.until("it changes", lambda: fed.state == "changing")
             _replace(served, containers)
-        until("the change is asked for", lambda: scaling.ended)  # noqa: B023
+        fed.until("the change is asked for", lambda: scaling.ended)  # noqa: B023
         assert scaling.wait() == 0, scaling.stderr
         seconds.append(time.monotonic() - begun)
         if want < len(containers):
-            until("one has left", lambda: any(each.ended for each in containers))
+            fed.until("one has left", lambda: any(each.ended for each in containers))
             for each in [each for each in containers if each.ended]:
                 ended_well(each)
                 containers.remove(each)
-        model = client.model(JOB)
+        model = fed.client.model(JOB)
         assert wish in ({"factor": model.factor}, {"containers": len(model.containers)})
-        lanes = client.status(JOB).lanes
+        lanes = fed.client.status(JOB).lanes
         assert all(lane.report is not None and lane.report.phase == "running" for lane in lanes), lanes
-    while put < len(served.flights) + len(served.later):
-        feed()
-    total = sum(workspace.ends()[INPUT].values())
-
-    def all_read() -> bool:
-        lanes = client.status(JOB).lanes
-        ends = [lane.report.positions for lane in lanes if lane.report is not None]
-        first = [sum(o for ssp, o in each.items() if f"/{INPUT}/" in ssp) for each in ends]
-        return all(lane.lag == 0 for lane in lanes) and max(first) <= total and _reaches(lanes, total)
-
-    until("all is read", all_read)
-    _settles(served, until)
+    fed.until_all_is_read()
     held = json.loads(workspace.call("inspect", "state", JOB, "--json", coordinator__url=served.url).stdout)["lanes"]
-    assert {each["lane"] for each in held} == {each.lane.id for each in client.status(JOB).lanes if each.lane.stateful}
+    lanes = fed.client.status(JOB).lanes
+    assert {each["lane"] for each in held} == {each.lane.id for each in lanes if each.lane.stateful}
     assert all(0 <= each["foreignRows"] <= each["rows"] and each["batch"] >= 0 for each in held), held
-    workspace.call("stop", JOB, coordinator__url=served.url)
-    for each in containers:
-        ended_well(each)
-    workspace.check_outputs([*served.flights, *served.later])
-    served.end()
+    fed.end(containers)
     told = ", ".join(f"{next(iter(wish))} {next(iter(wish.values()))}" for wish in wishes)
     return f"{told}; changes took {min(seconds):.1f} to {max(seconds):.1f} s"
 
 
-def _scaling(workspace: Workspace, served: Served, wish: dict[str, int]) -> Process:
-    words = [word for name, value in wish.items() for word in (f"--{name}", str(value))]
-    return workspace.start("scale", JOB, *words, coordinator__url=served.url)
+def cannot_start(seed: int, workspace: Workspace) -> str:
+    """A change gives lanes to a container that can't write the storage root: it goes back, and nothing is lost. Then
+    the same change is made with one that can."""
+    wish = {"containers": 2} if seed % 2 else {"containers": 2, "factor": 4}
+    served = Served(workspace, count=COUNT, seed=seed, later=COUNT * 4)
+    workspace.settings["job__max_rows_per_batch"] = COUNT // 10
+    fed = Fed(served, COUNT // 10)
+    served.start(for_good=True)
+    able = served.container()
+    fed.until_it_runs()
+    unable = served.container(under=BOUND)
+    stands_by(unable)
+    workspace.lanes.chmod(0o555)
+    scaling = fed.scaling(wish)
+    fed.until("it has gone back", lambda: scaling.ended)
+    assert scaling.wait() == 4, scaling.stderr
+    assert "has gone back to factor 1, 1 container(s): lane" in scaling.stderr
+    assert "can't start: " in scaling.stderr
+    assert "Permission denied" in scaling.stderr
+    fed.until("it runs", lambda: fed.state == "running")
+    model = fed.client.model(JOB)
+    assert (model.factor, len(model.containers)) == (1, 1)
+
+    workspace.lanes.chmod(0o755)
+    fed.until("its seat is no more", lambda: unable.ended)
+    ended_well(unable)
+    containers = [able, served.container()]
+    stands_by(containers[-1])
+    scaling = fed.scaling(wish)
+    fed.until("it has two", lambda: scaling.ended)
+    assert scaling.wait() == 0, scaling.stderr
+    fed.until_all_is_read()
+    fed.end(containers)
+    return f"{wish} went back, then it was done"
 
 
 def _replace(served: Served, containers: list[Process]) -> None:
@@ -142,7 +214,7 @@ def _replace(served: Served, containers: list[Process]) -> None:
     containers.append(served.container())
 
 
-def _stands_by(process: Process) -> None:
+def stands_by(process: Process) -> None:
     process.until("it stands by", lambda: "standing by" in process.stderr)
 
 
@@ -157,15 +229,14 @@ def _reaches(lanes: Any, total: int) -> bool:
     return sum(at.values()) == total
 
 
-def _settles(served: Served, until: Callable[[str, Callable[[], bool]], None]) -> None:
-    """Wait until event time goes on no more: the last windows that end are out."""
-    client = Client(served.url)
+def _settles(fed: Fed) -> None:
+    """Wait until event time goes on no more."""
     seen: list[tuple[float, Any]] = []
 
     def calm() -> bool:
-        now = [(lane.report.watermark, lane.report.batch) for lane in client.status(JOB).lanes if lane.report]
+        now = [(lane.report.watermark, lane.report.batch) for lane in fed.client.status(JOB).lanes if lane.report]
         if not seen or seen[-1][1] != now:
             seen.append((time.monotonic(), now))
         return time.monotonic() > seen[-1][0] + 5
 
-    until("it is calm", calm)
+    fed.until("it is calm", calm)

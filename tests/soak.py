@@ -22,15 +22,21 @@ from tests import (
     broadcasting,
     clusters,
     compacted,
+    deployed,
+    drained,
     expanded,
     failover,
     histories,
+    joined,
     kafka_peers,
     kafka_soak,
     launched,
     postgres,
+    processing,
+    racked,
     scaled,
     table_soak,
+    windowing,
 )
 from tests.acceptance import numbered
 from tests.acceptance.harness import (
@@ -235,6 +241,14 @@ DAMAGES: dict[str, Damage] = {
 }
 
 
+def long_tests(seed: int, workspace: Workspace) -> str:
+    """The tests that the suite leaves out because they take long. Whatever the seed, they are the same."""
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "long"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    return done.stdout.strip().splitlines()[-1]
+
+
 # Each is run once a seed, in a workspace of its own. Every later issue adds its long runs here.
 SCENARIOS: dict[str, Scenario] = {
     "spine": spine,
@@ -246,9 +260,17 @@ SCENARIOS: dict[str, Scenario] = {
     "launcher": launched.kept_running,
     "scaled": scaled.scaled,
     "million": scaled.million,
+    "cannot-start": scaled.cannot_start,
+    "long": long_tests,
     "expanded": expanded.expanded,
+    "joined": joined.joined,
     "broadcast": broadcasting.broadcasts,
+    "processed": processing.timers,
+    "windowed": windowing.windows,
     "histories": histories.lived_through,
+    "deployed": deployed.upgraded,
+    "drained": drained.drained,
+    "stuck": drained.stuck,
     "autoscaled": autoscaled.scaled_by_itself,
     "compacted": compacted.compacted,
     "cluster": clusters.worker_lost,
@@ -263,11 +285,22 @@ SCENARIOS_IN_KAFKA: dict[str, Scenario] = {
     "kafka-postgresql": without_store,
     "kafka-away": without_coordinator,
     "kafka-scaled": scaled.scaled,
+    "kafka-million": scaled.million,
+    "kafka-deployed": deployed.upgraded,
+    "kafka-upgraded": deployed.upgraded_by_drain,
+    "kafka-drained": drained.drained,
     "kafka-expanded": expanded.expanded,
+    "kafka-joined": joined.joined,
     "kafka-broadcast": broadcasting.broadcasts,
+    "kafka-processed": processing.timers,
+    "kafka-windowed": windowing.windows,
     "kafka-histories": histories.lived_through,
+    "kafka-racks": racked.racked,
 }
 ALL = {**SCENARIOS, **SCENARIOS_IN_KAFKA}
+_THEIRS = {expanded.expanded: expanded.workspace_of, joined.joined: joined.workspace_of}
+WITH_THEIR_JOB = {name: _THEIRS[scenario] for name, scenario in ALL.items() if scenario in _THEIRS}
+"""What makes the workspace of a scenario whose job isn't ``delays``."""
 
 
 def main() -> int:
@@ -315,13 +348,15 @@ def _workspace(name: str, folder: Path, stack: ExitStack) -> Workspace:
     if name in table_soak.SCENARIOS:
         return table_soak.workspace_of(name, folder, stack)
     if name not in SCENARIOS_IN_KAFKA:
-        return expanded.workspace_of(folder, None) if ALL[name] is expanded.expanded else Workspace(folder)
+        return WITH_THEIR_JOB[name](folder, None) if name in WITH_THEIR_JOB else Workspace(folder)
+    if ALL[name] is racked.racked:
+        return racked.workspace_of(folder, stack)
     cluster = stack.enter_context(kafka_peers.start(folder / "cluster"))
     patience = kafka_soak.PATIENCE
     if name in kafka_soak.SCENARIOS:
         return numbered.workspace_of(folder, cluster, patience=patience)
-    if ALL[name] is expanded.expanded:
-        return expanded.workspace_of(folder, cluster, patience)
+    if name in WITH_THEIR_JOB:
+        return WITH_THEIR_JOB[name](folder, cluster, patience)
     return Workspace(folder, cluster, patience=patience)
 
 

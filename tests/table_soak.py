@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import random
+import re
+import signal
+import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
 from anabranch import steps
-from tests import failover, scaled, tabled
+from tests import drained, failover, postgres, scaled, tabled
 from tests.acceptance import numbered
 from tests.acceptance.harness import LATE, TABLE, Workspace, flights
 from tests.acceptance.test_exactly_once import NARROW
+from tests.disks import Disk, mounted
 from tests.tabled import TabledWorkspace
 
 COUNT, SMALL, LARGER = 12_000, 1000, 4000
+_AWAY = 3.0
 _STEPS = (steps.STAGED, steps.NAMED, steps.PLANNED, steps.PUBLISHED, steps.COMMITTED)
 
 
@@ -76,10 +81,64 @@ def retried(seed: int, workspace: TabledWorkspace) -> str:
 def scaling(seed: int, workspace: TabledWorkspace) -> str:
     """Factor 1, 4 and 2, with one container and with two, of which one is killed."""
     wishes = [{"factor": 4}, {"containers": 2}, {"factor": 2}]
-    return scaled.changed(workspace, seed, wishes, kill_before=2 if seed // 4 % 2 else -1)
+    return scaled.changed(workspace, seed, wishes, kill_before=2 if seed // len(_EACH) % 2 else -1)
 
 
-_EACH: tuple[Callable[[int, TabledWorkspace], str], ...] = (killed, frozen, retried, scaling)
+def disturbed(seed: int, workspace: TabledWorkspace) -> str:
+    """PostgreSQL ends or crashes in the middle of batches, and comes back; the disk of other tables is full for a
+    while."""
+    dice = random.Random(seed)
+    several = flights(seed, COUNT)
+    workspace.put(several)
+    with ExitStack() as stack:
+        if workspace.server is not None:
+            how = _restarted(dice, workspace, workspace.server)
+        else:
+            disk = stack.enter_context(mounted(workspace.tables, 64))
+            assert disk is not None, "this user may not mount a disk"
+            how = _full(dice, workspace, disk)
+        workspace.finish(job__max_rows_per_batch=LARGER)
+        workspace.check_outputs(several)
+    return how
+
+
+def _restarted(dice: random.Random, workspace: TabledWorkspace, server: postgres.Server) -> str:
+    """The job doesn't end."""
+    hold = f"0-:{dice.choice(_STEPS[:2])}:{dice.randint(1, 2)}+"
+    process = workspace.start("run", "delays.py", "--available-now", hold=hold, job__max_rows_per_batch=SMALL)
+    process.held()
+    how = dice.choice([signal.SIGINT, signal.SIGQUIT])
+    server.stop(how)
+    process.release()
+    time.sleep(_AWAY)
+    server.start()
+    process.until("more batches", lambda: workspace.committed("0-") >= 5)
+    server.stop(signal.SIGQUIT)
+    server.start()
+    assert process.wait() == 0, process.stderr
+    return f"{how.name} at {hold}, SIGQUIT later"
+
+
+def _full(dice: random.Random, workspace: TabledWorkspace, disk: Disk) -> str:
+    """The job ends, and says why; what is pending is finished by the next run."""
+    hold, left = f"0-:staged:{dice.randint(1, 3)}+", dice.randrange(0, 32) << 10
+    process = workspace.start("run", "delays.py", "--available-now", hold=hold, job__max_rows_per_batch=SMALL)
+    process.held()
+    disk.fill(leave=left)
+    process.release()
+    assert process.wait() == 1, process.stderr
+    assert re.search(r"No space left on device|database or disk is full", process.stderr), process.stderr
+    assert "nothing is lost" in process.stderr, process.stderr
+    disk.make_room()
+    return f"{left} bytes left at {hold}"
+
+
+def draining(seed: int, workspace: TabledWorkspace) -> str:
+    """The job drains under load, while its container or its coordinator is killed; then it runs and drains again."""
+    return drained.drained(seed // len(_EACH), workspace)
+
+
+_EACH: tuple[Callable[[int, TabledWorkspace], str], ...] = (killed, frozen, retried, scaling, disturbed, draining)
 
 
 def _scenario(seed: int, workspace: Workspace) -> str:

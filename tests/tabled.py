@@ -1,4 +1,4 @@
-"""The job ``delays`` with its outputs in tables: what it must have come to is read by DuckDB and by psycopg."""
+"""The job ``delays`` with its outputs in tables: what it must have come to is read by DuckDB, Polars and psycopg."""
 
 from __future__ import annotations
 
@@ -17,22 +17,33 @@ from psycopg.rows import dict_row
 
 from tests import postgres
 from tests.acceptance.harness import EXAMPLE, LATE, TABLE, Workspace
+from tests.iceberg import iceberg_catalog, iceberg_rows
 
 PATIENCE = 240.0
 _KEYS = {LATE: "tailnum", TABLE: "dest"}
 
 
 class TabledWorkspace(Workspace):
-    """``kind`` as in ``[outputs.NAME] to``, and settings of the table of each output."""
+    """``kind`` as in ``[outputs.NAME] to``, and settings of the table of each output. Tables are in the folder
+    ``tables``, or in a ``server``.
+    """
 
     def __init__(
-        self, folder: Path, kind: str, options: Mapping[str, Mapping[str, object]], job: Path = EXAMPLE
+        self,
+        folder: Path,
+        kind: str,
+        options: Mapping[str, Mapping[str, object]],
+        job: Path = EXAMPLE,
+        server: postgres.Server | None = None,
     ) -> None:
         bound = {f"outputs__{output}__to": kind for output in options}
         bound |= {f"outputs__{output}__{name}": v for output, each in options.items() for name, v in each.items()}
         super().__init__(folder, None, job, patience=PATIENCE, **bound)
         self.kind = kind
         self.options = options
+        self.server = server
+        self.tables = folder / "tables"
+        self.tables.mkdir(exist_ok=True)
 
     def contents(self, stream: str) -> Iterator[tuple[bytes | None, Any]]:
         """Rows as the values of records would be; late flights in the order of their numbers, for a table has none."""
@@ -69,7 +80,13 @@ def _of_postgresql(options: Mapping[str, object]) -> list[dict[str, Any]]:
         return connection.execute(query).fetchall()
 
 
-_READERS = {"parquet": _of_parquet, "delta": _of_delta, "postgresql": _of_postgresql}
+def _of_iceberg(options: Mapping[str, object]) -> list[dict[str, Any]]:
+    catalog = {name.removeprefix(_OF_CATALOG): each for name, each in options.items() if name.startswith(_OF_CATALOG)}
+    return iceberg_rows({"table": options["table"], "catalog": catalog}).to_dicts()
+
+
+_OF_CATALOG = "catalog__"
+_READERS = {"parquet": _of_parquet, "delta": _of_delta, "iceberg": _of_iceberg, "postgresql": _of_postgresql}
 """By tools that know nothing of anabranch."""
 
 
@@ -78,18 +95,25 @@ def _in_delta(folder: Path, stack: ExitStack) -> TabledWorkspace:
 
 
 def _in_postgresql(folder: Path, stack: ExitStack) -> TabledWorkspace:
-    url = stack.enter_context(postgres.serving()).new_database().replace(postgres.PASSWORD, "${env:TABLES_PASSWORD}")
+    server = stack.enter_context(postgres.serving())
+    url = server.new_database().replace(postgres.PASSWORD, "${env:TABLES_PASSWORD}")
     os.environ["TABLES_PASSWORD"] = postgres.PASSWORD
-    return TabledWorkspace(folder, "postgresql", {each: {"url": url, "table": each} for each in _KEYS})
+    return TabledWorkspace(folder, "postgresql", {each: {"url": url, "table": each} for each in _KEYS}, server=server)
 
 
 def _in_parquet(folder: Path, stack: ExitStack) -> TabledWorkspace:
     return TabledWorkspace(folder, "parquet", {each: {"path": str(folder / "tables" / each)} for each in _KEYS})
 
 
+def _in_iceberg(folder: Path, stack: ExitStack) -> TabledWorkspace:
+    catalog = {f"{_OF_CATALOG}{name}": value for name, value in iceberg_catalog(folder / "tables").items()}
+    return TabledWorkspace(folder, "iceberg", {each: {"table": f"shop.{each}", **catalog} for each in _KEYS})
+
+
 KINDS: dict[str, Callable[[Path, ExitStack], TabledWorkspace]] = {
     "parquet": _in_parquet,
     "delta": _in_delta,
+    "iceberg": _in_iceberg,
     "postgresql": _in_postgresql,
 }
 

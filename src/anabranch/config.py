@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import os
 import re
 import tomllib
@@ -22,6 +23,7 @@ __all__ = ["OutputSettings", "Settings", "dumped", "load", "restored"]
 
 FILE_NAME = "anabranch.toml"
 PREFIX = "ANABRANCH__"
+_NEVER = "never"
 
 S = TypeVar("S", bound=BaseModel)
 
@@ -68,7 +70,8 @@ class JobSettings(_Section):
     lane's watermark follows the slowest of its SSPs, or is Spark's own, which follows the fastest.
     ``threads``: on how many of its buckets a Spark task works at once, where the factor is above 1.
     A lane that fails is tried again, up to ``attempts`` times in a row on one batch; so is one that has records to read
-    and stands still for ``stall_after``.
+    and stands still for ``stall_after``. An SSP that was read to its end, and got nothing for ``idle_after``, holds no
+    watermark back until it does ("never": it does for ever).
     ``artifact``: where containers have the job's code from: the coordinator's store, or the folder that they start in.
     ``lanes``: over so many queries a container spreads the tasks of a stage without state.
     ``warm_containers``: so many processes more than seats, which stand by.
@@ -94,14 +97,45 @@ class JobSettings(_Section):
     watermark_scope: Literal["ssp", "lane"] = "ssp"
     attempts: int = Field(default=3, ge=1, le=1000)
     stall_after: str = "5 minutes"
+    idle_after: str = "1 minute"
+    message_timeout: str = "1 minute"
     expansion_check: str = "60 seconds"
     on_coordinator_loss: Literal["continue", "stop"] = "continue"
 
-    @field_validator("interval", "stall_after", "expansion_check")
+    @property
+    def idle_seconds(self) -> float:
+        """``idle_after``, as seconds."""
+        return math.inf if self.idle_after == _NEVER else durations.parse(self.idle_after) / 1000
+
+    @field_validator("idle_after")
+    @classmethod
+    def _idle_after(cls, text: str) -> str:
+        if text != _NEVER and not durations.parse(text):
+            raise ValueError('give some time, as "1 minute", or "never"')
+        return text
+
+    @field_validator("interval", "stall_after", "expansion_check", "message_timeout")
     @classmethod
     def _duration(cls, text: str) -> str:
         durations.parse(text)
         return text
+
+
+class AssignmentSettings(_Section):
+    """Which container seat a task gets, once all have as many as others. ``strategy``: racks don't count (``none``), or
+    as little is read from other racks as can be: over all stages together (``min_traffic``), or with each stage
+    balanced, too (``balance_subtopology``). ``first``: whether each partition in few containers comes before that, or
+    after it. ``racks``: those of the seats, in turn, until containers say theirs.
+
+    ``traffic_cost`` of each partition that a container reads from another rack, ``non_overlap_cost`` of each task that
+    moves.
+    """
+
+    strategy: Literal["none", "min_traffic", "balance_subtopology"] = "none"
+    first: Literal["containers", "traffic"] = "containers"
+    racks: list[str] = []
+    traffic_cost: int = Field(default=10, ge=0, le=1_000_000_000)
+    non_overlap_cost: int = Field(default=1, ge=0, le=1_000_000_000)
 
 
 class StorageSettings(_Section):
@@ -260,6 +294,7 @@ class Settings(BaseSettings):
     )
 
     job: JobSettings = JobSettings()
+    assignment: AssignmentSettings = AssignmentSettings()
     storage: StorageSettings = StorageSettings()
     coordinator: CoordinatorSettings = CoordinatorSettings()
     systems: SystemsSettings = SystemsSettings()

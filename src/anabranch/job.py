@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from anabranch.errors import GraphError
-from anabranch.event_time import durations
-from anabranch.event_time.windows import Tumbling
+from anabranch.event_time import durations, windows
+from anabranch.event_time.windows import Session, Window
+from anabranch.hooks import ON_DRAIN, DrainedTask
+from anabranch.keyed.processor import Processor
+from anabranch.keyed.timers import EVENT_TIME, PROCESSING_TIME
 from anabranch.model.graph import Graph, Node
 
-__all__ = ["Job", "Stream", "Windowed"]
+__all__ = ["Job", "Stream", "Table", "Windowed"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _HERE = str(Path(__file__))
+_TABLES = ("parquet", "orc", "csv", "json", "delta")
 
 
 class Job:
@@ -29,13 +34,24 @@ class Job:
     def __init__(self, name: str) -> None:
         _check_name("job", name)
         self.name = name
-        self.functions: dict[int, Callable[..., Any]] = {}
+        self.functions: dict[int, Any] = {}
         self._nodes: list[Node] = []
 
     @property
     def graph(self) -> Graph:
         """All operators so far, as plain data."""
         return Graph(job=self.name, nodes=tuple(self._nodes))
+
+    def on_drain(self, function: Callable[[DrainedTask], None]) -> Callable[[DrainedTask], None]:
+        """Call a function for each task that has drained, before its container ends: ``@job.on_drain``.
+
+        It runs beside the driver, once all that the task has taken in is written, with all windows and timers. It is
+        called again if the container dies before the coordinator has heard of it, or if it raises.
+        """
+        if ON_DRAIN in self.functions:
+            raise GraphError(f"on_drain at {_caller()} is the second one", "call both from one function")
+        self.functions[ON_DRAIN] = function
+        return function
 
     def read(
         self,
@@ -65,6 +81,15 @@ class Job:
         args: dict[str, Any] = {"stream": stream, "key": key, "schema": schema, "broadcast": broadcast, "start": start}
         args |= {"event_time": event_time, "watermark": delay}
         return Stream(self, self._add("read", (), args, name, stream))
+
+    def table(self, stream: str, *, key: str, schema: str | None = None) -> Table:
+        """What a stream says last of each key, for ``join_table``; a record without a value takes its key out.
+
+        Args:
+            key: how the message key is decoded, as for ``read``.
+            schema: fields of the value, as for ``read``.
+        """
+        return Table(stream, key, schema)
 
     def preview(self, stream: str, n: int = 20, *, config: Path | str | None = None) -> list[dict[str, Any]]:
         """The first rows of a stream, for notebooks; changes nothing anywhere.
@@ -110,7 +135,7 @@ class Job:
         args: dict[str, Any],
         name: str | None,
         derived: str,
-        function: Callable[..., Any] | None = None,
+        function: Any = None,
     ) -> Node:
         taken = {node.name for node in self._nodes}
         where = _caller()
@@ -131,6 +156,15 @@ class Job:
             self.functions[node.id] = function
         self._nodes.append(node)
         return node
+
+
+@dataclass(frozen=True)
+class Table:
+    """A stream as a table; see :meth:`Job.table`."""
+
+    stream: str
+    key: str
+    schema: str | None
 
 
 class Stream:
@@ -194,6 +228,97 @@ class Stream:
         inputs = tuple(stream._node.id for stream in (self, *others))
         return Stream(self._job, self._job._add("merge", inputs, {}, None, "merge"))
 
+    def join(
+        self,
+        other: Stream,
+        *,
+        within: str,
+        how: Literal["inner", "left"] = "inner",
+        prefix: str | None = None,
+        name: str | None = None,
+    ) -> Stream:
+        """Pairs of a row here and a row of another stream with the same stage key, not further apart in event time.
+
+        Both sides have event time, and a key of the same columns. A pair comes as soon as both rows are there.
+
+        Args:
+            within: how far apart, as ``"10 minutes"``, in either direction; so far is within.
+            how: ``"left"``: a row here that has found none comes once, with nulls, when the watermark has passed the
+                time in which one could come.
+            prefix: put before the names of the other side's columns, but for the key.
+        """
+        if not isinstance(other, Stream):
+            raise GraphError(
+                f"join at {_caller()} was given {other!r}, not a stream of the job",
+                'write a.join(b, within="10 minutes"), with b = job.read(...)',
+            )
+        if other._job is not self._job:
+            raise GraphError(
+                f"join at {_caller()} takes streams of two jobs: {self._job.name!r} and {other._job.name!r}",
+                "join streams of one job; a stream of another job is read by name",
+            )
+        if how not in ("inner", "left"):
+            raise GraphError(f"join at {_caller()} has how={how!r}", 'use how="inner" or how="left"')
+        try:
+            length = durations.parse(within)
+        except ValueError as error:
+            raise GraphError(f"join at {_caller()}: within {error}", 'write within="10 minutes"') from None
+        args = {"within": length, "how": how, "prefix": prefix}
+        return Stream(self._job, self._job._add("join", (self._node.id, other._node.id), args, name, "join"))
+
+    def join_table(
+        self,
+        table: str | Table | Callable[[Any], Any],
+        *,
+        on: str | Sequence[str] | Mapping[str, str],
+        how: Literal["inner", "left"] = "inner",
+        refresh: str | None = None,
+        format: Literal["parquet", "orc", "csv", "json", "delta"] | None = None,
+        schema: str | None = None,
+        prefix: str | None = None,
+        name: str | None = None,
+    ) -> Stream:
+        """Each row with the columns of the rows of a table that have the same values in some columns.
+
+        The table is read whole and goes to every executor: it must be small. Each batch has one version of it.
+
+        Args:
+            table: where it is, for all containers; a stream, as :meth:`Job.table` has it; or a function of a
+                SparkSession to a DataFrame.
+            on: the columns that both have; or those of the stream, each with that of the table.
+            how: ``"left"``: a row for which there is none comes too, with nulls.
+            refresh: how long it may be used before it is read again, as ``"10 minutes"``. Without it, a lane reads it
+                once.
+            format: of what is there (default: what the name ends with, else ``"parquet"``). CSV has a header.
+            schema: of what is there (default: as Spark finds it).
+            prefix: put before the names of the table's columns.
+        """
+        columns = {on: on} if isinstance(on, str) else dict(on) if isinstance(on, Mapping) else {c: c for c in on}
+        if not columns:
+            raise GraphError(f"join_table at {_caller()} names no column", 'write join_table(..., on="dest")')
+        if how not in ("inner", "left"):
+            raise GraphError(f"join_table at {_caller()} has how={how!r}", 'use how="inner" or how="left"')
+        args: dict[str, Any] = {"on": columns, "how": how, "prefix": prefix, "refresh": _refresh(refresh)}
+        if not isinstance(table, str):
+            if format is not None or schema is not None:
+                raise GraphError(
+                    f"join_table at {_caller()} has format= or schema=, and no path",
+                    "a function says itself how its table is read, and job.table(...) what is in a stream",
+                )
+            if isinstance(table, Table):
+                of = {"stream": table.stream, "key": table.key}
+                of |= {} if table.schema is None else {"schema": table.schema}
+                return self._then("join_table", {**args, "of": of}, name)
+            return self._then("join_table", args, name, _function("join_table", table))
+        ending = table.rstrip("/").rpartition(".")[2].lower()
+        kind = format or (ending if ending in _TABLES else "parquet")
+        if kind not in _TABLES:
+            raise GraphError(
+                f"join_table at {_caller()} has format={format!r}",
+                f"use one of {', '.join(_TABLES)}, or give a function: join_table(lambda spark: spark.read..., ...)",
+            )
+        return self._then("join_table", {**args, "path": table, "format": kind, "schema": schema}, name)
+
     def partition_by(
         self,
         *columns: str,
@@ -220,14 +345,38 @@ class Stream:
         args = {"columns": list(columns), "via": via, "partitions": partitions}
         return self._then("partition_by", args, name, derived="by-" + "-".join(columns))
 
-    def window(self, window: Tumbling) -> Windowed:
-        """Windows of event time, for the ``agg`` that follows: ``window(tumbling("1 hour")).agg(n="count(*)")``."""
-        if not isinstance(window, Tumbling):
+    def window(
+        self,
+        window: Window,
+        *,
+        time: Literal["event", "processing"] = "event",
+        on_late: Literal["drop", "dead-letter", "fail"] = "drop",
+    ) -> Windowed:
+        """Windows, for the ``agg`` that follows: ``window(tumbling("1 hour")).agg(n="count(*)")``.
+
+        Args:
+            window: ``tumbling("1 hour")``, ``sliding("1 hour", "10 minutes")`` or ``session("30 minutes")``.
+            time: ``"event"``: by the time that ``read(event_time=...)`` names. ``"processing"``: by when the job takes
+                a record in; such windows close as time goes on.
+            on_late: what becomes of a row all of whose windows are closed.
+        """
+        if not isinstance(window, Window):
             raise GraphError(
                 f"window at {_caller()} was given {window!r}, not a window",
                 'write window(tumbling("1 hour")), with: from anabranch import tumbling',
             )
-        return Windowed(self, window)
+        if time not in ("event", "processing"):
+            raise GraphError(f"window at {_caller()} has time={time!r}", 'use time="event" or time="processing"')
+        if on_late not in ("drop", "dead-letter", "fail"):
+            raise GraphError(
+                f"window at {_caller()} has on_late={on_late!r}", 'use on_late="drop", "dead-letter" or "fail"'
+            )
+        if on_late != "drop" and time == "processing":
+            raise GraphError(
+                f"window at {_caller()} has on_late={on_late!r}, but no row is late in windows of processing time",
+                "leave it out",
+            )
+        return Windowed(self, window, time, on_late)
 
     def agg(
         self,
@@ -259,6 +408,39 @@ class Stream:
         checked = {n: _sql("agg", e) for n, e in aggregates.items()}
         return self._then("agg", {"by": columns, "aggregates": checked, **args}, name)
 
+    def process(
+        self,
+        processor: Processor,
+        *,
+        schema: str | None = None,
+        timers: Literal["event_time", "processing_time"] | None = None,
+        name: str | None = None,
+    ) -> Stream:
+        """Messages one by one, with state and timers for each stage key; see :class:`anabranch.Processor`.
+
+        Late messages come too: ``timers.now`` is the watermark.
+
+        Args:
+            processor: an instance; each worker gets a copy.
+            schema: of the rows that it gives (default: the input's).
+            timers: the clock that they go by: ``"event_time"``, the watermark, or ``"processing_time"``, when batches
+                begin: then there is one each second at least, or each ``[job] interval``.
+        """
+        processor = _processor(processor)
+        if timers not in (None, EVENT_TIME, PROCESSING_TIME):
+            raise GraphError(
+                f"process at {_caller()} has timers={timers!r}", 'use timers="event_time" or "processing_time"'
+            )
+        if processor.has_timers() != (timers is not None):
+            does = "has an on_timer, and timers=None" if timers is None else f"has timers={timers!r}, and no on_timer"
+            raise GraphError(
+                f"process at {_caller()} {does}",
+                'say which clock timers go by, as in process(..., timers="event_time"), and define on_timer',
+            )
+        state = {name: each.declared for name, each in processor.states().items()}
+        args = {"schema": schema, "timers": timers, "state": state}
+        return self._then("process", args, name, processor)
+
     def write(self, stream: str, *, key: str | None = None, name: str | None = None) -> None:
         """Write to a stream. ``key``: an SQL expression (default: the stage key)."""
         self._then("write", {"stream": stream, "key": key}, name, derived=stream)
@@ -272,7 +454,7 @@ class Stream:
         kind: str,
         args: dict[str, Any],
         name: str | None = None,
-        function: Callable[..., Any] | None = None,
+        function: Any = None,
         derived: str | None = None,
     ) -> Stream:
         derived = derived if derived is not None else kind.replace("_", "-")
@@ -280,11 +462,14 @@ class Stream:
 
 
 class Windowed:
-    """A stream cut into windows of event time: only an ``agg`` can follow."""
+    """A stream cut into windows: only an ``agg`` can follow."""
 
-    def __init__(self, stream: Stream, window: Tumbling) -> None:
+    def __init__(self, stream: Stream, window: Window, time: str, on_late: str) -> None:
         self._stream = stream
         self._window = window
+        self._said = {
+            name: said for name, said, usual in (("time", time, "event"), ("on_late", on_late, "drop")) if said != usual
+        }
 
     def agg(
         self,
@@ -299,12 +484,17 @@ class Windowed:
         Args:
             by: further columns to group by, below the stage key.
             emit: ``"on_close"``: one row for each window, when the watermark has passed its end; ``"on_update"``: an
-                updated row for each that a batch touched.
+                updated row for each that a batch touched (not of sessions).
             aggregates: result column = SQL aggregate, as in ``flights="count(*)"``.
         """
         if emit not in ("on_close", "on_update"):
             raise GraphError(f"agg at {_caller()} has emit={emit!r}", 'use emit="on_close" or emit="on_update"')
-        window = {"kind": "tumbling", "size": self._window.size}
+        if emit == "on_update" and isinstance(self._window, Session):
+            raise GraphError(
+                f'agg at {_caller()} has emit="on_update", but where a session ends isn\'t known while it goes on',
+                'use emit="on_close": a session has one row, when it has ended',
+            )
+        window = {**windows.to_builtins(self._window), **self._said}
         return self._stream._agg(by, aggregates, {"emit": emit, "window": window}, name)
 
 
@@ -327,6 +517,16 @@ def _delay(event_time: str | None, watermark: str | None) -> int | None:
         raise GraphError(f"read at {_caller()}: watermark {error}", 'write watermark="10 minutes"') from None
 
 
+def _refresh(refresh: str | None) -> int | None:
+    """In milliseconds."""
+    if refresh is None:
+        return None
+    try:
+        return durations.parse(refresh)
+    except ValueError as error:
+        raise GraphError(f"join_table at {_caller()}: refresh {error}", 'write refresh="10 minutes"') from None
+
+
 def _sql(kind: str, expression: object) -> str:
     if not isinstance(expression, str) or not expression.strip():
         raise GraphError(
@@ -340,6 +540,16 @@ def _function(kind: str, function: object) -> Callable[..., Any]:
     if not callable(function):
         raise GraphError(f"{kind} at {_caller()} was given {function!r}, not a function", "pass a function")
     return function
+
+
+def _processor(given: object) -> Processor:
+    if not isinstance(given, Processor):
+        what = f"the class {given.__name__}" if isinstance(given, type) else repr(given)
+        raise GraphError(
+            f"process at {_caller()} was given {what}, not a processor",
+            "pass an instance of a class of yours that has anabranch.Processor as its base: process(Silence())",
+        )
+    return given
 
 
 def _check_name(what: str, name: object) -> None:

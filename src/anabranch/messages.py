@@ -11,6 +11,7 @@ from anabranch.model.document import Document
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane
+from anabranch.model.traffic import Traffic
 
 
 class Program(Document, frozen=True, kw_only=True):
@@ -35,7 +36,7 @@ class Start(Document, frozen=True, kw_only=True):
     ``formats`` are those of the streams that aren't JSON: they stay as they are now for as long as the deployment.
     ``until_caught_up``: lanes end when their inputs are at the ends that were noted at the start.
     ``program`` is for containers in other processes; None: the one that starts it is the only container, and
-    ``settings`` are what the coordinator must know of its settings.
+    ``settings`` are what the coordinator must know of its settings. ``reset_state``: after a drain, no state is kept.
     """
 
     graph: Graph
@@ -47,6 +48,7 @@ class Start(Document, frozen=True, kw_only=True):
     until_caught_up: bool = False
     program: Program | None = None
     settings: dict[str, Any] = {}
+    reset_state: bool = False
 
 
 class Running(Document, frozen=True, kw_only=True):
@@ -61,6 +63,7 @@ class Running(Document, frozen=True, kw_only=True):
 class Registration(Document, frozen=True, kw_only=True):
     """A process wants a seat, the one that is named or any free one; said twice, it is the same one.
 
+    ``deployment``: whose code it has; 0: that of the present one.
     ``execution`` is its EXECUTION_ENV_CONTAINER_ID, which it may have in common with one before it; ``instance`` is
     its own.
     """
@@ -72,12 +75,14 @@ class Registration(Document, frozen=True, kw_only=True):
     instance: str = ""
     seat: str | None = None
     rack: str | None = None
+    deployment: int = 0
 
 
 class Registered(Document, frozen=True, kw_only=True):
     """The process's container id and epoch, and how long its lease lasts from each beat, in seconds.
 
-    ``seat`` None: all of them are taken: ask again. ``done``: nor will one be free, as the job doesn't run.
+    ``seat`` None: all of them are taken: ask again. ``done``: nor will one be free, as the job doesn't run, or another
+    deployment of it does.
     """
 
     lease: float
@@ -93,9 +98,11 @@ class LaneReport(Document, frozen=True, kw_only=True):
     ``phase``: starting, running, ended (stopped at a batch boundary: ``positions`` are final) or failed.
     ``positions`` are the next offsets to read, by the texts of whole SSPs, and ``ends`` the inputs' known ends (for
     lag); ``rows`` read since the lane started, ``batch`` the last committed one (-1: none), ``seconds`` its duration.
-    ``watermark`` is in Unix ms (None: not known, or the lane has none) and ``held_by`` the SSP that holds it back.
+    ``watermark`` is in Unix ms (None: not known, or the lane has none) and ``held_by`` the SSP that holds it back;
+    ``idle`` are those that don't, for nothing comes from them.
     ``dead_letters`` are all that the lane ever wrote; ``dropped`` records and ``late_groups`` (groups of late rows)
-    those since it started. ``warnings`` are for who looks: the lane goes on. ``fenced``: it failed because another
+    those since it started, as are ``late``: the rows, by SSP, that were put aside for they were late. ``warnings`` are
+    for who looks: the lane goes on. ``fenced``: it failed because another
     process has the lane. ``begun``: its query has begun in this container. ``stopped``: it ended because its container
     stopped, and may have more to do; ``pending``: it ended before what it had to finish was finished. ``attempt``: how
     often its container has begun it; ``trouble`` why it was begun again last; ``stalls`` how often that was because it
@@ -108,7 +115,12 @@ class LaneReport(Document, frozen=True, kw_only=True):
 
     ``changeover``: of a lane that goes on from others, the seconds from when it could begin to its first commit,
     without those of that batch; 0.0 while there was none. ``wrote``: where the streams between
-    stages ended that it writes, by the texts of SSPs, once it has ended.
+    stages ended that it writes, by the texts of SSPs, once it has ended. ``run``: Spark's id of the run of its query:
+    another one each time that the query is started.
+
+    Of one that drains: ``halted``: by which notification it has taken in all that it should so far, and ``positions``
+    are those; ``drained``: it has ended for good. ``windows``: rows of state that go out at the end, of a window and
+    key, say; ``stuck``: what a function has worked on for a second or more, ``overdue`` for longer than it may.
     """
 
     lane: str
@@ -122,9 +134,11 @@ class LaneReport(Document, frozen=True, kw_only=True):
     folder_epoch: int = 0
     watermark: int | None = None
     held_by: str | None = None
+    idle: tuple[str, ...] = ()
     dead_letters: int = 0
     dropped: int = 0
     late_groups: int = 0
+    late: dict[str, int] = {}
     warnings: tuple[str, ...] = ()
     error: str | None = None
     fenced: bool = False
@@ -144,6 +158,12 @@ class LaneReport(Document, frozen=True, kw_only=True):
     usual_seconds: float = 0.0
     changeover: float = 0.0
     wrote: dict[str, int] = {}
+    run: str = ""
+    halted: str = ""
+    drained: bool = False
+    windows: int = 0
+    stuck: str = ""
+    overdue: bool = False
 
 
 class Heartbeat(Document, frozen=True, kw_only=True):
@@ -161,15 +181,66 @@ class Heartbeat(Document, frozen=True, kw_only=True):
     leaving: bool = False
 
 
+class DrainNotification(Document, frozen=True, kw_only=True):
+    """A deployment (SEP-31 calls its number ``runId``) is to drain. ``mode``: it takes in what its lanes have "planned"
+    by then, or all up to the "latest" record there is now; ``uuid`` tells one wish from another. ``dry`` as in
+    :class:`Scaling`."""
+
+    uuid: str
+    run_id: int
+    mode: Literal["planned", "latest"] = "planned"
+    dry: bool = False
+
+
+class Drain(Document, frozen=True, kw_only=True):
+    """How far a drain is that was wished for. Offsets are by the texts of whole SSPs of the streams that the job
+    doesn't write itself.
+
+    ``ends``: where these ended when it was accepted, if all up to there is taken in. ``until``: the position of each
+    when all has been taken in; None while lanes tell how far they are. ``last``: all lanes are there, and time ends:
+    from then on it can't be cancelled.
+    """
+
+    notification: DrainNotification
+    ends: dict[str, int] = {}
+    until: dict[str, int] | None = None
+    last: bool = False
+
+
+class Drained(Document, frozen=True, kw_only=True):
+    """What comes of a drain that is wished for. ``uuid``: of the one that is under way; ``ignored``: why nothing is.
+    ``stages``: the open lanes of each stage, in the order in which they drain."""
+
+    deployment: int
+    uuid: str
+    mode: str = "planned"
+    ignored: str = ""
+    stages: dict[str, tuple[str, ...]] = {}
+
+
+class Draining(Document, frozen=True, kw_only=True):
+    """How a lane drains, for the notification ``uuid``. ``until``: where it stops to read the streams that the job
+    doesn't write itself, by the texts of whole SSPs; None: that isn't known yet: it takes in no more than it has
+    planned, and tells where that ends. ``last``: all lanes are there: it ends, with all windows and timers, once its
+    other inputs are read to their ends.
+    """
+
+    uuid: str = ""
+    until: dict[str, int] | None = None
+    last: bool = False
+
+
 class WantedLane(Document, frozen=True, kw_only=True):
     """A lane to run. ``upstream_ended``: all lanes that write its inputs have ended: it may end when it is read out.
 
-    ``closing``: not to run, but to end at a batch boundary; what it has begun it must finish first.
+    ``closing``: not to run, but to end at a batch boundary; what it has begun it must finish first. ``draining``: how
+    it drains, if it does.
     """
 
     lane: Lane
     upstream_ended: bool = False
     closing: bool = False
+    draining: Draining | None = None
 
 
 class Scaling(Document, frozen=True, kw_only=True):
@@ -189,12 +260,21 @@ class Expanding(Document, frozen=True, kw_only=True):
     dry: bool = False
 
 
+class Assigning(Document, frozen=True, kw_only=True):
+    """A job's tasks are to go where they should be by the racks as they are now; fields as in :class:`Scaling`."""
+
+    request: str = ""
+    dry: bool = False
+
+
 class Scaled(Document, frozen=True, kw_only=True):
     """What comes of it: the generation, and the lanes that are closed and that follow them; none: it is so already.
 
     ``partitions``: of the streams that have more of them than before, by ``system/stream``.
     ``pause``: for how many seconds, as expected, there is no output in between; ``free``: the seats that some of them
     are for, and that no container has: they begin once one has.
+    ``before`` and ``after``: what is read from which rack, where racks are known; ``why_not``: why they don't count,
+    where they should. ``moved``: tasks that get another seat, where nothing else changes.
     """
 
     generation: int
@@ -205,6 +285,10 @@ class Scaled(Document, frozen=True, kw_only=True):
     lanes: tuple[Lane, ...] = ()
     pause: float = 0.0
     free: tuple[str, ...] = ()
+    before: Traffic | None = None
+    after: Traffic | None = None
+    why_not: str = ""
+    moved: int = 0
 
 
 class Rewinding(Document, frozen=True, kw_only=True):
@@ -226,6 +310,65 @@ class Rewound(Document, frozen=True, kw_only=True):
     to: dict[str, int] = {}
     closing: tuple[Lane, ...] = ()
     lanes: tuple[Lane, ...] = ()
+    pause: float = 0.0
+
+
+class Assigned(Document, frozen=True, kw_only=True):
+    """Where a task is, and where it should be by the racks as they are now; and ``why`` there."""
+
+    seat: str
+    should: str
+    why: str
+
+
+class Assignment(Document, frozen=True, kw_only=True):
+    """The tasks of a job, by stage and name, with their seats; ``racks`` are those of the seats, None: not known.
+
+    ``cost`` of what should be, and ``lower_bound``: see :class:`anabranch.assignment.seating.Seating`. ``before``,
+    ``after`` and ``why_not`` as in :class:`Scaled`.
+    """
+
+    job: str
+    strategy: str
+    racks: dict[str, str | None]
+    tasks: dict[str, dict[str, Assigned]]
+    cost: float = 0.0
+    lower_bound: float = 0.0
+    before: Traffic | None = None
+    after: Traffic | None = None
+    why_not: str = ""
+
+
+class Deploying(Document, frozen=True, kw_only=True):
+    """Another version of a job is to follow without a drain. ``drop_state``: operators whose state may go. ``request``
+    and ``dry`` as in :class:`Scaling`."""
+
+    start: Start
+    drop_state: tuple[str, ...] = ()
+    request: str = ""
+    dry: bool = False
+
+
+class RollingBack(Document, frozen=True, kw_only=True):
+    """The version before the present one is to follow it; fields as in :class:`Deploying`."""
+
+    drop_state: tuple[str, ...] = ()
+    request: str = ""
+    dry: bool = False
+
+
+class Deployed(Document, frozen=True, kw_only=True):
+    """What comes of it: the deployment that follows, and the one whose version it is (its own: a new one); the lanes
+    that are closed and that go on from them; none: the same wish was heard before.
+
+    ``notes``: what changes for those who use its outputs or its state. ``pause`` as in :class:`Scaled`.
+    """
+
+    deployment: int
+    version_of: int
+    closing: tuple[Lane, ...] = ()
+    lanes: tuple[Lane, ...] = ()
+    notes: tuple[str, ...] = ()
     pause: float = 0.0
 
 
@@ -265,7 +408,8 @@ class Sizing(Document, frozen=True, kw_only=True):
 
 
 class Answer(Document, frozen=True, kw_only=True):
-    """What the container should run. Lanes that it runs and that aren't wanted are stopped at a batch boundary.
+    """What the container should run. Lanes that it runs and that aren't wanted are stopped at a batch boundary; with
+    ``at_once`` the batch that runs is broken off, and is finished when they go on.
 
     ``alive`` false: stop everything and exit non-zero, for ``reason``. ``done``: nothing is left to run: exit.
     ``same``: all is as in the answer of that ``revision``, which the beat has seen; nothing of it is said again.
@@ -278,6 +422,7 @@ class Answer(Document, frozen=True, kw_only=True):
     wanted: tuple[WantedLane, ...] = ()
     coming: tuple[Lane, ...] = ()
     until_caught_up: bool = False
+    at_once: bool = False
     done: bool = False
     same: bool = False
     reason: str | None = None
@@ -286,7 +431,7 @@ class Answer(Document, frozen=True, kw_only=True):
 class ContainerStatus(Document, frozen=True, kw_only=True):
     """A container as ``status`` shows it. ``lease``: seconds until it ends (None: nobody serves the job).
 
-    ``gone``: why it has lost its seat.
+    ``deployment``: whose lanes it runs. ``gone``: why it has lost its seat.
     """
 
     container: str
@@ -298,6 +443,7 @@ class ContainerStatus(Document, frozen=True, kw_only=True):
     alive: bool = True
     lease: float | None = None
     gone: str | None = None
+    deployment: int = 0
 
 
 class LaneStatus(Document, frozen=True, kw_only=True):
@@ -339,7 +485,7 @@ class JobStatus(Document, frozen=True, kw_only=True):
     none).
     ``standing_by``: so many processes wait for a seat. ``launching`` None: others start its containers.
     ``inputs``: the partitions that the streams which it reads were last seen to have, by ``system/stream`` (0: it is
-    gone); ``warnings`` are of the coordinator.
+    gone); ``warnings`` are of the coordinator. ``drain``: the one that is under way.
     """
 
     job: str
@@ -360,3 +506,4 @@ class JobStatus(Document, frozen=True, kw_only=True):
     launching: Launching | None = None
     inputs: dict[str, int] = {}
     warnings: tuple[str, ...] = ()
+    drain: Drain | None = None

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from anabranch import drains
 from anabranch.messages import JobStatus, LaneReport, LaneStatus
 
 __all__ = ["CONTENT_TYPE", "exposition"]
@@ -24,6 +25,15 @@ _OF_LANES = {
     "failed": "1 if a lane has failed and is left alone",
     "watermark_seconds": "up to when a lane's event time has come, in seconds since 1970",
     "rejected_records": "records that a lane has put aside or dropped",
+    "late_groups": "groups of late rows that a lane has dropped since it was begun",
+}
+
+
+_OF_DRAINS = {
+    "stages": "stages that have open lanes",
+    "lanes": "lanes that haven't drained",
+    "records": "records that are to be taken in",
+    "windows": "windows of keys that are open",
 }
 
 
@@ -68,16 +78,29 @@ def _of_jobs(jobs: Sequence[JobStatus]) -> Iterator[Metric]:
     inputs = GaugeMetricFamily(
         "anabranch_input_partitions", "that a stream was last seen to have; 0: it is gone", labels=["job", "stream"]
     )
+    drain = {
+        name: GaugeMetricFamily(f"anabranch_drain_{name}_left", f"of a job that drains: {what}", labels=["job"])
+        for name, what in _OF_DRAINS.items()
+    }
     lanes = {
         name: GaugeMetricFamily(f"anabranch_lane_{name}", what, labels=["job", "stage", "lane", "container"])
         for name, what in _OF_LANES.items()
     }
+    late = GaugeMetricFamily(
+        "anabranch_lane_late_rows",
+        "rows of an SSP that a lane has put aside since it was begun, for they were late",
+        labels=["job", "stage", "lane", "container", "ssp"],
+    )
     for job in jobs:
         state.add_metric([job.job, job.state], 1)
         generation.add_metric([job.job, str(job.deployment)], job.generation)
         seats.add_metric([job.job], job.seats)
         if not job.served:
             continue
+        if job.drain is not None:
+            its = drains.left(job)
+            for name, family in drain.items():
+                family.add_metric([job.job], getattr(its, name))
         factor.add_metric([job.job], job.factor)
         for stage, count in job.tasks.items():
             tasks.add_metric([job.job, stage], count)
@@ -95,7 +118,11 @@ def _of_jobs(jobs: Sequence[JobStatus]) -> Iterator[Metric]:
             labels = [job.job, lane.lane.stage, lane.lane.id, at.get(lane.lane.seat, "")]
             for name, value in _of_lane(lane):
                 lanes[name].add_metric(labels, value)
+            for ssp, rows in (lane.report.late if lane.report is not None else {}).items():
+                late.add_metric([*labels, ssp], rows)
+    yield from drain.values()
     yield from (state, seats, generation, factor, tasks, consumption, inputs, rescale, containers, lease)
+    yield late
     yield from lanes.values()
 
 
@@ -112,5 +139,6 @@ def _of_lane(lane: LaneStatus) -> Iterator[tuple[str, float]]:
     yield "attempts", report.attempt
     yield "stalls", report.stalls
     yield "rejected_records", report.dead_letters + report.dropped
+    yield "late_groups", report.late_groups
     if report.watermark is not None:
         yield "watermark_seconds", report.watermark / 1000

@@ -19,10 +19,17 @@ TRANSACTED = "transacted"
 REWRITTEN = "rewritten"
 STAGED = "staged"
 NAMED = "named"
+HALTED = "halted"
+ENDING = "ending"
+ENDED = "ended"
+DRAINED = "drained"
 NAMES = (PLANNING, PLANNED, PUBLISHED, COMMITTED)
 OF_SLOTS = (OPENING, PRODUCED, MARKED, TRANSACTED)
 """Of a slot's output to Kafka: its producer is being opened; its records are produced; so is its marker, and nothing is
 committed; its transaction is committed."""
+OF_DRAINS = (HALTED, ENDING, ENDED, DRAINED)
+"""Of a lane that drains: it has told that it has taken in all that it should so far; the batch in which time ends is
+planned; it is published; it is committed, and nobody was told."""
 OF_TABLES = (STAGED, NAMED)
 """Of an output into a table: the tasks have written its rows, and nothing is committed; it is committed, and maybe not
 seen yet by readers. ``REWRITTEN``, above: the state of a lane after that batch was written anew, beside what it has."""

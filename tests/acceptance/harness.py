@@ -251,9 +251,11 @@ class Workspace:
         hold: str = "",
         env: Mapping[str, str] | None = None,
         input: Path | None = None,
+        under: Sequence[str] = (),
         **settings: Any,
     ) -> Process:
-        """Start a verb. ``hold``: "<lane prefix>:<step>:<batch>", where it writes a note and stops."""
+        """Start a verb. ``hold``: "<lane prefix>:<step>:<batch>", where it writes a note and stops. ``under``: a
+        command that runs it."""
         number = len(self._processes)
         out, err, note = (self.folder / f"process-{number}.{name}" for name in ("out", "err", "note"))
         given = {f"ANABRANCH__{name.upper()}": str(value) for name, value in {**self.settings, **settings}.items()}
@@ -261,7 +263,7 @@ class Workspace:
         outside = {name: value for name, value in os.environ.items() if not name.startswith("ANABRANCH")}
         with open(out, "wb") as stdout, open(err, "wb") as stderr, open(input or os.devnull, "rb") as stdin:
             popen = subprocess.Popen(
-                [str(ANABRANCH), *words],
+                [*under, str(ANABRANCH), *words],
                 cwd=self.folder,
                 env={**outside, **jvm.QUICK, **given, **holding, **(env or {})},
                 stdin=stdin,

@@ -6,7 +6,8 @@ from __future__ import annotations
 import json
 import math
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import count
@@ -186,7 +187,7 @@ class Deployed:
             ends = self.ends(lane)
             until = {ssp: end for ssp, end in ends.items() if ssp.stream not in own}
             runner = LaneRunner(
-                self._place, lane, self.epoch, self._building(lane, until), {}, until, Standstill(math.inf)
+                self._place, lane, self.epoch, self._building(lane, until), lane.begins, until, Standstill(math.inf)
             )
             runner.start()
             runner.acknowledge(upstream_ended=True)
@@ -199,6 +200,29 @@ class Deployed:
     @property
     def _place(self) -> Place:
         return replace(self.site.place, systems=Systems(self.settings, self.job.graph.job))
+
+    @contextmanager
+    def running(self) -> Iterator[Callable[[], dict[str, LaneReport]]]:
+        """All lanes run at once, until the end; gives what tells their reports."""
+        runners = [
+            LaneRunner(self._place, lane, self.epoch, self._building(lane, {}), {}, None, Standstill(math.inf))
+            for lane in self.lanes
+        ]
+        for runner in runners:
+            runner.start()
+            runner.acknowledge(upstream_ended=False)
+        try:
+            yield lambda: {runner.lane.id: runner.report for runner in runners}
+        finally:
+            for runner in runners:
+                runner.stop()
+            for number, runner in enumerate(runners):
+                assert runner.join(PATIENCE), f"lane {runner.lane.id} didn't end: {runner.report}"
+                assert runner.report.phase == "ended", runner.report
+                self.reports[runner.lane.id] = runner.report
+                epoch = runner.report.folder_epoch
+                self.lanes[number] = msgspec.structs.replace(runner.lane, folder_epoch=epoch)
+            self.epoch += 1
 
     def ran(self) -> dict[str, LaneReport]:
         """:meth:`run`, and every lane has ended well."""
@@ -246,6 +270,7 @@ class Deployed:
     def _building(self, lane: Lane, until: Offsets) -> Build:
         def build(folder: Folder, clock: str, starting: Offsets, dropped: Callable[[int], None]) -> LaneQuery:
             query = self.query(lane, folder.uri, until, self.epoch)
-            return LaneQuery(**{**vars(query), "clock": clock, "starting": starting, "dropped": dropped})
+            begun = {"starting": starting, "inherited": lambda: self._place.inherited(lane)}
+            return LaneQuery(**{**vars(query), **begun, "clock": clock, "dropped": dropped})
 
         return build

@@ -1,8 +1,10 @@
-"""A job with a running count whose state has parted: from one container to two, as ``anabranch scale`` does it."""
+"""A job whose state has parted, that of a running count at first: from one container to two, as by ``scale``."""
 
 from __future__ import annotations
 
-from itertools import count
+from collections.abc import Callable
+from itertools import count, product
+from typing import Any
 
 import msgspec
 
@@ -25,24 +27,41 @@ def counting() -> Job:
 
 
 class Parted:
-    """``lanes``: all that there were, by id. ``put``: how many records, in two partitions, have been read."""
+    """``lanes``: all that there were, by id. ``read``: how many records, in each partition, have been read."""
 
-    def __init__(self, site: Site, **settings: int) -> None:
+    def __init__(
+        self,
+        site: Site,
+        job: Job | None = None,
+        row: Callable[[int], dict[str, Any]] = lambda n: {"n": n},
+        partitions: int = 2,
+        inputs: tuple[str, ...] = ("in",),
+        **settings: int,
+    ) -> None:
+        """``row``: the record of a number; each of the ``inputs`` gets it."""
         self.site = site
-        site.log.create("in", 2)
-        self.job = site.deployed(counting(), **settings)
+        self._partitions, self._inputs = partitions, inputs
+        for stream in inputs:
+            site.log.create(stream, partitions)
+        self.job = site.deployed(job or counting(), **settings)
+        self._row = row
         self.model: JobModel = self.job.plan.model
         self.lanes: dict[str, Lane] = {}
         self.read = 0
         self._ids = (f"{number:08x}" for number in count(100))
 
     def put(self, records: int) -> None:
-        """Add records to both partitions, and let all lanes read them."""
-        numbers = range(self.read, self.read + records)
-        for partition in (0, 1):
-            self.site.put("in", partition, [{"n": n} for n in numbers], [KEYS[n * 7 % 40].encode() for n in numbers])
-        self.read += records
+        """Add records to all partitions, and let all lanes read them."""
+        self.add(records)
         self.job.ran()
+
+    def add(self, records: int) -> None:
+        """Add records to all partitions."""
+        numbers = range(self.read, self.read + records)
+        for stream, partition in product(self._inputs, range(self._partitions)):
+            keys = [KEYS[n * 7 % 40].encode() for n in numbers]
+            self.site.put(stream, partition, [self._row(n) for n in numbers], keys)
+        self.read += records
 
     def scale(self, factor: int, containers: int) -> Deployed:
         """Close the lanes that must be, and let others go on from them."""

@@ -34,6 +34,8 @@ def counting() -> Job:
     rows.where("n > 2").map(lambda message: {**message, "d": message["d"].upper()}).write("big")
     rows.agg(c="count(*)").write("by-key")
     rows.partition_by("d").agg(c="count(*)", s="sum(n)").write("by-d")
+    table = rows.join_table(lambda spark: spark.createDataFrame([("d0", 7)], "d string, x int"), on="d")
+    table.write("joined-table")
     return job
 
 
@@ -57,6 +59,7 @@ def test_what_would_be_written_is_computed_on_all_that_is_there(site: Site, conf
     assert rows("by-d") == [{"d": "d0", "c": 3, "s": 6}, {"d": "d1", "c": 3, "s": 9}]
     assert rows("by-key") == [{"k": "a", "c": 2}, {"k": "b", "c": 2}, {"k": "c", "c": 2}]
     assert len(rows("j-by-d-1")) == 6
+    assert rows("joined-table") == [{"n": n, "d": "d0", "k": k, "x": 7} for n, k in ((0, "a"), (2, "a"), (4, "c"))]
     assert len(job.preview("big", 2, config=config)) == 2
     assert files(site) == before
 
@@ -83,7 +86,7 @@ def test_what_cannot_be_shown(site: Site, config: Path) -> None:
     job = counting()
     with pytest.raises(UsageError, match="neither reads nor writes 'ni'\n  its streams: in, big, by-key, "):
         job.preview("ni", config=config)
-    with pytest.raises(UsageError, match="writes 3 streams: big, by-key, by-d\n  name one"):
+    with pytest.raises(UsageError, match="writes 4 streams: big, by-key, by-d, joined-table\n  name one"):
         job.to_dataframe(site.spark, config=config)
     with pytest.raises(UsageError, match="doesn't write 'in'"):
         job.to_dataframe(site.spark, "in", config=config)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
-from anabranch import steps
+from anabranch import Job, steps
 from anabranch.cli import compact
 from anabranch.container import compaction
 from anabranch.container.folder import Folder
@@ -21,7 +23,7 @@ from anabranch.model.hashing import bucket
 from anabranch.model.lane import Lane
 from anabranch.spark import state
 from anabranch.spark.state import Held
-from tests.integration.harness import Site
+from tests.integration.harness import AT, Site
 from tests.integration.parted import KEYS, Parted
 
 
@@ -82,6 +84,35 @@ def test_foreign_state_goes_and_the_rest_stays_exact(spark: SparkSession, site: 
     parted.job.epoch = 100
     parted.put(40)
     check(parted)
+
+
+def second(n: int) -> dict[str, Any]:
+    """A record a second."""
+    return {"n": n, "at": (AT + timedelta(seconds=n)).isoformat()}
+
+
+def test_a_join_keeps_the_rows_of_both_sides_that_are_its_own(spark: SparkSession, site: Site) -> None:
+    job = Job("j")
+    side: dict[str, Any] = {"key": "k string", "schema": "n int, at timestamp", "event_time": "at"}
+    left, right = (job.read(stream, watermark="1 minute", **side) for stream in ("a", "b"))
+    left.join(right, within="45 seconds", prefix="b_").write("pairs")
+    parted = Parted(site, job, second, inputs=("a", "b"))
+    parted.put(40)
+    parted.scale(4, 2)
+    parted.put(20)
+    store = parted.store()
+    lanes = offline.lanes(store, "j")
+    found = [held(spark, parted, lane) for lane in lanes]
+    assert sum(each.foreign_rows for each in found) >= 2 * 2 * 2 * 40, "a row and a number for each, on both sides"
+    done = compact.compacted(store, spark, site.place.root, lanes)
+    assert [each.rows_now for each in done] == [each.rows - each.foreign_rows for each in found]
+    parted.job.lanes = [msgspec.structs.replace(lane, deployment=0) for lane in offline.lanes(store, "j")]
+    parted.job.epoch = 100
+    parted.put(60)
+    keys = [KEYS[n * 7 % 40] for n in range(120)]
+    pairs = [(n, m) for n in range(120) for m in range(120) if keys[n] == keys[m] and abs(n - m) <= 45]
+    came = Counter((value["n"], value["b_n"]) for value in site.values("pairs"))
+    assert came == Counter(dict.fromkeys(pairs, 2))
 
 
 def held(spark: SparkSession, parted: Parted, lane: Lane) -> Held:

@@ -179,6 +179,10 @@ def no_batch(batch: pa.RecordBatch) -> Any:
     return batch.num_rows
 
 
+def no_driver(df: DataFrame, lane: str, batch: int, epoch: int) -> None:
+    df.write.jdbc("jdbc:nothing://here", "rows")
+
+
 def broken_report(df: DataFrame, lane: str, batch: int, epoch: int) -> None:
     raise ValueError(f"no report of {df.count()} rows")
 
@@ -210,6 +214,10 @@ FAILING: list[tuple[Callable[[Stream], Any], list[str]]] = [
     (
         lambda s: s.foreach_batch(broken_report),
         ["foreach_batch 'foreach-batch'", "no report of 5 rows at test_lanes.py:", "broken_report, on batch 0"],
+    ),
+    (
+        lambda s: s.foreach_batch(no_driver),
+        ["raised Py4JJavaError: java.sql.SQLException: No suitable driver at test_lanes.py:", "in no_driver"],
     ),
     (
         lambda s: s.select("1 / (n - n) as x").write("out"),

@@ -15,6 +15,7 @@ from anabranch import Job, steps
 from anabranch.config import OutputSettings, Settings
 from anabranch.errors import ConflictError, NotFoundError
 from tests import postgres
+from tests.iceberg import iceberg_catalog, iceberg_rows
 from tests.integration.harness import Site
 
 SCHEMA = "number int, name string, at timestamp, tags array<string>"
@@ -116,12 +117,14 @@ def test_a_windowed_job_with_functions_writes_its_table_once(site: Site) -> None
     assert sorted(found) == sorted((f"NAME {n}", 1) for n in range(20))
 
 
-@pytest.mark.parametrize("kind", ["delta", "postgresql"])
+@pytest.mark.parametrize("kind", ["delta", "iceberg", "postgresql"])
 def test_other_kinds_of_tables(site: Site, kind: str, request: pytest.FixtureRequest) -> None:
     """A batch that fails when it is committed already is run again, and changes nothing."""
     put(site, 0, 20)
     if kind == "delta":
         bound = OutputSettings(to="delta", path=str(site.root / "all"))
+    elif kind == "iceberg":
+        bound = OutputSettings(to="iceberg", table="shop.all", catalog=iceberg_catalog(site.root))
     else:
         server: postgres.Server = request.getfixturevalue("postgres_server")
         bound = OutputSettings(to="postgresql", url=server.new_database(), table="all orders")
@@ -139,6 +142,8 @@ def test_other_kinds_of_tables(site: Site, kind: str, request: pytest.FixtureReq
     deployed.ran()
     if kind == "delta":
         found = pl.read_delta(str(site.root / "all")).to_dicts()
+    elif kind == "iceberg":
+        found = iceberg_rows(bound.options).to_dicts()
     else:
         with psycopg.connect(bound.options["url"], row_factory=dict_row) as connection:
             found = connection.execute('select * from "all orders"').fetchall()

@@ -9,7 +9,8 @@ import msgspec
 from anabranch.container.agent import Agent, Sent
 from anabranch.coordinator.client import AWAY
 from anabranch.errors import AnabranchError, FencedError
-from anabranch.messages import Answer, LaneReport, Registered, Registration, WantedLane
+from anabranch.messages import Answer, Draining, LaneReport, Registered, Registration, WantedLane
+from anabranch.model.ssp import SSP
 from tests.simulation.inputs import number_of
 from tests.simulation.network import Client
 from tests.simulation.outputs import Folder
@@ -69,7 +70,16 @@ class ContainerProcess(Actor):
             self.kill("it was asked to end")
             return
         asked = self.world.now
+        if not self._registration.deployment:
+            self._client.call(lambda by: by.coordinator.running(self.job).deployment, self._loaded)
+            return
         self._client.call(lambda by: by.register(self._registration), lambda found: self._asked(asked, found))
+
+    def _loaded(self, found: int | AnabranchError) -> None:
+        """It has the code of a deployment, for all its life."""
+        if not isinstance(found, AnabranchError):
+            self._registration = msgspec.structs.replace(self._registration, deployment=found)
+        self.after(_ASK_AGAIN, self._ask)
 
     def _asked(self, asked: float, found: Registered | AnabranchError) -> None:
         if self.agent is not None:
@@ -140,7 +150,7 @@ class ContainerProcess(Actor):
             self._reconcile(answer)
             if answer.done and all(run.ended for run in self._runs.values()):
                 self._ending = "the job is done"
-        shape = [(one.lane, one.phase, one.folder_epoch) for one in self._reports]
+        shape = [(one.lane, one.phase, one.folder_epoch, one.halted) for one in self._reports]
         if shape != self._shape and not self._ending:
             self._shape = shape
             self._beat()
@@ -166,7 +176,7 @@ class ContainerProcess(Actor):
         for lane, run in tuple(self._runs.items()):
             if lane in wanted:
                 run.go_on(wanted[lane])
-            elif run.closing and run.ended:
+            elif (run.closing or run.report.drained) and run.ended:
                 del self._runs[lane]
             else:
                 run.stop()
@@ -190,7 +200,7 @@ class LaneRun:
         self._begin(wanted)
 
     def _begin(self, wanted: WantedLane) -> None:
-        self.lane, self.closing = wanted.lane, wanted.closing
+        self.lane, self.closing, self._draining = wanted.lane, wanted.closing, wanted.draining
         self._epoch = self.lane.epoch
         self._folder: Folder | None = None
         self._known = False
@@ -227,7 +237,7 @@ class LaneRun:
 
     def go_on(self, wanted: WantedLane) -> None:
         its = wanted.lane.folder_epoch
-        self.closing = wanted.closing
+        self.closing, self._draining = wanted.closing, wanted.draining
         if self._due is not None:
             if self._due <= self.process.world.now and self.report.folder_epoch in (0, its) and not self.ended:
                 self._begin(wanted)
@@ -264,10 +274,37 @@ class LaneRun:
         if self._stop:
             self._end()
             return
-        self.process.scenario.invariants.plans(self)
         folder, random = self._folder_of(), self.process.world.random
+        if self._draining is not None and not self._drain(self._draining):
+            return
+        self.process.scenario.invariants.plans(self)
+        if self._draining is not None:
+            self._next(self._publish, 0.05, 0.5)
+            return
+        self._report(halted="")
         folder.plan(self._epoch, {number: random.randint(0, 4) for number in folder.positions})
         self._next(self._publish, 0.05, 0.5)
+
+    def _drain(self, how: Draining) -> bool:
+        """Plan what is to be read yet, or the batch in which time ends; gives whether one was planned."""
+        folder, random = self._folder_of(), self.process.world.random
+        if folder.over:
+            self._end(drained=True)
+            return False
+        until = {number_of(SSP.parse(text)): offset for text, offset in (how.until or {}).items()}
+        left = {number: max(0, until.get(number, at) - at) for number, at in folder.positions.items()}
+        if any(left.values()):
+            folder.plan(self._epoch, {number: min(more, random.randint(1, 20)) for number, more in left.items()})
+        elif how.last:
+            self.process.note(f"ends the time of {self.lane.id}")
+            folder.plan(self._epoch, dict.fromkeys(folder.positions, 0))
+            folder.last = len(folder.planned) - 1
+        else:
+            self._report(halted=how.uuid, **self._figures)
+            self._next(self._plan, 0.1, 0.3)
+            return False
+        self._report(halted="")
+        return True
 
     def _publish(self) -> None:
         if self._is_in_trouble(0.03):
@@ -292,10 +329,11 @@ class LaneRun:
         self._report(**self._figures)
         self._next(self._plan, 0.2, 0.8)
 
-    def _end(self, *, begun: bool = True) -> None:
+    def _end(self, *, begun: bool = True, drained: bool = False) -> None:
         folder = self._folder_of()
         folder.noted = folder.noted or begun
-        self._report(phase="ended", pending=folder.pending or not begun, **self._figures)
+        pending = folder.pending or not begun
+        self._report(phase="ended", pending=pending, halted="", drained=drained, stopped=not drained, **self._figures)
         self.process.note(f"has ended {self.lane.id}{' with a pending batch' if self.report.pending else ''}")
 
     def _breaks_down(self, probability: float) -> bool:

@@ -119,7 +119,7 @@ class CoordinatorProcess(Actor):
 
     def _look(self) -> None:
         try:
-            self.coordinator.look()
+            self.coordinator.wishes.look()
         except AnabranchError as error:
             self.note(f"can't look at inputs now: {error}")
         if self.leads_until > self.world.now:

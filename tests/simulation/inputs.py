@@ -195,5 +195,8 @@ class Source:
     def starts(self, stream: str) -> dict[int, int]:
         return dict.fromkeys(range(len(PARTITIONS)), 0)
 
+    def high_watermarks(self, stream: str) -> dict[int, int]:
+        return dict.fromkeys(range(len(PARTITIONS)), _MESSAGES // 20)
+
     def ends(self, stream: str) -> dict[int, int]:
         return dict.fromkeys(range(len(PARTITIONS)), _MESSAGES)

@@ -22,6 +22,7 @@ NAMES = {
     "each-once": "each group processes each message once, and those of a key in their order, whatever changes",
     "state-goes-along": "a stateful lane has seen all messages of its keys, itself or in the lanes before it",
     "predecessors-first": "no lane starts before all its predecessors are closed",
+    "drained-is-exact": "lanes of a drained deployment end at one place, and time has ended for each",
     "progress": "once faults stop, a change ends and each SSP is read within 3 leases and the time of fences and ends",
     "epochs-rise": "epochs of a job only rise, and none is given twice; so do generations",
     "asked-once": "a wish leads to one generation, however often it is said",
@@ -52,7 +53,7 @@ class Invariants:
         self._epochs: dict[str, int] = {}
         self._registered = self._told = 0
         self._lanes: dict[str, Lane] = {}
-        self._generations: dict[str, int] = {}
+        self._generations: dict[str, tuple[int, int]] = {}
         self._requests: set[tuple[str, str]] = set()
         self._states: dict[str, str] = {}
         self._runs: dict[str, list[LaneRun]] = {}
@@ -78,9 +79,10 @@ class Invariants:
                 if lane is not before:
                     self._lanes[lane.id] = lane
                     self._check_lane(lane, lane if before is None else before)
-            deployment = self._database.deployments[job][1]
-            if deployment.generation != self._generations.get(job):
-                self._check_generation(job, deployment.generation)
+            its = self._database.deployments[job]
+            deployment = its[max(its)]
+            if (deployment.id, deployment.generation) != self._generations.get(job):
+                self._check_generation(job, deployment.id, deployment.generation)
             if deployment.state != self._states.get(job):
                 self._states[job] = deployment.state
                 self._moved(job, DeploymentState(deployment.state))
@@ -103,12 +105,12 @@ class Invariants:
         if before.state is LaneState.CLOSED and lane != before:
             raise Broken("closed-stays", f"{lane.id} was {before}, and is {lane}")
 
-    def _check_generation(self, job: str, generation: int) -> None:
-        before = self._generations.get(job, 0)
-        if generation != before + 1:
-            raise Broken("epochs-rise", f"generation {generation} of job {job} comes after {before}")
-        self._generations[job] = generation
-        request = self._database.models[job, 1, generation].request
+    def _check_generation(self, job: str, deployment: int, generation: int) -> None:
+        last, before = self._generations.get(job, (0, 0))
+        if (deployment, generation) not in ((last, before + 1), (last + 1, 1)):
+            raise Broken("epochs-rise", f"generation {generation} of {job}, {deployment}, comes after {last}, {before}")
+        self._generations[job] = deployment, generation
+        request = self._database.models[job, deployment, generation].request
         if request and (job, request) in self._requests:
             raise Broken("asked-once", f"generation {generation} of job {job} is the second one of {request}")
         self._requests.add((job, request))
@@ -135,11 +137,29 @@ class Invariants:
         self._epochs[job] = epoch
 
     def _moved(self, job: str, state: DeploymentState) -> None:
+        if state is DeploymentState.DRAINED:
+            self._check_drained(job)
         if not state.active:
             self._stopped_at[job] = self._database.epochs[job]
             self._leases = {key: its for key, its in self._leases.items() if key[0] != job}
             for lane in self._database.lanes[job]:
                 self._check_stopped(job, self.writers(lane))
+
+    def _check_drained(self, job: str) -> None:
+        deployment = max(self._database.deployments[job])
+        its = [lane for lane in self._database.lanes[job].values() if lane.deployment == deployment]
+        followed = {name for lane in its for name in lane.predecessors}
+        left: dict[str, int] = {}
+        for lane in its:
+            if lane.state is not LaneState.CLOSED:
+                raise Broken("drained-is-exact", f"job {job} is drained, and {lane.id} is {lane.state}")
+            if lane.id in followed:
+                continue
+            if not self._storage.folders[lane.id, lane.folder_epoch].over:
+                raise Broken("drained-is-exact", f"job {job} is drained, and time hasn't ended for {lane.id}")
+            for position in lane.final:
+                if left.setdefault(str(position.ssp), position.offset) != position.offset:
+                    raise Broken("drained-is-exact", f"{lane.id} ends {position}, others at {left}")
 
     # What containers do
 

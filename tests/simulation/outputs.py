@@ -15,7 +15,7 @@ class Folder:
     """A lane's folder: the ranges of its planned batches, how many of them are committed, and who made or took it.
 
     ``state``: of a stateful lane, after the last committed batch. ``noted``: it tells how far its lane came in event
-    time.
+    time. ``last``: the number of the batch in which time ends, once that is planned.
     """
 
     epoch: int
@@ -25,6 +25,12 @@ class Folder:
     committed: int = 0
     state: Last = field(default_factory=dict)
     noted: bool = False
+    last: int | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether time has ended."""
+        return self.last is not None and self.committed > self.last
 
     @property
     def pending(self) -> bool:
@@ -52,7 +58,7 @@ class Folder:
 
     def copy(self, epoch: int, partitions: dict[int, int]) -> Folder:
         planned = [{number: batch.get(number, (at, at)) for number, at in partitions.items()} for batch in self.planned]
-        return Folder(epoch, epoch, partitions, planned, self.committed, dict(self.state))
+        return Folder(epoch, epoch, partitions, planned, self.committed, dict(self.state), last=self.last)
 
     def _after(self, batches: int) -> dict[int, int]:
         if not batches:
@@ -169,7 +175,7 @@ class Storage:
         at = {} if rewind is None else self._processed.rewind(lane, share.kept)
         if rewind is not None and rewind.clear:
             return Folder(epoch, epoch, share.begins, state=at if lane.stateful else {})
-        if not (lane.stateful and lane.inherits):
+        if not (lane.stateful and lane.inherits) or (lane.drained is not None and not lane.drained.state):
             return Folder(epoch, epoch, share.begins)
         made = self._split(lane, epoch)
         if rewind is not None and rewind.to:
@@ -181,8 +187,13 @@ class Storage:
         return made
 
     def _split(self, lane: Lane, epoch: int) -> Folder:
-        ((parent, of),) = lane.inherits.items()
-        former = self.folders[parent, of]
+        parent = next(iter(lane.inherits)) if lane.drained is None else lane.drained.state
+        former = self.folders[parent, lane.inherits[parent]]
+        if lane.drained is not None:
+            if not former.over:
+                raise Broken("drained-is-exact", f"{parent} has state for {lane.id}, and hasn't drained")
+            former = former.copy(epoch, former.begins)
+            former.last = None
         if former.pending or former.committed != lane.first_batch:
             raise Broken("state-goes-along", f"{parent} has {former.committed} batches, {lane.id} begins with another")
         return former.copy(epoch, self.share(lane).begins)

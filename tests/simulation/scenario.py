@@ -8,15 +8,27 @@ from functools import cache
 from itertools import count
 from random import Random
 from typing import Any
+from uuid import UUID
 
 from anabranch import Job
 from anabranch.coordinator.client import AWAY
 from anabranch.coordinator.states import DeploymentState
 from anabranch.grouping import groupers
-from anabranch.messages import Program, Rewinding, Rewound, Scaled, Scaling, Start
+from anabranch.messages import (
+    Deployed,
+    Deploying,
+    DrainNotification,
+    Program,
+    Rewinding,
+    Rewound,
+    Scaled,
+    Scaling,
+    Start,
+)
 from anabranch.model.graph import Graph
 from anabranch.model.lane import LaneState
-from anabranch.planning import changes, plan
+from anabranch.operators.rules import is_boundary
+from anabranch.planning import changes, plan, stages
 from anabranch.planning.plan import Plan
 from tests.simulation.containers import ContainerProcess
 from tests.simulation.coordinators import LEASE, CoordinatorProcess
@@ -33,6 +45,7 @@ _QUIET = 3 * LEASE + 10.0 + 12.0
 inputs that have grown, and that change."""
 _SAID_AGAIN = 0.1
 _REWINDS = 0.3
+_DEPLOYS = 0.3
 _FACTORS = (1, 2, 4, FINEST)
 _TIMEOUT = 3.0
 _BROADCASTS_EVERY = 3
@@ -50,9 +63,10 @@ class _Wish:
     fenced: bool
     spare: int
     runs: bool = True
-    change: Scaling | Rewinding | None = None
-    changed: Scaling | Rewinding | None = None
+    change: Scaling | Rewinding | Deploying | None = None
+    changed: Scaling | Rewinding | Deploying | None = None
     cancels: bool = False
+    drains: DrainNotification | None = None
 
 
 class Scenario:
@@ -111,7 +125,8 @@ class Scenario:
         program = Program(
             artifact="0" * 64, file="job.py", settings={"job": {"expansion_check": "3 seconds"}}, schemas={}
         )
-        start = Start(graph=graph, model=its.model, lanes=lanes, fingerprint={}, program=program)
+        between = {f"output stream {stages.stream_of(graph, node)}": "" for node in graph.nodes if is_boundary(node)}
+        start = Start(graph=graph, model=its.model, lanes=lanes, fingerprint=between, program=program)
         return _Wish(start, fenced, random.randint(0, 1))
 
     def _coordinator(self, name: str) -> CoordinatorProcess:
@@ -153,7 +168,8 @@ class Scenario:
         stored = self.database.deployments.get(job)
         if stored is None:
             return len(wish.plan.model.containers)
-        seats = {container.seat for container in self.database.models[job, 1, stored[1].generation].containers}
+        last = max(stored)
+        seats = {container.seat for container in self.database.models[job, last, stored[last].generation].containers}
         return len(seats | {lane.seat for lane in changes.open_lanes(self.database.lanes[job].values())})
 
     def _ask(self, job: str, wish: _Wish) -> None:
@@ -170,7 +186,8 @@ class Scenario:
         self._client.call(ask, lambda found: None)
 
     def _state(self, job: str) -> DeploymentState:
-        return DeploymentState(self.database.deployments[job][1].state)
+        its = self.database.deployments[job]
+        return DeploymentState(its[max(its)].state)
 
     def _has_failed(self, job: str) -> bool:
         return any(lane.state is LaneState.FAILED for lane in self.database.lanes.get(job, {}).values())
@@ -186,14 +203,16 @@ class Scenario:
         answered."""
         random = self.world.random
         if not self.world.faults:
-            wish.change, wish.changed, wish.cancels = None, None, False
+            wish.change, wish.changed, wish.cancels, wish.drains = None, None, False, None
             return
         if job not in self.database.epochs:
             return
         state = self._state(job)
         if wish.change is None and state is DeploymentState.RUNNING and random.random() < self._changes:
             wish.change = self._wanted(job, wish, f"request-{next(self._requests)}")
-        if state is DeploymentState.CHANGING and random.random() < self._changes / 4:
+        if wish.drains is None and state.runs and random.random() < self._changes / 2:
+            wish.drains = self._drain(job)
+        if state in (DeploymentState.CHANGING, DeploymentState.DRAINING) and random.random() < self._changes / 4:
             self._user.note(f"cancels the change of {job}")
             wish.cancels = True
         change, again, cancels = wish.change, wish.changed, wish.cancels
@@ -210,11 +229,28 @@ class Scenario:
             self._client.call(lambda by: _changed(by, job, change), scaled)
         elif again is not None and random.random() < _SAID_AGAIN:
             self._client.call(lambda by: _changed(by, job, again), lambda found: None)
-        if cancels:
-            self._client.call(lambda by: by.coordinator.cancel(job), cancelled)
+        if (drains := wish.drains) is not None:
 
-    def _wanted(self, job: str, wish: _Wish, request: str) -> Scaling | Rewinding:
+            def drained(found: object) -> None:
+                if not isinstance(found, AWAY) and wish.drains is drains:
+                    wish.drains = None
+
+            self._client.call(lambda by: by.coordinator.wishes.drain(job, drains), drained)
+        if cancels:
+            self._client.call(lambda by: by.coordinator.wishes.cancel(job), cancelled)
+
+    def _drain(self, job: str) -> DrainNotification:
         random = self.world.random
+        mode: Any = random.choice(["planned", "latest"])
+        number = max(self.database.deployments[job])
+        self._user.note(f"wants {job} to drain deployment {number}, up to {mode}")
+        return DrainNotification(uuid=str(UUID(int=random.getrandbits(128))), run_id=number, mode=mode)
+
+    def _wanted(self, job: str, wish: _Wish, request: str) -> Scaling | Rewinding | Deploying:
+        random = self.world.random
+        if random.random() < _DEPLOYS:
+            self._user.note(f"wants {job} to be deployed")
+            return Deploying(start=wish.plan, request=request)
         if random.random() < _REWINDS:
             ssps = sorted({str(ssp.whole) for task in wish.plan.model.stages[0].tasks for ssp in task.ssps})
             state: Any = random.choice(["keep", "clear"])
@@ -323,10 +359,12 @@ class Scenario:
             raise Broken("progress", f"job {job}: nobody has {cells - owned}, several have {owned - cells}")
 
 
-def _changed(by: CoordinatorProcess, job: str, wish: Scaling | Rewinding) -> Scaled | Rewound:
+def _changed(by: CoordinatorProcess, job: str, wish: Scaling | Rewinding | Deploying) -> Scaled | Rewound | Deployed:
+    if isinstance(wish, Deploying):
+        return by.coordinator.deployments.deploy(job, wish)
     if isinstance(wish, Scaling):
-        return by.coordinator.scale(job, wish)
-    return by.coordinator.rewind(job, wish)
+        return by.coordinator.wishes.scale(job, wish)
+    return by.coordinator.wishes.rewind(job, wish)
 
 
 @cache

@@ -10,7 +10,7 @@ import msgspec
 
 from anabranch.coordinator.store import ContainerRecord, DeploymentRecord, Event, LeaderRecord
 from anabranch.errors import NotLeadingError, StoreUnavailableError
-from anabranch.messages import Registration, Start
+from anabranch.messages import Drain, Registration, Start
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane
@@ -26,9 +26,11 @@ _TEARABLE = frozenset(
         "leave",
         "move_deployment",
         "note",
+        "put_drain",
         "put_lanes",
         "register",
         "renew",
+        "replace_deployment",
         "reseat",
         "resign",
         "resume_deployment",
@@ -61,9 +63,9 @@ class MemoryStore:
     def jobs(self) -> list[str]:
         return sorted(self.database.epochs)
 
-    def deployment(self, job: str) -> DeploymentRecord | None:
+    def deployment(self, job: str, number: int | None = None) -> DeploymentRecord | None:
         its = self.database.deployments.get(job)
-        return None if not its else its[max(its)]
+        return None if not its else its.get(number or max(its))
 
     def graph(self, job: str, deployment: int) -> Graph:
         return self.database.graphs[job, deployment]
@@ -138,6 +140,12 @@ class MemoryStore:
         self.database.lanes.setdefault(job, {}).update({lane.id: lane for lane in start.lanes})
         self.note([event])
 
+    def replace_deployment(self, start: Start, state: str, former: str, changed: Iterable[Lane], event: Event) -> None:
+        self.check_leads()
+        self._move(start.graph.job, start.model.replaces, former, None, event.at)
+        self._put(changed)
+        self.create_deployment(start, state, event)
+
     def resume_deployment(
         self, deployment: DeploymentRecord, state: str, changed: Iterable[Lane], gone: str, event: Event
     ) -> None:
@@ -152,9 +160,17 @@ class MemoryStore:
         self._leave(gone, lambda one: one.job == job)
         self.note([event])
 
-    def move_deployment(self, job: str, deployment: int, state: str, error: str | None, event: Event) -> None:
+    def move_deployment(
+        self, job: str, deployment: int, state: str, error: str | None, event: Event, drain: Drain | None = None
+    ) -> None:
         self.check_leads()
         self._move(job, deployment, state, error, event.at)
+        self._put_drain(job, deployment, drain)
+        self.note([event])
+
+    def put_drain(self, job: str, deployment: int, drain: Drain | None, event: Event) -> None:
+        self.check_leads()
+        self._put_drain(job, deployment, drain)
         self.note([event])
 
     def change_deployment(
@@ -186,6 +202,7 @@ class MemoryStore:
             id=container,
             job=job,
             seat=seat,
+            deployment=registration.deployment,
             epoch=epoch,
             execution=registration.execution,
             host=registration.host,
@@ -251,6 +268,10 @@ class MemoryStore:
     def _move(self, job: str, deployment: int, state: str, error: str | None, at: float) -> None:
         its = self.database.deployments[job]
         its[deployment] = _replace(its[deployment], state=state, error=error, changed_at=at)
+
+    def _put_drain(self, job: str, deployment: int, drain: Drain | None) -> None:
+        its = self.database.deployments[job]
+        its[deployment] = _replace(its[deployment], drain=drain)
 
     def _put(self, changed: Iterable[Lane]) -> None:
         for lane in changed:

@@ -326,6 +326,7 @@ class Running:
             "clock": self._clock,
             "delays": self._delays,
             "dropped": lambda _: None,
+            "late": lambda _: None,
         }
         unused: dict[str, Any] = {each.name: None for each in fields(Publishing)}  # of records that can't be processed
         return Publishing(**{**unused, **given})
@@ -364,7 +365,7 @@ class Running:
         ends = {ssp: min(begins[ssp] + most, len(log.rows(ssp))) for ssp, most in zip(self.ssps, rows, strict=True)}
         start = Progress() if last is None else last.progress
         ticked = clock.read(self._clock)
-        now = start if ticked is None else ticked.heard(log.named)
+        now = start if ticked is None else ticked.heard(log.named, 0)
         if last is not None and ends == begins and now == start:
             return False  # the first one runs also without anything new
         kept = progress.from_builtins(json.loads(json.dumps(now.to_builtins())))

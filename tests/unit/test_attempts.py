@@ -9,7 +9,7 @@ import pytest
 
 from anabranch.container.attempts import Attempts, Standstill
 from anabranch.container.keeping import Keeper
-from anabranch.messages import LaneReport, WantedLane
+from anabranch.messages import Draining, LaneReport, WantedLane
 from anabranch.model.lane import Lane
 from tests.unit.coordinator_helpers import FIRST, FLIGHTS, Clock, lane
 
@@ -78,11 +78,14 @@ class Runner:
     def start(self) -> None:
         self.started = self.alive = True
 
-    def stop(self) -> None:
+    def stop(self, at_once: bool = False) -> None:
         self.stopped = True
 
     def close(self) -> None:
         self.closed = True
+
+    def drain(self, how: Draining | None) -> None:
+        pass
 
     def acknowledge(self, upstream_ended: bool) -> None:
         self.say(phase="running")

@@ -249,7 +249,7 @@ def test_a_job_is_scaled_by_itself(store: Store, clock: Clock) -> None:
     worker.working = 1.0
     passed(worker, clock, 116)
     assert decisions(coordinator) == []
-    assert "left alone for 120 s" in coordinator.sizing(JOB).autoscale
+    assert "left alone for 120 s" in coordinator.wishes.sizing(JOB).autoscale
     passed(worker, clock, 24)
     assert (coordinator.status(JOB).factor, coordinator.status(JOB).state) == (2, "running")
     (event,) = decisions(coordinator)
@@ -272,12 +272,12 @@ def test_it_waits_after_a_user_has_scaled(store: Store, clock: Clock) -> None:
     worker.working = 0.0
     passed(worker, clock, 500)
     assert decisions(coordinator) == []
-    coordinator.scale(JOB, Scaling(factor=8))
+    coordinator.wishes.scale(JOB, Scaling(factor=8))
     passed(worker, clock, 112)
     assert (coordinator.status(JOB).factor, decisions(coordinator)) == (8, [])
     passed(worker, clock, 40)
     assert coordinator.status(JOB).factor == 2
-    coordinator.scale(JOB, Scaling(factor=16))
+    coordinator.wishes.scale(JOB, Scaling(factor=16))
     passed(worker, clock, 500)
     assert coordinator.status(JOB).factor == 16, "beyond the maximum: it was the user's wish"
 
@@ -306,7 +306,7 @@ def test_it_waits_long_after_a_change_that_was_undone(store: Store, clock: Clock
     assert (coordinator.status(JOB).factor, coordinator.status(JOB).generation) == (1, 3)
     passed(worker, clock, 1100)
     assert len(decisions(coordinator)) == 1
-    assert "undone" in coordinator.sizing(JOB).autoscale
+    assert "undone" in coordinator.wishes.sizing(JOB).autoscale
     worker.fails = lambda lane: False
     passed(worker, clock, 120)
     assert coordinator.status(JOB).factor == 2
@@ -318,7 +318,7 @@ def test_it_is_off_by_default(store: Store, clock: Clock) -> None:
     worker.working = 1.0
     passed(worker, clock, 300)
     assert coordinator.status(JOB).factor == 1
-    assert coordinator.sizing(JOB).autoscale == ""
+    assert coordinator.wishes.sizing(JOB).autoscale == ""
 
 
 def test_a_job_that_cannot_be_scaled_is_told_of_once(

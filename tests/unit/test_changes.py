@@ -20,9 +20,10 @@ from anabranch.model.hashing import bucket
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, LaneState, Position
 from anabranch.model.ssp import wholes
-from anabranch.planning import changes, expansion, rewinding
+from anabranch.planning import changes, deploying, expansion, rewinding
 from anabranch.planning import plan as planning
 from anabranch.planning.changes import Change
+from anabranch.planning.deploying import Next
 from tests.unit.test_plan import around
 
 IDS = count()
@@ -141,6 +142,14 @@ class World:
         counts = {"embedded/in": count}
         return self._move(expansion.expanded(self.job.graph, self.model, self.lanes, counts, new_id))
 
+    def deploy(self, other: int) -> Change:
+        """The same job once more: planned anew, or, as in a rollback, as it ran already; its inputs may have grown."""
+        surroundings = around("partition", self.model.factor, len(self.model.containers), **{"in": len(self.streams)})
+        planned = planning.make(self.job.graph, replace(surroundings, lanes=self.spread))
+        lanes = planning.lanes_of(planned, 4, new_id) if other else tuple(self.lanes.values())
+        after = Next(self.model.run_id + 1, planned.model if other else self.model, lanes)
+        return self._move(deploying.deployed(after, self.model, changes.heads(self.lanes.values()), new_id))
+
     def _move(self, change: Change) -> Change:
         for name in change.closing:
             lane = self.lanes[name]
@@ -164,6 +173,7 @@ STEPS = st.lists(
     st.tuples(st.just("work"), st.integers(0, 40), st.integers(1, 9))
     | st.tuples(st.just("change"), FACTORS, st.integers(1, 4))
     | st.tuples(st.sampled_from(["rewind", "cancel"]), st.integers(0, 10_000), st.just(0))
+    | st.tuples(st.just("deploy"), st.integers(0, 1), st.just(0))
     | st.tuples(st.just("grow"), st.sampled_from([1, 2, 3]), st.integers(0, 5)),
     max_size=14,
 )
@@ -194,6 +204,8 @@ def test_each_message_is_taken_once_and_state_is_whole(
             world.work(first, second)
         elif what == "change":
             world.change(first, second)
+        elif what == "deploy":
+            world.deploy(first)
         elif what != "grow":
             world.rewind(first, cancel=what == "cancel")
         elif len(streams) * first <= 12:

@@ -105,7 +105,11 @@ def test_the_environment_goes_over_the_file_setting_by_setting(tmp_path: Path, m
     [
         ("[job]\nfactr = 4", "unknown setting 'job.factr'", "did you mean 'factor'?"),
         ("[jobs]\nfactor = 4", "unknown setting 'jobs'", "did you mean 'job'?"),
-        ("zzz = 1", "unknown setting 'zzz'", "known here: coordinator, formats, job, outputs, spark, storage, streams"),
+        (
+            "zzz = 1",
+            "unknown setting 'zzz'",
+            "known here: assignment, coordinator, formats, job, outputs, spark, storage, streams",
+        ),
         ('[storage]\nrot = "x"', "unknown setting 'storage.rot'", "did you mean 'root'?"),
         ('[systems.embeded]\nroot = "x"', "unknown setting 'systems.embeded'", "did you mean 'embedded'?"),
         ('[systems.embedded]\nroots = "x"', "unknown setting 'systems.embedded.roots'", "did you mean 'root'?"),

@@ -183,7 +183,7 @@ def test_lanes_wait_for_their_predecessors(coordinator: Coordinator, store: Stor
     seat = Seat(coordinator)
     assert wanted(seat.beat()) == [FIRST]
     closing = msgspec.structs.replace(store.lanes("delays")[FIRST], state=LaneState.CLOSING)
-    coordinator._served["delays"].known[FIRST] = closing
+    coordinator._served.jobs["delays"].known[FIRST] = closing
     answer = seat.beat()
     assert [(one.lane.id, one.closing) for one in answer.wanted] == [(FIRST, True)]
     assert wanted(seat.report("ended", FIRST, offset=5, batch=4, folder_epoch=1)) == [SECOND]
@@ -196,7 +196,7 @@ def test_a_lane_that_leaves_work_undone_is_not_closed(coordinator: Coordinator, 
     coordinator.start(plan(lanes=(lane(FIRST), lane(SECOND, predecessors=(FIRST,)))))
     seat = Seat(coordinator)
     closing = msgspec.structs.replace(store.lanes("delays")[FIRST], state=LaneState.CLOSING)
-    coordinator._served["delays"].known[FIRST] = closing
+    coordinator._served.jobs["delays"].known[FIRST] = closing
     seat.report("ended", FIRST, offset=5, pending=True)
     assert store.lanes("delays")[FIRST].state is LaneState.CLOSING
     again = Seat(coordinator, pid=2)
@@ -387,7 +387,7 @@ def test_another_job_under_the_name_is_refused(store: Store, coordinator: Coordi
     with pytest.raises(ConflictError) as caught:
         again.start(plan(fingerprint={"graph": "b" * 64, "factor": "8", "new": "x"}))
     assert "differs in: factor (4 → 8), graph, new (none → x)" in caught.value.what
-    assert "undo the change, or run it under another job name" in caught.value.cure
+    assert "anabranch deploy JOB.py; else undo the change" in caught.value.cure
     assert reading.status(store, "delays").state == "starting"
     assert again.start(plan()) == 1
 

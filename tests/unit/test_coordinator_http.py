@@ -255,7 +255,7 @@ def test_polls_don_t_keep_others_waiting(coordinator: Coordinator, server: http.
         polls = [threading.Thread(target=lambda: seat.beat(wait=30.0)) for _ in range(50)]
         for poll in polls:
             poll.start()
-        wait_for(lambda: len(coordinator._polls) == 50)
+        wait_for(lambda: len(coordinator._served.polls) == 50)
         assert client.status("delays").state == "starting"
         assert threading.active_count() < before + 70  # none of them has a thread of the server's
         client.stop("delays")

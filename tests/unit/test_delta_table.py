@@ -10,6 +10,7 @@ import deltalake
 import polars as pl
 import pyarrow as pa
 import pytest
+from deltalake.schema import PrimitiveType
 
 from anabranch.config import OutputSettings
 from anabranch.container.failures import is_final
@@ -113,6 +114,35 @@ def test_small_files_of_many_tasks_become_one(table: DeltaFolder, tmp_path: Path
     assert len(deltalake.DeltaTable(tmp_path / "table").file_uris()) == 1
     assert len(list((tmp_path / "table").glob("*.parquet"))) == 1
     assert ids(tmp_path) == list(range(20))
+
+
+def test_a_table_may_have_more_columns(table: DeltaFolder, tmp_path: Path) -> None:
+    deltalake.DeltaTable(tmp_path / "table").alter.add_columns([deltalake.Field("more", PrimitiveType("long"))])
+    table.prepare(SCHEMA, create=False)
+    committed(table, owner(1), 0, [1], [2])
+    assert pl.read_delta(str(tmp_path / "table"))["more"].to_list() == [None, None]
+    assert ids(tmp_path) == [1, 2]
+
+
+def test_a_table_that_gets_another_schema_while_the_job_runs(table: DeltaFolder, tmp_path: Path) -> None:
+    parts = written(table, owner(1), [1])
+    others = pa.table({"id": ["a"], "name": ["b"]})
+    deltalake.write_deltalake(tmp_path / "table", others, mode="overwrite", schema_mode="overwrite")
+    with pytest.raises(ConflictError, match=r"writes 'id' as long; in .* it is string"):
+        table.commit(owner(1), 0, parts)
+    assert table.last("orders", LANE) == -1
+    assert pl.read_delta(str(tmp_path / "table"))["id"].to_list() == ["a"]
+
+
+def test_a_killed_tasks_files_are_never_seen_and_go_with_a_full_vacuum(table: DeltaFolder, tmp_path: Path) -> None:
+    committed(table, owner(1), 0, [1])
+    written(table, owner(1), [2])
+    assert ids(tmp_path) == [1]
+    assert len(list((tmp_path / "table").glob("*.parquet"))) == 2
+    plain = deltalake.DeltaTable(tmp_path / "table")
+    plain.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False, full=True)
+    assert len(list((tmp_path / "table").glob("*.parquet"))) == 1
+    assert ids(tmp_path) == [1]
 
 
 def test_what_is_wrong_is_told(table: DeltaFolder, tmp_path: Path) -> None:

@@ -154,6 +154,8 @@ def test_unknown_fields_are_kept_at_every_level() -> None:
         "undoes": 4,
         "rewound": ["0-aa"],
         "expands": ["embedded/flights"],
+        "replaces": 3,
+        "again": 1,
         "later": [1, {"a": None}],
     }
     assert json.loads(encode(decode(json.dumps(model), JobModel))) == model

@@ -374,7 +374,7 @@ def test_a_lane_hears_what_stands_before_the_records_it_has_still_to_read() -> N
     log.add(ssp, rows[2:], Control("l", 60, beside={"l": ()}).to_builtins())
     log.add(ssp, [], Control("l", 70, beside={"l": ()}).to_builtins())
     heard = [
-        Clock(Progress(), {str(ssp): None, A: 10}, {str(ssp): at, A: 9}).heard(log.named).upstream[str(ssp)]
+        Clock(Progress(), {str(ssp): None, A: 10}, {str(ssp): at, A: 9}).heard(log.named, 0).upstream[str(ssp)]
         for at in range(5)
     ]
     assert [(each.watermark, each.cursor) for each in heard] == [(50, 0), (50, 0), (60, 1), (60, 1), (70, 2)]
@@ -385,12 +385,12 @@ def test_a_lane_that_hears_nothing_new_has_no_new_offset() -> None:
     log, ssp = MemoryLog(), ssp_of("i", 0)
     told = Control("l", 50, beside={"l": ()}).to_builtins()
     log.add(ssp, [], told)
-    now = Clock(Progress(), {str(ssp): None}, {str(ssp): 0}).heard(log.named)
+    now = Clock(Progress(), {str(ssp): None}, {str(ssp): 0}).heard(log.named, 0)
     assert now.watermark == 50
     log.add(ssp, [], told)
-    assert Clock(now, {str(ssp): None}, {str(ssp): 0}).heard(log.named) is now
+    assert Clock(now, {str(ssp): None}, {str(ssp): 0}).heard(log.named, 0) is now
     log.add(ssp, [], Control("l", 51, beside={"l": ()}).to_builtins())
-    later = Clock(now, {str(ssp): None}, {str(ssp): 0}).heard(log.named)
+    later = Clock(now, {str(ssp): None}, {str(ssp): 0}).heard(log.named, 0)
     assert (later.watermark, later.upstream[str(ssp)].cursor) == (51, 2)
 
 

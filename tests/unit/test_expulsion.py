@@ -246,7 +246,7 @@ def steady(coordinator: Coordinator) -> Iterator[Heartbeat]:
     taken, over = threading.Event(), threading.Event()
 
     def step() -> None:
-        with coordinator._changed:
+        with coordinator._served.lock:
             taken.set()
             over.wait(30)
 
@@ -270,7 +270,7 @@ def test_a_beat_that_changes_nothing_waits_for_no_step_of_others(
     clock.at += LEASE / 2
     answer = coordinator.hear_at_once(steady)
     assert answer == Answer(alive=True, revision=steady.seen, same=True)
-    serving, process = coordinator._holder(steady.container)
+    serving, process = coordinator._served.holder(steady.container)
     assert serving is not None
     assert process is not None
     assert (process.lease_ends, process.heard) == (clock.at + LEASE, steady.number)
@@ -293,10 +293,10 @@ def test_a_beat_that_changes_nothing_waits_for_no_step_of_others(
 def test_any_other_waits_and_changes_nothing_yet(
     coordinator: Coordinator, steady: Heartbeat, change: dict[str, Any]
 ) -> None:
-    before = repr(coordinator._served)
+    before = repr(coordinator._served.jobs)
     beat = msgspec.structs.replace(steady, **change)
     assert coordinator.hear_at_once(beat) is None
-    assert repr(coordinator._served) == before
+    assert repr(coordinator._served.jobs) == before
 
 
 def test_a_lease_counts_from_when_a_beat_came_and_not_from_when_it_was_heard(
@@ -304,7 +304,7 @@ def test_a_lease_counts_from_when_a_beat_came_and_not_from_when_it_was_heard(
 ) -> None:
     clock.at += LEASE / 2
     assert coordinator.hear_at_once(msgspec.structs.replace(steady, seen=-1)) is None
-    _, process = coordinator._holder(steady.container)
+    _, process = coordinator._served.holder(steady.container)
     assert process is not None
     assert process.lease_ends == clock.at + LEASE
 
@@ -312,7 +312,7 @@ def test_a_lease_counts_from_when_a_beat_came_and_not_from_when_it_was_heard(
 def test_no_beat_saves_a_process_that_is_being_expelled(
     coordinator: Coordinator, clock: Clock, steady: Heartbeat
 ) -> None:
-    _, process = coordinator._holder(steady.container)
+    _, process = coordinator._served.holder(steady.container)
     assert process is not None
     clock.at += LEASE + GRACE
     assert coordinator._is_doomed(process, clock.at - GRACE)

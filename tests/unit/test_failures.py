@@ -71,6 +71,11 @@ def test_a_python_error_that_is_not_ours_is_told_by_its_last_line() -> None:
         ("[STREAM_FAILED] Query terminated\nCaused by: x.Y: [A_B.C] why. SQLSTATE: 42\n\tat z", "[A_B.C] why."),
         ("x anabranch.errors.StateError: gone\n  restore it\n\n\tat z(A.java:1)", "gone\n  restore it"),
         ("anabranch.errors.LogError: first\n\tat z\nanabranch.errors.LogError: second", "first"),
+        (
+            "An error occurred while calling o1.x.\n: java.io.IOException: /a is full\n\tat z\n",
+            "IOException: /a is full",
+        ),
+        ("An error occurred while calling o1.x.\n: java.lang.NullPointerException\n\tat z\n", "NullPointerException"),
     ],
 )
 def test_other_forms(text: str, told: str) -> None:

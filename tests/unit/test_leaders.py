@@ -17,7 +17,17 @@ from anabranch.coordinator.leading import Leading
 from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.errors import AnabranchError, ConflictError, NotLeadingError
-from anabranch.messages import Expanding, Heartbeat, Registration, Rewinding, Scaling
+from anabranch.messages import (
+    Assigning,
+    Deploying,
+    DrainNotification,
+    Expanding,
+    Heartbeat,
+    Registration,
+    Rewinding,
+    RollingBack,
+    Scaling,
+)
 from anabranch.model.document import compact
 from anabranch.model.lane import Lane
 from tests.unit.coordinator_helpers import FIRST, SECOND, Clock, Seat, plan, wanted
@@ -155,8 +165,12 @@ ROUTES: dict[str, tuple[str, str, Any]] = {
     "stop": ("POST", "/jobs/delays/stop", None),
     "cancel": ("POST", "/jobs/delays/cancel", None),
     "scale": ("POST", "/jobs/delays/scale", Scaling(factor=2)),
+    "deploy": ("POST", "/jobs/delays/deploy", Deploying(start=plan())),
+    "rollback": ("POST", "/jobs/delays/rollback", RollingBack()),
+    "drain": ("POST", "/jobs/delays/drain", DrainNotification(uuid="u", run_id=1)),
     "rewind": ("POST", "/jobs/delays/rewind", Rewinding(to="earliest")),
     "expand": ("POST", "/jobs/delays/expand", Expanding()),
+    "assign": ("POST", "/jobs/delays/assign", Assigning()),
     "artifact": ("PUT", f"/artifacts/{HASH}", b"code"),
     "register": ("POST", "/containers", ME),
     "beat": ("POST", "/containers/delays:0:1/heartbeat", Heartbeat(container="delays:0:1", epoch=1, number=99)),
@@ -214,12 +228,12 @@ def test_who_loses_stands_by_and_another_goes_on(make: Callable[[str], One], clo
     assert first.turn()
     seat = begun(first)
     take_over(second, clock)
-    assert "delays" not in second.served._served
+    assert "delays" not in second.served._served.jobs
     seat.coordinator = second.served
     with pytest.raises(NotLeadingError):
         seat.report("running")
     assert not first.turn()
-    assert first.served._served == {}
+    assert first.served._served.jobs == {}
     assert second.turn()
     assert seat.report("running").alive
     with pytest.raises(NotLeadingError):
@@ -245,14 +259,14 @@ def test_what_was_left_over_from_leading_before_is_forgotten(make: Callable[[str
     first, second = make("a"), make("b")
     assert first.turn()
     seat = begun(first)
-    leftover = dict(first.served._served)
+    leftover = dict(first.served._served.jobs)
     first.leading._step_down()
     take_over(second, clock)
     second.served.stop("delays")
     seat.coordinator = second.served
     seat.report("ended")
     assert second.store.deployment("delays").state == "stopped"  # type: ignore[union-attr]
-    first.served._served.update(leftover)
+    first.served._served.jobs.update(leftover)
     second.leading._step_down()
     assert not first.turn()
     take_over(first, clock)

@@ -18,12 +18,13 @@ from anabranch.coordinator.store import ContainerRecord, LeaderRecord, Store, ta
 from anabranch.errors import NotLeadingError, StoreUnavailableError
 from anabranch.messages import Registration
 from anabranch.model.lane import LaneState
-from tests.unit.coordinator_helpers import FIRST, plan
+from tests.unit.coordinator_helpers import FIRST, lane, plan
 from tests.unit.store_helpers import event, filled, raw
 
 A, B = "http://a:1", "http://b:2"
 WHO = Registration(job="delays", seat="0", execution="x", host="h", pid=1)
 HELD = ContainerRecord(
+    deployment=1,
     id="delays:0:1",
     job="delays",
     seat="0",
@@ -45,8 +46,15 @@ def resume(store: Store) -> None:
 
 
 def put(store: Store) -> None:
-    lane = msgspec.structs.replace(store.lanes("delays")[FIRST], state=LaneState.RUNNING)
-    store.put_lanes([lane], [event("runs")])
+    begun = msgspec.structs.replace(store.lanes("delays")[FIRST], state=LaneState.RUNNING)
+    store.put_lanes([begun], [event("runs")])
+
+
+def replace(store: Store) -> None:
+    following = plans.numbered(plan(lanes=(lane("s-0000000a"),)), 2)
+    model = msgspec.structs.replace(following.model, replaces=1)
+    following = msgspec.structs.replace(following, model=model)
+    store.replace_deployment(following, "changing", "stopped", [], event("deployed"))
 
 
 def change(store: Store) -> None:
@@ -62,6 +70,8 @@ WRITES: dict[str, Callable[[Store], object]] = {
         plans.numbered(plan("other"), 1), "planned", msgspec.structs.replace(event(), job="other")
     ),
     "resume_deployment": resume,
+    "replace_deployment": replace,
+    "put_drain": lambda store: store.put_drain("delays", 1, None, event("drain")),
     "move_deployment": lambda store: store.move_deployment("delays", 1, "failed", "broken", event("broke")),
     "put_lanes": put,
     "reseat": lambda store: store.reseat(list(store.lanes("delays").values()), event("moved")),

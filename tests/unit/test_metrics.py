@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import pytest
@@ -44,7 +45,8 @@ def test_a_job_that_runs(coordinator: Coordinator, url: str) -> None:
     coordinator.start(plan())
     seat = Seat(coordinator)
     ends = {str(FLIGHTS): 12}
-    told = {"ends": ends, "batch": 3, "seconds": 0.5, "rows": 40, "attempt": 2, "stalls": 1, "watermark": 5500}
+    told: dict[str, Any] = {"ends": ends, "batch": 3, "seconds": 0.5, "rows": 40, "attempt": 2, "stalls": 1}
+    told |= {"watermark": 5500, "late_groups": 4, "late": {str(FLIGHTS): 3}}
     seat.beat(report(FIRST, "running", 5, **told), report(SECOND, "failed", error="boom"))
     found = scraped(url)
     assert found["anabranch_job", labels(job="delays", state="running")] == 1
@@ -65,7 +67,10 @@ def test_a_job_that_runs(coordinator: Coordinator, url: str) -> None:
         "failed": 0,
         "watermark_seconds": 5.5,
         "rejected_records": 0,
+        "late_groups": 4,
+        "late_rows": 3,
     }
+    assert found["anabranch_lane_late_rows", labels(lane=FIRST, ssp=str(FLIGHTS), **of)] == 3
     assert found["anabranch_lane_failed", labels(lane=SECOND, **of)] == 1
     assert found["anabranch_container_lease_seconds", labels(job="delays", container=seat.me.container, rack="")] == 10
 

@@ -93,6 +93,13 @@ def test_a_source_that_was_not_read_stays_so_when_partitions_are_dropped() -> No
     assert offset_log.parse(WRITTEN).keeping({"flights": [1]}).sources[1] is None
 
 
+def test_a_batch_is_planned_in_time() -> None:
+    entry = Entry({"batchWatermarkMs": 5, "batchTimestampMs": 3, "conf": {}}, two().sources)
+    assert (entry.at, entry.planned_in_time().at) == (3, 5)
+    assert entry.planned_in_time() == Entry({**entry.metadata, "batchTimestampMs": 5}, entry.sources)
+    assert Entry({}, ()).at == 0
+
+
 def test_the_watermark_is_set_and_all_else_stays() -> None:
     entry = offset_log.parse(WRITTEN)
     changed = entry.with_watermark(253402300799000)

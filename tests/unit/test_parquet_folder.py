@@ -22,7 +22,7 @@ from anabranch.errors import (
     NotFoundError,
     StateError,
 )
-from anabranch.tables.files import FileRef
+from anabranch.tables.files import FileRef, Folder, merged
 from anabranch.tables.parquet import ParquetFolder
 from tests.unit.table_helpers import LANE, SCHEMA, committed, owner, rows, written
 
@@ -266,7 +266,5 @@ def test_settings_are_checked(settings: dict[str, object], told: str) -> None:
 
 def test_a_merge_writes_no_more_than_the_target() -> None:
     """Whatever a batch has, the driver's part of it is bounded."""
-    from anabranch.tables.files import merged
-
     refs = [FileRef(f"f{n}", 1, 600) for n in range(10)]
-    assert merged(Path("/nowhere"), refs, SCHEMA, 1000, ".part") == refs
+    assert merged(Folder(Path("/nowhere")), refs, 1000) == refs

@@ -63,3 +63,10 @@ def test_a_lane_knows_the_base(base: int, count: int, found: int, bucket: int) -
     bases = {str(each): ssp(base - 1).whole for each in mine}
     its = msgspec.structs.replace(lane(FIRST), ssps=tuple(mine), base=bases)
     assert partitioner.bases(its, "in", count) == found
+
+
+@pytest.mark.parametrize(("last", "count", "found"), [(7, 16, 8), (7, 8, 8), (3, 16, 4), (2, 12, 3), (3, 7, 7)])
+def test_a_stream_may_have_grown_since_the_lane_was_planned(last: int, count: int, found: int) -> None:
+    mine = tuple(SSP(system="embedded", stream="in", partition=p) for p in range(last + 1))
+    its = msgspec.structs.replace(lane(FIRST), ssps=mine, base={str(each): each for each in mine})
+    assert partitioner.bases(its, "in", count) == found

@@ -44,6 +44,6 @@ def test_a_plan_tells_the_pause_and_which_seats_are_free() -> None:
     coordinator = Coordinator(Store("sqlite://"), lease=10, grace=2)
     coordinator.start(start())
     Worker(coordinator).turns()
-    told = coordinator.scale(JOB, Scaling(containers=2, dry=True))
+    told = coordinator.wishes.scale(JOB, Scaling(containers=2, dry=True))
     assert (told.pause, told.free) == (pytest.approx(1.2), ("1",))
-    assert coordinator.scale(JOB, Scaling(factor=4, dry=True)).free == ()
+    assert coordinator.wishes.scale(JOB, Scaling(factor=4, dry=True)).free == ()

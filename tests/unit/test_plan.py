@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 
-from anabranch import Job
+from anabranch import Job, tumbling
+from anabranch.assignment.seating import Rules
 from anabranch.errors import ConfigError, GraphError, NotFoundError
 from anabranch.grouping import groupers
 from anabranch.grouping.request import Request
 from anabranch.model import document, names
 from anabranch.model.ssp import SSP
 from anabranch.model.task import Task
+from anabranch.model.traffic import Traffic
 from anabranch.planning import plan as planning
 from anabranch.planning.plan import Plan, Surroundings
 
@@ -480,3 +482,39 @@ def test_intermediate_streams_have_dead_letters_where_a_function_reads_them() ->
         {},
         {"j-mapped-1": "j-mapped-1-dead-letters"},
     ]
+
+
+def test_tasks_are_placed_by_the_racks_that_are_known_at_the_start() -> None:
+    replicas = {"kafka/flights": {0: ("b", "a"), 1: ("a",), 2: ("c",)}}
+    given = replace(around(containers=2, flights=3), systems={"flights": "kafka"})
+    racked = replace(given, rules=Rules(strategy="min_traffic"), racks=("a", "b"), replicas=replicas)
+    plan = make(delays(), racked)
+    assert [(each.seat, each.rack) for each in plan.model.containers] == [("0", "a"), ("1", "b")]
+    seats = {name: each.seat for each in plan.model.containers for name in each.tasks["0"]}
+    assert (seats["Partition_0"], seats["Partition_1"]) == ("1", "0")
+    assert all(len(each.tasks["0"]) + len(each.tasks["1"]) == 3 for each in plan.model.containers)
+    assert plan.traffic == Traffic(read={"a": {"a": 3, "c": 3}, "b": {"b": 3}})
+    assert plan.warnings == ()
+    unknown = make(delays(), replace(racked, replicas={"kafka/flights": {0: ("b", "a"), 1: (None,), 2: ("c",)}}))
+    assert unknown.warnings == (
+        "tasks are placed without racks: a broker that has partition 1 of kafka/flights has no rack",
+    )
+    assert [each.rack for each in unknown.model.containers] == [None, None]
+
+
+def test_late_rows_have_a_place_to_be_put_aside_and_slots_of_their_own() -> None:
+    job = Job("j")
+    rows = job.read("a", key="k string", schema="x int, at timestamp", event_time="at", watermark="1 hour")
+    behind = rows.partition_by("x", name="by-x")
+    behind.window(tumbling("1 hour"), on_late="dead-letter").agg(n="count(*)", name="kept").write("one")
+    behind.window(tumbling("1 hour"), on_late="fail").agg(n="count(*)", name="strict").write("two")
+    plan = make(job, around(a=1))
+    lanes = {lane.group: lane for lane in plan.lanes if lane.stage == "1"}
+    assert lanes["kept"].dead_letters == {"j-by-x-1": "j-by-x-1-dead-letters"}
+    assert lanes["kept"].rejecting == ("by-x", "kept", "kept-late")
+    assert planning.slots_of(lanes["kept"], 2)[-3:] == (
+        "kept-late:embedded/j-by-x-1/0",
+        "kept-late:state-0",
+        "kept-late:state-1",
+    )
+    assert lanes["strict"].rejecting == ("strict",)

@@ -43,6 +43,10 @@ def job_with(kind: str) -> Job:
             read.foreach_batch(lambda *_: None, name="f")
         case "agg":
             read.window(tumbling("1 hour")).agg(c="count(*)", name="f").write("out")
+        case "processing":
+            read.window(tumbling("1 hour"), time="processing").agg(c="count(*)", name="f").write("out")
+        case "late":
+            read.window(tumbling("1 hour"), on_late="fail").agg(c="count(*)", name="f").write("out")
     return job
 
 
@@ -50,6 +54,15 @@ def job_with(kind: str) -> Job:
 def test_an_operator_that_would_hold_rows_back_is_refused_by_name(kind: str) -> None:
     with pytest.raises(GraphError, match=rf"{kind} 'f' \(test_real_time.py:\d+\) can't run with trigger \"real-time\""):
         planned(job_with(kind))
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [("processing", "windows of processing time go by batches"), ("late", 'on_late="fail" takes a Python function')],
+)
+def test_windows_that_need_batches_are_refused(kind: str, why: str) -> None:
+    with pytest.raises(GraphError, match=why):
+        planned(job_with(kind), RealTime("fail", "fail", "lane"))
 
 
 def test_windows_by_sparks_own_watermark_are_taken() -> None:

@@ -31,7 +31,8 @@ class Desk:
         self._worker = worker
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._coordinator, name)
+        wishes = self._coordinator.wishes
+        return getattr(wishes if hasattr(wishes, name) else self._coordinator, name)
 
     def status(self, job: str) -> JobStatus:
         found = self._coordinator.status(job)

@@ -64,7 +64,7 @@ def test_a_jobs_sizing() -> None:
     positions = {"embedded/in/0": 4, "embedded/in/1": 4}
     fields = {name: getattr(told, name) for name in told.__struct_fields__}
     worker.seat.beat(LaneReport(**{**fields, **figures, "ends": ends, "positions": positions}))
-    found = coordinator.sizing(JOB)
+    found = coordinator.wishes.sizing(JOB)
     assert (found.factor, found.containers, found.allowed[:3], found.allowed[-1]) == (2, 1, (1, 2, 4), 1024)
     lane = next(each for each in found.lanes if each.lane == name)
     assert (lane.lag, lane.lags) == (6, {"embedded/in/0": 6, "embedded/in/1": 0})

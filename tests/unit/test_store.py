@@ -115,13 +115,13 @@ def test_another_program_s_database_is_refused(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "cure"), [("2", "written by an older anabranch"), ("4", "upgrade this one"), ("?", "from a backup")]
+    ("version", "cure"), [("3", "written by an older anabranch"), ("5", "upgrade this one"), ("?", "from a backup")]
 )
 def test_a_store_of_another_version_is_refused_in_words(url: str, version: str, cure: str) -> None:
     filled(Store(url)).close()
     with raw(url) as connection:
         connection.execute(sa.update(tables.meta).values(value=version))
     for opening in (Store, Store.open_existing):
-        with pytest.raises(UnsupportedFormatError, match="this anabranch knows 3") as caught:
+        with pytest.raises(UnsupportedFormatError, match="this anabranch knows 4") as caught:
             opening(url)
         assert cure in caught.value.cure

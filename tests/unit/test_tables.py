@@ -19,22 +19,26 @@ from anabranch.config import OutputSettings, Settings
 from anabranch.coordinator import fencing
 from anabranch.errors import ConfigError, FencedError, StateError
 from anabranch.model.lane import Lane
+from anabranch.spark.tables import TablePublisher
 from anabranch.systems.systems import Systems
 from anabranch.tables import Table
 from anabranch.tables.opening import opened
 from tests import postgres
+from tests.iceberg import iceberg_catalog, iceberg_rows
 from tests.unit.table_helpers import LANE, SCHEMA, committed, owner, written
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 Ids = Callable[[], list[int]]
 
 
-@pytest.fixture(params=["parquet", "delta", "postgresql", "sqlite_table:SqliteTable"])
+@pytest.fixture(params=["parquet", "delta", "iceberg", "postgresql", "sqlite_table:SqliteTable"])
 def settings(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OutputSettings:
     monkeypatch.syspath_prepend(EXAMPLES)
     if request.param == "postgresql":
         server: postgres.Server = request.getfixturevalue("postgres_server")
         return OutputSettings(to="postgresql", url=server.new_database(), table="orders")
+    if request.param == "iceberg":
+        return OutputSettings(to="iceberg", table="shop.orders", catalog=iceberg_catalog(tmp_path))
     return OutputSettings(to=request.param, path=str(tmp_path / "orders"))
 
 
@@ -50,6 +54,9 @@ def ids(settings: OutputSettings) -> Ids:
     def of_delta() -> list[int]:
         return sorted(pl.read_delta(str(path))["id"].to_list())
 
+    def of_iceberg() -> list[int]:
+        return sorted(iceberg_rows(settings.options)["id"].to_list())
+
     def of_sqlite() -> list[int]:
         return sorted(n for (n,) in sqlite3.connect(path).execute("select id from rows"))
 
@@ -57,7 +64,8 @@ def ids(settings: OutputSettings) -> Ids:
         found = list(path.glob("*.parquet"))
         return sorted(n for (n,) in duckdb.sql(f"select id from '{path}/*.parquet'").fetchall()) if found else []
 
-    return {"parquet": of_parquet, "delta": of_delta, "postgresql": of_postgresql}.get(settings.to, of_sqlite)
+    readers = {"parquet": of_parquet, "delta": of_delta, "iceberg": of_iceberg, "postgresql": of_postgresql}
+    return readers.get(settings.to, of_sqlite)
 
 
 def test_a_table_keeps_its_contract(settings: OutputSettings, ids: Ids) -> None:
@@ -94,6 +102,22 @@ def test_a_table_keeps_its_contract(settings: OutputSettings, ids: Ids) -> None:
     assert new.last("orders", LANE) == 1
     if settings.to != "delta":  # which can't tell
         assert (new.writers("orders"), new.writers("none")) == ([LANE], [])
+
+
+@pytest.mark.parametrize("epoch", [1, 2])
+def test_what_a_failed_batch_has_staged_goes_when_its_lane_starts_again(tmp_path: Path, epoch: int) -> None:
+    """In this process or in another one."""
+    table = opened("orders", OutputSettings(to="parquet", path=str(tmp_path)))  # type: ignore[call-arg]
+    table.prepare(SCHEMA, create=True)
+    table.fence(owner(1), new=True)
+    written(table, owner(1), [1])
+    table.fence(owner(1), new=True)
+    assert list(tmp_path.rglob("*.part")), "another one than the owner may have fenced"
+    lane = Lane(
+        id=LANE, job="orders", deployment=0, stage="0", group="outputs", seat="0", tasks=(), ssps=(), epoch=epoch
+    )  # fmt: skip
+    TablePublisher(lane, epoch, {"orders": table}).take(new=False)
+    assert not list(tmp_path.rglob("*.part"))
 
 
 @pytest.fixture(autouse=True)

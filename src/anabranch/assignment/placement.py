@@ -11,7 +11,7 @@ from anabranch.assignment.lineage import Lineage
 from anabranch.errors import ConfigError
 from anabranch.model.task import Task
 
-__all__ = ["consumption", "place"]
+__all__ = ["consumption", "place", "place_exactly"]
 
 _Partition = tuple[str, str, int]
 _Groups = defaultdict[frozenset[_Partition], list[str]]
@@ -51,6 +51,14 @@ def place(
     if homes or not _is_uniform(groups):
         best = min(best, _patched(sizes, pieces, staying), key=cost)
     return {task.name: best[task.name] for task in ordered}
+
+
+def place_exactly(tasks: Iterable[Task], sizes: Mapping[str, int], homes: Mapping[str, str]) -> dict[str, str]:
+    """So many tasks of one stage for each seat, as few away from their ``homes`` as can be; those that read the same
+    SSPs together where there is room."""
+    groups = list(_groups(sorted(tasks, key=attrgetter("index", "name"))).values())
+    ordered = dict(sorted(sizes.items(), key=lambda item: (len(item[0]), item[0])))
+    return _patched(ordered, groups, _staying(ordered, groups, homes))
 
 
 def _homes(tasks: Iterable[Task], previous: Mapping[str, str]) -> dict[str, str]:

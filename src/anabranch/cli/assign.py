@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import uuid
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -11,10 +12,13 @@ import msgspec
 import typer
 from rich.table import Table
 
+from anabranch import config as configuration
 from anabranch.assignment.racks.matrix import Matrix
 from anabranch.assignment.racks.problem import Answer, Problem
-from anabranch.cli import progress
+from anabranch.cli import finding, printing, progress, scale
+from anabranch.cli import traffic as pictures
 from anabranch.errors import NotFoundError, UsageError
+from anabranch.messages import Assigning, Scaled
 
 __all__ = ["app"]
 
@@ -25,11 +29,6 @@ class Strategy(StrEnum):
     NONE = "none"
     MIN_TRAFFIC = "min_traffic"
     BALANCE_SUBTOPOLOGY = "balance_subtopology"
-
-
-@app.callback()
-def _group() -> None:
-    """So that solve stays a verb of its own while it is the only one."""
 
 
 @app.command()
@@ -54,7 +53,7 @@ def solve(
     if svg is not None:
         if traffic is None:
             raise UsageError(f"there is no traffic to draw: {answer.why_not}", "leave out --svg, or name all racks")
-        _write(svg, matrix.svg(traffic))
+        pictures.write(svg, matrix.svg(traffic))
     if json:
         answer = msgspec.structs.replace(answer, why=reasons.explained(asked, answer))
         typer.echo(msgspec.json.encode(answer))
@@ -64,6 +63,69 @@ def solve(
         _show_traffic(traffic)
 
 
+@app.command("apply")
+def apply(
+    job: Annotated[str, typer.Argument(help="The job's name.")],
+    timeout: Annotated[float, typer.Option(help="Seconds to wait for it.")] = 300.0,
+    detach: Annotated[bool, typer.Option("--detach", help="Don't wait.")] = False,
+    config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Move a running job's tasks to where they should be by the racks as they are now, and wait for it.
+
+    Ctrl-C ends only the waiting. `plan assign JOB` shows it first.
+    """
+    with finding.client(configuration.load(config).coordinator, job) as client:
+        told = client.assign(job, wished())
+        if told.why_not:
+            progress.say(f"tasks are placed without racks: {told.why_not}")
+        now = f"generation {told.generation}"
+        if told.lanes:
+            progress.say(f"job {job}: {told.moved} task(s) get another container{_saved(told)}")
+            now += scale.followed(client, job, told, None if detach else timeout)
+        else:
+            now += ": all tasks are where they should be"
+    scale.tell(job, told, now, json)
+
+
+@app.command()
+def explain(
+    job: Annotated[str, typer.Argument(help="The job's name.")],
+    task: Annotated[str, typer.Argument(help="One of its tasks: anabranch describe JOB lists them.")],
+    config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Say why a task of a running job is where it is, or where it should be."""
+    with finding.client(configuration.load(config).coordinator, job) as client:
+        found = client.assignment(job)
+    its = {stage: tasks[task] for stage, tasks in found.tasks.items() if task in tasks}
+    if not its:
+        raise NotFoundError(f"job {job} has no task {task}", f"anabranch describe {job} lists its tasks")
+    if json:
+        printing.as_json({s: one.to_builtins() for s, one in its.items()})
+        return
+    for stage, one in its.items():
+        where = f"stage {stage}, {task}: in seat {one.seat}, rack {found.racks[one.seat] or 'not known'}"
+        typer.echo(f"{where}; it should be in seat {one.should}" if one.should != one.seat else where)
+        typer.echo(f"  {one.why}")
+    if found.strategy != "none" and not found.why_not:
+        proof = "none costs less" if found.cost == found.lower_bound else f"none costs less than {found.lower_bound:g}"
+        typer.echo(f"the placement of all tasks that should be costs {found.cost:g}; {proof}")
+    if any(one.should != one.seat for one in its.values()):
+        typer.echo(f"anabranch assign apply {job} moves what is not where it should be")
+
+
+def wished(dry: bool = False) -> Assigning:
+    """What is asked for."""
+    return Assigning(request=uuid.uuid4().hex, dry=dry)
+
+
+def _saved(told: Scaled) -> str:
+    if told.before is None or told.after is None:
+        return ""
+    return f"; partitions read across racks: {told.before.across} → {told.after.across} of {told.after.total}"
+
+
 def _bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
@@ -71,15 +133,6 @@ def _bytes(path: Path) -> bytes:
         raise NotFoundError(f"there is no file {path}", "docs/assignment.md shows what to write in one") from error
     except OSError as error:
         raise UsageError(f"{path} can't be read: {error.strerror}", "name a file with a problem as JSON") from error
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text)
-    except OSError as error:
-        raise UsageError(
-            f"{path} can't be written: {error.strerror}", "name a file in a folder that is there"
-        ) from error
 
 
 def _show_traffic(traffic: Matrix) -> None:

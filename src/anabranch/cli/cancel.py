@@ -1,4 +1,4 @@
-"""``anabranch cancel``: lets a job go back from the change that is under way."""
+"""``anabranch cancel``: lets a job go back from the change or the drain that is under way."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ def cancel(
     detach: Annotated[bool, typer.Option("--detach", help="Don't wait.")] = False,
     config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
 ) -> None:
-    """Let a job that is being changed go back to what it was, and wait for it. Ctrl-C ends only the waiting."""
+    """Let a job that is being changed, or drains, go back to what it was, and wait for it. Ctrl-C ends only the
+    waiting."""
     with finding.client(configuration.load(config).coordinator, job) as client:
         client.cancel(job)
         if not detach:

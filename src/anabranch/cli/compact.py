@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import msgspec
 import typer
 
 from anabranch import config as configuration
-from anabranch.cli import progress
+from anabranch.cli import printing, progress
 from anabranch.config import Settings
 from anabranch.coordinator import offline, reading
 from anabranch.coordinator.store import Store
@@ -53,7 +52,7 @@ def compact(
                 spark.stop()
     if json:
         told = {"job": job, "lanes": [_plain(each) for each in found]}
-        typer.echo(msgspec.json.format(msgspec.json.encode(told), indent=2).decode())
+        printing.as_json(told)
     for each in found:
         rows, size = f"{each.rows_now:,} of {each.rows:,} rows", f"{each.bytes_now:,} of {each.bytes:,} bytes"
         progress.say(f"lane {each.lane}: {rows} stay, {size}")

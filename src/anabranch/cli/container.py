@@ -38,7 +38,12 @@ _TOLD = "the container was told to end"
 def container(
     job: Annotated[str, typer.Argument(help="The job's name.")],
     coordinator: Annotated[str | None, typer.Option(help="Its URL; default: [coordinator] url.")] = None,
-    rack: Annotated[str | None, typer.Option(help="The rack, or zone, that this process is in.")] = None,
+    rack: Annotated[
+        str | None,
+        typer.Option(
+            envvar="ANABRANCH_RACK", help="The rack, or zone, that this process is in; default: [systems.kafka] rack."
+        ),
+    ] = None,
     master: Annotated[str | None, typer.Option(help="Spark's master; default: [spark] master.")] = None,
     config: Annotated[Path | None, typer.Option(help="The configuration file, for [coordinator].")] = None,
 ) -> None:
@@ -50,7 +55,7 @@ def container(
     watchdog.watch(lambda: _TOLD if leaving.asked() else "", ended, lambda: _STOPS_WITHIN, AnabranchError.exit_code)
     with finding.at(own, coordinator) as client:
         running = waiting.answered(lambda: client.running(job), unless=leaving.asked)
-        settings = _settings(running, master, rack)
+        settings = _settings(running, master, rack or own.systems.kafka.rack)
         home = _code(client, running.program.artifact, in_image=settings.job.artifact == "image")
         file = loading.load(home / running.program.file)
         from anabranch.container import executors
@@ -73,7 +78,8 @@ def container(
                 file.home,
             )
             period = durations.parse(own.coordinator.period) / 1000
-            _serve(made, client, _registration(job, rack), period, leaving, ended, _survives(file.graph, settings))
+            me = _registration(job, running.deployment, settings.systems.kafka.rack)
+            _serve(made, client, me, period, leaving, ended, _survives(file.graph, settings))
         finally:
             spark.stop()
             ended.set()
@@ -99,7 +105,7 @@ def _settings(running: Running, master: str | None, rack: str | None) -> Setting
     spark, kafka = settings.spark, settings.systems.kafka
     if master is not None:
         spark = spark.model_copy(update={"master": master})
-    if rack is not None and kafka.rack is None:
+    if rack is not None:
         kafka = kafka.model_copy(update={"rack": rack})
     systems = settings.systems.model_copy(update={"kafka": kafka})
     return settings.model_copy(update={"spark": spark, "systems": systems})
@@ -114,7 +120,7 @@ def _survives(graph: Graph, settings: Settings) -> bool:
     return job.on_coordinator_loss == "continue" and job.trigger != "real-time" and not unsure
 
 
-def _registration(job: str, rack: str | None) -> Registration:
+def _registration(job: str, deployment: int, rack: str | None) -> Registration:
     execution = os.environ.get("EXECUTION_ENV_CONTAINER_ID") or uuid.uuid4().hex
     return Registration(
         job=job,
@@ -123,6 +129,7 @@ def _registration(job: str, rack: str | None) -> Registration:
         pid=os.getpid(),
         instance=uuid.uuid4().hex,
         rack=rack,
+        deployment=deployment,
     )
 
 
@@ -142,6 +149,7 @@ def _serve(
     asked, registered = _seated(client, me, leaving, made.spark)
     if registered is None:
         if not leaving.asked():
+            _check_ended_well(client, me.job, me.deployment)
             progress.say(f"job {me.job} doesn't run: nothing to do")
         return
     progress.say(f"container {registered.container}: seat {registered.seat}, lease {registered.lease:g} s")
@@ -151,11 +159,11 @@ def _serve(
         made.serve(beats, leaving.event)
         beats.leave(made.reports)
     if not leaving.asked():
-        _check_ended_well(client, me.job)
+        _check_ended_well(client, me.job, me.deployment)
 
 
-def _check_ended_well(client: Client, job: str) -> None:
-    """Raises JobFailedError if it is known that the job has failed."""
+def _check_ended_well(client: Client, job: str, deployment: int) -> None:
+    """Raises JobFailedError if it is known that the job has failed; ConflictError if it runs on with other code."""
     try:
         status = client.status(job)
     except AWAY as error:
@@ -163,6 +171,11 @@ def _check_ended_well(client: Client, job: str) -> None:
         return
     if status.state == "failed":
         raise JobFailedError(f"job {job} failed: {status.error}")
+    if status.deployment != deployment and status.state != "stopped":
+        raise ConflictError(
+            f"deployment {status.deployment} of job {job} follows deployment {deployment}, whose code this process has",
+            "start a new process",
+        )
 
 
 def _seated(client: Client, me: Registration, leaving: _Leaving, spark: Any) -> tuple[float, Registered | None]:

@@ -64,7 +64,7 @@ def coordinator(
     try:
         with (
             Leading(served, store, settings.store, election, reached, fencing.fence, launches) as leading,
-            Watching(served),
+            Watching(served.wishes),
         ):
             server = http.Server(http.app(served, leading, token), listener)
             _collect_seldom()

@@ -6,12 +6,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
-import msgspec
 import typer
 from rich.table import Table
 
 from anabranch import config as configuration
-from anabranch.cli import finding, progress
+from anabranch.cli import finding, printing, progress
 from anabranch.config import Settings
 from anabranch.errors import StateError
 from anabranch.model.job_model import JobModel
@@ -37,7 +36,7 @@ def state(
     lanes = [one.lane for one in status.lanes if one.lane.stateful]
     found = _looked(finding.settings_of(settings, job), model, lanes) if lanes else []
     if json:
-        typer.echo(msgspec.json.format(msgspec.json.encode({"job": job, "lanes": found}), indent=2).decode())
+        printing.as_json({"job": job, "lanes": found})
         return
     if not lanes:
         typer.echo(f"job {job} has no stateful lane")

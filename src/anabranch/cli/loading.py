@@ -13,6 +13,7 @@ from typing import Any
 
 from anabranch.errors import AnabranchError, NotFoundError, UsageError
 from anabranch.job import Job
+from anabranch.keyed.processor import Processor
 from anabranch.model.graph import Graph
 
 
@@ -31,10 +32,16 @@ class JobFile:
 
 def of(job: Job) -> JobFile:
     """A Job object as if it came from the file of its first function, else from the working folder."""
-    functions = [function for function in job.functions.values() if inspect.isfunction(function)]
-    files = (inspect.unwrap(function).__code__.co_filename for function in functions)
-    file = next((file for file in files if Path(file).is_file()), "job.py")
+    files = (_file(function) for function in job.functions.values())
+    file = next((file for file in files if file and Path(file).is_file()), "job.py")
     return JobFile(Path(file).resolve(), job.graph, dict(job.functions))
+
+
+def _file(function: Any) -> str | None:
+    """The file of a function, or of a processor's class."""
+    if isinstance(function, Processor):
+        return getattr(sys.modules.get(type(function).__module__), "__file__", None)
+    return str(inspect.unwrap(function).__code__.co_filename) if inspect.isfunction(function) else None
 
 
 def load(path: Path) -> JobFile:

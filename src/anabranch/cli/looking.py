@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 
 from anabranch import config as configuration
-from anabranch.cli import finding, progress
+from anabranch.cli import finding, printing, progress
 from anabranch.messages import JobStatus
 
 Config = Annotated[Path | None, typer.Option(help="The configuration file.")]
@@ -65,7 +65,7 @@ def describe(
     found, model = finding.described(configuration.load(config).coordinator, job)
     if json:
         told = {"status": _plain(found), "model": model.to_builtins()}
-        typer.echo(msgspec.json.format(msgspec.json.encode(told), indent=2).decode())
+        printing.as_json(told)
         return
     typer.echo(
         f"job {found.job}: {found.state}, deployment {found.deployment}, generation {found.generation}, "
@@ -109,13 +109,15 @@ def events(
 
 def _show(found: JobStatus, json: bool) -> None:
     if json:
-        typer.echo(msgspec.json.format(msgspec.json.encode(_plain(found)), indent=2).decode())
+        printing.as_json(_plain(found))
         return
     progress.wide().print(progress.table(found))
     for _, line in progress.containers(found):
         typer.echo(line)
     for line in progress.staffing(found):
         typer.echo(line)
+    if found.drain is not None:
+        typer.echo(progress.draining(found))
     for warning in progress.troubles(found):
         typer.echo(f"warning: {warning}")
     if found.error:

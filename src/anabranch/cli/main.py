@@ -16,7 +16,9 @@ from anabranch.cli import (
     container,
     coordinator,
     demo,
+    deploy,
     doctor,
+    drain,
     expand,
     fence,
     init,
@@ -24,6 +26,7 @@ from anabranch.cli import (
     looking,
     planning,
     rewind,
+    rollback,
     run,
     scale,
     sizing,
@@ -54,8 +57,11 @@ app.command("describe")(looking.describe)
 app.command("events")(looking.events)
 app.command("fence")(fence.fence)
 app.command("scale")(scale.scale)
+app.command("deploy")(deploy.deploy)
+app.command("rollback")(rollback.rollback)
 app.command("rewind")(rewind.rewind)
 app.command("expand")(expand.expand)
+app.command("drain")(drain.drain)
 app.command("cancel")(cancel.cancel)
 app.command("compact")(compact.compact)
 app.command("sizing")(sizing.sizing)

@@ -5,47 +5,81 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from anabranch import config as configuration
-from anabranch.cli import expand, finding, loading, preparation, progress, rewind, scale
+from anabranch.cli import (
+    assign,
+    deploy,
+    drain,
+    expand,
+    finding,
+    loading,
+    preparation,
+    printing,
+    progress,
+    rewind,
+    scale,
+    traffic,
+)
 from anabranch.errors import UsageError
-from anabranch.messages import JobStatus, Rewinding, Rewound, Scaled
+from anabranch.messages import Deployed, JobStatus, Rewinding, Rewound, Scaled
 from anabranch.planning.plan import Plan
 
-_SCALE, _REWIND, _EXPAND = "scale", "rewind", "expand"
+_SCALE, _REWIND, _EXPAND, _ASSIGN, _DRAIN, _DEPLOY = "scale", "rewind", "expand", "assign", "drain", "deploy"
 
 
 def plan(
-    job: Annotated[str, typer.Argument(help="The job file; or: scale, rewind, expand.")],
+    job: Annotated[str, typer.Argument(help="The job file; or: scale, rewind, expand, assign, drain, deploy.")],
     running: Annotated[
         str | None,
-        typer.Argument(help="After scale, rewind or expand: the name of a running job.", show_default=False),
+        typer.Argument(
+            help="After scale, rewind, expand, assign, drain: a running job's name; after deploy: a job file.",
+            show_default=False,
+        ),
     ] = None,
     factor: Annotated[int | None, typer.Option(help="After scale: the factor that it would have.")] = None,
     containers: Annotated[int | None, typer.Option(help="After scale: how many containers it would have.")] = None,
     to: Annotated[str | None, typer.Option(help="After rewind: where it would begin again.")] = None,
     state: Annotated[str | None, typer.Option(help="After rewind: keep or clear.")] = None,
+    drop_state: Annotated[list[str] | None, typer.Option(help="After deploy: an operator whose state may go.")] = None,
     config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    html: Annotated[Path | None, typer.Option(help="Write it as a page too, with traffic by rack as pictures.")] = None,
 ) -> None:
     """Show what running a job would do: plan JOB.py; or what a change would do to one that runs: plan scale JOB, plan
-    rewind JOB, plan expand JOB. Changes nothing."""
+    rewind JOB, plan expand JOB, plan assign JOB, plan drain JOB, plan deploy JOB.py. Changes nothing."""
     scaling, rewinding = factor is not None or containers is not None, to is not None or state is not None
-    if job == _EXPAND:
+    if job == _DEPLOY:
         if running is None or scaling or rewinding:
-            raise UsageError("plan expand needs the name of a job, and nothing else", "anabranch plan expand JOB")
-        _expand(running, config, json)
+            raise UsageError("plan deploy needs a job file, and nothing else", "anabranch plan deploy JOB.py")
+        _deploy(Path(running), tuple(drop_state or ()), config, json)
+        return
+    if drop_state:
+        raise UsageError("--drop-state is for plan deploy", "anabranch plan deploy JOB.py --drop-state NAME")
+    if job in {_EXPAND, _ASSIGN}:
+        if running is None or scaling or rewinding:
+            raise UsageError(f"plan {job} needs the name of a job, and nothing else", f"anabranch plan {job} JOB")
+        if job == _EXPAND:
+            _expand(running, config, json, html)
+        else:
+            _assign(running, config, json, html)
+        return
+    if job == _DRAIN:
+        if running is None or scaling or rewinding:
+            raise UsageError("plan drain needs the name of a job, and nothing else", "anabranch plan drain JOB")
+        _drain(running, config, json)
         return
     if job == _SCALE and not rewinding:
         if running is None:
             raise UsageError("plan scale needs the name of a job", "anabranch plan scale JOB --factor X")
-        _scale(running, factor, containers, config, json)
+        _scale(running, factor, containers, config, json, html)
         return
     if job == _REWIND and not scaling:
+        if html is not None:
+            raise UsageError("a rewind moves no task to another rack: there is no page of it", "leave out --html")
         if running is None or to is None:
             raise UsageError("plan rewind needs a job and a place", "anabranch plan rewind JOB --to earliest")
         _rewind(running, rewind.wished(to, state, dry=True), config, json)
@@ -61,34 +95,66 @@ def plan(
     formats = preparation.formats(file, settings)
     preparation.checked(file, settings, formats)
     if json:
-        typer.echo(msgspec.json.format(msgspec.json.encode(made.to_builtins()), indent=2).decode())
+        printing.as_json(made)
         return
-    _print(made)
+    console = progress.wide(record=html is not None)
+    _print(made, console)
+    if html is not None:
+        title = f"job {made.model.job}, before it is started"
+        traffic.write(html, traffic.page(title, console.export_text(), None, made.traffic))
 
 
-def _scale(job: str, factor: int | None, containers: int | None, config: Path | None, json: bool) -> None:
+def _scale(
+    job: str, factor: int | None, containers: int | None, config: Path | None, json: bool, html: Path | None
+) -> None:
     wish = scale.wished(factor, containers, dry=True)
     with finding.client(configuration.load(config).coordinator, job) as client:
         model, scaled, status = client.model(job), client.scale(job, wish), client.status(job)
     said = f"factor {model.factor} → {scaled.factor}, {len(model.containers)} → {scaled.containers} container(s)"
-    _print_change(said, scaled, status, json)
+    _print_change(said, scaled, status, json, html)
 
 
-def _expand(job: str, config: Path | None, json: bool) -> None:
+def _assign(job: str, config: Path | None, json: bool, html: Path | None) -> None:
+    with finding.client(configuration.load(config).coordinator, job) as client:
+        told, status = client.assign(job, assign.wished(dry=True)), client.status(job)
+    _print_change(f"{told.moved} task(s) would get another container", told, status, json, html)
+
+
+def _expand(job: str, config: Path | None, json: bool, html: Path | None) -> None:
     with finding.client(configuration.load(config).coordinator, job) as client:
         told, status = client.expand(job, expand.wished(dry=True)), client.status(job)
-    _print_change(expand.listed(told.partitions) or "no input has other partitions", told, status, json)
+    _print_change(expand.listed(told.partitions) or "no input has other partitions", told, status, json, html)
 
 
-def _print_change(said: str, scaled: Scaled, status: JobStatus, json: bool) -> None:
+def _drain(job: str, config: Path | None, json: bool) -> None:
+    with finding.client(configuration.load(config).coordinator, job) as client:
+        status = client.status(job)
+        told = client.drain(job, drain.wished(status.deployment, "planned", dry=True))
     if json:
-        typer.echo(msgspec.json.format(msgspec.json.encode(scaled.to_builtins()), indent=2).decode())
+        printing.as_json(told)
         return
     console = progress.wide()
-    console.print(f"job {status.job}: {said}")
-    if not scaled.lanes:
-        console.print("it is so already: nothing would change")
+    for line in drain.listed(told, status):
+        console.print(line, highlight=False)
+
+
+def _print_change(said: str, scaled: Scaled, status: JobStatus, json: bool, html: Path | None) -> None:
+    if json:
+        printing.as_json(scaled)
         return
+    console = progress.wide(record=html is not None)
+    console.print(f"job {status.job}: {said}")
+    if scaled.lanes:
+        _print_moves(console, scaled, status)
+    else:
+        console.print("it is so already: nothing would change")
+    traffic.show(console, scaled.before, scaled.after, scaled.why_not)
+    if html is not None:
+        title = f"job {status.job}: {said}"
+        traffic.write(html, traffic.page(title, console.export_text(), scaled.before, scaled.after))
+
+
+def _print_moves(console: Console, scaled: Scaled, status: JobStatus) -> None:
     _print_lanes(console, scaled, status)
     kept = len(status.lanes) - len(scaled.closing)
     console.print(f"{kept} lane(s) run on as they are" if kept else "no lane runs on as it is")
@@ -104,7 +170,7 @@ def _rewind(job: str, wish: Rewinding, config: Path | None, json: bool) -> None:
     with finding.client(configuration.load(config).coordinator, job) as client:
         rewound, status = client.rewind(job, wish), client.status(job)
     if json:
-        typer.echo(msgspec.json.format(msgspec.json.encode(rewound.to_builtins()), indent=2).decode())
+        printing.as_json(rewound)
         return
     console = progress.wide()
     began = Table(title="what is read again", title_justify="left")
@@ -129,7 +195,29 @@ def _rewind(job: str, wish: Rewinding, config: Path | None, json: bool) -> None:
     console.print(f"output stands still for about {rewound.pause:.1f} s")
 
 
-def _print_lanes(console: Console, change: Scaled | Rewound, status: JobStatus) -> None:
+def _deploy(job: Path, drop_state: tuple[str, ...], config: Path | None, json: bool) -> None:
+    settings = preparation.settings_of(job, config)
+    file = loading.load(job)
+    with finding.at(settings, None) as client:
+        prepared = deploy.planned(client, file, settings)
+        told = client.deploy(file.graph.job, deploy.wished(client, prepared, settings, drop_state, dry=True))
+        status = client.status(file.graph.job)
+    if json:
+        printing.as_json(told)
+        return
+    console = progress.wide()
+    console.print(f"job {status.job}: deployment {status.deployment} → {told.deployment}")
+    for note in told.notes:
+        console.print(note)
+    _print_lanes(console, told, status)
+    for lane in told.lanes:
+        if lane.stateful:
+            how = "begins without state" if lane.afresh or not lane.predecessors else "goes on with its state"
+            console.print(f"{lane.group} in container {lane.seat} {how}")
+    console.print(f"output stands still for about {told.pause:.1f} s, and as long as its containers take to be there")
+
+
+def _print_lanes(console: Console, change: Scaled | Rewound | Deployed, status: JobStatus) -> None:
     reports = {each.lane.id: each.report for each in status.lanes}
     closed = Table(title="lanes that are closed", title_justify="left")
     for column in ("lane", "stage", "container", "runs", "tasks", "last batch took"):
@@ -143,7 +231,7 @@ def _print_lanes(console: Console, change: Scaled | Rewound, status: JobStatus) 
         started.add_column(column)
     for lane in change.lanes:
         read = {ssp.whole for ssp in lane.ssps}
-        afresh = lane.rewind is not None and lane.rewind.clear
+        afresh = lane.afresh or (lane.rewind is not None and lane.rewind.clear)
         how = "the state of " if lane.stateful and not afresh else ""
         before = how + ", ".join(lane.predecessors)
         started.add_row(lane.stage, lane.seat, lane.group, str(len(lane.tasks)), str(len(read)), before)
@@ -155,8 +243,7 @@ def _moved(scaled: Scaled) -> int:
     return sum(any(seats.get(name) != lane.seat for name in lane.predecessors) for lane in scaled.lanes)
 
 
-def _print(made: Plan) -> None:
-    console = progress.wide()
+def _print(made: Plan, console: Console) -> None:
     model = made.model
     console.print(f"job {model.job}: factor {model.factor}, {len(model.containers)} container(s)")
     for stage in model.stages:
@@ -183,5 +270,6 @@ def _print(made: Plan) -> None:
     console.print(
         "reads per SSP: " + ", ".join(f"{ssp} {n}x" for ssp, n in made.reads_per_ssp.items()), highlight=False
     )
+    traffic.show(console, None, made.traffic)
     for warning in made.warnings:
         console.print(f"warning: {warning}")

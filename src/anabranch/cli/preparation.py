@@ -6,7 +6,7 @@ import hashlib
 import importlib
 import secrets
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -19,7 +19,7 @@ from anabranch.cli.loading import JobFile
 from anabranch.config import Settings
 from anabranch.coordinator import plans, reading
 from anabranch.coordinator.store import Store, database
-from anabranch.errors import AnabranchError, ConfigError, NotFoundError, StateError
+from anabranch.errors import AnabranchError, ConfigError, ConflictError, NotFoundError, StateError
 from anabranch.formats import Format, settling
 from anabranch.grouping import expansion, groupers
 from anabranch.grouping.request import Grouper
@@ -27,8 +27,8 @@ from anabranch.messages import Program, Start
 from anabranch.model.factor import check_factor
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel
+from anabranch.planning import placing, stages
 from anabranch.planning import plan as planning
-from anabranch.planning import stages
 from anabranch.planning.plan import Plan
 from anabranch.planning.real_time import RealTime
 from anabranch.systems.systems import Systems
@@ -54,32 +54,34 @@ def settings_of(job: Path, file: Path | None) -> Settings:
     return settings
 
 
-def known_model(store_url: str, job: str) -> JobModel | None:
-    """The present generation of a job that a store on this machine knows."""
+def known_model(store_url: str, job: str) -> tuple[JobModel | None, bool]:
+    """The present generation of a job that a store on this machine knows, and whether it was drained."""
     if database.is_on_server(store_url):
-        return None
+        return None, False
     try:
         store = Store.open_existing(store_url)
     except NotFoundError:
-        return None
+        return None, False
     try:
-        return reading.model(store, job)
+        return reading.model(store, job), reading.deployment(store, job).state == "drained"
     except NotFoundError:
-        return None
+        return None, False
     finally:
         store.close()
 
 
-def plan(file: JobFile, settings: Settings, known: JobModel | None = None) -> Plan:
-    """Plan the job on the streams as they are now. ``known``: what it has been so far."""
+def plan(file: JobFile, settings: Settings, known: JobModel | None = None, kept: JobModel | None = None) -> Plan:
+    """Plan the job on the streams as they are now. ``known``: what it has been so far; ``kept``: what was drained, and
+    has its factor and containers still."""
     systems = Systems(settings, file.graph.job)
     lives = stages.systems(file.graph, systems.bound(), systems.default)
     _check_tables(file.graph, systems)
     tables = {each.to for each in settings.outputs.values()}
     counts = {name: systems.named(name).counts() for name in sorted(set(lives.values()) - tables)}
+    racked = bool(settings.assignment.racks) or settings.assignment.strategy != "none"
     around = planning.Surroundings(
-        factor=settings.job.factor,
-        containers=settings.job.containers,
+        factor=settings.job.factor if kept is None else kept.factor,
+        containers=settings.job.containers if kept is None else len(kept.containers),
         grouper_name=settings.job.grouper,
         grouper=_grouper(settings.job.grouper),
         partitions={s: counts[name][s] for s, name in lives.items() if name in counts and s in counts[name]},
@@ -89,12 +91,16 @@ def plan(file: JobFile, settings: Settings, known: JobModel | None = None) -> Pl
         real_time=_real_time(settings),
         lanes=settings.job.lanes,
         bases=_bases(known),
+        rules=placing.rules(settings.assignment),
+        racks=settings.assignment.racks,
+        replicas=systems.racks(f"{name}/{s}" for s, name in sorted(lives.items())) if racked else {},
     )
     return planning.make(file.graph, around)
 
 
 def _check_tables(graph: Graph, systems: Systems) -> None:
-    """Raises ConfigError where settings bind something to a table that no table can be, or are wrong for it."""
+    """Raises ConfigError where settings bind something to a table that no table can be, or are wrong for it; and
+    NotFoundError where a stream isn't there that is a table to the job."""
     read, written = _streams(graph)
     for stream in read:
         if systems.is_table(stream) or systems.is_table(stages.dead_letters_of(stream)):
@@ -106,6 +112,8 @@ def _check_tables(graph: Graph, systems: Systems) -> None:
     for stream in written:
         if systems.is_table(stream):
             systems.table(stream)
+    for stream in _tables_of(graph):
+        systems.of(stream).partitions(stream)
 
 
 def _bases(known: JobModel | None) -> dict[str, int]:
@@ -135,7 +143,12 @@ def formats(
 def _streams(graph: Graph) -> tuple[list[str], list[str]]:
     """The streams that a job reads and writes, without those between its stages."""
     read, written = ([node.args["stream"] for node in graph.nodes if node.kind == kind] for kind in ("read", "write"))
-    return read, written
+    return [*read, *_tables_of(graph)], written
+
+
+def _tables_of(graph: Graph) -> list[str]:
+    """The streams that are tables to a job."""
+    return [node.args["of"]["stream"] for node in graph.nodes if "of" in node.args]
 
 
 def resolved(file: JobFile, formats: Mapping[str, Format]) -> Mapping[int, Any]:
@@ -157,19 +170,51 @@ def checked(file: JobFile, settings: Settings, formats: Mapping[str, Format]) ->
         spark.stop()
 
 
-def start_message(prepared: Prepared, until_caught_up: bool, program: Program | None = None) -> Start:
-    """The hand-over to the coordinator, with new lane ids."""
+def check_reset(job: str, reset_state: bool, drained: bool) -> None:
+    """Raises ConflictError if state is to go of a job that wasn't drained."""
+    if reset_state and not drained:
+        raise ConflictError(
+            f"job {job!r} was not drained: its state can't be reset", f"drain it first: anabranch drain {job}"
+        )
+
+
+def say_kept(settings: Settings, kept: JobModel | None) -> None:
+    """Say that a job which was drained keeps its factor and containers, if settings say others."""
+    if kept is None:
+        return
+    wanted = settings.job.factor, settings.job.containers
+    has = kept.factor, len(kept.containers)
+    if wanted != has:
+        progress.say(
+            f"job {kept.job} keeps factor {has[0]} and {has[1]} container(s), and settings say {wanted[0]} and "
+            f"{wanted[1]}: anabranch scale {kept.job} changes them"
+        )
+
+
+def start_message(
+    prepared: Prepared,
+    until_caught_up: bool,
+    program: Program | None = None,
+    reset_state: bool = False,
+    settings: Settings | None = None,
+) -> Start:
+    """The hand-over to the coordinator, with new lane ids.
+
+    Args:
+        settings: what the job is to have, if it was planned with others.
+    """
     lanes = planning.lanes_of(prepared.plan, prepared.settings.job.state_partitions, lambda: secrets.token_hex(4))
     return Start(
         graph=prepared.file.graph,
         model=prepared.plan.model,
         lanes=lanes,
-        fingerprint=_fingerprint(prepared),
+        fingerprint=_fingerprint(prepared, settings or prepared.settings),
         formats=dict(prepared.formats),
         promises={output.operator: output.promise for output in prepared.plan.outputs},
         until_caught_up=until_caught_up,
         program=program,
         settings=prepared.settings.model_dump(mode="json", exclude_unset=True) if program is None else {},
+        reset_state=reset_state,
     )
 
 
@@ -199,14 +244,15 @@ def prepare_tables(prepared: Prepared, create: bool) -> None:
             systems.table(node.args["stream"]).prepare(schema, create)
 
 
-def check_outputs(plan: Plan, settings: Settings) -> None:
-    """Refuse to go on with a job one of whose output streams is gone.
+def check_outputs(plan: Plan, settings: Settings, known: Collection[str] | None = None) -> None:
+    """Refuse to go on with a job one of whose output streams is gone: of all, or of those that are known of it.
 
     Raises:
         StateError: names the stream.
     """
     systems = Systems(settings, plan.model.job)
     streams = [o for o in plan.outputs if o.stream is not None and not systems.is_table(o.stream)]
+    streams = [o for o in streams if known is None or o.stream in known]
     there = {name: systems.named(name).streams() for name in sorted({str(o.system) for o in streams})}
     gone = next((o for o in streams if o.stream not in there[str(o.system)]), None)
     if gone is not None:
@@ -239,21 +285,22 @@ def check_writers(plan: Plan, settings: Settings, known: set[str]) -> None:
             )
 
 
-def _fingerprint(prepared: Prepared) -> dict[str, str]:
+def _fingerprint(prepared: Prepared, settings: Settings) -> dict[str, str]:
     """What must be the same for a job to go on where it was. Line numbers and function bodies may change."""
     graph = prepared.file.graph
     operators = {f"operator {node.name}": _digest([node.kind, list(node.inputs), node.args]) for node in graph.nodes}
-    job = prepared.settings.job
+    job = settings.job
     ssps = {ssp.whole for stage in prepared.plan.model.stages for t in stage.tasks for ssp in (*t.ssps, *t.broadcast)}
     streams = Counter(f"{ssp.system}/{ssp.stream}" for ssp in ssps)
     counts = {f"{plans.PARTITIONS}{stream}": str(count) for stream, count in streams.items()}
-    systems = Systems(prepared.settings, graph.job)
-    declared = settling.declared(prepared.settings, {stream for way in _streams(graph) for stream in way})
+    systems = Systems(settings, graph.job)
+    declared = settling.declared(settings, {stream for way in _streams(graph) for stream in way})
     written = [(str(o.system), o.stream) for o in prepared.plan.outputs if o.stream is not None]
+    its = [(name, stream) for name, stream in written if not systems.is_table(stream)]
+    there = {name: systems.named(name).streams() for name, _ in its}
     outputs = {
-        f"output stream {stream}": systems.named(name).id(stream)
-        for name, stream in written
-        if not systems.is_table(stream)
+        f"output stream {stream}": systems.named(name).id(stream) if stream in there[name] else ""
+        for name, stream in its
     }
     tables = {f"table {stream}": systems.table(stream).id() for _, stream in written if systems.is_table(stream)}
     return {
@@ -261,11 +308,7 @@ def _fingerprint(prepared: Prepared) -> dict[str, str]:
         **counts,
         **outputs,
         **tables,
-        **{
-            f"delivery of {stream}": "at-least-once"
-            for _, stream in written
-            if stream in prepared.settings.at_least_once
-        },
+        **{f"delivery of {stream}": "at-least-once" for _, stream in written if stream in settings.at_least_once},
         **{f"format of {stream}": told for stream, told in declared.items()},
         **({"trigger": job.trigger} if job.trigger != "micro-batch" else {}),
         "factor": str(job.factor),

@@ -13,6 +13,7 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 
+from anabranch import drains
 from anabranch.messages import ContainerStatus, JobStatus, LaneReport, LaneStatus, Launching
 from anabranch.model.lane import LaneState
 
@@ -29,10 +30,11 @@ class Status(Protocol):
     def status(self, job: str) -> JobStatus: ...
 
 
-def wide() -> Console:
-    """For tables on stdout, which are cut to the width of a terminal, and not cut where there is none."""
+def wide(record: bool = False) -> Console:
+    """For tables on stdout, which are cut to the width of a terminal, and not cut where there is none. ``record``: what
+    is printed can be exported, and isn't cut."""
     console = Console()
-    return console if console.is_terminal else Console(width=_WIDE)
+    return console if console.is_terminal and not record else Console(width=_WIDE, record=record)
 
 
 def say(line: str) -> None:
@@ -42,7 +44,9 @@ def say(line: str) -> None:
 
 def rejected(report: LaneReport) -> str:
     """What could not be processed: dead letters, dropped records and groups of late rows, those that there are."""
-    counts = (("dead", report.dead_letters), ("dropped", report.dropped), ("late groups", report.late_groups))
+    late = sum(report.late.values())
+    dropped = (("dropped", report.dropped), ("late groups", report.late_groups))
+    counts = (("dead", report.dead_letters), ("of them late", late), *dropped)
     return ", ".join(f"{count:,} {what}" for what, count in counts if count)
 
 
@@ -53,7 +57,7 @@ def when(unix_ms: int | None) -> str:
 
 def troubles(status: JobStatus) -> list[str]:
     """What is wrong with a job and its lanes, a line each."""
-    return [*status.warnings, *(each for lane in status.lanes for each in _troubles(lane))]
+    return [*status.warnings, *stuck(status), *(each for lane in status.lanes for each in _troubles(lane))]
 
 
 def _troubles(lane: LaneStatus) -> list[str]:
@@ -66,13 +70,18 @@ def _troubles(lane: LaneStatus) -> list[str]:
     return found
 
 
+def _idle(report: LaneReport) -> str:
+    return f"none, {len(report.idle)} idle" if report.idle else ""
+
+
 def event_time(report: LaneReport) -> str:
     """Up to when a lane's event time has come, and what holds it back; the empty text if it has none."""
+    idle = f", {len(report.idle)} idle" if report.idle else ""
     if report.held_by is None:
-        return ""
+        return "" if report.watermark is None else f"; watermark {when(report.watermark)}{idle}"
     if report.watermark is None:
         return f"; no watermark: {report.held_by} has had no event time, and holds every window open"
-    return f"; watermark {when(report.watermark)}, held by {report.held_by}"
+    return f"; watermark {when(report.watermark)}, held by {report.held_by}{idle}"
 
 
 def table(status: JobStatus) -> Table:
@@ -95,7 +104,7 @@ def table(status: JobStatus) -> Table:
                 f"{report.seconds:.1f}",
                 rejected(report),
                 when(report.watermark),
-                report.held_by or "",
+                report.held_by or _idle(report),
             )
             if report is not None
             else (
@@ -176,6 +185,21 @@ def watch(coordinator: Status, job: str, until: threading.Event, show: Show | No
                 parts.append(show())
             live.update(Group(*parts))
             time.sleep(_REFRESH)
+
+
+def draining(status: JobStatus) -> str:
+    """How far a drain is, in one line."""
+    its = drains.left(status)
+    doing = "time ends" if status.drain is not None and status.drain.last else "takes in"
+    return (
+        f"job {status.job} drains ({doing}): {its.stages} stage(s), {its.lanes} lane(s), {its.records:,} record(s) and "
+        f"{its.windows:,} window(s) left"
+    )
+
+
+def stuck(status: JobStatus) -> list[str]:
+    """What functions have worked on for long, a line a lane."""
+    return [f"lane {each.lane.id}: {each.report.stuck}" for each in status.lanes if each.report and each.report.stuck]
 
 
 def summary(status: JobStatus) -> None:

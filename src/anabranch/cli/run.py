@@ -32,16 +32,25 @@ def run(
     available_now: Annotated[
         bool, typer.Option("--available-now", help="End when the inputs are read to their present ends.")
     ] = False,
+    reset_state: Annotated[
+        bool, typer.Option("--reset-state", help="After a drain: begin without the state that it has kept.")
+    ] = False,
     config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
 ) -> None:
     """Run a job here: coordinator and container in one process."""
     settings = preparation.settings_of(job, config)
     file = loading.load(job)
-    execute(file, settings, available_now)
+    execute(file, settings, available_now, reset_state=reset_state)
 
 
-def execute(file: JobFile, settings: Settings, available_now: bool, show: progress.Show | None = None) -> JobStatus:
-    """Run a loaded job to its end; gives its last status.
+def execute(
+    file: JobFile,
+    settings: Settings,
+    available_now: bool,
+    show: progress.Show | None = None,
+    reset_state: bool = False,
+) -> JobStatus:
+    """Run a loaded job to its end; gives its last status. ``reset_state``: without state, after a drain.
 
     Raises:
         AnabranchError: the job failed, or can't be started.
@@ -52,18 +61,23 @@ def execute(file: JobFile, settings: Settings, available_now: bool, show: progre
         preparation.writable(Path(settings.storage.root), "storage root")
     preparation.writable(settings.systems.embedded.root, "embedded root")
     preparation.refuse_several(settings)
-    plan = preparation.plan(file, settings, preparation.known_model(store_url, name))
+    model, drained = preparation.known_model(store_url, name)
+    preparation.check_reset(name, reset_state, drained)
+    kept = model if drained else None
+    preparation.say_kept(settings, kept)
+    plan = preparation.plan(file, settings, model, kept)
     with endpoint.RunLock(store_url, name):
         store = Store(store_url)
         coordinator = Coordinator(store, systems=Systems(settings, name))
         try:
-            known, kept = set(coordinator.known_lanes(name)), coordinator.known_formats(name)
+            known, found = set(coordinator.known_lanes(name)), coordinator.known_formats(name)
         except AnabranchError:
-            known, kept = set(), {}
+            known, found = set(), {}
+        new = drained or not known
         preparation.check_writers(plan, settings, known)
-        if known:
+        if not new:
             preparation.check_outputs(plan, settings)
-        formats = preparation.formats(file, settings, kept, register=True)
+        formats = preparation.formats(file, settings, {} if drained else found, register=True)
         from anabranch.container import executors, watchdog
         from anabranch.spark import session
 
@@ -80,11 +94,11 @@ def execute(file: JobFile, settings: Settings, available_now: bool, show: progre
             prepared = Prepared(file, settings, plan, schemas, formats)
             for warning in plan.warnings:
                 progress.say(f"warning: {warning}")
-            if not known:
+            if new:
                 preparation.create_outputs(plan, settings)
-            preparation.prepare_tables(prepared, create=not known)
-            coordinator.start(preparation.start_message(prepared, available_now))
-            with Watching(coordinator):
+            preparation.prepare_tables(prepared, create=new)
+            coordinator.start(preparation.start_message(prepared, available_now, reset_state=reset_state))
+            with Watching(coordinator.wishes):
                 return _serve(prepared, coordinator, spark, show)
         finally:
             spark.stop()

@@ -7,11 +7,10 @@ import uuid
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
 from anabranch import config as configuration
-from anabranch.cli import finding, progress
+from anabranch.cli import finding, printing, progress
 from anabranch.coordinator.client import AWAY, Client
 from anabranch.errors import ConflictError, JobFailedError, OutOfTimeError, UsageError
 from anabranch.messages import JobStatus, Rewound, Scaled, Scaling
@@ -59,7 +58,7 @@ def followed(client: Client, job: str, change: Scaled | Rewound, timeout: float 
 def tell(job: str, change: Scaled | Rewound, said: str, json: bool) -> None:
     """The last that a verb says of a change that it has asked for."""
     if json:
-        typer.echo(msgspec.json.format(msgspec.json.encode(change.to_builtins()), indent=2).decode())
+        printing.as_json(change)
     progress.say(f"job {job}: {said}")
 
 
@@ -102,12 +101,14 @@ def _check(client: Client, job: str, changed: Scaled | Rewound) -> None:
     """Raises ConflictError if the job has gone back."""
     model = client.model(job)
     if model.undoes == changed.generation:
-        last = next((each for each in reversed(client.events(job)) if each.why.startswith("cancelled: ")), None)
-        raise ConflictError(
-            f"job {job} has gone back to factor {model.factor}, {len(model.containers)} container(s)"
-            + ("" if last is None else f": {last.why.removeprefix('cancelled: ')}"),
-            f"see anabranch events {job}",
-        )
+        raise gone_back(client, job, f"factor {model.factor}, {len(model.containers)} container(s)")
+
+
+def gone_back(client: Client, job: str, to: str) -> ConflictError:
+    """What is told of a job that has gone back, and why it has."""
+    last = next((each for each in reversed(client.events(job)) if each.why.startswith("cancelled: ")), None)
+    why = "" if last is None else f": {last.why.removeprefix('cancelled: ')}"
+    return ConflictError(f"job {job} has gone back to {to}{why}", f"see anabranch events {job}")
 
 
 def _left(status: JobStatus) -> str:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 from rich.table import Table
 
 from anabranch import config as configuration
-from anabranch.cli import finding, progress
+from anabranch.cli import finding, printing, progress
 
 _FIGURES = ("busy", "functions", "lag", "in/s", "read/s", "batch s")
 
@@ -24,7 +23,7 @@ def sizing(
     with finding.client(configuration.load(config).coordinator, job) as client:
         found = client.sizing(job)
     if json:
-        typer.echo(msgspec.json.format(msgspec.json.encode(found.to_builtins()), indent=2).decode())
+        printing.as_json(found)
         return
     console = progress.wide()
     console.print(f"job {job}: {found.state}, factor {found.factor}, {found.containers} container(s)")

@@ -15,7 +15,7 @@ from anabranch.cli.loading import JobFile
 from anabranch.cli.preparation import Prepared
 from anabranch.config import Settings
 from anabranch.coordinator.client import Client
-from anabranch.errors import ConflictError, JobFailedError, NotFoundError
+from anabranch.errors import ConflictError, JobFailedError, NotFoundError, UsageError
 from anabranch.formats import Format
 from anabranch.messages import Program
 from anabranch.model.job_model import JobModel
@@ -28,6 +28,9 @@ def start(
     available_now: Annotated[
         bool, typer.Option("--available-now", help="End when the inputs are read to their present ends.")
     ] = False,
+    reset_state: Annotated[
+        bool, typer.Option("--reset-state", help="After a drain: begin without the state that it has kept.")
+    ] = False,
     timeout: Annotated[float, typer.Option(help="Seconds to wait until it runs.")] = 300.0,
     detach: Annotated[bool, typer.Option("--detach", help="Don't wait.")] = False,
 ) -> None:
@@ -37,43 +40,72 @@ def start(
         file = loading.load(Path(job))
         name = file.graph.job
         with finding.at(settings, coordinator) as client:
-            _hand_over(client, file, settings, available_now)
-            _wait(client, name, timeout, detach)
+            _hand_over(client, file, settings, available_now, reset_state)
+            wait(client, name, timeout, detach)
         return
+    if reset_state:
+        raise UsageError("--reset-state needs the job's file", f"anabranch start JOB.py --reset-state, not {job}")
     with finding.at(configuration.load(config), coordinator) as client:
         number = client.resume(job)
         progress.say(f"job {job}: goes on with deployment {number}")
-        _wait(client, job, timeout, detach)
+        wait(client, job, timeout, detach)
 
 
-def _hand_over(client: Client, file: JobFile, settings: Settings, available_now: bool) -> None:
-    from anabranch.spark import resolution
+def _hand_over(client: Client, file: JobFile, settings: Settings, available_now: bool, reset_state: bool) -> None:
+    model, drained = _known_model(client, file.graph.job)
+    preparation.check_reset(file.graph.job, reset_state, drained)
+    prepared = prepare(client, file, settings, model, drained)
+    hand_over(client, prepared, settings, drained, available_now, reset_state)
 
+
+def prepare(client: Client, file: JobFile, settings: Settings, model: JobModel | None, drained: bool) -> Prepared:
+    """A job as it is to be started. ``drained``: after a drain."""
     name = file.graph.job
-    kept = configuration.dumped(settings)
-    plan = preparation.plan(file, settings, _known_model(client, name))
+    preparation.say_kept(settings, model if drained else None)
+    plan = preparation.plan(file, settings, model, model if drained else None)
     known = set(client.known_lanes(name))
     preparation.check_writers(plan, settings, known)
-    if known:
+    if known and not drained:
         preparation.check_outputs(plan, settings)
-    formats = preparation.formats(file, settings, _kept_formats(client, name), register=True)
-    schemas = preparation.checked(file, settings, formats)
+    formats = preparation.formats(file, settings, {} if drained else _kept_formats(client, name), register=True)
+    prepared = Prepared(file, settings, plan, preparation.checked(file, settings, formats), formats)
     for warning in plan.warnings:
         progress.say(f"warning: {warning}")
-    sha256 = _code(client, file.path.parent, in_image=settings.job.artifact == "image")
-    prepared = Prepared(file, settings, plan, schemas, formats)
-    if not known:
+    return prepared
+
+
+def hand_over(
+    client: Client, prepared: Prepared, settings: Settings, drained: bool, available_now: bool, reset_state: bool
+) -> int:
+    """Start a job that is prepared; gives the deployment."""
+    name, plan = prepared.file.graph.job, prepared.plan
+    new = drained or not client.known_lanes(name)
+    code = program(client, prepared, settings)
+    if new:
         preparation.create_outputs(plan, settings)
-    preparation.prepare_tables(prepared, create=not known)
-    program = Program(
-        artifact=sha256,
-        file=file.path.name,
-        settings=kept,
-        schemas=resolution.dumped(schemas),
-        cores=preparation.cores(plan, settings),
-    )
-    number = client.start(preparation.start_message(prepared, available_now, program))
+    preparation.prepare_tables(prepared, create=new)
+    number = client.start(preparation.start_message(prepared, available_now, code, reset_state))
     progress.say(f"job {name}: deployment {number} is with the coordinator at {client.url}")
+    return number
+
+
+def program(client: Client, prepared: Prepared, settings: Settings, dry: bool = False) -> Program:
+    """What containers need to run a job; hands over its code. ``dry``: doesn't.
+
+    Args:
+        settings: what the job is to have, whatever it was planned with.
+    """
+    from anabranch.spark import resolution
+
+    home = prepared.file.path.parent
+    in_image = settings.job.artifact == "image"
+    return Program(
+        artifact="" if dry else _code(client, home, in_image),
+        file=prepared.file.path.name,
+        settings=configuration.dumped(settings),
+        schemas=resolution.dumped(prepared.schemas),
+        cores=preparation.cores(prepared.plan, settings),
+    )
 
 
 def _code(client: Client, home: Path, in_image: bool) -> str:
@@ -85,11 +117,12 @@ def _code(client: Client, home: Path, in_image: bool) -> str:
     return code.sha256
 
 
-def _known_model(client: Client, job: str) -> JobModel | None:
+def _known_model(client: Client, job: str) -> tuple[JobModel | None, bool]:
+    """What a job has been so far, and whether it was drained."""
     try:
-        return client.model(job)
+        return client.model(job), client.status(job).state == "drained"
     except NotFoundError:
-        return None
+        return None, False
 
 
 def _kept_formats(client: Client, job: str) -> Mapping[str, Format]:
@@ -99,10 +132,11 @@ def _kept_formats(client: Client, job: str) -> Mapping[str, Format]:
         return {}
 
 
-def _wait(client: Client, job: str, timeout: float, detach: bool) -> None:
+def wait(client: Client, job: str, timeout: float, detach: bool) -> None:
+    """Wait until a job runs. JobFailedError if it has failed."""
     if detach:
         return
-    status = waiting.until(client, job, {"running", "stopping", "stopped", "failed"}, timeout)
+    status = waiting.until(client, job, {"running", "draining", "drained", "stopping", "stopped", "failed"}, timeout)
     if status.state == "failed":
         raise JobFailedError(f"job {job} failed: {status.error}")
     progress.say(f"job {job}: {status.state}")

@@ -1,4 +1,4 @@
-"""``anabranch stop``: ends a job at a batch boundary; it resumes exactly there."""
+"""``anabranch stop``: ends a job at a batch boundary, or at once; it resumes exactly there."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ from anabranch.messages import JobStatus
 def stop(
     job: Annotated[str, typer.Argument(help="The job's name.")],
     timeout: Annotated[float, typer.Option(help="Seconds to wait for it.")] = 300.0,
+    now: Annotated[
+        bool, typer.Option("--now", help="At once: the batches that run are finished when the job goes on.")
+    ] = False,
     detach: Annotated[bool, typer.Option("--detach", help="Don't wait.")] = False,
     config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
 ) -> None:
-    """Stop a running job at a batch boundary, and wait for it. Ctrl-C ends only the waiting."""
+    """Stop a running job at a batch boundary, or now, and wait for it. Ctrl-C ends only the waiting."""
     where = configuration.load(config).coordinator
     with finding.client(where, job) as client:
-        client.stop(job)
+        client.stop(job, now)
     if detach:
         return
     deadline = time.monotonic() + timeout
@@ -50,4 +53,5 @@ def _runs(status: JobStatus | None) -> bool:
     """Whether any of it does."""
     if status is None or not status.served:
         return status is None
-    return status.state not in ("stopped", "failed") or any(container.alive for container in status.containers)
+    ended = status.state in ("stopped", "failed", "drained")
+    return not ended or any(container.alive for container in status.containers)

@@ -19,6 +19,7 @@ _FINAL = (ConflictError, LogError, StateError, UnsupportedFormatError, UsageErro
 _OURS = re.compile(r"anabranch\.errors\.\w+: (.+?)(?=\n\s*\n|\n\tat |\n\s*at \S+\(|\Z)", re.DOTALL)
 _SPARK_CODE = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] (.+)")
 _PYTHON = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(\S.*)")
+_JAVA = re.compile(r"An error occurred while calling [^\n]+\n: (?:[\w$]+\.)*([\w$]+(?:: [^\n]+)?)")
 _TRACE = re.compile(r"\n(?:\tat |JVM stacktrace|Caused by:).*", re.DOTALL)
 
 
@@ -58,4 +59,7 @@ def explain(error: BaseException) -> str:
     raised = _PYTHON.findall(text)
     if raised:
         return str(raised[-1]).strip()
+    thrown = _JAVA.search(text)
+    if thrown is not None:
+        return thrown[1]
     return _TRACE.sub("", text).strip().split("\n")[0] or type(error).__name__

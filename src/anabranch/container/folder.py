@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shutil
@@ -85,12 +86,22 @@ class Folder:
         """What was planned for a batch, with the positions that it begins from ({}: the lane's first)."""
         entry = self.entry(number)
         before = self.entry(number - 1) if self.exists(f"offsets/{number - 1}") else None
+        now = entry.progress() or Progress()
         return Batch(
             number=number,
             begins={} if before is None else self._positions(before),
             ends=self._positions(entry),
-            progress=entry.progress() or Progress(),
+            at=entry.at,
+            watermark=entry.watermark,
+            progress=now,
+            drains=entry.drains,
+            reached=max(now.watermark or 0, self.next_watermark(number - 1)) if entry.drains else 0,
         )
+
+    def mend_time(self) -> None:
+        """Let the pending batch have been planned at its watermark."""
+        last = self.planned()
+        self._replace(f"offsets/{last}", offset_log.format(self.entry(last).planned_in_time()))
 
     def settled(self) -> bool:
         """Whether the last batch was committed and Spark's watermark calls for no further one."""
@@ -99,8 +110,26 @@ class Folder:
             return True
         if last > self.committed():
             return False
-        told = json.loads(self._read(f"commits/{last}").split("\n")[1])
-        return int(told.get("nextBatchWatermarkMs", 0)) <= self.entry(last).watermark
+        return self.next_watermark(last) <= self.entry(last).watermark
+
+    def next_watermark(self, batch: int) -> int:
+        """Spark's watermark for the batch after one that was committed; in Unix ms."""
+        return int(json.loads(self._commit(batch)[1]).get("nextBatchWatermarkMs", 0))
+
+    def _commit(self, batch: int) -> list[str]:
+        return self._read(f"commits/{batch}").split("\n")
+
+    def reset_time(self, now: Progress) -> None:
+        """Let the next batch begin in event time as a new lane does that knows ``now``: of a copy, before it runs."""
+        last = self.planned()
+        entry, version, told, *rest = self.entry(last), *self._commit(last)
+        time = entry.metadata["batchTimestampMs"]
+        if entry.drains and self.exists(f"offsets/{last - 1}"):
+            time = self.entry(last - 1).metadata["batchTimestampMs"]
+        reset = entry.with_watermark(0).with_time(time).with_progress(now)
+        self._replace(f"offsets/{last}", offset_log.format(reset))
+        told = json.dumps({**json.loads(told), "nextBatchWatermarkMs": 0})
+        self._replace(f"commits/{last}", "\n".join([version, told, *rest]))
 
     def _positions(self, entry: Entry) -> dict[str, dict[int, int]]:
         return {self._streams.get(name, name): entry.positions(number) for name, number in entry.streams().items()}
@@ -196,6 +225,7 @@ class Folder:
             for name in names:
                 if self.exists(name):
                     self._copy(name, copy)
+            copy._relocate()
             copy._replace("metadata", json.dumps({"id": str(uuid.uuid4())}))
             yield copy
         except Exception:
@@ -204,9 +234,26 @@ class Folder:
 
     def _schemas(self) -> list[str]:
         """The folders that say how state is made: of operators, partitions and stores."""
+        found = (self._found(f"{_STATE}/{below}/_metadata") for below in ("*", "*/*", "*/*/*"))
+        return [*itertools.chain.from_iterable(found), *self._found(f"{_STATE}/*/_stateSchema")]
+
+    def _found(self, pattern: str) -> list[str]:
+        """What there is of a pattern, by names in the folder."""
         begin = f"{self._fs.makeQualified(self._path).toString()}/"
-        looked = (self._fs.globStatus(self._at(f"{_STATE}/{below}/_metadata")) for below in ("*", "*/*", "*/*/*"))
-        return [str(each.getPath().toString()).removeprefix(begin) for found in looked for each in found or ()]
+        found = self._fs.globStatus(self._at(pattern))
+        return [str(each.getPath().toString()).removeprefix(begin) for each in found or ()]
+
+    def _relocate(self) -> None:
+        """Let what Spark keeps of a ``process`` name the schemas in this folder, not those where it was copied from:
+        it holds whole paths, and that folder will go."""
+        whole = self._fs.makeQualified(self._at(_STATE)).toString()
+        for name in self._found(f"{_STATE}/*/_metadata/v2/*"):
+            version, text = self._read(name).split("\n", 1)
+            told = json.loads(text)
+            for store in told["stateStoreInfo"]:
+                paths = store.get("stateSchemaFilePaths", ())
+                store["stateSchemaFilePaths"] = [f"{whole}/{'/'.join(path.split('/')[-4:])}" for path in paths]
+            self._replace(name, f"{version}\n{json.dumps(told)}")
 
     def _copy(self, name: str, target: Folder) -> None:
         if self._local is None or target._local is None:

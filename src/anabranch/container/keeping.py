@@ -70,8 +70,8 @@ class Keeper:
 
     @property
     def closed(self) -> bool:
-        """Whether it was to close, and has ended."""
-        return self._closing and self.ended
+        """Whether it was to close, and has ended; or has drained."""
+        return (self._closing or self.report.drained) and self.ended
 
     def go_on(self, wanted: WantedLane) -> None:
         """The lane is wanted: try it again if it is time for that."""
@@ -80,15 +80,19 @@ class Keeper:
         if self._is_waiting:
             self._try_again(wanted, told)
             return
+        if wanted.draining is not None and told.phase == "ended" and not told.drained and self._runner.join(0):
+            self._runner = self._begun_runner(wanted)  # it had caught up, and has still to drain
+            return
         if wanted.closing:
             self._runner.close()
+        self._runner.drain(wanted.draining)
         if 0 < wanted.lane.folder_epoch == told.folder_epoch:
             self._runner.acknowledge(wanted.upstream_ended)
 
-    def stop(self) -> None:
-        """The lane isn't wanted: end at the next batch boundary; if it has failed, that is so."""
+    def stop(self, at_once: bool = False) -> None:
+        """The lane isn't wanted: end at the next batch boundary, or at once; if it has failed, that is so."""
         self._given_up = True
-        self._runner.stop()
+        self._runner.stop(at_once)
 
     def leave(self) -> None:
         """The container ends: end at the next batch boundary; if it has failed, another one may try again."""
@@ -118,6 +122,7 @@ class Keeper:
         runner = self._make(wanted.lane)
         if wanted.closing:
             runner.close()
+        runner.drain(wanted.draining)
         runner.start()
         return runner
 

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+import math
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from time import monotonic
+from time import monotonic, time
 from typing import Any
 
+import msgspec
 import structlog
 from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch import steps
 from anabranch.container import blame, failures, pacing
 from anabranch.container.attempts import Standstill
+from anabranch.container.draining import Drain
 from anabranch.container.folder import Folder
+from anabranch.container.idleness import Idleness
 from anabranch.container.inputs import Inputs
 from anabranch.container.load import Load
 from anabranch.container.place import Place
 from anabranch.errors import AnabranchError, StalledError, StateError
 from anabranch.event_time.progress import Progress
-from anabranch.messages import LaneReport
+from anabranch.messages import Draining, LaneReport
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP, parsed, texts
-from anabranch.spark import boundary, busy, clock, history, stacks
+from anabranch.spark import boundary, busy, clock, history, stacks, working
+from anabranch.spark.clock import Clock
 from anabranch.spark.history import Ran
 from anabranch.spark.query import LaneQuery
 
@@ -38,7 +44,8 @@ _REFRESH_EVERY = 12 * 3600.0
 """What tells whose the slots are expires after some days."""
 _SMALLER = 4
 """A batch that took too long is tried with so many times fewer rows."""
-_URGENT = {"phase", "folder_epoch"}
+_STUCK_EVERY = 1.0
+_URGENT = {"phase", "folder_epoch", "halted"}
 _start_one_at_a_time = threading.Lock()
 
 Offsets = dict[SSP, int]
@@ -52,7 +59,7 @@ class LaneRunner:
     ``build`` makes the query for a folder. ``until``: the noted ends of its inputs, None to run on. ``standstill`` says
     when it has to fail for it goes on no more. ``final``: it failed, and so would any other attempt; ``stalled``: it
     failed for it stood still. ``taken``: whether the outputs of a new lane were taken for it. ``wake`` is called when
-    there is something in its report that others wait for.
+    there is something in its report that others wait for, ``drained`` when the lane has drained.
     """
 
     def __init__(
@@ -66,10 +73,12 @@ class LaneRunner:
         standstill: Standstill,
         taken: Callable[[], bool] = lambda: False,
         wake: Callable[[], None] = lambda: None,
+        drained: Callable[[Lane], None] = lambda _: None,
     ) -> None:
         self.lane = lane
         self._taken = taken
         self._wake = wake
+        self._drained = drained
         self.final = False
         self.stalled = False
         self._standstill = standstill
@@ -82,7 +91,9 @@ class LaneRunner:
         self._stop = threading.Event()
         self._closing = threading.Event()
         self._leaving = threading.Event()
+        self._hurry = threading.Event()
         self._upstream_ended = threading.Event()
+        self._draining: Draining | None = None
         self._known = threading.Event()
         has_folder = lane.folder_epoch and not lane.abandoned
         self._report = LaneReport(lane=lane.id, phase="starting", folder_epoch=lane.folder_epoch if has_folder else 0)
@@ -91,6 +102,8 @@ class LaneRunner:
         self._seen_batch = -1
         self._newest_progress = ""
         self._clock = place.clocks / f"{lane.id}.clock"
+        self._idleness = Idleness(math.inf)
+        self._idle: dict[str, int] = {}
         self._query: LaneQuery | None = None
         self._held: Folder | None = None
         self._started: StreamingQuery | None = None
@@ -98,20 +111,40 @@ class LaneRunner:
         self._most = 0
         self._last_rows = 0
         self._late_groups = 0
+        self._late: Counter[str] = Counter()
         self._inputs = Inputs(place.systems, lane, starting)
         self._ends_known: dict[str, int] = {}
         self._ends_at = 0.0
+        self._ends_sure = False
         self._told_at = 0.0
         self._refreshed = monotonic()
         self._looked_at = monotonic()
         self._begun_at = 0.0
         self._sampled_at = monotonic()
         self._gone = ""
+        self._stuck_at = 0.0
+        self._stuck_told: dict[str, Any] = {}
         self._thread = threading.Thread(target=self._run, name=f"lane {lane.id}", daemon=True)
 
     @property
     def report(self) -> LaneReport:
-        return self._report
+        if self._draining is None:
+            return self._report
+        if monotonic() > self._stuck_at + _STUCK_EVERY:
+            self._stuck_at, self._stuck_told = monotonic(), self._stuck()
+        return msgspec.structs.replace(self._report, **self._stuck_told)
+
+    def _stuck(self) -> dict[str, Any]:
+        """What a function has worked on for long."""
+        query = self._query
+        work = working.oldest(query.working) if query is not None and query.working and not self.ended else None
+        if work is None or query is None:
+            return {}
+        ssp = query.ssp_of(work.source, work.partition, work.bucket)
+        where = f"offset {work.offset} of {ssp}" if ssp is not None else f"a row of state partition {work.partition}"
+        bucket = f"bucket {work.bucket} of {self.lane.factor}"
+        told = f"{work.label} has worked on {where} ({bucket}) for {work.seconds:.0f} s"
+        return {"stuck": told, "overdue": work.seconds > query.message_seconds}
 
     @property
     def ended(self) -> bool:
@@ -121,8 +154,10 @@ class LaneRunner:
         self._begun_at = monotonic()
         self._thread.start()
 
-    def stop(self) -> None:
-        """End at the next batch boundary."""
+    def stop(self, at_once: bool = False) -> None:
+        """End at the next batch boundary; or at once: who goes on finishes the batch."""
+        if at_once:
+            self._hurry.set()
         self._leaving.set()
         self._stop.set()
 
@@ -130,6 +165,10 @@ class LaneRunner:
         """Finish what was begun, and end at the next batch boundary: others go on from there."""
         self._closing.set()
         self._stop.set()
+
+    def drain(self, how: Draining | None) -> None:
+        """Drain so; None: go on as before."""
+        self._draining = how
 
     def acknowledge(self, upstream_ended: bool) -> None:
         """The coordinator knows the lane's folder: only now may its query begin."""
@@ -152,6 +191,10 @@ class LaneRunner:
                     self._end(folder, begun=False)
                     return
             while not self._closing.is_set() or self._started is not None:
+                if self._drains(folder):
+                    if self._drain(folder) or self._stop.is_set():
+                        break
+                    continue
                 query = self._start(folder)
                 try:
                     self._watch(folder, query)
@@ -159,7 +202,8 @@ class LaneRunner:
                     if not self._goes_on_smaller(folder, error):
                         raise
                 else:
-                    break
+                    if self._stop.is_set() or not self._drains(folder):
+                        break
             else:
                 self._finish(folder)
             self._end(folder)
@@ -168,7 +212,7 @@ class LaneRunner:
             self.final = self.final or failures.is_final(error)
             if self._started is not None:
                 self._started.stop()  # what failed may be ours, and not the query
-            self._clock.unlink(missing_ok=True)
+            clock.forget(self._clock)
             self._tell(phase="failed", error=told, fenced=failures.is_fenced(error))
 
     def _finish(self, folder: Folder) -> None:
@@ -180,10 +224,84 @@ class LaneRunner:
         if not folder.pending:
             query.look_back(last)
             return
+        self._mend_time(folder, query)
         with _start_one_at_a_time:
             self._tell(begun=True)
             self._started = query.start(once=True, last=last, pending=True)
         self._started.awaitTermination()
+
+    def _drains(self, folder: Folder) -> bool:
+        """Whether it takes in no more by itself: at once, if it reads what the job doesn't write itself; else once all
+        that write its inputs have ended."""
+        if self._draining is None:
+            return False
+        if self._query is None:
+            self._query = self._build(folder, str(self._clock), self._starting, self._count_dropped)
+        own = self._query.own
+        return any(ssp.stream not in own for ssp in self._inputs.ssps) or self._upstream_ended.is_set()
+
+    def _drain(self, folder: Folder) -> bool:
+        """Whether it has drained; False: it goes on as before, or leaves."""
+        query = self._built(folder)
+        drain = Drain(
+            lane=self.lane.id,
+            folder=folder,
+            query=query,
+            clock=self._clock,
+            systems=self._place.systems,
+            ssps=self._inputs.ssps,
+            starting=self._starting,
+            wanted=lambda: self._draining,
+            upstream_ended=self._upstream_ended.is_set,
+            leaving=self._stop.is_set,
+            run=lambda: self._run_planned(folder),
+            begin=lambda: self._begin_with_nothing(folder),
+            tell=lambda: self._tell_halted(folder),
+            pause=self._stop.wait,
+            now=lambda: round(time() * 1000),
+        )
+        drained = drain().drained
+        if drained:
+            query.settle()
+            self._drained(self.lane)
+        self._tell(halted="", drained=drained)
+        return drained
+
+    def _tell_halted(self, folder: Folder) -> None:
+        positions, how = texts(self._positions(folder)), self._draining
+        if how is not None and (self._report.halted != how.uuid or self._report.positions != positions):
+            self._tell(phase="running", batch=folder.committed(), positions=positions, halted=how.uuid)
+
+    def _wait_for_batch(self, folder: Folder, query: StreamingQuery) -> None:
+        self._take_progress(folder, query)
+        self._check_progress()
+
+    def _run_planned(self, folder: Folder) -> None:
+        """Run the batch that was planned, and no other one."""
+        assert self._query is not None
+        number = folder.planned()
+        taken = self._started is not None
+        with _start_one_at_a_time:
+            self._tell(begun=True, halted="")
+            self._started = self._query.start(once=True, last=folder.batch(number), pending=True, taken=taken)
+        ends = folder.entry(number).drains
+        while not self._started.awaitTermination(1):
+            if not ends:  # however much state there is to come out
+                self._wait_for_batch(folder, self._started)
+        self._take_progress(folder, self._started)
+
+    def _begin_with_nothing(self, folder: Folder) -> None:
+        """Run a lane's first batch such that it reads nothing: after it, others can be planned."""
+        assert self._query is not None
+        with _start_one_at_a_time:
+            self._tell(begun=True, halted="")
+            self._started = replace(self._query, nothing=True).start()
+        while folder.committed() < 0 and self._started.isActive:
+            self._stop.wait(_POLL)
+        boundary.end(self._place.spark, self._started)
+        failed = self._started.exception()
+        if failed is not None:
+            raise failed
 
     def _told(self, error: Exception) -> str:
         if isinstance(error, AnabranchError):
@@ -216,22 +334,36 @@ class LaneRunner:
         except Exception:  # the folder may be what failed
             return {}
 
-    def _start(self, folder: Folder) -> StreamingQuery:
+    def _built(self, folder: Folder) -> LaneQuery:
+        """The query, for the folder as it is now."""
         self._held = folder
         query = self._build(folder, str(self._clock), self._starting, self._count_dropped)
         query = replace(query, max_rows=self._most)
+        if self._query is not None:
+            self._late += self._query.late
         self._query = query
+        self._mend_time(folder, query)
         self._shrink(folder, query)
+        return query
+
+    def _start(self, folder: Folder) -> StreamingQuery:
+        query = self._built(folder)
         last = folder.planned()
+        self._carry_idle(folder, last, query.settings.job.idle_seconds)
         taken = last < self.lane.first_batch and self._started is None and self._taken()
         with _start_one_at_a_time:
             self._tell(begun=True)
             started = query.start(last=folder.batch(last) if last >= 0 else None, pending=folder.pending, taken=taken)
         self._started = started
         held = texts(self._positions(folder))
-        self._tell(phase="running", batch=folder.committed(), positions=held)
+        self._tell(phase="running", batch=folder.committed(), positions=held, run=str(started.runId))
         self._sample(query)
         return started
+
+    def _mend_time(self, folder: Folder, query: LaneQuery) -> None:
+        if folder.pending and query.out_of_time(folder.batch(folder.planned())):
+            log.warning("a batch was planned before the last one: the clock was set back", lane=self.lane.id)
+            folder.mend_time()
 
     def _sample(self, query: LaneQuery) -> None:
         """Look at some keys of the inputs, until something is odd about them."""
@@ -249,7 +381,7 @@ class LaneRunner:
                 raise (
                     error if error is not None else StateError(f"the query of lane {self.lane.id} ended by itself", "")
                 )
-            if self._stop.is_set() or self._done(folder):
+            if self._stop.is_set() or self._drains(folder) or self._done(folder):
                 break
             self._check_progress()
             if monotonic() > self._refreshed + _REFRESH_EVERY and self._query is not None:
@@ -343,9 +475,10 @@ class LaneRunner:
 
     def _take_progress(self, folder: Folder, query: StreamingQuery) -> None:
         newest = history.newest(query)
-        time = clock.read(self._clock)
-        if time is not None:
-            self._tell(watermark=time.progress.watermark, held_by=time.held_by)
+        told = clock.read(self._clock)
+        if told is not None:
+            self._tell(watermark=told.progress.watermark, held_by=told.held_by, idle=tuple(told.idle))
+            self._look_for_idle(told)
         if newest == self._newest_progress:
             self._tell(ends=self._ends())
             if self._load.idled(self._report, monotonic()):
@@ -367,6 +500,8 @@ class LaneRunner:
                 dead_letters=self._dead_letters(),
                 dropped=self._dropped,
                 late_groups=self._late_groups,
+                late=dict(self._late + self._query.late) if self._query is not None else {},
+                windows=ran.state_rows if self._query is not None and self._query.empties else 0,
                 changeover=self._changeover(ran),
             )
             steps.reach(steps.COMMITTED, self.lane.id, self._seen_batch)
@@ -374,6 +509,26 @@ class LaneRunner:
         if monotonic() > self._told_at + _TELL_EVERY:
             self._inputs.tell(parsed(self._report.positions))
             self._told_at = monotonic()
+
+    def _look_for_idle(self, time: Clock) -> None:
+        """Let the lane's clock know which inputs are idle. Up to noted ends, none is: a run is as long as it is."""
+        if self._until is not None:
+            return
+        wanted = {ssp: at for ssp, at in time.positions.items() if time.delays.get(ssp) is not None}
+        ends = self._ends()
+        found = self._idleness.seen(wanted, ends if self._ends_sure else {}, monotonic())
+        if found != self._idle:
+            clock.note_idle(self._clock, found)
+            self._idle = found
+
+    def _carry_idle(self, folder: Folder, last: int, patience: float) -> None:
+        """What was idle when a former process ended is it still, unless something came meanwhile."""
+        self._idleness = Idleness(patience)
+        was = folder.batch(last).progress.idle if last >= 0 and self._until is None else frozenset()
+        ends = self._ends(fresh=True) if was else {}
+        at = texts(self._positions(folder)) if self._ends_sure else {}
+        self._idle = self._idleness.carry(was, at, ends)
+        clock.note_idle(self._clock, self._idle)
 
     def _changeover(self, ran: Ran) -> float:
         """See :class:`LaneReport`."""
@@ -422,12 +577,17 @@ class LaneRunner:
 
     def _timely(self, folder: Folder) -> bool:
         """Whether the lane's last watermark has been taken in, and told to the lanes that read its output."""
-        time = clock.read(self._clock)
-        if folder.planned() >= 0 and time is None and self._query is not None and self._query.has_event_time:
+        if folder.planned() < 0:
+            return True
+        told = clock.read(self._clock)
+        if told is None and self._query is not None and self._query.has_event_time:
             return False
-        if time is not None and folder.batch(folder.planned()).progress != time.heard(self._place.systems.named):
-            return False
-        return folder.settled()
+        if told is not None:
+            heard = told.heard(self._place.systems.named, clock.unix_ms())
+            if folder.batch(folder.planned()).progress != heard:
+                return False
+        # Timers of processing time call for one batch after the other: whichever runs is finished when the lane stops.
+        return (self._query is not None and self._query.ticks) or folder.settled()
 
     def _end_of(self, ssp: SSP, ends: Mapping[SSP, int]) -> int:
         # The report's ends may be older than the news that the lanes before have ended.
@@ -440,12 +600,12 @@ class LaneRunner:
         if self._query.real_time:
             query.stop()
         else:
-            boundary.end(self._place.spark, query)
+            boundary.end(self._place.spark, query, lambda: self._wait_for_batch(folder, query), self._hurry.is_set)
         self._take_progress(folder, query)
-        failed = query.exception()
+        failed = None if self._hurry.is_set() else query.exception()
         if failed is not None:
             raise failed
-        if folder.pending:
+        if folder.pending and not self._hurry.is_set():
             with _start_one_at_a_time:
                 last = self._query.start(once=True, taken=True)
             last.awaitTermination()
@@ -454,11 +614,11 @@ class LaneRunner:
         """``begun`` False: whoever is next does what was to be done."""
         if self._query is not None:
             self._query.settle()
-        time = clock.read(self._clock)
+        told = clock.read(self._clock)
         if begun and not folder.pending:
-            reached = Progress() if time is None else time.progress
+            reached = Progress() if told is None else told.progress
             folder.note_progress(reached, (str(ssp) for ssp in self._inputs.ssps))
-        self._clock.unlink(missing_ok=True)
+        clock.forget(self._clock)
         positions = self._positions(folder)
         self._inputs.tell(positions)
         self._tell(
@@ -468,14 +628,14 @@ class LaneRunner:
             ends=self._ends(fresh=True),
             dead_letters=self._dead_letters(),
             dropped=self._dropped,
-            stopped=self._until is not None and self._stop.is_set(),
+            stopped=(self._until is not None or self._draining is not None) and self._stop.is_set(),
             pending=folder.pending or not begun,
             wrote=self._wrote(),
         )
 
     def _wrote(self) -> dict[str, int]:
         """Where the streams between stages end that the lane writes, if others may go on from it."""
-        if self._query is None or not (self._closing.is_set() or self._until is not None):
+        if self._query is None or not (self._closing.is_set() or self._until is not None or self._report.drained):
             return {}
         found: dict[str, int] = {}
         for stream in sorted(self._query.own & self.lane.outputs.keys()):
@@ -498,7 +658,9 @@ class LaneRunner:
                 ends = self._inputs.ends()
             except AnabranchError as error:
                 log.debug("the ends of the inputs aren't known", lane=self.lane.id, error=str(error))
+                self._ends_sure = False
             else:
+                self._ends_sure = True
                 until = self._until or {}
                 self._ends_known = texts({ssp: min(end, until.get(ssp, end)) for ssp, end in ends.items()})
             self._ends_at = monotonic()

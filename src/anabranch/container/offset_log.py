@@ -10,6 +10,7 @@ from typing import Any
 from anabranch.errors import UnsupportedFormatError
 from anabranch.event_time import progress
 from anabranch.event_time.progress import Progress
+from anabranch.keyed.timers import INFINITY
 
 _VERSION = "v1"
 _NONE = "-"
@@ -43,13 +44,27 @@ class Entry:
 
     def progress(self) -> Progress | None:
         """The event time that the batch was planned with; None if the lane has none."""
-        found = (each for each in self.sources if each is not None and each.get("source") == progress.SOURCE)
+        found = (each for each in self.sources if each is not None and _is_progress(each))
         return next((progress.from_builtins(each) for each in found), None)
 
     @property
     def watermark(self) -> int:
         """Spark's watermark for the batch, in Unix ms (0: none)."""
         return int(self.metadata.get("batchWatermarkMs", 0))
+
+    @property
+    def at(self) -> int:
+        """When the batch was planned first, in Unix ms."""
+        return int(self.metadata.get("batchTimestampMs", 0))
+
+    def planned_in_time(self) -> Entry:
+        """The same batch, planned at its watermark."""
+        return replace(self, metadata={**self.metadata, "batchTimestampMs": self.watermark})
+
+    @property
+    def drains(self) -> bool:
+        """Whether the batch takes the watermark to infinity."""
+        return self.watermark >= INFINITY
 
     def with_positions(self, source: int, positions: Positions) -> Entry:
         """The same entry with other positions of one source."""
@@ -72,6 +87,19 @@ class Entry:
     def with_watermark(self, unix_ms: int) -> Entry:
         """The same batch with another watermark."""
         return replace(self, metadata={**self.metadata, "batchWatermarkMs": unix_ms})
+
+    def with_time(self, unix_ms: int) -> Entry:
+        """The same batch at another processing time."""
+        return replace(self, metadata={**self.metadata, "batchTimestampMs": unix_ms})
+
+    def with_progress(self, now: Progress) -> Entry:
+        """The same batch with another event time, if the lane has one."""
+        told = now.to_builtins()
+        return replace(self, sources=tuple(told if _is_progress(each) else each for each in self.sources))
+
+
+def _is_progress(offset: Mapping[str, Any] | None) -> bool:
+    return offset is not None and offset.get("source") == progress.SOURCE
 
 
 def _name(offset: Mapping[str, Any]) -> str | None:

@@ -15,9 +15,12 @@ _SAMPLE = 20
 
 def bases(lane: Lane, stream: str, count: int) -> int:
     """With how many partitions the state of a stream was first written, which now has ``count``, as far as a lane can
-    tell: its partitions have come to it one by one, each so many behind one that it had."""
+    tell: its partitions have come to it one by one, each so many behind one that it had. Where none have, the stream
+    may have been expanded since the lane was planned: by as much as the lane's own partitions leave open."""
     its = {(ssp.partition, lane.base.get(str(ssp), ssp).partition) for ssp in lane.ssps if ssp.stream == stream}
-    return min((partition - base for partition, base in its if partition > base), default=count)
+    known = [partition - base for partition, base in its if partition > base]
+    last = max(partition for partition, _ in its)
+    return min(known) if known else next((each for each in range(last + 1, count) if count % each == 0), count)
 
 
 def disagreeing(system: System, stream: str, partitions: Iterable[int], base: int) -> str:

@@ -59,7 +59,7 @@ class Place:
                     f"lane {lane.id} is new, but its outputs hold batch {published} of it",
                     "the store was set back: restore the newest copy of it",
                 )
-            folder = self._split(lane, folder) if lane.stateful and lane.inherits and not _is_cleared(lane) else folder
+            folder = self._split(lane, folder) if _has_former_state(lane) else folder
             folder.make()
         if published > folder.planned():
             raise StateError(
@@ -74,7 +74,7 @@ class Place:
 
     def _split(self, lane: Lane, folder: Folder) -> Folder:
         """A copy of the folder of the lane that it goes on from, as its own."""
-        ((parent, epoch),) = lane.inherits.items()
+        parent, epoch = _parent(lane)
         kept: dict[str, list[int]] = {}
         for ssp in (*lane.ssps, *lane.broadcast):
             kept.setdefault(ssp.stream, []).append(ssp.partition)
@@ -95,17 +95,23 @@ class Place:
                 f"{copy.committed()} of {copy.planned()}",
                 "restore the storage root",
             )
+        begins: dict[str, dict[int, int]] = {}
+        for ssp, offset in lane.begins.items():
+            begins.setdefault(ssp.stream, {})[ssp.partition] = offset
         if lane.rewind is not None and lane.rewind.to and copy.planned() >= 0:
-            begins: dict[str, dict[int, int]] = {}
-            for ssp, offset in lane.begins.items():
-                begins.setdefault(ssp.stream, {})[ssp.partition] = offset
             copy.rewind(begins)
+        if lane.drained is not None and copy.planned() >= 0:
+            copy.rewind(begins)
+            copy.reset_time(self.inherited(lane))
         return copy
 
     def inherited(self, lane: Lane) -> Progress:
         """How far in event time the lanes were that a lane goes on from. Raises StateError if a folder is gone."""
         found = [self._of(lane.job, name, epoch).left() for name, epoch in lane.inherits.items()]
         before = progress.joined(found)
+        if lane.drained is not None:
+            mine = {str(ssp.whole) for ssp in (*lane.ssps, *lane.broadcast)}
+            return progress.cleared(before, mine, lane.drained.writers)
         if lane.rewind is None or not lane.rewind.clear:
             return before
         between = {ssp for _, ssps in found for ssp in ssps if ssp not in lane.rewind.to}
@@ -127,8 +133,19 @@ class Place:
         return max(found, kafka.published(self.systems.kafka, lane)) if in_kafka else found
 
 
-def _is_cleared(lane: Lane) -> bool:
-    return lane.rewind is not None and lane.rewind.clear
+def _has_former_state(lane: Lane) -> bool:
+    if lane.drained is not None:
+        return bool(lane.drained.state)
+    cleared = lane.afresh or (lane.rewind is not None and lane.rewind.clear)
+    return lane.stateful and bool(lane.inherits) and not cleared
+
+
+def _parent(lane: Lane) -> tuple[str, int]:
+    """The lane whose state it takes over, and the epoch of its folder."""
+    if lane.drained is not None:
+        return lane.drained.state, lane.inherits[lane.drained.state]
+    ((parent, epoch),) = lane.inherits.items()
+    return parent, epoch
 
 
 def _lock(folder: Folder, unless: Callable[[], bool]) -> None:

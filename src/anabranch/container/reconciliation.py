@@ -18,6 +18,7 @@ from anabranch.container import forgetting
 from anabranch.container.agent import Agent
 from anabranch.container.attempts import Attempts, Standstill
 from anabranch.container.beats import Beats, Coordination, Direct
+from anabranch.container.drained import Hook
 from anabranch.container.folder import Folder
 from anabranch.container.keeping import Keeper
 from anabranch.container.lane import LaneRunner, Offsets
@@ -77,6 +78,7 @@ class Container:
         self._readers: dict[forgetting.Reader, set[str]] = {}
         self._noted: dict[str, dict[int, int]] = {}
         self._forgotten = time.monotonic()
+        self._hook = Hook(functions, lambda: [keeper.lane for keeper in tuple(self._keepers.values())])
 
     def run(self, registration: Registration, leaving: threading.Event | None = None) -> None:
         """Register and reconcile until the coordinator says that nothing is left to run, or ``leaving`` is set.
@@ -125,7 +127,7 @@ class Container:
             elif keeper.closed:
                 del self._keepers[lane_id]  # the coordinator has heard so, or else it would be wanted
             else:
-                keeper.stop()
+                keeper.stop(answer.at_once)
         for lane_id, each in wanted.items():
             self._readers[each.lane.stage, each.lane.group] = {ssp.stream for ssp in each.lane.ssps}
             if lane_id not in self._keepers:
@@ -165,6 +167,7 @@ class Container:
             standstill,
             taken=lambda: self._preparations.taken(lane),
             wake=self._turn.set,
+            drained=self._hook.drained,
         )
 
     def _query(

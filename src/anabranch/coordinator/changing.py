@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from anabranch.assignment.seating import Placing
 from anabranch.coordinator import pausing
 from anabranch.coordinator.serving import Serving
 from anabranch.coordinator.states import DeploymentState
@@ -18,7 +19,7 @@ from anabranch.model.factor import check_factor
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, LaneState
-from anabranch.planning import changes, expansion, rewinding
+from anabranch.planning import changes, expansion, placing, rewinding, traffic
 from anabranch.planning.changes import Change
 
 __all__ = [
@@ -29,9 +30,11 @@ __all__ = [
     "expanded",
     "is_cancellable",
     "is_scalable",
+    "new_id",
     "rewound",
     "scaled",
     "undone",
+    "wanted",
 ]
 
 
@@ -96,15 +99,15 @@ def scaled(
     check_changeable(serving)
     why = f"factor {present.factor} → {factor}, containers {present.containers} → {containers}"
     why = f"{why}: {reason}" if reason else why
-    change = _rescaled(serving, present, factor, containers)
-    return _wanted(serving, change, who, why, request=wish.request)
+    change = _rescaled(serving, present, factor, serving.placing(containers), containers)
+    return wanted(serving, change, who, why, request=wish.request)
 
 
 def rewound(serving: Serving, present: Generation, wish: Rewinding, to: Mapping[str, int]) -> Wanted:
     """What comes of a job that is to read some partitions again. Errors as :meth:`Coordinator.rewind`."""
     check_changeable(serving)
     its = {lane.id: lane for lane in serving.lanes}
-    change = rewinding.rewound(present.graph, present.model, its, to, wish.state, _new_id)
+    change = rewinding.rewound(present.graph, present.model, its, to, wish.state, new_id)
     told = Rewound(
         generation=change.model.generation,
         to=dict(to),
@@ -144,13 +147,14 @@ def expanded(
     if not other:
         return None
     its = {lane.id: lane for lane in serving.lanes}
-    change = expansion.expanded(present.graph, present.model, its, counts, _new_id)
+    seats = serving.placing(present.containers)
+    change = expansion.expanded(present.graph, present.model, its, counts, new_id, seats)
     if not begins:
         check_changeable(serving)
         _check_room(serving)
     had = expansion.partitions(present.graph, present.model)
     why = ", ".join(f"{name} has {count} partitions, and had {had[name]}" for name, count in other.items())
-    return _wanted(serving, change, who, why, request=request)
+    return wanted(serving, change, who, why, request=request)
 
 
 def is_scalable(serving: Serving, present: Generation) -> bool:
@@ -168,12 +172,12 @@ def undone(serving: Serving, present: Generation, before: JobModel, who: str, wh
     void = [changes.never_begun(lane, why) for lane in serving.spoilt()]
     if present.model.rewound:
         its = {lane.id: lane for lane in serving.lanes}
-        back = rewinding.undone(present.model, its, _new_id)
+        back = rewinding.undone(present.model, its, new_id)
         told = Rewound(generation=back.model.generation, closing=_named(its, back), lanes=back.lanes)
         model = msgspec.structs.replace(back.model, undoes=present.generation)
         return Wanted(model, told, (*_ending(serving, its, back, void), *void), who, f"cancelled: {why}")
-    change = _rescaled(serving, present, before.factor, len(before.containers))
-    return _wanted(serving, change, who, f"cancelled: {why}", void, undoes=present.generation)
+    change = _rescaled(serving, present, before.factor, placing.as_in(before), len(before.containers))
+    return wanted(serving, change, who, f"cancelled: {why}", void, undoes=present.generation)
 
 
 def is_cancellable(serving: Serving, present: Generation) -> bool:
@@ -198,6 +202,8 @@ def check_cancellable(serving: Serving, present: Generation) -> None:
             "partitions again",
             f"let it be done; see anabranch status {serving.job}",
         )
+    if serving.follows:
+        _check_untouched(serving)
     if present.model.undoes:
         raise ConflictError(
             f"job {serving.job!r} goes back already, from generation {present.model.undoes}",
@@ -210,6 +216,17 @@ def check_cancellable(serving: Serving, present: Generation) -> None:
             "wait for it; a job can be rewound anew, never forward",
         )
     _check_whole(serving, lambda lane: lane.begun or not lane.predecessors)
+
+
+def _check_untouched(serving: Serving) -> None:
+    """Raises ConflictError once a lane of a deployment that follows another one has begun."""
+    its = [lane for lane in serving.lanes if lane.deployment == serving.deployment]
+    begun = next((lane for lane in its if lane.begun), None)
+    if begun is not None:
+        raise ConflictError(
+            f"lane {begun.id} of job {serving.job!r} has begun with the code of deployment {serving.deployment}",
+            f"wait until all of them run; then: anabranch rollback {serving.job}",
+        )
 
 
 def _check_whole(serving: Serving, matters: Callable[[Lane], bool]) -> None:
@@ -231,16 +248,16 @@ def _check_room(serving: Serving) -> None:
         )
 
 
-def _new_id() -> str:
+def new_id() -> str:
     return secrets.token_hex(4)
 
 
-def _rescaled(serving: Serving, present: Generation, factor: int, containers: int) -> Change:
+def _rescaled(serving: Serving, present: Generation, factor: int, seats: Placing, containers: int) -> Change:
     its = {lane.id: lane for lane in serving.lanes}
-    return changes.rescaled(present.graph, present.model, its, factor, containers, _new_id)
+    return changes.rescaled(present.graph, present.model, its, factor, containers, new_id, seats)
 
 
-def _wanted(
+def wanted(
     serving: Serving, change: Change, who: str, why: str, void: Sequence[Lane] = (), **marks: str | int
 ) -> Wanted:
     its = {lane.id: lane for lane in serving.lanes}
@@ -256,8 +273,16 @@ def _wanted(
         lanes=change.lanes,
         pause=pausing.expected(ending, serving.reports),
         free=tuple(sorted({lane.seat for lane in change.lanes if serving.process_of(lane.seat) is None})),
+        before=traffic.of(changes.heads(its.values()), serving.where(len(serving.model.containers))),
+        after=traffic.of(_after(its, change), serving.where(len(model.containers))),
+        why_not=change.why_not,
     )
     return Wanted(model, told, (*_ending(serving, its, change, void), *void), who, why)
+
+
+def _after(lanes: Mapping[str, Lane], change: Change) -> list[Lane]:
+    """The lanes of the next generation."""
+    return [*(lane for lane in changes.heads(lanes.values()) if lane.id not in change.closing), *change.lanes]
 
 
 def _named(lanes: Mapping[str, Lane], change: Change) -> tuple[Lane, ...]:

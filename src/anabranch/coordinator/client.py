@@ -22,6 +22,12 @@ from anabranch.errors import (
 )
 from anabranch.messages import (
     Answer,
+    Assigning,
+    Assignment,
+    Deployed,
+    Deploying,
+    Drained,
+    DrainNotification,
     Expanding,
     Heartbeat,
     JobStatus,
@@ -29,6 +35,7 @@ from anabranch.messages import (
     Registration,
     Rewinding,
     Rewound,
+    RollingBack,
     Running,
     Scaled,
     Scaling,
@@ -113,11 +120,12 @@ class Client:
     def resume(self, job: str) -> int:
         return int(msgspec.json.decode(self._ask("POST", f"{_job_path(job)}/start"))["deployment"])
 
-    def stop(self, job: str) -> None:
-        self._ask("POST", f"{_job_path(job)}/stop")
+    def stop(self, job: str, at_once: bool = False) -> None:
+        self._ask("POST", f"{_job_path(job)}/stop", params={"now": int(at_once)})
 
     def scale(self, job: str, wish: Scaling) -> Scaled:
-        return decode(self._say(f"{_job_path(job)}/scale", wish), Scaled)
+        path, patience = f"{_job_path(job)}/scale", self._timeout + _LOOKING
+        return decode(self._say(path, wish, timeout=patience), Scaled)
 
     def rewind(self, job: str, wish: Rewinding) -> Rewound:
         return decode(self._say(f"{_job_path(job)}/rewind", wish, timeout=self._timeout + _LOOKING), Rewound)
@@ -125,6 +133,23 @@ class Client:
     def expand(self, job: str, wish: Expanding) -> Scaled:
         path, patience = f"{_job_path(job)}/expand", self._timeout + _LOOKING
         return decode(self._say(path, wish, timeout=patience), Scaled)
+
+    def assign(self, job: str, wish: Assigning) -> Scaled:
+        path, patience = f"{_job_path(job)}/assign", self._timeout + _LOOKING
+        return decode(self._say(path, wish, timeout=patience), Scaled)
+
+    def assignment(self, job: str) -> Assignment:
+        path, patience = f"{_job_path(job)}/assignment", self._timeout + _LOOKING
+        return decode(self._ask("GET", path, timeout=patience), Assignment)
+
+    def deploy(self, job: str, wish: Deploying) -> Deployed:
+        return decode(self._say(f"{_job_path(job)}/deploy", wish), Deployed)
+
+    def rollback(self, job: str, wish: RollingBack) -> Deployed:
+        return decode(self._say(f"{_job_path(job)}/rollback", wish), Deployed)
+
+    def drain(self, job: str, said: DrainNotification) -> Drained:
+        return decode(self._say(f"{_job_path(job)}/drain", said, timeout=self._timeout + _LOOKING), Drained)
 
     def sizing(self, job: str) -> Sizing:
         return decode(self._ask("GET", f"{_job_path(job)}/sizing"), Sizing)

@@ -32,6 +32,12 @@ from anabranch.coordinator.wire import SERVICE, payload_of, status_of
 from anabranch.errors import AnabranchError, ConflictError, UsageError
 from anabranch.messages import (
     Answer,
+    Assigning,
+    Assignment,
+    Deployed,
+    Deploying,
+    Drained,
+    DrainNotification,
     Expanding,
     Heartbeat,
     JobStatus,
@@ -39,6 +45,7 @@ from anabranch.messages import (
     Registration,
     Rewinding,
     Rewound,
+    RollingBack,
     Running,
     Scaled,
     Scaling,
@@ -157,26 +164,46 @@ def app(coordinator: Coordinator, desk: Desk | None = None, token: str | None = 
         return await listed("events", coordinator.events, request.path_params["job"], int(limit))
 
     async def stop(request: Request) -> Response:
-        await led(None, coordinator.stop, request.path_params["job"])
+        at_once = _number(request, "now", 0.0) > 0
+        await led(None, coordinator.stop, request.path_params["job"], at_once)
         return JSONResponse({})
 
     async def scale(request: Request) -> Response:
         wish = decode(await _body(request), Scaling)
-        return _json(compact(await led(None, coordinator.scale, request.path_params["job"], wish)))
+        return _json(compact(await led(None, coordinator.wishes.scale, request.path_params["job"], wish)))
 
     async def rewind(request: Request) -> Response:
         wish = decode(await _body(request), Rewinding)
-        return _json(compact(await led(None, coordinator.rewind, request.path_params["job"], wish)))
+        return _json(compact(await led(None, coordinator.wishes.rewind, request.path_params["job"], wish)))
 
     async def expand(request: Request) -> Response:
         wish = decode(await _body(request), Expanding)
-        return _json(compact(await led(None, coordinator.expand, request.path_params["job"], wish)))
+        return _json(compact(await led(None, coordinator.wishes.expand, request.path_params["job"], wish)))
+
+    async def assign(request: Request) -> Response:
+        wish = decode(await _body(request), Assigning)
+        return _json(compact(await led(None, coordinator.wishes.assign, request.path_params["job"], wish)))
+
+    async def assignment(request: Request) -> Response:
+        return await told(coordinator.wishes.assignment, request.path_params["job"])
+
+    async def deploy(request: Request) -> Response:
+        wish = decode(await _body(request, _MOST_OF_A_PLAN), Deploying)
+        return _json(compact(await led(None, coordinator.deployments.deploy, request.path_params["job"], wish)))
+
+    async def rollback(request: Request) -> Response:
+        wish = decode(await _body(request), RollingBack)
+        return _json(compact(await led(None, coordinator.deployments.rollback, request.path_params["job"], wish)))
+
+    async def drain(request: Request) -> Response:
+        said = decode(await _body(request), DrainNotification)
+        return _json(compact(await led(None, coordinator.wishes.drain, request.path_params["job"], said)))
 
     async def sizing(request: Request) -> Response:
-        return await told(coordinator.sizing, request.path_params["job"])
+        return await told(coordinator.wishes.sizing, request.path_params["job"])
 
     async def cancel(request: Request) -> Response:
-        await led(None, coordinator.cancel, request.path_params["job"])
+        await led(None, coordinator.wishes.cancel, request.path_params["job"])
         return JSONResponse({})
 
     async def put_artifact(request: Request) -> Response:
@@ -241,7 +268,9 @@ def app(coordinator: Coordinator, desk: Desk | None = None, token: str | None = 
         Operation("GET", "/jobs/{job}/lanes", "All lanes that it ever had", lanes),
         Operation("GET", "/jobs/{job}/events", "What happened to it", events, query=(("limit", "integer"),)),
         Operation("POST", "/jobs/{job}/start", "Go on with its last deployment", resume),
-        Operation("POST", "/jobs/{job}/stop", "Stop it at a batch boundary", stop),
+        Operation(
+            "POST", "/jobs/{job}/stop", "Stop it at a batch boundary; now=1: at once", stop, query=(("now", "integer"),)
+        ),
         Operation(
             "POST",
             "/jobs/{job}/scale",
@@ -266,8 +295,45 @@ def app(coordinator: Coordinator, desk: Desk | None = None, token: str | None = 
             takes=Expanding,
             gives=Scaled,
         ),
+        Operation(
+            "POST",
+            "/jobs/{job}/assign",
+            "Let its tasks go where they should be by racks; 409 while it is being changed",
+            assign,
+            takes=Assigning,
+            gives=Scaled,
+        ),
+        Operation(
+            "GET", "/jobs/{job}/assignment", "Where its tasks are, should be, and why", assignment, gives=Assignment
+        ),
+        Operation(
+            "POST",
+            "/jobs/{job}/deploy",
+            "Let another version follow on its state and positions; 409 if that can't be, or while it is being changed",
+            deploy,
+            takes=Deploying,
+            gives=Deployed,
+        ),
+        Operation(
+            "POST",
+            "/jobs/{job}/rollback",
+            "Let the version before the present one follow it; 409 as for deploy",
+            rollback,
+            takes=RollingBack,
+            gives=Deployed,
+        ),
+        Operation(
+            "POST",
+            "/jobs/{job}/drain",
+            "Let it finish what it has taken in, with all windows, and end; 409 while it is being changed",
+            drain,
+            takes=DrainNotification,
+            gives=Drained,
+        ),
         Operation("GET", "/jobs/{job}/sizing", "How its lanes cope, for an autosizer", sizing, gives=Sizing),
-        Operation("POST", "/jobs/{job}/cancel", "Let it go back from the change that is under way", cancel),
+        Operation(
+            "POST", "/jobs/{job}/cancel", "Let it go back from the change or the drain that is under way", cancel
+        ),
         Operation("GET", "/artifacts/{sha256}", "The code of a job", artifact, gives=bytes),
         Operation("PUT", "/artifacts/{sha256}", "Keep the code of a job", put_artifact, takes=bytes),
         Operation("POST", "/containers", "Take a seat", register, takes=Registration, gives=Registered),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import secrets
+from collections.abc import Collection, Mapping
 
 import msgspec
 
@@ -10,9 +11,12 @@ from anabranch.coordinator.naming import check_name
 from anabranch.coordinator.store import DeploymentRecord
 from anabranch.errors import ConflictError, StateError
 from anabranch.messages import Start
-from anabranch.model.lane import LaneState
+from anabranch.model.graph import Graph
+from anabranch.model.job_model import JobModel
+from anabranch.model.lane import Lane, LaneState
+from anabranch.planning import draining
 
-__all__ = ["PARTITIONS", "check_same", "numbered"]
+__all__ = ["PARTITIONS", "after_drain", "again", "check_same", "check_whole", "numbered"]
 
 PARTITIONS = "partitions of "
 """What a fingerprint calls the partition count of a stream."""
@@ -26,6 +30,18 @@ def numbered(start: Start, deployment: int) -> Start:
     Raises:
         StateError: its parts don't fit together: that is a fault of the planner.
     """
+    check_whole(start, ())
+    return msgspec.structs.replace(
+        start,
+        model=msgspec.structs.replace(start.model, run_id=deployment, generation=1),
+        lanes=tuple(
+            msgspec.structs.replace(lane, deployment=deployment, state=LaneState.PLANNED) for lane in start.lanes
+        ),
+    )
+
+
+def check_whole(start: Start, known: Collection[str]) -> None:
+    """Raises StateError if the parts of a plan don't fit together. ``known``: the lanes that there are already."""
     job, seats = start.graph.job, {container.seat for container in start.model.containers}
     ids = [lane.id for lane in start.lanes]
     for seat in seats:
@@ -37,20 +53,50 @@ def numbered(start: Start, deployment: int) -> Start:
             f"lane {lane.id} comes after {before}, which nobody knows"
             for lane in start.lanes
             for before in (*lane.predecessors, *lane.upstream)
-            if before not in ids
+            if before not in ids and before not in known
         ),
         *(f"two lanes are {one}" for one in set(ids) if ids.count(one) > 1),
         *([f"its model is of job {start.model.job!r}"] if start.model.job != job else []),
     ]
     if faults:
         raise StateError(f"the plan of job {job!r} can't be started: {faults[0]}", "this is a fault of anabranch")
+
+
+def after_drain(start: Start, deployment: int, known: Mapping[str, Lane]) -> Start:
+    """The plan as the deployment of that number, which begins where the one before it was drained.
+
+    Args:
+        known: all lanes that the job ever had, by id.
+
+    Raises:
+        ConflictError: as :func:`anabranch.planning.draining.begun`.
+        StateError: as :func:`numbered`.
+    """
+    new = numbered(start, deployment)
+    lanes = draining.begun(new.lanes, start.graph, known, _new_id, start.reset_state)
     return msgspec.structs.replace(
-        start,
-        model=msgspec.structs.replace(start.model, run_id=deployment, generation=1),
-        lanes=tuple(
-            msgspec.structs.replace(lane, deployment=deployment, state=LaneState.PLANNED) for lane in start.lanes
-        ),
+        new, lanes=tuple(msgspec.structs.replace(lane, deployment=deployment) for lane in lanes)
     )
+
+
+def again(stored: DeploymentRecord, graph: Graph, model: JobModel, known: Mapping[str, Lane]) -> Start:
+    """What was drained, to be started as it was, as another deployment."""
+    return Start(
+        graph=graph,
+        model=msgspec.structs.replace(
+            model, request="", undoes=0, rewound=(), expands=(), replaces=0, again=model.again or stored.id
+        ),
+        lanes=draining.again(known, _new_id),
+        fingerprint=stored.fingerprint,
+        formats=stored.formats,
+        promises=stored.promises,
+        until_caught_up=stored.until_caught_up,
+        program=stored.program,
+    )
+
+
+def _new_id() -> str:
+    return secrets.token_hex(4)
 
 
 def check_same(stored: DeploymentRecord, fingerprint: Mapping[str, str]) -> None:
@@ -63,7 +109,8 @@ def check_same(stored: DeploymentRecord, fingerprint: Mapping[str, str]) -> None
         raise ConflictError(
             f"job {stored.job!r} is not the one that was started here; it differs in: "
             + ", ".join(_difference(name, before.get(name), after.get(name)) for name in names),
-            "a job can't be changed in place yet: undo the change, or run it under another job name",
+            "if the job was started on a coordinator: anabranch deploy JOB.py; else undo the change, or run it under "
+            "another job name",
         )
 
 

@@ -30,15 +30,14 @@ def status(store: Store, job: str) -> JobStatus:
         deployment=its.id,
         generation=its.generation,
         state=its.state,
-        lanes=tuple(
-            LaneStatus(lane=lane) for lane in changes.open_lanes(store.lanes(job).values()) if lane.deployment == its.id
-        ),
+        lanes=tuple(LaneStatus(lane=lane) for lane in changes.open_lanes(store.lanes(job).values())),
         containers=tuple(container.status(alive=False) for container in store.containers(job)),
         error=its.error,
         served=False,
         promises=its.promises,
         seats=len(present.containers),
         factor=present.factor,
+        drain=its.drain,
     )
 
 
@@ -67,17 +66,18 @@ def known_lanes(store: Store, job: str) -> dict[str, Lane]:
     return store.lanes(check_name("job", job))
 
 
-def running(store: Store, job: str) -> Running:
-    """What a container needs to run a job. ConflictError if its code isn't here."""
-    its = deployment(store, job)
+def running(store: Store, job: str, number: int | None = None) -> Running:
+    """What a container needs to run a job's last deployment, or the one of a number. ConflictError if its code isn't
+    here."""
+    its = deployment(store, job, number)
     if its.program is None:
         raise ConflictError(f"the code of job {job!r} is not here", "start it: anabranch start JOB.py")
     return Running(job=job, deployment=its.id, program=its.program, formats=its.formats)
 
 
-def deployment(store: Store, job: str) -> DeploymentRecord:
-    """The job's last deployment; NotFoundError if it never had one."""
-    found = store.deployment(check_name("job", job))
+def deployment(store: Store, job: str, number: int | None = None) -> DeploymentRecord:
+    """The job's last deployment, or the one of a number; NotFoundError if it never had one."""
+    found = store.deployment(check_name("job", job), number)
     if found is None:
         known = store.jobs()
         cure = f"jobs here: {', '.join(known)}" if known else "run one first: anabranch run JOB.py"

@@ -25,6 +25,8 @@ _FIGURES = frozenset(
         "dropped",
         "ends",
         "held_by",
+        "idle",
+        "late",
         "late_groups",
         "positions",
         "rows",
@@ -33,9 +35,12 @@ _FIGURES = frozenset(
         "skew",
         "slowest",
         "slowest_seconds",
+        "overdue",
         "span",
+        "stuck",
         "usual_seconds",
         "warnings",
+        "windows",
         "watermark",
         "working",
     }
@@ -48,7 +53,7 @@ def applied(lane: Lane, report: LaneReport) -> Lane:
     """The lane's record after a report; the very same one if nothing of it is durable.
 
     A lane that ended goes on from its final positions when it is started again, unless it was closing: then
-    it is closed for good, if it has finished what it had begun.
+    it is closed for good, if it has finished what it had begun; as it is when it has drained.
 
     Raises:
         UsageError: a phase that nobody knows, or the position of something that is no SSP.
@@ -71,7 +76,7 @@ def applied(lane: Lane, report: LaneReport) -> Lane:
         after = msgspec.structs.replace(after, state=LaneState.RUNNING)
     elif report.phase == "ended":
         over = LaneState.CLOSING if report.pending else LaneState.CLOSED
-        state = over if lane.state is LaneState.CLOSING else LaneState.PLANNED
+        state = over if lane.state is LaneState.CLOSING or report.drained else LaneState.PLANNED
         after = msgspec.structs.replace(
             after,
             state=state,

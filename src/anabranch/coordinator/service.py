@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
@@ -14,18 +14,16 @@ import msgspec
 
 from anabranch import artifact
 from anabranch.clocks import boottime
-from anabranch.config import Settings
-from anabranch.coordinator import autosizing, changing, plans, reading, reports, sizing, watching, whence
-from anabranch.coordinator.autosizing import Verdict
-from anabranch.coordinator.changing import Generation, Wanted
+from anabranch.coordinator import plans, reading, reports, watching
+from anabranch.coordinator.deployments import Deployments
 from anabranch.coordinator.launching import Demand
 from anabranch.coordinator.naming import check_container, check_name
-from anabranch.coordinator.polls import Polls
+from anabranch.coordinator.served import Served
 from anabranch.coordinator.serving import Process, Serving
-from anabranch.coordinator.states import DeploymentState, Snapshot, step
+from anabranch.coordinator.states import DeploymentState
 from anabranch.coordinator.store import DeploymentRecord, Event, Store
+from anabranch.coordinator.wishes import Wishes
 from anabranch.errors import (
-    AnabranchError,
     ConflictError,
     FencedError,
     NotFoundError,
@@ -36,24 +34,18 @@ from anabranch.errors import (
 from anabranch.formats import Format
 from anabranch.messages import (
     Answer,
-    Expanding,
     Heartbeat,
     JobStatus,
     LaneReport,
     Launching,
     Registered,
     Registration,
-    Rewinding,
-    Rewound,
     Running,
-    Scaled,
-    Scaling,
-    Sizing,
     Start,
 )
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, LaneState
-from anabranch.planning import changes, expansion, rewinding
+from anabranch.planning import expansion
 from anabranch.systems.systems import Systems
 
 __all__ = ["Coordinator", "Fence"]
@@ -92,6 +84,7 @@ class Coordinator:
             taken for them.
         systems: of the one job that runs in this process; None: those that jobs' settings name.
         counting: finds out how many partitions streams have; see :func:`watching.counted`.
+        locating: finds out which racks they are in; see :func:`watching.located`.
     """
 
     def __init__(
@@ -104,50 +97,48 @@ class Coordinator:
         first: Callable[[], int] = lambda: random.getrandbits(40),
         systems: Systems | None = None,
         counting: watching.Counting = watching.counted,
+        locating: watching.Locating = watching.located,
     ) -> None:
         self._store = store
         self._clock = clock
         self._lease = lease
         self._now = now
         self._grace = grace
-        self._first = first
-        self._systems = systems
-        self._counting = counting
-        self._served: dict[str, Serving] = {}
+        self._served = Served(store, clock, lease, now, grace, first)
         self._invalid = 0
-        self._unsure = False  # whether the store may hold something else than what is served
-        self._changed = threading.Condition()
-        self._leases = threading.Lock()  # never held for long: beats that bring figures only take no other
-        self._polls = Polls()
+        self.wishes = Wishes(self._served, systems, counting, locating)
+        self.deployments = Deployments(self._served)
 
     # What a user asks for
 
     def start(self, start: Start) -> int:
         """Start a planned job, or go on with its last deployment if that is the same; gives its number.
 
-        A deployment that goes on keeps its own lanes, whatever state it was left in; not those of ``start``.
+        A deployment that goes on keeps its own lanes, whatever state it was left in; not those of ``start``. After one
+        that was drained another one begins.
 
         Raises:
             ConflictError: it runs already, or is not the job that was started before; names what differs.
         """
         job = check_name("job", start.graph.job)
-        with self._changed:
-            self._look_again()
-            if job in self._served:
-                self._advance(self._served[job])
-                if self._served[job].state.active:
+        with self._served.lock:
+            self._served.look_again()
+            if job in self._served.jobs:
+                self._served.advance(self._served.jobs[job])
+                if self._served.jobs[job].state.active:
                     raise ConflictError(f"job {job!r} is running already", f"anabranch stop {job}")
             stored = self._store.deployment(job)
             if stored is None:
-                plan = plans.numbered(start, 1)
-                event = self._event(job, "user", "planned deployment 1")
-                self._write(self._store.create_deployment, plan, DeploymentState.PLANNED.value, event)
-                stored = reading.deployment(self._store, job)
+                stored = self._create(plans.numbered(start, 1))
+            elif stored.state == DeploymentState.DRAINED.value:
+                stored = self._create(plans.after_drain(start, stored.id + 1, self._store.lanes(job)))
             else:
                 plans.check_same(stored, start.fingerprint)
             stored = msgspec.structs.replace(stored, until_caught_up=start.until_caught_up, program=start.program)
-            self._serve(stored, start.settings)
-            self._go_along(self._served[job], expansion.partitions(start.graph, start.model), begins=True)
+            self._served.serve(stored, start.settings)
+            if stored.drain is None:
+                counts = expansion.partitions(start.graph, start.model)
+                self.wishes.go_along(self._served.jobs[job], counts, begins=True)
             return stored.id
 
     def resume(self, job: str) -> int:
@@ -159,71 +150,72 @@ class Coordinator:
             NotFoundError: nobody knows the job.
             ConflictError: it runs already, or only the process that ran it has its code.
         """
-        with self._changed:
-            self._look_again()
+        with self._served.lock:
+            self._served.look_again()
             stored = reading.deployment(self._store, job)
-            if job in self._served:
-                self._advance(self._served[job])
-                if self._served[job].try_again(self._clock()):
+            if job in self._served.jobs:
+                self._served.advance(self._served.jobs[job])
+                if self._served.jobs[job].try_again(self._clock()):
                     return stored.id
-                if self._served[job].state.active:
+                if self._served.jobs[job].state.active:
                     raise ConflictError(f"job {job!r} is running already", f"anabranch stop {job}")
             if stored.program is None:
                 raise ConflictError(f"the code of job {job!r} is not here", f"start it with its file: JOB.py for {job}")
-            self._serve(stored)
+            if stored.state == DeploymentState.DRAINED.value:
+                graph, model = (self._store.graph(job, stored.id), reading.model(self._store, job))
+                known = self._store.lanes(job)
+                same = plans.again(stored, graph, model, known)
+                stored = self._create(plans.after_drain(same, stored.id + 1, known))
+            self._served.serve(stored)
             return stored.id
+
+    def _create(self, plan: Start) -> DeploymentRecord:
+        """Store a deployment."""
+        event = self._served.event(plan.graph.job, "user", f"planned deployment {plan.model.run_id}")
+        self._served.write(self._store.create_deployment, plan, DeploymentState.PLANNED.value, event)
+        return reading.deployment(self._store, plan.graph.job)
 
     def adopt(self, job: str) -> bool:
         """Serve a job that another coordinator served, as it was left; its processes have a lease to be heard in.
 
         Gives whether there is anything to serve: a job that runs, or should, in processes of its own.
         """
-        with self._changed:
-            stored = self._store.deployment(check_name("job", job))
-            if stored is None or stored.program is None or not DeploymentState(stored.state).active:
-                return False
-            model = self._store.model(job, stored.id, stored.generation)
-            serving = self._serving_of(stored, model, DeploymentState(stored.state), self._store.lanes(job))
-            serving.sure_from = self._clock() + self._lease
-            for record in self._store.containers(job):
-                process = Process(record=record, lease_ends=self._clock() + self._lease)
-                process.offered = {lane.id for lane in serving.lanes if lane.seat == record.seat}
-                serving.processes[record.id] = process
-            self._served[job] = serving
-            self._advance(serving)
-            self._announce()
-            return True
+        with self._served.lock:
+            return self._served.adopt(job)
 
     def release(self, job: str) -> bool:
         """Serve a job no more if it has ended and nobody has a seat of it; gives whether it isn't served."""
-        with self._changed:
-            serving = self._served.get(job)
+        with self._served.lock:
+            serving = self._served.jobs.get(job)
             if serving is not None and (serving.state.active or serving.processes):
                 return False
-            self._served.pop(job, None)
+            self._served.jobs.pop(job, None)
             return True
 
     def abandon(self) -> None:
         """Serve nothing any more: another coordinator does."""
-        with self._changed:
-            self._served.clear()
-            self._unsure = False
-            self._announce()
+        with self._served.lock:
+            self._served.jobs.clear()
+            self._served.unsure = False
+            self._served.announce()
 
-    def stop(self, job: str) -> None:
-        """Let a job's lanes end at a batch boundary. Stopping twice is stopping once.
+    def stop(self, job: str, at_once: bool = False) -> None:
+        """Let a job's lanes end at a batch boundary; or ``at_once``: what they have begun is finished when they go on.
+        Stopping twice is stopping once, and may be said at first without haste. Another coordinator that takes over
+        knows nothing of haste.
 
         Raises:
             NotFoundError: nobody knows the job.
             ConflictError: it doesn't run.
         """
-        with self._changed:
-            self._look_again()
-            serving = self._serving(job)
-            self._advance(serving)
+        with self._served.lock:
+            self._served.look_again()
+            serving = self._served.serving(job)
+            self._served.advance(serving)
             if serving.state is DeploymentState.FAILED:
                 raise ConflictError(f"job {job!r} is not running: it failed", f"anabranch status {job} says why")
-            self._advance(serving, stop_wanted=True)
+            serving.at_once = serving.at_once or at_once
+            self._served.advance(serving, stop_wanted=True)
 
     def fence(self, container: str, why: str = "") -> None:
         """Take a container's seat away now: its lanes are fenced (see :meth:`fences`), then others get them.
@@ -233,9 +225,9 @@ class Coordinator:
             ConflictError: it has no seat, or processes are never expelled here.
         """
         check_container(container)
-        with self._changed:
-            self._look_again()
-            serving, process = self._holder(container)
+        with self._served.lock:
+            self._served.look_again()
+            serving, process = self._served.holder(container)
             if serving is None or process is None:
                 record = self._store.container(container)
                 if record is None:
@@ -249,113 +241,8 @@ class Coordinator:
                     f"container {container} is in one process with the coordinator of job {serving.job!r}",
                     f"anabranch stop {serving.job}",
                 )
-            self._expel(serving, process, "user", f"the user fenced it{f': {why}' if why else ''}")
-            self._advance(serving)
-
-    def scale(self, job: str, wish: Scaling) -> Scaled:
-        """Give a running job another factor, or number of containers: some lanes are closed, others go on from them.
-
-        It is changing until all of them run. Said twice with the same request, or when it is so already, nothing
-        happens.
-
-        Raises:
-            NotFoundError: nobody knows the job.
-            ConflictError: it doesn't run, or is being changed; or it can't be changed so while it runs.
-            ConfigError: such a factor, or number of containers, can't be.
-        """
-        with self._changed:
-            serving, present = self._at_present(job)
-            known = self._is_known(serving, wish.request)
-            wanted = None if known else changing.scaled(serving, present, wish, alone=self._grace is None)
-            if wanted is None:
-                return Scaled(generation=present.generation, factor=present.factor, containers=present.containers)
-            if not wish.dry:
-                self._change(serving, wanted)
-            assert isinstance(wanted.told, Scaled)
-            return wanted.told
-
-    def rewind(self, job: str, wish: Rewinding) -> Rewound:
-        """Let a running job read its source streams again from some place: lanes are closed, and those that go on from
-        them begin there.
-
-        It is changing until all of them run. Said twice with the same request, nothing more happens. A partition that
-        wasn't read so far goes on where it is.
-
-        Raises:
-            NotFoundError: nobody knows the job, or it reads no such partition.
-            ConflictError: it doesn't run, or is being changed.
-            UsageError: no such place, or nothing is said of the state that the job keeps.
-            AnabranchError: a system doesn't answer.
-        """
-        with self._changed:
-            serving, present = self._at_present(job)
-            if self._is_known(serving, wish.request):
-                return Rewound(generation=present.generation)
-            changing.check_changeable(serving)
-            sources = rewinding.sources(present.graph, serving.lanes)
-            systems = self._systems or Systems(Settings(**serving.settings), job)
-        to = whence.offsets(wish.to, job, sources, systems)  # which may take long
-        with self._changed:
-            serving, present = self._at_present(job)
-            if self._is_known(serving, wish.request):
-                return Rewound(generation=present.generation)
-            wanted = changing.rewound(serving, present, wish, to)
-            if not wish.dry:
-                self._change(serving, wanted)
-            assert isinstance(wanted.told, Rewound)
-            return wanted.told
-
-    def expand(self, job: str, wish: Expanding) -> Scaled:
-        """Let a running job go along with its inputs, whose partitions have become more. It is changing until all of
-        its lanes run. Said twice with the same request, or when there are no more of them, nothing happens.
-
-        Raises:
-            NotFoundError: nobody knows the job.
-            ConflictError: it doesn't run, or is being changed; or it can't go along: says which stream, and why.
-            AnabranchError: a system doesn't answer.
-        """
-        with self._changed:
-            self._look_again()
-            serving = self._serving(job)
-            inputs, settings = self._inputs(serving), serving.settings
-        counts = self._counting(job, settings, inputs)
-        with self._changed:
-            serving, present = self._at_present(job)
-            serving.counts = counts
-            known = self._is_known(serving, wish.request)
-            wanted = None if known else changing.expanded(serving, present, counts, "user", wish.request)
-            if wanted is None:
-                return Scaled(generation=present.generation, factor=present.factor, containers=present.containers)
-            if not wish.dry:
-                self._change(serving, wanted)
-            assert isinstance(wanted.told, Scaled)
-            return wanted.told
-
-    def sizing(self, job: str) -> Sizing:
-        """What decides on a job's factor and containers.
-
-        Raises:
-            NotFoundError: nobody knows the job.
-            ConflictError: it isn't served here.
-        """
-        with self._changed:
-            serving = self._serving(job)
-            verdict = self._verdict(serving)
-            scalable = changing.is_scalable(serving, self._present(serving))
-            return sizing.of(self.status(job), scalable, verdict.why if verdict else "")
-
-    def cancel(self, job: str) -> None:
-        """Let a job that is being changed go back to what it was before.
-
-        Raises:
-            NotFoundError: nobody knows the job.
-            ConflictError: it isn't being changed, or goes back already; a new lane has failed after it had begun; or
-                it is rewound, and records are being processed again.
-        """
-        with self._changed:
-            serving, present = self._at_present(job)
-            changing.check_cancellable(serving, present)
-            self._change(serving, self._undone(serving, present, "user", "the user cancelled it"))
+            self._served.expel(serving, process, "user", f"the user fenced it{f': {why}' if why else ''}")
+            self._served.advance(serving)
 
     def wait_until(self, job: str, states: Collection[str], timeout: float | None = None) -> JobStatus:
         """Wait for a job to be in one of the states; gives its status then.
@@ -364,7 +251,7 @@ class Coordinator:
             OutOfTimeError: it wasn't, in ``timeout`` seconds.
         """
         end = None if timeout is None else time.monotonic() + timeout
-        with self._changed:
+        with self._served.lock:
             while True:
                 status = self.status(job)
                 if status.state in states:
@@ -375,7 +262,7 @@ class Coordinator:
                         f"job {job!r} is {status.state} after {timeout:g} s, not {' or '.join(states)}",
                         f"look with anabranch status {job}, or wait longer with --timeout",
                     )
-                self._changed.wait(min(left, _LOOK_AGAIN))
+                self._served.lock.wait(min(left, _LOOK_AGAIN))
 
     def jobs(self) -> list[JobStatus]:
         """All jobs of the store, by name."""
@@ -384,12 +271,12 @@ class Coordinator:
     def status(self, job: str) -> JobStatus:
         """A job as it is now; as it was left, if it isn't served here. NotFoundError if nobody knows it."""
         check_name("job", job)
-        with self._changed:
-            if job not in self._served:
+        with self._served.lock:
+            if job not in self._served.jobs:
                 return reading.status(self._store, job)
-            self._advance(self._served[job])
+            self._served.advance(self._served.jobs[job])
             lost = [] if self._grace is None else self._store.lost(job, _LOST_SHOWN)
-            return self._served[job].status(self._clock(), self._lease, lost)
+            return self._served.status(self._served.jobs[job], lost)
 
     def model(self, job: str) -> JobModel:
         """The present generation of the job's last deployment."""
@@ -422,11 +309,11 @@ class Coordinator:
         """
         if registration.seat is not None:
             check_name("seat", registration.seat)
-        with self._changed:
-            self._look_again()
+        with self._served.lock:
+            self._served.look_again()
             if self._grace is not None and self._is_over(registration.job):
                 return Registered(lease=self._lease, done=True)
-            serving = self._serving(registration.job)
+            serving = self._served.serving(registration.job)
             held = next((one for one in serving.processes.values() if one.record.is_of(registration)), None)
             if held is not None:
                 _check_certain(held)
@@ -435,9 +322,14 @@ class Coordinator:
                 if (former := self._store.former(registration)) is not None:
                     raise FencedError(f"container {former.id} must stop: {former.gone}", "start a new process")
                 if self._expel_silent(serving):
-                    self._advance(serving)
+                    self._served.advance(serving)
                 if not serving.state.active:
                     return Registered(lease=self._lease, done=True)
+            registration = msgspec.structs.replace(
+                registration, deployment=registration.deployment or serving.deployment
+            )
+            if registration.deployment not in {serving.deployment, *map(serving.deployment_of, serving.seats)}:
+                return Registered(lease=self._lease, done=True)
             seat = registration.seat
             if seat is not None and seat not in serving.seats:
                 raise NotFoundError(
@@ -445,18 +337,23 @@ class Coordinator:
                     f"its seats: {', '.join(sorted(serving.seats))}",
                 )
             if seat is None or self._grace is not None:
-                free = serving.free_seats()
+                free = serving.free_seats(registration.deployment)
                 if not free or (seat is not None and seat not in free):
+                    if registration.deployment != serving.deployment or serving.program_due != serving.deployment:
+                        done = registration.deployment != serving.program_due  # other code is what is missing
+                        return Registered(lease=self._lease, done=done)
                     serving.stand_by(registration, self._clock())
+                    if serving.follows:
+                        self._served.advance(serving)  # the lanes before it may end
                     return Registered(lease=self._lease)
-                seat = min(free) if seat is None else seat
+                seat = serving.nearest(free, registration.rack) if seat is None else seat
             lanes = [lane for lane in serving.lanes if lane.seat == seat and lane.state is not LaneState.CLOSED]
             unheld = map(reports.unheld, lanes)
-            record, stored = self._write(self._store.register, registration, seat, list(unheld), self._now())
+            record, stored = self._served.write(self._store.register, registration, seat, list(unheld), self._now())
             process = Process(record=record, lease_ends=self._clock() + self._lease)
             serving.seat(process, stored)
-            self._advance(serving)
-            self._announce()
+            self._served.advance(serving)
+            self._served.announce()
             return self._registered(process)
 
     def heartbeat(self, beat: Heartbeat, wait: float = 0.0) -> Answer:
@@ -485,8 +382,8 @@ class Coordinator:
             StoreUnavailableError: as above.
         """
         check_container(beat.container)
-        with self._changed:
-            self._look_again()
+        with self._served.lock:
+            self._served.look_again()
             return self._routine(beat) or self._heard(beat)
 
     def hear_at_once(self, beat: Heartbeat) -> Answer | None:
@@ -494,13 +391,13 @@ class Coordinator:
 
         It waits for nothing that others do, nor for the store.
         """
-        return None if self._unsure else self._routine(beat)
+        return None if self._served.unsure else self._routine(beat)
 
     def answer(self, beat: Heartbeat) -> Answer:
         """What there is to say now to a beat that was heard. Raises as :meth:`hear`."""
-        with self._changed:
-            self._look_again()
-            serving, process = self._holder(beat.container)
+        with self._served.lock:
+            self._served.look_again()
+            serving, process = self._served.holder(beat.container)
             if serving is None or process is None:
                 return self._refusal(beat)
             _check_certain(process)
@@ -508,7 +405,7 @@ class Coordinator:
 
     def listening(self, beat: Heartbeat, wake: Callable[[], object]) -> AbstractContextManager[None]:
         """Inside ``with``, ``wake`` is called when :meth:`answer` has news; see :meth:`Polls.waiting`."""
-        return self._polls.waiting(beat.container, beat.seen, wake)
+        return self._served.polls.waiting(beat.container, beat.seen, wake)
 
     def patience(self, wait: float) -> float:
         """How long a poll that asks for so many seconds waits."""
@@ -522,80 +419,56 @@ class Coordinator:
         Raises:
             StoreUnavailableError: what must be stored can't be now; call it again.
         """
-        with self._changed:
-            self._look_again()
-            for serving in self._served.values():
-                self._tick(serving)
-
-    def look(self) -> None:
-        """Look at the inputs of the jobs that run and for which it is time, and let them go along; to be called about
-        every second. It takes as long as systems take to answer."""
-        with self._changed:
-            self._look_again()
-            now = self._clock()
-            due = [
-                (serving, self._inputs(serving))
-                for serving in self._served.values()
-                if serving.state is DeploymentState.RUNNING and now >= serving.look_from
-            ]
-        for serving, inputs in due:
-            counts, why = serving.counts, ""
-            try:
-                counts = self._counting(serving.job, serving.settings, inputs)
-            except AnabranchError as error:
-                why = f"how many partitions its inputs have isn't known: {error.what}"
-            with self._changed:
-                self._look_again()
-                if self._served.get(serving.job) is not serving:
-                    continue
-                serving.look_from = self._clock() + serving.looks_every
-                serving.counts, serving.warning = counts, why or serving.warning
-                if not why and serving.state is DeploymentState.RUNNING:
-                    self._go_along(serving, counts)
+        with self._served.lock:
+            self._served.look_again()
+            for serving in self._served.jobs.values():
+                self._expel_silent(serving)
+                self._served.advance(serving)
+                self.wishes.autosize(serving)
 
     def fences(self) -> list[Fence]:
         """The lanes to fence, now: whoever fences one says so to :meth:`fenced`. Fencing twice is fencing once."""
-        with self._changed:
+        with self._served.lock:
             found = []
-            for serving in self._served.values():
+            for serving in self._served.jobs.values():
                 found += [Fence(lane, serving.settings) for lane in serving.lanes if lane.unfenced]
             return found
 
     def fenced(self, lane: Lane) -> None:
         """A lane was fenced at all its outputs under its epoch: others may go on with it."""
-        with self._changed:
-            self._look_again()
-            serving = self._served.get(lane.job)
+        with self._served.lock:
+            self._served.look_again()
+            serving = self._served.jobs.get(lane.job)
             held = None if serving is None else serving.known.get(lane.id)
             if serving is None or held is None or not held.unfenced or held.epoch != lane.epoch:
                 return
             after = msgspec.structs.replace(held, unfenced=False)
-            event = self._event(lane.job, "coordinator", f"lane {lane.id} is fenced", f"at epoch {lane.epoch}")
-            self._write(self._store.put_lanes, [after], [event])
+            event = self._served.event(lane.job, "coordinator", f"lane {lane.id} is fenced", f"at epoch {lane.epoch}")
+            self._served.write(self._store.put_lanes, [after], [event])
             serving.known[lane.id] = after
-            self._advance(serving)
-            self._announce()
+            self._served.advance(serving)
+            self._served.announce()
 
     def unfenced(self, lane: Lane, why: str) -> None:
         """A lane can't be fenced yet; it is tried again."""
-        self._store.note([self._event(lane.job, "coordinator", f"lane {lane.id} can't be fenced yet", why)])
+        self._store.note([self._served.event(lane.job, "coordinator", f"lane {lane.id} can't be fenced yet", why)])
 
     # What a launcher asks for, and says
 
     def demands(self, jobs: Collection[str]) -> list[Demand]:
         """What the jobs that are served here want of a launcher; and those of ``jobs`` that have ended."""
-        with self._changed:
-            self._look_again()
-            found = [serving.demand(self._clock(), self._lease) for serving in self._served.values()]
+        with self._served.lock:
+            self._served.look_again()
+            found = [serving.demand(self._clock(), self._lease) for serving in self._served.jobs.values()]
             return found + [Demand(job=job, wanted=0, over=True) for job in jobs if self._has_ended(job)]
 
     def launched(self, job: str, launching: Launching, news: Sequence[tuple[str, str]]) -> None:
         """How its launcher fares with a job; ``news``: what happened, and why."""
         if news:
-            self._store.note([self._event(job, "launcher", what, why) for what, why in news])
-        with self._changed:
-            if job in self._served:
-                self._served[job].launching = launching
+            self._store.note([self._served.event(job, "launcher", what, why) for what, why in news])
+        with self._served.lock:
+            if job in self._served.jobs:
+                self._served.jobs[job].launching = launching
 
     # What containers in other processes ask for
 
@@ -606,7 +479,9 @@ class Coordinator:
             NotFoundError: nobody knows it.
             ConflictError: its code isn't here.
         """
-        return reading.running(self._store, job)
+        with self._served.lock:
+            serving = self._served.jobs.get(job)
+            return reading.running(self._store, job, None if serving is None else serving.program_due)
 
     def put_artifact(self, sha256: str, content: bytes) -> None:
         """Keep the code of a job. UsageError if the hash isn't that of the content, or it is too large."""
@@ -622,11 +497,11 @@ class Coordinator:
 
     def holds_seat(self, execution: str) -> bool:
         """Whether the process with this EXECUTION_ENV_CONTAINER_ID holds a seat of a job served here."""
-        with self._changed:
-            self._look_again()
+        with self._served.lock:
+            self._served.look_again()
             holds = any(
                 process.record.execution == execution
-                for serving in self._served.values()
+                for serving in self._served.jobs.values()
                 for process in serving.processes.values()
             )
             self._invalid += not holds
@@ -639,84 +514,10 @@ class Coordinator:
 
     # How
 
-    def _write(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Take a durable step. If the store was lost in it, it may be stored or not: see :meth:`_look_again`."""
-        try:
-            return step(*args, **kwargs)
-        except StoreUnavailableError:
-            self._unsure = self._grace is not None
-            raise
-
-    def _look_again(self) -> None:
-        """After a step of which nobody knows whether it is stored: serve what the store says, as one that adopts."""
-        if self._unsure:
-            for job in self._store.jobs():
-                if not self.adopt(job):
-                    self._served.pop(job, None)
-            self._unsure = False
-
-    def _serve(self, stored: DeploymentRecord, settings: dict[str, Any] | None = None) -> None:
-        """Bring a stored deployment from whatever state to starting, with its lanes to do again.
-
-        ``settings``: of one without a program.
-        """
-        job, stored = stored.job, msgspec.structs.replace(stored, error=None)
-        transition = step(Snapshot(state=DeploymentState(stored.state), start_wanted=True))
-        assert transition is not None
-        model = self._store.model(job, stored.id, stored.generation)
-        before = self._store.lanes(job)
-        its = [lane for lane in before.values() if lane.deployment == stored.id]
-        followed = {name for lane in its for name in lane.predecessors}
-        lanes = before | {lane.id: reports.restarted(lane, lane.id in followed) for lane in its}
-        event = self._event(job, "coordinator", f"{stored.state} → {transition.to.value}", transition.why)
-        self._write(
-            self._store.resume_deployment,
-            stored,
-            transition.to.value,
-            [lane for lane in lanes.values() if lane != before[lane.id]],
-            "the job was started again",
-            event,
-        )
-        stored = msgspec.structs.replace(stored, changed_at=event.at)
-        self._served[job] = self._serving_of(stored, model, transition.to, lanes, settings)
-        self._advance(self._served[job])
-        self._announce()
-
-    def _serving_of(
-        self,
-        stored: DeploymentRecord,
-        model: JobModel,
-        state: DeploymentState,
-        lanes: dict[str, Lane],
-        settings: dict[str, Any] | None = None,
-    ) -> Serving:
-        settings = (settings or {}) if stored.program is None else stored.program.settings
-        return Serving(
-            job=stored.job,
-            deployment=stored.id,
-            model=model,
-            state=state,
-            until_caught_up=stored.until_caught_up,
-            known=lanes,
-            expels=self._grace is not None,
-            revision=self._first(),
-            settings=settings,
-            autoscale=autosizing.limits_of(settings),
-            changed_at=stored.changed_at,
-            promises=stored.promises,
-            error=stored.error,
-            begun=self._clock(),
-        )
-
     def _registered(self, process: Process) -> Registered:
         process.lease_ends = self._clock() + self._lease
         record = process.record
         return Registered(container=record.id, epoch=record.epoch, seat=record.seat, lease=self._lease)
-
-    def _tick(self, serving: Serving) -> None:
-        self._expel_silent(serving)
-        self._advance(serving)
-        self._autosize(serving)
 
     def _expel_silent(self, serving: Serving) -> bool:
         """Whether any process was silent for too long."""
@@ -726,37 +527,18 @@ class Coordinator:
         for process in list(serving.processes.values()):
             if self._is_doomed(process, end):
                 silent = self._clock() - process.lease_ends + self._lease
-                self._expel(serving, process, "coordinator", f"it was not heard for {silent:.1f} s")
+                self._served.expel(serving, process, "coordinator", f"it was not heard for {silent:.1f} s")
         return len(serving.processes) < before
 
     def _is_doomed(self, process: Process, end: float) -> bool:
         """Whether a process loses its seat as its lease ended before ``end``: then no beat saves it any more."""
-        with self._leases:
+        with self._served.leases:
             process.doomed = process.doomed or process.lease_ends <= end
             return process.doomed
 
-    def _expel(self, serving: Serving, process: Process, who: str, why: str) -> None:
-        left = [
-            msgspec.structs.replace(reports.unheld(lane), unfenced=True, abandoned=True, begun=True)
-            for lane in serving.may_write(process)
-        ]
-        with self._leases:
-            process.doomed = True  # whatever becomes of the write: a beat must not undo half of it
-        serving.expel(process, self._write(self._store.expel, process.record, left, why, self._now(), who))
-        self._announce()
-
-    def _serving(self, job: str) -> Serving:
-        if job in self._served:
-            return self._served[job]
-        state = reading.deployment(self._store, job).state
-        raise ConflictError(
-            f"job {job!r} is not running here; its last deployment was left {state}",
-            "start it: anabranch run JOB.py",
-        )
-
     def _is_over(self, job: str) -> bool:
         """Whether a job that isn't served has come to its end; NotLeadingError if it should be served."""
-        if job in self._served:
+        if job in self._served.jobs:
             return False
         its = reading.deployment(self._store, job)
         if its.program is not None and DeploymentState(its.state).active:
@@ -764,23 +546,18 @@ class Coordinator:
         return not DeploymentState(its.state).active
 
     def _has_ended(self, job: str) -> bool:
-        stored = None if job in self._served else self._store.deployment(job)
+        stored = None if job in self._served.jobs else self._store.deployment(job)
         return stored is not None and not DeploymentState(stored.state).active
-
-    def _holder(self, container: str) -> tuple[Serving | None, Process | None]:
-        serving = self._served.get(container.partition(":")[0])
-        process = None if serving is None else serving.processes.get(container)
-        return (None, None) if process is None else (serving, process)
 
     def _routine(self, beat: Heartbeat) -> Answer | None:
         """Hear a beat after which nothing has to be decided, stored or told; else None, and only its lease is renewed:
         that counts from when a beat came, however long it waits to be heard."""
-        serving, process = self._holder(beat.container)
+        serving, process = self._served.holder(beat.container)
         if self._grace is None:  # time alone may have changed something
             return None
         if serving is None or process is None or process.record.epoch != beat.epoch:
             return None
-        with self._leases:
+        with self._served.leases:
             if process.doomed:
                 return None
             process.lease_ends = self._clock() + self._lease
@@ -793,7 +570,7 @@ class Coordinator:
             return Answer(alive=True, revision=beat.seen, same=True)
 
     def _heard(self, beat: Heartbeat) -> Answer:
-        serving, process = self._holder(beat.container)
+        serving, process = self._served.holder(beat.container)
         if serving is None or process is None or process.record.epoch != beat.epoch:
             return self._refusal(beat)
         _check_certain(process)
@@ -806,13 +583,13 @@ class Coordinator:
             news = self._take_in(serving, process, beat, its)
             process.heard = max(process.heard, beat.number)
             if news or self._grace is None:  # without expulsion, time alone may have changed something
-                self._advance(serving)
+                self._served.advance(serving)
             if self._grace is None:
-                self._autosize(serving)
+                self.wishes.autosize(serving)
             if beat.leaving and all(lane.state is LaneState.FAILED for lane in serving.may_write(process)):
-                self._write(self._store.leave, process.record, self._now())
+                self._served.write(self._store.leave, process.record, self._now())
                 serving.leave(process)
-                self._announce()
+                self._served.announce()
                 return Answer(alive=True, revision=serving.revision, done=True)
         return serving.answer(process, beat.seen)
 
@@ -842,7 +619,7 @@ class Coordinator:
                 changed[lane.id] = after
             happened += self._lane_events(process, lane, after, report, serving.attempt(lane.id))
         if changed or happened:
-            self._write(self._store.put_lanes, changed.values(), happened)
+            self._served.write(self._store.put_lanes, changed.values(), happened)
             serving.known.update(changed)
         return serving.hear(process, news, seen=beat.seen) or bool(news)
 
@@ -851,146 +628,11 @@ class Coordinator:
     ) -> list[Event]:
         if report.attempt > attempt:
             what = f"lane {after.id} failed and is tried again, attempt {report.attempt}"
-            return [self._event(after.job, process.record.id, what, report.trouble)]
+            return [self._served.event(after.job, process.record.id, what, report.trouble)]
         if after is before or (before.state is after.state and report.phase not in reports.LAST_PHASES):
             return []
         what = f"lane {after.id} {'runs' if report.phase == 'running' else report.phase}"
-        return [self._event(after.job, process.record.id, what, after.error or "")]
-
-    def _advance(self, serving: Serving, *, stop_wanted: bool = False) -> None:
-        """Take every transition that is due, each stored before it counts; then wake who waits for it."""
-        moved = False
-        stranded = serving.stranded()
-        if stranded and serving.state.runs:
-            seat = min(serving.model_seats)
-            what = f"seat {seat} closes {', '.join(lane.id for lane in stranded)}"
-            event = self._event(serving.job, "coordinator", what, "nobody has its seat, which is no more")
-            placed = [msgspec.structs.replace(lane, seat=seat) for lane in stranded]
-            stored = self._write(self._store.reseat, placed, event)
-            serving.known.update({lane.id: lane for lane in stored})
-            for lane in stored:
-                serving.reports.pop(lane.id, None)
-        if serving.state is DeploymentState.CHANGING and (spoilt := serving.spoilt()):
-            present, why = self._present(serving), f"lane {spoilt[0].id} can't start: {spoilt[0].error}"
-            if changing.is_cancellable(serving, present):
-                self._change(serving, self._undone(serving, present, "coordinator", why))
-                return
-        if serving.state.runs and (over := serving.spoilt(followed=True)):
-            void = [changes.never_begun(lane, lane.error or "") for lane in over]
-            happened = [self._event(serving.job, "coordinator", f"lane {lane.id} never began") for lane in void]
-            self._write(self._store.put_lanes, void, happened)
-            serving.known.update({lane.id: lane for lane in void})
-        opening = serving.opening()
-        if opening:
-            opened = [serving.held(rewinding.opened(lane, serving.known)) for lane in opening]
-            happened = [self._event(serving.job, "coordinator", f"lane {lane.id} may start") for lane in opened]
-            self._write(self._store.put_lanes, opened, happened)
-            serving.known.update({lane.id: lane for lane in opened})
-        while (transition := step(serving.snapshot(self._clock(), stop_wanted=stop_wanted))) is not None:
-            what, why = f"{serving.state.value} → {transition.to.value}", transition.error or transition.why
-            if serving.state is DeploymentState.CHANGING and transition.to is DeploymentState.RUNNING:
-                why = f"{why}, in {serving.changed(self._clock()):.1f} s"
-            event = self._event(serving.job, "coordinator", what, why)
-            self._write(
-                self._store.move_deployment,
-                serving.job,
-                serving.deployment,
-                transition.to.value,
-                transition.error,
-                event,
-            )
-            serving.state, serving.error, serving.changed_at = transition.to, transition.error, event.at
-            moved = True
-        if serving.renew() or moved:
-            self._announce()
-
-    def _at_present(self, job: str) -> tuple[Serving, Generation]:
-        """A job that a user wants to change, as it is now. Raises as :meth:`_serving`."""
-        self._look_again()
-        serving = self._serving(job)
-        self._advance(serving)
-        return serving, self._present(serving)
-
-    def _present(self, serving: Serving) -> Generation:
-        job, deployment = serving.job, serving.deployment
-        return Generation(self._store.graph(job, deployment), self._store.model(job, deployment, serving.generation))
-
-    def _is_known(self, serving: Serving, request: str) -> bool:
-        """Whether one of the last generations came of this request."""
-        last = range(serving.generation, max(0, serving.generation - _REQUESTS_KNOWN), -1)
-        models = (self._store.model(serving.job, serving.deployment, number) for number in last)
-        return bool(request) and any(model.request == request for model in models)
-
-    def _inputs(self, serving: Serving) -> list[str]:
-        """The streams that a job reads and others write."""
-        present = self._present(serving)
-        return list(expansion.partitions(present.graph, present.model))
-
-    def _go_along(self, serving: Serving, counts: Mapping[str, int], begins: bool = False) -> None:
-        """Let a job have as many partitions as its inputs, or say once why it doesn't."""
-        before, serving.warning = serving.warning, ""
-        try:
-            wanted = changing.expanded(serving, self._present(serving), counts, "coordinator", begins=begins)
-        except ConflictError as error:
-            serving.warning = str(error)
-            if serving.warning != before:
-                what = "the job doesn't go along with its inputs"
-                self._store.note([self._event(serving.job, "coordinator", what, error.what)])
-            return
-        if wanted is not None:
-            self._change(serving, wanted)
-
-    def _undone(self, serving: Serving, present: Generation, who: str, why: str) -> Wanted:
-        before = self._store.model(serving.job, serving.deployment, present.generation - 1)
-        return changing.undone(serving, present, before, who, why)
-
-    def _change(self, serving: Serving, wanted: Wanted) -> None:
-        """Go into another generation."""
-        state, model = DeploymentState.CHANGING, wanted.model
-        what = f"{serving.state.value} → {state.value}, generation {model.generation}"
-        event = self._event(serving.job, wanted.who, what, wanted.why)
-        self._write(self._store.change_deployment, model, state.value, wanted.ending, wanted.told.lanes, event)
-        serving.change(model, [*wanted.ending, *wanted.told.lanes], self._clock())
-        self._advance(serving)
-        self._announce()
-
-    def _verdict(self, serving: Serving) -> Verdict | None:
-        """What the autosizer makes of a job; None if it is off."""
-        if serving.autoscale is None:
-            return None
-        since, undone = self._now() - serving.changed_at, serving.model.undoes > 0
-        return autosizing.decide(serving.autoscale, serving.status(self._clock(), self._lease), since, undone)
-
-    def _autosize(self, serving: Serving) -> None:
-        """Give a job the factor that the autosizer finds. One that it can't have is wished for once a generation."""
-        if serving.autoscale is None or self._clock() < serving.sized_at + _SIZE_EVERY:
-            return
-        serving.sized_at = self._clock()
-        verdict = self._verdict(serving)
-        if verdict is None or verdict.factor is None or serving.generation == serving.refused:
-            return
-        wish, present = Scaling(factor=verdict.factor), self._present(serving)
-        try:
-            wanted = changing.scaled(serving, present, wish, self._grace is None, "autoscale", verdict.why)
-        except AnabranchError as error:
-            what = f"the factor stays {present.factor}, and should be {verdict.factor}"
-            self._write(self._store.note, [self._event(serving.job, "autoscale", what, f"{verdict.why}; {error}")])
-            serving.refused = serving.generation
-            return
-        if wanted is not None:
-            self._change(serving, wanted)
-
-    def _announce(self) -> None:
-        """Wake who waits for something that may have changed."""
-        self._changed.notify_all()
-        self._polls.wake(self._has_news)
-
-    def _has_news(self, container: str, seen: int) -> bool:
-        serving, process = self._holder(container)
-        return serving is None or process is None or process.doomed or serving.offer(process).revision != seen
-
-    def _event(self, job: str, who: str, what: str, why: str = "") -> Event:
-        return Event(job=job, at=self._now(), who=who, what=what, why=why)
+        return [self._served.event(after.job, process.record.id, what, after.error or "")]
 
 
 def _check_certain(process: Process) -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
-from anabranch.assignment import placement
+from anabranch.assignment import placement, seating
+from anabranch.assignment.seating import Placing, Where
 from anabranch.config import AutoscaleSettings
-from anabranch.coordinator import reports
+from anabranch.coordinator import draining, reports
 from anabranch.coordinator.launching import Demand
 from anabranch.coordinator.reports import LAST_PHASES, LIVE_PHASES
 from anabranch.coordinator.states import DeploymentState, LaneView, Snapshot
@@ -20,17 +21,19 @@ from anabranch.errors import ConflictError, NotFoundError
 from anabranch.event_time import durations
 from anabranch.messages import (
     Answer,
+    Drain,
     Heartbeat,
     JobStatus,
     LaneReport,
     LaneStatus,
     Launching,
     Registration,
+    Start,
     WantedLane,
 )
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, LaneState
-from anabranch.planning import changes
+from anabranch.planning import changes, placing
 
 __all__ = ["Process", "Serving"]
 
@@ -60,6 +63,7 @@ class Offer:
     wanted: tuple[WantedLane, ...] = ()
     coming: tuple[Lane, ...] = ()
     done: bool = False
+    at_once: bool = False
 
     @property
     def lanes(self) -> set[str]:
@@ -69,10 +73,12 @@ class Offer:
         """Whether a process that was told ``before`` must hear of this one."""
         if self.done is not before.done or len(self.wanted) != len(before.wanted):
             return True
+        if self.at_once is not before.at_once:
+            return True
         if [(lane.id, lane.epoch) for lane in self.coming] != [(lane.id, lane.epoch) for lane in before.coming]:
             return True
         return any(
-            (one.upstream_ended, one.closing) != (former.upstream_ended, former.closing)
+            (one.upstream_ended, one.closing, one.draining) != (former.upstream_ended, former.closing, former.draining)
             or _told(one.lane) != _told(former.lane)
             for one, former in zip(self.wanted, before.wanted, strict=True)
         )
@@ -86,12 +92,14 @@ class Serving:
     ``offers``: what is wanted in each seat, as :meth:`renew` found it last; ``revision`` is the last one of any.
     ``expels``: a process that is silent for too long loses its seat, and its lanes are fenced before others get them.
     ``look_from``: when its inputs are to be looked at again; ``counts`` are their partitions as seen then, and
-    ``warning`` says why it doesn't go along with them.
+    ``warning`` says why it doesn't go along with them. ``replicas``: the racks of its inputs' partitions, as they were
+    last seen.
     ``begun``: when it was started, here. Before ``sure_from`` not all that live have been heard. ``asked``: when
     processes that stand by, by their executions, asked for a seat last.
     ``autoscale``: how the coordinator scales it, which looked ``sized_at`` last; None: it isn't.
+    ``at_once``: when it is stopped, it needn't come to batch boundaries.
     ``refused``: the generation that can't have the factor that it should. ``changed_at``: when its state was stored
-    last, in seconds since 1970.
+    last, in seconds since 1970. ``drain``: the one that is wished for.
     """
 
     job: str
@@ -120,10 +128,14 @@ class Serving:
     rescale_seconds: float | None = None
     look_from: float = 0.0
     counts: Mapping[str, int] = field(default_factory=dict)
+    replicas: Mapping[str, Mapping[int, Sequence[str | None]]] = field(default_factory=dict)
     warning: str = ""
+    at_once: bool = False
+    drain: Drain | None = None
 
     def __post_init__(self) -> None:
         self.figures = _figures(self.model)
+        self.assignment = placing.settings_of(self.settings)
         self.renew()
 
     @property
@@ -143,8 +155,36 @@ class Serving:
 
     @property
     def lanes(self) -> list[Lane]:
-        """The lanes of the deployment."""
-        return [lane for lane in self.known.values() if lane.deployment == self.deployment]
+        """The lanes of the deployment; and those of former ones that aren't closed yet."""
+        present = self.deployment
+        return [
+            lane for lane in self.known.values() if lane.deployment == present or lane.state is not LaneState.CLOSED
+        ]
+
+    @property
+    def follows(self) -> bool:
+        """Whether the generation is the first one of a deployment that goes on from the lanes of another one."""
+        return self.model.replaces > 0 and self.generation == 1
+
+    def deployment_of(self, seat: str) -> int:
+        """The deployment that a seat is for now: the first of those that have lanes there which aren't closed."""
+        its = (lane.deployment for lane in self.lanes if lane.seat == seat and lane.state is not LaneState.CLOSED)
+        return min(its, default=self.deployment)
+
+    @property
+    def program_due(self) -> int:
+        """The deployment whose code a process should have that comes now."""
+        taken = {process.record.seat for process in self.processes.values()}
+        return min((self.deployment_of(seat) for seat in self.seats - taken), default=self.deployment)
+
+    @property
+    def relieved(self) -> bool:
+        """Whether lanes of former deployments may end: those who go on from them are there; or somebody else starts
+        containers, and does so when others have ended."""
+        if self.launching is None or self.state is not DeploymentState.CHANGING:
+            return True
+        there = {p.record.execution for p in self.processes.values() if p.record.deployment == self.deployment}
+        return len(there | self.asked.keys()) >= len(self.model_seats)
 
     @property
     def seats(self) -> frozenset[str]:
@@ -155,6 +195,39 @@ class Serving:
     def done(self) -> bool:
         return not self.state.active
 
+    def where(self, containers: int) -> Where:
+        """The racks of so many seats: of their containers, else those that tasks were placed for, else those that
+        settings name; and of partitions."""
+        placed, named = {each.seat: each.rack for each in self.model.containers}, self.assignment.racks
+        racks: dict[str, str | None] = {}
+        for number in range(containers):
+            seat, expected = str(number), named[number % len(named)] if named else None
+            holder = self.process_of(seat)
+            racks[seat] = placed.get(seat) or expected if holder is None else holder.record.rack
+        lanes = placing.lanes_reading(changes.heads(self.lanes)) if self.replicas else {}
+        return Where(seats=racks, partitions=self.replicas, lanes=lanes)
+
+    def placing(self, containers: int) -> Placing:
+        """Gives tasks the seats of so many containers."""
+        where, rules = self.where(containers), placing.rules(self.assignment)
+        return lambda stages, former: seating.seat(stages, former, where, rules)
+
+    def nearest(self, free: Collection[str], rack: str | None) -> str:
+        """The free seat for a process in a rack: one whose tasks were placed for it, else one for none, else any."""
+        placed = {each.seat: each.rack for each in self.model.containers}
+        return min(free, key=lambda seat: (placed.get(seat) != rack, placed.get(seat) is not None, seat))
+
+    def misplaced(self) -> str:
+        """Where containers aren't in the racks that their tasks were placed for; empty if they are, or needn't be."""
+        if self.assignment.strategy == "none" or len(self.model.containers) == 1:
+            return ""
+        held = {each.record.seat: each.record.rack for each in self.processes.values()}
+        other = [each for each in self.model.containers if each.seat in held and held[each.seat] != each.rack]
+        if not other:
+            return ""
+        told = ", ".join(f"seat {each.seat} is in {_rack(held[each.seat])}, not {_rack(each.rack)}" for each in other)
+        return f"tasks were placed for other racks: {told}: see anabranch plan assign {self.job}"
+
     def process_of(self, seat: str) -> Process | None:
         return next((process for process in self.processes.values() if process.record.seat == seat), None)
 
@@ -162,7 +235,10 @@ class Serving:
         """Whether a lane runs no more, until a process takes its seat."""
         if self.known[lane].state is LaneState.CLOSED:
             return True
-        return lane in self.reports and self.reports[lane].phase == "ended"
+        if lane not in self.reports or self.reports[lane].phase != "ended":
+            return False
+        # One that has caught up has still to drain.
+        return self.state is not DeploymentState.DRAINING or self.reports[lane].stopped
 
     def is_over(self, lane: str) -> bool:
         """Whether a lane has ended at a batch boundary, so that others can go on from there."""
@@ -180,12 +256,18 @@ class Serving:
         """What should run now, in all containers."""
         if not self.state.runs:
             return ()
-        followers = self._followers() if self.until_caught_up else {}
+        drains, relieved = draining.of_lane(self.drain, self.state), self.relieved
+        followers = self._followers() if self.until_caught_up or drains else {}
         return tuple(
             WantedLane(
                 lane=lane,
-                upstream_ended=self.until_caught_up and self._have_caught_up(lane.upstream, followers),
-                closing=lane.state is LaneState.CLOSING,
+                upstream_ended=(
+                    self._have_closed(lane.upstream, followers)
+                    if drains
+                    else self.until_caught_up and self._have_caught_up(lane.upstream, followers)
+                ),
+                closing=lane.state is LaneState.CLOSING and (lane.deployment == self.deployment or relieved),
+                draining=None if lane.state is LaneState.CLOSING else drains,
             )
             for lane in self.lanes
             if lane.state in _WANTED and lane.may_start and not lane.unfenced and not self.ended(lane.id)
@@ -210,6 +292,13 @@ class Serving:
             for lane in lanes
         )
 
+    def _have_closed(self, lanes: Iterable[str], followers: Mapping[str, Sequence[str]]) -> bool:
+        """Whether lanes, and all that go on from them, are closed."""
+        return all(
+            self.known[lane].state is LaneState.CLOSED and self._have_closed(followers.get(lane, ()), followers)
+            for lane in lanes
+        )
+
     def held(self, lane: Lane) -> Lane:
         """A lane as the process has it that holds its seat; whoever takes a free one gets its lanes then."""
         holder = self.process_of(lane.seat)
@@ -222,6 +311,21 @@ class Serving:
             self.changing_since = now
         self.state, self.model = DeploymentState.CHANGING, model
         self.figures = _figures(model)
+
+    def replace(
+        self,
+        start: Start,
+        settings: dict[str, Any],
+        autoscale: AutoscaleSettings | None,
+        ended: Iterable[Lane],
+        now: float,
+    ) -> None:
+        """Go into another deployment, as :meth:`change`. ``ended``: the lanes of the former one that have changed."""
+        self.deployment = start.model.run_id
+        self.settings, self.autoscale, self.promises = settings, autoscale, start.promises
+        self.until_caught_up, self.refused, self.error = start.until_caught_up, 0, None
+        self.asked = {}
+        self.change(start.model, [*ended, *start.lanes], now)
 
     def changed(self, now: float) -> float:
         """All lanes of the generation run; gives how long that took, in seconds."""
@@ -240,7 +344,11 @@ class Serving:
     def spoilt(self, followed: bool = False) -> list[Lane]:
         """The lanes that failed before they have ever begun: of the present generation, or those that others go on
         from."""
-        found = [lane for lane in self.lanes if lane.state is LaneState.FAILED and not lane.begun and lane.predecessors]
+        found = [
+            lane
+            for lane in self.lanes
+            if lane.state is LaneState.FAILED and not lane.begun and (lane.predecessors or self.follows)
+        ]
         if not found:  # as nearly always, and this is asked at every beat that brings news
             return found
         heads = {lane.id for lane in changes.heads(self.lanes)}
@@ -254,11 +362,27 @@ class Serving:
             if not lane.may_start and all(self.known[each].state is LaneState.CLOSED for each in lane.waits_for)
         ]
 
-    def free_seats(self) -> frozenset[str]:
-        """The seats that nobody has, and whose lanes nobody else can write for any more."""
+    def needless(self) -> list[Lane]:
+        """The lanes of former deployments that must be closed, and that no process was ever told of. Where one of the
+        first lanes of a job would begin, only a process can tell."""
+        told = {lane for process in self.processes.values() for lane in process.offered}
+        followed = {name for lane in self.lanes for name in lane.predecessors}
+        return [
+            lane
+            for lane in self.lanes
+            if lane.deployment != self.deployment
+            and lane.state is LaneState.CLOSING
+            and lane.may_start
+            and (lane.starting or lane.id not in followed)
+            and not (lane.begun or lane.folder_epoch or lane.unfenced or lane.id in told)
+        ]
+
+    def free_seats(self, deployment: int) -> frozenset[str]:
+        """The seats that nobody has, and whose lanes nobody else can write for any more: those that are for such a
+        deployment now."""
         taken = {process.record.seat for process in self.processes.values()}
         taken |= {lane.seat for lane in self.lanes if lane.unfenced}
-        return self.seats - taken
+        return frozenset(seat for seat in self.seats - taken if self.deployment_of(seat) == deployment)
 
     def may_write(self, process: Process) -> list[Lane]:
         """The lanes of a process's seat that it may have begun and hasn't told to have ended."""
@@ -278,9 +402,11 @@ class Serving:
         """Whom a launcher should let run for it."""
         runs = self.state.runs
         warm: int = self.settings.get("job", {}).get("warm_containers", 0)
+        former = {seat for seat in self.seats if self.deployment_of(seat) != self.deployment}
+        former |= {p.record.seat for p in self.processes.values() if p.record.deployment != self.deployment}
         return Demand(
             job=self.job,
-            wanted=len(self.seats) + warm if runs else 0,
+            wanted=len(self.seats) + len(former) + warm if runs else 0,
             over=self.done,
             begun=self.begun,
             sure_from=self.sure_from,
@@ -308,20 +434,26 @@ class Serving:
 
     def renew(self) -> bool:
         """Find out what each seat is offered now; gives whether that has changed for any."""
+        holders = {process.record.seat: process.record.deployment for process in self.processes.values()}
         wanted: dict[str, list[WantedLane]] = {}
         for one in self.wanted():
-            wanted.setdefault(one.lane.seat, []).append(one)
+            if one.lane.deployment == holders.get(one.lane.seat, one.lane.deployment):
+                wanted.setdefault(one.lane.seat, []).append(one)
         coming: dict[str, list[Lane]] = {}
         for lane in self.coming() if self.state is DeploymentState.CHANGING else ():
-            coming.setdefault(lane.seat, []).append(lane)
+            if lane.deployment == holders.get(lane.seat, lane.deployment):
+                coming.setdefault(lane.seat, []).append(lane)
         news, busy = False, self.seats
-        for seat in busy | {process.record.seat for process in self.processes.values()}:
-            done = self.done or seat not in busy
+        for seat in busy | holders.keys():
+            over = seat in holders and holders[seat] != self.deployment and self.deployment_of(seat) != holders[seat]
+            done = self.done or seat not in busy or over
             before, its = self.offers.get(seat), tuple(wanted.get(seat, ()))
             then = tuple(coming.get(seat, ()))
-            if before is not None and before.done is done and _identical(before.wanted, its) and before.coming == then:
+            hurry = self.at_once and self.state is DeploymentState.STOPPING
+            same = before is not None and before.done is done and before.at_once is hurry
+            if same and before is not None and _identical(before.wanted, its) and before.coming == then:
                 continue
-            offer = Offer(self.revision + 1, its, then, done)
+            offer = Offer(self.revision + 1, its, then, done, hurry)
             if before is None or offer.is_news(before):
                 news, self.revision = True, offer.revision
             else:
@@ -342,7 +474,7 @@ class Serving:
         if lane not in self.known:
             raise NotFoundError(f"{process.record.id} reports lane {lane[:200]!r}, which nobody knows", _STOP_IT)
         its = self.known[lane]
-        if its.seat != process.record.seat or its.deployment != self.deployment:
+        if its.seat != process.record.seat or its.deployment != process.record.deployment:
             raise ConflictError(
                 f"{process.record.id} reports lane {lane} of seat {its.seat}, deployment {its.deployment}",
                 _STOP_IT,
@@ -354,15 +486,21 @@ class Serving:
         del self.processes[process.record.id]
 
     def is_news(self, report: LaneReport) -> bool:
-        """After the end of a lane in this run nothing is: it was overtaken on its way."""
-        return report.lane not in self.reports or self.reports[report.lane].phase not in LAST_PHASES
+        """After the end of a lane in this run nothing is: it was overtaken on its way. But one that had caught up
+        begins again to drain."""
+        before = self.reports.get(report.lane)
+        if before is None or before.phase not in LAST_PHASES:
+            return True
+        return before.phase == "ended" and not self.ended(report.lane)
 
     def hear_figures(self, process: Process, beat: Heartbeat) -> bool:
         """Keep the reports of a beat that brings figures only; gives whether it was one. If not, nothing was done."""
         news = []
         for report in beat.lanes:
             before, lane = self.reports.get(report.lane), self.known.get(report.lane)
-            if before is None or lane is None or lane.seat != process.record.seat or lane.deployment != self.deployment:
+            if before is None or lane is None or lane.seat != process.record.seat:
+                return False
+            if lane.deployment != process.record.deployment:
                 return False
             if self.is_news(report):
                 if not reports.is_routine(lane, before, report):
@@ -418,6 +556,7 @@ class Serving:
             wanted=offer.wanted,
             coming=offer.coming,
             until_caught_up=self.until_caught_up,
+            at_once=offer.at_once,
             done=offer.done,
         )
 
@@ -443,6 +582,7 @@ class Serving:
             lanes=tuple(views),
             until_caught_up=self.until_caught_up,
             stop_wanted=stop_wanted,
+            drains=self.drain is not None,
             error=self.error,
         )
 
@@ -490,16 +630,20 @@ class Serving:
             standing_by=len(self.standing_by(now - lease)),
             launching=self.launching,
             inputs=dict(self.counts),
-            warnings=(self.warning,) if self.warning else (),
+            warnings=tuple(each for each in (self.warning, self.misplaced()) if each),
+            drain=self.drain,
         )
+
+
+def _rack(rack: str | None) -> str:
+    return "no rack" if rack is None else f"rack {rack}"
 
 
 def _figures(model: JobModel) -> dict[str, tuple[int, float]]:
     """Of each stage, its tasks, and in how many containers an SSP is read."""
-    found = {}
+    found, seats = {}, model.seats_of_tasks()
     for stage in model.stages:
-        seats = {name: each.seat for each in model.containers for name in each.tasks.get(stage.stage, ())}
-        ratio = placement.consumption(stage.tasks, seats) if len(model.containers) > 1 else 1.0
+        ratio = placement.consumption(stage.tasks, seats[stage.stage]) if len(model.containers) > 1 else 1.0
         found[stage.stage] = (len(stage.tasks), ratio)
     return found
 
@@ -514,6 +658,10 @@ def _identical(before: tuple[WantedLane, ...], after: tuple[WantedLane, ...]) ->
     if len(before) != len(after):
         return False
     for one, other in zip(before, after, strict=True):
-        if one.lane is not other.lane or one.upstream_ended is not other.upstream_ended:  # closing goes by the lane
+        if one.lane is not other.lane or one.upstream_ended is not other.upstream_ended:
+            return False
+        if one.closing is not other.closing:
+            return False
+        if one.draining != other.draining:
             return False
     return True

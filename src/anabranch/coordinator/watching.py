@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import structlog
@@ -12,7 +12,7 @@ from anabranch.config import Settings
 from anabranch.errors import NotFoundError
 from anabranch.systems.systems import Systems
 
-__all__ = ["Counting", "Watching", "counted"]
+__all__ = ["Counting", "Locating", "Watching", "counted", "located"]
 
 _EVERY = 1.0
 
@@ -20,6 +20,9 @@ log = structlog.get_logger()
 
 Counting = Callable[[str, Mapping[str, Any], Iterable[str]], Mapping[str, int]]
 """See :func:`counted`."""
+
+Locating = Callable[[str, Mapping[str, Any], Iterable[str]], Mapping[str, Mapping[int, Sequence[str | None]]]]
+"""See :func:`located`."""
 
 
 class Looking(Protocol):
@@ -46,11 +49,25 @@ def counted(job: str, settings: Mapping[str, Any], streams: Iterable[str]) -> di
     return found
 
 
-class Watching:
-    """Lets a coordinator look at the inputs of its jobs whenever it is time. Inside ``with``."""
+def located(
+    job: str, settings: Mapping[str, Any], streams: Iterable[str]
+) -> Mapping[str, Mapping[int, Sequence[str | None]]]:
+    """The racks of the partitions of streams: see :meth:`Systems.racks`.
 
-    def __init__(self, coordinator: Looking) -> None:
-        self._coordinator = coordinator
+    Args:
+        settings: of the job.
+
+    Raises:
+        AnabranchError: a system doesn't answer.
+    """
+    return Systems(Settings(**settings), job).racks(streams)
+
+
+class Watching:
+    """Has the inputs of jobs looked at whenever it is time. Inside ``with``."""
+
+    def __init__(self, looking: Looking) -> None:
+        self._looking = looking
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="anabranch-watching", daemon=True)
 
@@ -65,6 +82,6 @@ class Watching:
     def _run(self) -> None:
         while not self._ended.wait(_EVERY):
             try:
-                self._coordinator.look()
+                self._looking.look()
             except Exception:
                 log.exception("inputs could not be looked at; it is tried again")

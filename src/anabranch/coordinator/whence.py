@@ -9,7 +9,7 @@ from anabranch.errors import NotFoundError, UsageError
 from anabranch.model.ssp import SSP
 from anabranch.systems.systems import Systems
 
-__all__ = ["EARLIEST", "instant", "offsets"]
+__all__ = ["EARLIEST", "ends", "instant", "offsets"]
 
 EARLIEST = "earliest"
 _EXAMPLE = "2026-11-22T10:00:00Z"
@@ -37,6 +37,14 @@ def offsets(to: str | Mapping[str, int], job: str, sources: Sequence[SSP], syste
     found = {each: systems.named(each[0]).offset_at(each[1], at) for each in asked}
     if all(found[each] == systems.named(each[0]).ends(each[1]) for each in asked):
         raise UsageError(f"no record that job {job!r} reads has the time {to}, or a later one", "give an earlier time")
+    return {str(ssp): found[ssp.system, ssp.stream][ssp.partition] for ssp in sources}
+
+
+def ends(sources: Sequence[SSP], systems: Systems) -> dict[str, int]:
+    """Where partitions end now, by the texts of SSPs: beyond all that anybody was told to be in them. Raises as
+    :func:`offsets`."""
+    asked = {(ssp.system, ssp.stream) for ssp in sources}
+    found = {each: systems.named(each[0]).high_watermarks(each[1]) for each in asked}
     return {str(ssp): found[ssp.system, ssp.stream][ssp.partition] for ssp in sources}
 
 

@@ -18,7 +18,8 @@ class Control:
     ``watermark`` (Unix ms; None: not known yet) is the lane's after the batch before the one it travels with, so
     none of the rows after it is older, but for late ones. ``predecessors`` are the lanes that it goes on from;
     ``beside`` has all lanes that write the stream together with it, itself included, each with its own
-    predecessors: one of them may have nothing to write for long. ``open`` false: it writes no more.
+    predecessors: one of them may have nothing to write for long. ``open`` false: it writes no more. ``idle``: it has
+    nothing to read, and wants to hold nobody back.
     """
 
     lane: str
@@ -26,6 +27,7 @@ class Control:
     predecessors: tuple[str, ...] = ()
     beside: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     open: bool = True
+    idle: bool = False
 
     def to_builtins(self) -> dict[str, Any]:
         """As it stands in the log."""
@@ -36,6 +38,7 @@ class Control:
             "predecessors": list(self.predecessors),
             "beside": {lane: list(before) for lane, before in self.beside.items()},
             "open": self.open,
+            "idle": self.idle,
         }
 
 
@@ -57,6 +60,7 @@ def from_builtins(value: Mapping[str, Any], where: str) -> Control:
             predecessors=tuple(value["predecessors"]),
             beside={lane: tuple(before) for lane, before in value["beside"].items()},
             open=bool(value["open"]),
+            idle=bool(value.get("idle", False)),
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UnsupportedFormatError(

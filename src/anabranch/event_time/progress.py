@@ -17,20 +17,21 @@ class Upstream:
     """What one SSP of an intermediate stream has told so far.
 
     ``heard`` is the last watermark of each lane that writes it (None: named by another lane, or without one yet).
-    ``gone`` are lanes that others have gone on from. ``cursor`` is the place in the log up to which control
-    records were taken, as the system counts it (-1: none).
+    ``gone`` are lanes that others have gone on from; ``resting`` those that said last that they are idle. ``cursor`` is
+    the place in the log up to which control records were taken, as the system counts it (-1: none).
     """
 
     cursor: int = -1
     heard: Mapping[str, int | None] = field(default_factory=dict)
     gone: frozenset[str] = frozenset()
+    resting: frozenset[str] = frozenset()
 
     def after(self, controls: Iterable[Control], cursor: int) -> Upstream:
         """With more control records, in the order of the log.
 
         A lane that was named by another, and hasn't spoken yet, is where those were that it goes on from.
         """
-        heard, gone = dict(self.heard), set(self.gone)
+        heard, gone, resting = dict(self.heard), set(self.gone), set(self.resting)
         for control in controls:
             for lane, before in {**control.beside, control.lane: control.predecessors}.items():
                 if lane not in gone:
@@ -40,12 +41,18 @@ class Upstream:
                 gone.add(predecessor)
             if control.lane not in gone:
                 heard[control.lane] = _later(heard.get(control.lane), control.watermark)
-        return Upstream(cursor, heard, frozenset(gone))
+                (resting.add if control.idle else resting.discard)(control.lane)
+        return Upstream(cursor, heard, frozenset(gone), frozenset(resting - gone))
+
+    @property
+    def idle(self) -> bool:
+        """Whether all lanes that write here are."""
+        return bool(self.heard) and self.heard.keys() <= self.resting
 
     @property
     def watermark(self) -> int | None:
-        """None while a lane that writes here hasn't told one."""
-        return _lowest(self.heard.values())
+        """None while a lane that writes here, and isn't idle, hasn't told one."""
+        return _reached({lane: at for lane, at in self.heard.items() if lane not in self.resting}, self.heard)
 
 
 @dataclass(frozen=True)
@@ -53,12 +60,14 @@ class Progress:
     """A lane's event time after some batch. SSPs are written ``system/stream/partition``; times are Unix ms.
 
     ``watermark``: no row that is older should come any more (None: not known yet). ``maxima``: the greatest event
-    time of each SSP that was read. ``upstream``: of each SSP of an intermediate stream.
+    time of each SSP that was read. ``upstream``: of each SSP of an intermediate stream. ``idle``: the other SSPs that
+    have been read to their ends, got nothing for long, and hold the watermark back no more until they do.
     """
 
     watermark: int | None = None
     maxima: Mapping[str, int] = field(default_factory=dict)
     upstream: Mapping[str, Upstream] = field(default_factory=dict)
+    idle: frozenset[str] = frozenset()
 
     def to_builtins(self) -> dict[str, Any]:
         """As it stands in a lane's offset log."""
@@ -68,18 +77,25 @@ class Progress:
             "watermark": self.watermark,
             "maxima": dict(sorted(self.maxima.items())),
             "upstream": {
-                ssp: {"cursor": each.cursor, "heard": dict(sorted(each.heard.items())), "gone": sorted(each.gone)}
+                ssp: {
+                    "cursor": each.cursor,
+                    "heard": dict(sorted(each.heard.items())),
+                    "gone": sorted(each.gone),
+                    "resting": sorted(each.resting),
+                }
                 for ssp, each in sorted(self.upstream.items())
             },
+            "idle": sorted(self.idle),
         }
 
 
 def from_builtins(value: Mapping[str, Any]) -> Progress:
     """The inverse of :meth:`Progress.to_builtins`."""
     upstream = {
-        ssp: Upstream(each["cursor"], each["heard"], frozenset(each["gone"])) for ssp, each in value["upstream"].items()
+        ssp: Upstream(each["cursor"], each["heard"], frozenset(each["gone"]), frozenset(each.get("resting", ())))
+        for ssp, each in value["upstream"].items()
     }
-    return Progress(value["watermark"], value["maxima"], upstream)
+    return Progress(value["watermark"], value["maxima"], upstream, frozenset(value.get("idle", ())))
 
 
 def after(
@@ -88,7 +104,8 @@ def after(
     maxima: Mapping[str, int],
     upstream: Mapping[str, Upstream],
 ) -> Progress:
-    """The progress after a batch.
+    """The progress after a batch: the least of its SSPs that aren't idle, or the greatest if all are. An SSP that the
+    batch had an event time of is idle no more.
 
     Args:
         delays: of every SSP that the lane reads, the declared watermark delay in ms; None: an intermediate stream's.
@@ -98,9 +115,21 @@ def after(
     seen = dict(progress.maxima)
     for ssp, at in maxima.items():
         seen[ssp] = max(at, seen.get(ssp, at))
-    now = replace(progress, maxima=seen, upstream={**progress.upstream, **upstream})
-    reached = _lowest(of_ssp(now, ssp, delay) for ssp, delay in delays.items())
+    idle = progress.idle - maxima.keys()
+    now = replace(progress, maxima=seen, upstream={**progress.upstream, **upstream}, idle=idle)
+    known = {ssp: of_ssp(now, ssp, delay) for ssp, delay in delays.items()}
+    reached = _reached({ssp: at for ssp, at in known.items() if not _rests(now, ssp, delays[ssp])}, known)
     return replace(now, watermark=_later(progress.watermark, reached))
+
+
+def all_idle(progress: Progress, delays: Mapping[str, int | None]) -> bool:
+    """Whether a lane has nothing that its watermark waits for. ``delays`` as in :func:`after`."""
+    return bool(delays) and len(resting(progress, delays)) == len(delays)
+
+
+def resting(progress: Progress, delays: Mapping[str, int | None]) -> list[str]:
+    """The SSPs that don't hold the watermark back, for they are idle."""
+    return [ssp for ssp, delay in delays.items() if _rests(progress, ssp, delay)]
 
 
 def joined(several: Iterable[tuple[Progress, Collection[str]]]) -> Progress:
@@ -121,6 +150,7 @@ def joined(several: Iterable[tuple[Progress, Collection[str]]]) -> Progress:
         watermark=_lowest(each.watermark for each, _ in found),
         maxima={ssp: at for ssp, at in maxima.items() if at is not None},
         upstream=upstream,
+        idle=frozenset(ssp for ssp, its in readers.items() if all(ssp in each.idle for each in its)),
     )
 
 
@@ -148,12 +178,25 @@ def of_ssp(progress: Progress, ssp: str, delay: int | None) -> int | None:
 
 
 def held_by(progress: Progress, delays: Mapping[str, int | None]) -> str | None:
-    """The SSP that holds the watermark back; the first of those of which nothing is known, if there are."""
-    if not delays:
+    """The SSP that holds the watermark back; the first of those of which nothing is known, if there are. None if all
+    are idle."""
+    active = {ssp: delay for ssp, delay in delays.items() if not _rests(progress, ssp, delay)}
+    if not active:
         return None
-    known = {ssp: of_ssp(progress, ssp, delay) for ssp, delay in delays.items()}
+    known = {ssp: of_ssp(progress, ssp, delay) for ssp, delay in active.items()}
     silent = [ssp for ssp, at in known.items() if at is None]
     return min(silent) if silent else min(known, key=lambda ssp: (known[ssp] or 0, ssp))
+
+
+def _rests(progress: Progress, ssp: str, delay: int | None) -> bool:
+    if delay is None:
+        return ssp in progress.upstream and progress.upstream[ssp].idle
+    return ssp in progress.idle
+
+
+def _reached(active: Mapping[str, int | None], known: Mapping[str, int | None]) -> int | None:
+    """The least of the active ones; if there are none, the greatest of all that are known."""
+    return _lowest(active.values()) if active else max((at for at in known.values() if at is not None), default=None)
 
 
 def _lowest(times: Iterable[int | None]) -> int | None:

@@ -1,13 +1,25 @@
-"""Windows of event time, as a job file names them."""
+"""Windows, as a job file names them. All of their lengths are in milliseconds."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from anabranch.errors import GraphError
 from anabranch.event_time import durations
 
-__all__ = ["START_AND_END", "Tumbling", "tumbling"]
+__all__ = [
+    "START_AND_END",
+    "Session",
+    "Sliding",
+    "Tumbling",
+    "Window",
+    "of_builtins",
+    "session",
+    "sliding",
+    "to_builtins",
+    "tumbling",
+]
 
 START_AND_END = ("window_start", "window_end")
 """The columns that say which window a row is of. Both are timestamps; the end isn't in the window."""
@@ -20,8 +32,47 @@ class Tumbling:
     size: int
 
     def start_of(self, at: int) -> int:
-        """The start of the window that holds an event time. All in milliseconds since 1970."""
+        """The start of the window that holds a time. All in milliseconds since 1970."""
         return at - at % self.size
+
+
+@dataclass(frozen=True)
+class Sliding:
+    """Windows of one size, one beginning with every ``slide`` from 1970-01-01T00:00:00Z on."""
+
+    size: int
+    slide: int
+
+    def starts_of(self, at: int) -> list[int]:
+        """The starts of the windows that hold a time, the first one first. All in milliseconds since 1970."""
+        last = at - at % self.slide
+        return list(range(last, at - self.size, -self.slide))[::-1]
+
+
+@dataclass(frozen=True)
+class Session:
+    """Windows of a key that last for as long as its rows are no further apart than the ``gap``.
+
+    One begins with its first row, and ends a gap after its last one.
+    """
+
+    gap: int
+
+
+Window = Tumbling | Sliding | Session
+
+_KINDS: dict[str, type[Window]] = {"tumbling": Tumbling, "sliding": Sliding, "session": Session}
+
+
+def to_builtins(window: Window) -> dict[str, Any]:
+    """As it stands in a job's graph."""
+    return {"kind": next(kind for kind, of in _KINDS.items() if isinstance(window, of)), **asdict(window)}
+
+
+def of_builtins(held: dict[str, Any]) -> Window:
+    """The inverse of :func:`to_builtins`."""
+    of = _KINDS[held["kind"]]
+    return of(**{name: held[name] for name in of.__dataclass_fields__})
 
 
 def tumbling(size: str) -> Tumbling:
@@ -30,10 +81,40 @@ def tumbling(size: str) -> Tumbling:
     Raises:
         GraphError: not a duration, or an empty one.
     """
+    return Tumbling(_length(size, 'tumbling("1 hour")'))
+
+
+def sliding(size: str, slide: str) -> Sliding:
+    """Windows that overlap: ``sliding("1 hour", "10 minutes")`` are of an hour each, and one begins every ten minutes.
+
+    Raises:
+        GraphError: not durations, empty ones, or a slide that is longer than the size.
+    """
+    cure = 'sliding("1 hour", "10 minutes")'
+    found = Sliding(_length(size, cure), _length(slide, cure))
+    if found.slide > found.size:
+        raise GraphError(
+            f"sliding: windows of {size!r} that begin every {slide!r} leave out what is between them",
+            f"write {cure}: the slide is no longer than the size",
+        )
+    return found
+
+
+def session(gap: str) -> Session:
+    """Windows that end when nothing has come for a while: ``session("30 minutes")``.
+
+    Raises:
+        GraphError: not a duration, or an empty one.
+    """
+    return Session(_length(gap, 'session("30 minutes")'))
+
+
+def _length(text: str, cure: str) -> int:
+    kind = cure.partition("(")[0]
     try:
-        parsed = durations.parse(size)
+        parsed = durations.parse(text)
     except ValueError as error:
-        raise GraphError(f"tumbling: {error}", 'write tumbling("1 hour")') from None
+        raise GraphError(f"{kind}: {error}", f"write {cure}") from None
     if not parsed:
-        raise GraphError(f"tumbling: a window of {size!r} holds nothing", 'write tumbling("1 hour")')
-    return Tumbling(parsed)
+        raise GraphError(f"{kind}: a window of {text!r} holds nothing", f"write {cure}")
+    return parsed

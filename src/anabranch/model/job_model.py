@@ -38,6 +38,8 @@ class JobModel(Document, frozen=True, kw_only=True):
     ``request``: the id that the wish for it had; ``undoes``: the generation from which it goes back to the one before.
     ``rewound``: the lanes that are new in it because the job was rewound.
     ``expands``: the streams that have more partitions in it than in the one before.
+    ``replaces``: the deployment whose lanes its first lanes go on from; 0: there is none.
+    ``again``: the deployment whose version it is once more; 0: it is a version of its own.
     """
 
     job: str
@@ -51,3 +53,12 @@ class JobModel(Document, frozen=True, kw_only=True):
     undoes: int = 0
     rewound: tuple[str, ...] = ()
     expands: tuple[str, ...] = ()
+    replaces: int = 0
+    again: int = 0
+
+    def seats_of_tasks(self) -> dict[str, dict[str, str]]:
+        """The seat of each task, by stage and name."""
+        return {
+            each.stage: {name: seat.seat for seat in self.containers for name in seat.tasks.get(each.stage, ())}
+            for each in self.stages
+        }

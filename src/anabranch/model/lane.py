@@ -43,6 +43,17 @@ class Rewind(Document, frozen=True, kw_only=True):
     back: bool = False
 
 
+class AfterDrain(Document, frozen=True, kw_only=True):
+    """How a lane begins in event time whose job was drained before: as if there had been none.
+
+    ``state``: the drained lane of whose state it has a copy; empty: it has none. ``writers``: the lanes that have
+    written the streams between stages so far: what they told counts no more.
+    """
+
+    state: str = ""
+    writers: tuple[str, ...] = ()
+
+
 class Lane(Document, frozen=True, kw_only=True):
     """One streaming query for a part of one stage and a fixed set of tasks (DESIGN.md section 2).
 
@@ -67,6 +78,12 @@ class Lane(Document, frozen=True, kw_only=True):
     A lane that goes on from others has ``predecessors``. Once they are closed, ``starting`` says where it begins, and
     ``inherits`` under which epochs their folders were made. A stateful one has a copy of its predecessor's folder: the
     batches before ``first_batch`` are not its own.
+
+    ``added``: the whole partitions that none of them has read, which begin where the ``read`` says. ``afresh``: it does
+    what none of them has done: without state, it begins where the furthest of them ended.
+
+    ``drained``: of a lane of the deployment after a drain; it has no predecessors, and ``starting`` and ``inherits``
+    are known from the first.
 
     ``rewind``: how it begins elsewhere than there. ``wrote``: where the streams between stages ended that it writes, by
     the texts of SSPs, when it ended itself.
@@ -100,7 +117,10 @@ class Lane(Document, frozen=True, kw_only=True):
     numbers: dict[str, int] = {}
     bases: tuple[int, ...] = ()
     buckets: dict[str, tuple[int, ...]] = {}
+    added: tuple[SSP, ...] = ()
+    afresh: bool = False
     rewind: Rewind | None = None
+    drained: AfterDrain | None = None
     starting: tuple[Position, ...] = ()
     inherits: dict[str, int] = {}
     first_batch: int = 0

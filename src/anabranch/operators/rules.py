@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from anabranch.keyed.timers import EVENT_TIME
 from anabranch.model.graph import Node
 from anabranch.operators import keys, times
 
@@ -40,6 +41,9 @@ RULES: dict[str, Rule] = {
     "merge": Rule(),
     "partition_by": Rule(sql=True, sink=True, key=keys.partitioned),
     "agg": Rule(stateful=True, time=times.lost),
+    "process": Rule(stateful=True, function=True, key=keys.resulting, time=times.lost),
+    "join_table": Rule(),
+    "join": Rule(stateful=True, time=times.lost),
     "write": Rule(sql=True, sink=True),
     "foreach_batch": Rule(sink=True),
 }
@@ -54,7 +58,27 @@ def rule(node: Node) -> Rule:
 
 def is_windowed(node: Node) -> bool:
     """Whether this is an ``agg`` over windows of event time."""
-    return node.kind == "agg" and "window" in node.args
+    return node.kind == "agg" and "window" in node.args and not is_by_intake(node)
+
+
+def is_by_intake(node: Node) -> bool:
+    """Whether this is an ``agg`` over windows of processing time: of when the job takes records in."""
+    return node.kind == "agg" and node.args.get("window", {}).get("time") == "processing"
+
+
+def is_timed(node: Node) -> bool:
+    """Whether an operator goes by the lane's watermark: then all its inputs need event time."""
+    return node.kind == "join" or is_windowed(node) or node.args.get("timers") == EVENT_TIME
+
+
+def on_late(node: Node) -> str:
+    """What becomes of rows that come too late for an operator's windows: "drop", "dead-letter" or "fail"."""
+    return str(node.args.get("window", {}).get("on_late", "drop"))
+
+
+def late_of(node: Node) -> str:
+    """How the part of an operator is called that puts late rows aside."""
+    return f"{node.name}-late"
 
 
 def is_shuffle(node: Node) -> bool:

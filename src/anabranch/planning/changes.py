@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from anabranch.assignment import placement
+from anabranch.assignment import seating
+from anabranch.assignment.seating import Placing
 from anabranch.errors import ConflictError, StateError
 from anabranch.grouping import broadcasts, expansion, positions
 from anabranch.grouping.ownership import owned
@@ -24,6 +25,7 @@ from anabranch.planning.spreading import spread
 
 __all__ = [
     "Change",
+    "as_planned",
     "check_grouper",
     "fed",
     "following",
@@ -39,11 +41,13 @@ _NOWHERE = -1
 
 
 class Change(Document, frozen=True, kw_only=True):
-    """The next generation: its model, the lanes to close, and those that follow them."""
+    """The next generation: its model, the lanes to close, and those that follow them. ``why_not``: why racks don't
+    count, where they should."""
 
     model: JobModel
     closing: tuple[str, ...]
     lanes: tuple[Lane, ...]
+    why_not: str = ""
 
 
 @dataclass(frozen=True)
@@ -93,6 +97,7 @@ def rescaled(
     factor: int,
     containers: int,
     new_id: Callable[[], str],
+    placing: Placing | None = None,
 ) -> Change:
     """The next generation with another factor or number of containers.
 
@@ -100,6 +105,7 @@ def rescaled(
         model: the present generation.
         lanes: all of the deployment, by id.
         new_id: gives 8 random hex digits a call.
+        placing: gives tasks their seats, those of so many containers; by default without racks.
 
     Raises:
         ConfigError: a factor or number of containers that can't be.
@@ -110,7 +116,7 @@ def rescaled(
     for stage in stages.cut(graph):
         plan.check_shuffled(stage, factor, containers)
     after = [expansion.expanded(each, inputs_of(each), model.factor, factor, containers) for each in model.stages]
-    return following(model, after, lanes, factor, containers, new_id)
+    return following(model, after, lanes, factor, new_id, placing or seating.plain(containers))
 
 
 def following(
@@ -118,19 +124,19 @@ def following(
     after: Sequence[StageModel],
     lanes: Mapping[str, Lane],
     factor: int,
-    containers: int,
     new_id: Callable[[], str],
+    placing: Placing,
 ) -> Change:
     """The next generation with other tasks in its stages: ``after``, in the order of the model. Lanes that have what
     they should have are left alone. Arguments as for :func:`rescaled`."""
     present = heads(lanes.values())
-    seats = [str(number) for number in range(containers)]
+    found = placing(after, model.seats_of_tasks())
+    seats = list(found.racks)
     placed: dict[str, dict[str, tuple[str, ...]]] = {seat: {} for seat in seats}
     new: list[Lane] = []
     closing: list[str] = []
     for before, stage in zip(model.stages, after, strict=True):
-        home = {name: each.seat for each in model.containers for name in each.tasks.get(stage.stage, ())}
-        seat_of = placement.place(stage.tasks, seats, home)
+        seat_of = found.seats[stage.stage]
         by_seat: dict[str, list[Task]] = {seat: [] for seat in seats}
         for task in stage.tasks:
             by_seat[seat_of[task.name]].append(task)
@@ -149,11 +155,14 @@ def following(
             generation=model.generation + 1,
             factor=factor,
             stages=tuple(after),
-            containers=tuple(ContainerModel(seat=seat, tasks=placed[seat]) for seat in seats),
+            containers=tuple(
+                ContainerModel(seat=seat, tasks=placed[seat], rack=rack) for seat, rack in found.racks.items()
+            ),
             expands=(),
         ),
         closing=tuple(closing),
         lanes=tuple(fed(new)),
+        why_not=found.why_not,
     )
 
 
@@ -328,6 +337,33 @@ def fed(new: Sequence[Lane]) -> list[Lane]:
     return found
 
 
+def as_planned(lane: Lane) -> Lane:
+    """A lane as it was planned first."""
+    return msgspec.structs.replace(
+        lane,
+        predecessors=(),
+        rewind=None,
+        drained=None,
+        fresh=(),
+        starting=(),
+        inherits={},
+        first_batch=0,
+        state=LaneState.PLANNED,
+        epoch=0,
+        folder_epoch=0,
+        ran=False,
+        begun=False,
+        unfenced=False,
+        abandoned=False,
+        final=(),
+        last_batch=-1,
+        watermark=None,
+        put_aside=0,
+        wrote={},
+        error=None,
+    )
+
+
 def never_begun(lane: Lane, why: str) -> Lane:
     """A lane that was never run as one that is closed: who goes on from it begins where it would have begun.
 
@@ -357,6 +393,8 @@ def opened(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
     inherits: dict[str, int] = {}
     for each in before:
         inherits |= {each.id: each.folder_epoch} if each.folder_epoch else each.inherits
+    if lane.afresh:
+        return msgspec.structs.replace(lane, starting=_furthest(lane, before), inherits=inherits)
     if lane.stateful:
         (parent,) = before
         left = {position.ssp: position for position in parent.final}
@@ -365,6 +403,7 @@ def opened(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
         return msgspec.structs.replace(
             lane, starting=starting, inherits=inherits, first_batch=parent.last_batch + 1, watermark=parent.watermark
         )
+    new = {*lane.fresh, *lane.added}
     former: dict[SSP, list[Former]] = {}
     for each in before:
         for whole, its in _left(each).items():
@@ -372,10 +411,21 @@ def opened(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
     starting = tuple(
         _begin(lane, ssp, former.get(whole, ()))
         for ssp, whole in zip(lane.ssps, wholes(lane.ssps), strict=True)
-        if whole not in lane.fresh
+        if whole not in new
     )
-    shared = tuple(broadcasts.begin(lane, whole, before) for whole in lane.broadcast if whole not in lane.fresh)
+    shared = tuple(broadcasts.begin(lane, whole, before) for whole in lane.broadcast if whole not in new)
     return msgspec.structs.replace(lane, starting=(*starting, *shared), inherits=inherits)
+
+
+def _furthest(lane: Lane, before: Iterable[Lane]) -> tuple[Position, ...]:
+    """Where the lanes ended that were furthest, of each partition."""
+    reached: dict[SSP, int] = {}
+    for each in before:
+        for position in each.final:
+            reached[position.ssp] = max(position.offset, reached.get(position.ssp, position.offset))
+    return tuple(
+        Position(ssp=ssp, offset=reached[ssp.whole]) for ssp in (*lane.ssps, *lane.broadcast) if ssp.whole in reached
+    )
 
 
 def _unread(lane: Lane, before: Iterable[Lane]) -> list[SSP]:

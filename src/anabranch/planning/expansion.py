@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from anabranch.assignment import seating
+from anabranch.assignment.seating import Placing
 from anabranch.errors import ConflictError
 from anabranch.grouping import expansion
 from anabranch.model.graph import Graph
@@ -31,7 +33,12 @@ def other(graph: Graph, model: JobModel, counts: Mapping[str, int]) -> dict[str,
 
 
 def expanded(
-    graph: Graph, model: JobModel, lanes: Mapping[str, Lane], counts: Mapping[str, int], new_id: Callable[[], str]
+    graph: Graph,
+    model: JobModel,
+    lanes: Mapping[str, Lane],
+    counts: Mapping[str, int],
+    new_id: Callable[[], str],
+    placing: Placing | None = None,
 ) -> Change:
     """The next generation, with these partition counts of the streams that others write.
 
@@ -63,5 +70,5 @@ def expanded(
                 f"{ssp.system}/{ssp.stream}: from where on those are to have its records isn't settled yet",
                 "the job goes on as it is; run it under another name",
             )
-    change = changes.following(model, after, lanes, factor, containers, new_id)
+    change = changes.following(model, after, lanes, factor, new_id, placing or seating.plain(containers))
     return msgspec.structs.replace(change, model=msgspec.structs.replace(change.model, expands=tuple(wanted)))

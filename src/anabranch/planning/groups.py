@@ -9,8 +9,8 @@ from anabranch.errors import GraphError
 from anabranch.model.graph import Graph, Node
 from anabranch.operators import rule
 from anabranch.operators.keys import KeyColumns
-from anabranch.operators.rules import is_boundary, is_windowed
-from anabranch.planning import stages
+from anabranch.operators.rules import is_boundary, is_timed, is_windowed
+from anabranch.planning import joins, stages
 from anabranch.planning.stages import Stage
 
 OUTPUTS = "outputs"
@@ -30,7 +30,7 @@ class Group:
     def timed(self, graph: Graph) -> tuple[Node, ...]:
         """The sources whose event time moves this group's watermark; none: it has no watermark."""
         wanted = stages.timed(graph)
-        ends = [n for n in self.nodes if is_windowed(n) or (n in self.sinks and n.id in wanted)]
+        ends = [n for n in self.nodes if is_timed(n) or (n in self.sinks and n.id in wanted)]
         before = {n.id for end in ends for n in self._before(graph, end)}
         return tuple(source for source in self.sources if source.id in before)
 
@@ -100,26 +100,37 @@ def _group(graph: Graph, stage: Stage, name: str, sinks: list[Node]) -> Group:
 
 
 def _check_stateful(graph: Graph, stage: Stage, node: Node, keys: dict[int, KeyColumns]) -> None:
-    key = keys[node.inputs[0]]
-    if not key.columns:
-        raise GraphError(
-            f"{node.kind} {node.name!r} ({node.where}) keeps state but has no stage key: {key.lost}",
-            'put .partition_by("column") before it, or declare the message key: read(..., key="column string")',
-        )
+    for key in (keys[i] for i in node.inputs):
+        if not key.columns:
+            raise GraphError(
+                f"{node.kind} {node.name!r} ({node.where}) keeps state but has no stage key: {key.lost}",
+                'put .partition_by("column") before it, or declare the message key: read(..., key="column string")',
+            )
+    if node.kind == "join":
+        joins.check(graph, stage, node, keys)
     earlier = [n for n in stages.upstream(graph, stage, node) if rule(n).stateful and n is not node]
     if earlier:
         raise GraphError(
             f"{node.kind} {node.name!r} ({node.where}) comes after {earlier[0].kind} {earlier[0].name!r} in one stage",
             "put a partition_by between them: each stateful operator has a lane of its own",
         )
-    time = stages.event_times(graph)[node.inputs[0]]
-    if is_windowed(node) and not time.column:
+    lost = [time.lost for i in node.inputs if not (time := stages.event_times(graph)[i]).column]
+    if is_timed(node) and lost:
+        has = "windows" if is_windowed(node) else "to join by time" if node.kind == "join" else "event-time timers"
         raise GraphError(
-            f"{node.kind} {node.name!r} ({node.where}) has windows, but its rows have no event time: {time.lost}",
+            f"{node.kind} {node.name!r} ({node.where}) has {has}, but its rows have no event time: {lost[0]}",
             'declare it where the stream is read: read(..., event_time="at", watermark="10 minutes"), and keep the '
             "column as it is",
         )
     before_it = [n for n in stages.upstream(graph, stage, node) if n is not node]
+    table = next((n for n in before_it if n.kind == "join_table"), None)
+    if table is not None:
+        raise GraphError(
+            f"{node.kind} {node.name!r} ({node.where}) comes after join_table {table.name!r} ({table.where}) in one "
+            "stage",
+            "put a partition_by between them, or the join_table behind it: a table is refreshed between batches, and "
+            "what leads to state is fixed while a lane runs",
+        )
     for merge in (n for n in before_it if n.kind == "merge"):
         origins = [i for source in merge.inputs for i in {n.id for n in stages.upstream(graph, stage, graph[source])}]
         twice = next((i for i in origins if origins.count(i) > 1), None)

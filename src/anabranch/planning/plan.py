@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from anabranch.assignment import placement
+from anabranch.assignment import seating
+from anabranch.assignment.seating import Rules, Where
 from anabranch.errors import ConfigError, GraphError, NotFoundError
 from anabranch.grouping import keys as grouping_keys
 from anabranch.grouping import validation
@@ -19,9 +20,10 @@ from anabranch.model.job_model import ContainerModel, JobModel, StageModel
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP, in_order, wholes
 from anabranch.model.task import Task
+from anabranch.model.traffic import Traffic
 from anabranch.operators import rule
-from anabranch.operators.rules import is_boundary
-from anabranch.planning import groups, real_time, stages
+from anabranch.operators.rules import is_boundary, late_of, on_late
+from anabranch.planning import groups, real_time, stages, traffic
 from anabranch.planning.groups import Group
 from anabranch.planning.real_time import RealTime
 from anabranch.planning.spreading import spread
@@ -40,7 +42,8 @@ class Surroundings:
     ``default_system`` (see :func:`stages.systems`); ``at_least_once``: the outputs with that delivery. ``real_time``:
     the settings that real-time mode goes by, None in micro-batches. ``lanes``: how many a group without state has in
     each container. ``bases``: of a job that is there already, with how many partitions state of streams was first
-    written: its keys are together if they were then.
+    written: its keys are together if they were then. ``rules``: how tasks get their seats; ``racks``: those of the
+    seats, in turn; ``replicas``: those of partitions, see :class:`anabranch.assignment.seating.Where`.
     """
 
     factor: int
@@ -54,6 +57,9 @@ class Surroundings:
     real_time: RealTime | None = None
     lanes: int = 1
     bases: Mapping[str, int] = field(default_factory=dict)
+    rules: Rules = field(default_factory=Rules)
+    racks: Sequence[str] = ()
+    replicas: Mapping[str, Mapping[int, Sequence[str | None]]] = field(default_factory=dict)
 
     def delivered(self, stream: str) -> str:
         """What the output into a stream promises."""
@@ -104,13 +110,17 @@ class Output(Document, frozen=True, kw_only=True):
 
 
 class Plan(Document, frozen=True, kw_only=True):
-    """What ``anabranch plan`` shows and ``run`` hands over. ``reads_per_ssp`` counts the lanes that read each SSP."""
+    """What ``anabranch plan`` shows and ``run`` hands over. ``reads_per_ssp`` counts the lanes that read each SSP.
+
+    ``traffic``: None where racks aren't known.
+    """
 
     model: JobModel
     lanes: tuple[PlannedLane, ...]
     outputs: tuple[Output, ...]
     reads_per_ssp: dict[str, int]
     warnings: tuple[str, ...] = ()
+    traffic: Traffic | None = None
 
 
 def make(graph: Graph, around: Surroundings) -> Plan:
@@ -131,26 +141,26 @@ def make(graph: Graph, around: Surroundings) -> Plan:
     lanes: list[PlannedLane] = []
     outputs: list[Output] = []
     warnings: list[str] = []
-    seats = [str(number) for number in range(around.containers)]
-    placed: dict[str, dict[str, tuple[str, ...]]] = {seat: {} for seat in seats}
     for stage in cut:
         inputs = _inputs(graph, stage, systems, counts)
-        tasks = tasks_of(stage, inputs, around, warnings)
-        models.append(_stage_model(stage, inputs, tasks, around))
-        by_task = placement.place(tasks, seats, {})
-        by_seat: dict[str, list[Task]] = {seat: [] for seat in seats}
-        for task in tasks:
-            by_seat[by_task[task.name]].append(task)
+        models.append(_stage_model(stage, inputs, tasks_of(stage, inputs, around, warnings), around))
+    where = _where(graph, cut, systems, around)
+    found = seating.seat(models, {}, where, around.rules)
+    if found.why_not:
+        warnings.append(f"tasks are placed without racks: {found.why_not}")
+    placed: dict[str, dict[str, tuple[str, ...]]] = {seat: {} for seat in where.seats}
+    for stage, its_model in zip(cut, models, strict=True):
+        by_seat: dict[str, list[Task]] = {seat: [] for seat in where.seats}
+        for task in its_model.tasks:
+            by_seat[found.seats[stage.id][task.name]].append(task)
         for seat, its in by_seat.items():
             placed[seat][stage.id] = tuple(task.name for task in its)
         stage_outputs = [_output(graph, stage, sink, systems, around, counts) for sink in stage.sinks]
         aside = _dead_letters(graph, stage, systems, around, counts) if around.real_time is None else {}
         outputs += [*stage_outputs, *aside.values()]
         written = {o.operator: o for o in stage_outputs if o.stream is not None}
-        written_to = [stages.stream_of(graph, s) for s in stage.sinks if _is_stream(s)]
-        kinds = {stream: kind(systems[stream], around.delivered(stream) == AT_LEAST_ONCE) for stream in written_to}
         reported: set[str] = set()
-        for group in groups.cut(graph, stage, kinds):
+        for group in _groups(graph, stage, systems, around):
             reports = tuple(n.name for n in group.sources if n.name in aside and n.name not in reported)
             reported.update(reports)
             for seat, mine in by_seat.items():
@@ -158,7 +168,7 @@ def make(graph: Graph, around: Surroundings) -> Plan:
                     lane = _lane(graph, group, seat, part, lanes, written, around.factor)
                     if lane.ssps or lane.broadcast:
                         lanes.append(_with_dead_letters(graph, group, lane, aside, reports))
-    containers = tuple(ContainerModel(seat=seat, tasks=placed[seat]) for seat in seats)
+    containers = tuple(ContainerModel(seat=seat, tasks=placed[seat], rack=rack) for seat, rack in found.racks.items())
     model = JobModel(
         job=graph.job,
         run_id=0,
@@ -175,7 +185,35 @@ def make(graph: Graph, around: Surroundings) -> Plan:
         outputs=tuple(outputs),
         reads_per_ssp=_reads(lanes),
         warnings=tuple(warnings),
+        traffic=traffic.of(lanes, where),
     )
+
+
+def _groups(graph: Graph, stage: Stage, systems: Mapping[str, str], around: Surroundings) -> list[Group]:
+    written_to = [stages.stream_of(graph, s) for s in stage.sinks if _is_stream(s)]
+    kinds = {stream: kind(systems[stream], around.delivered(stream) == AT_LEAST_ONCE) for stream in written_to}
+    return list(groups.cut(graph, stage, kinds))
+
+
+def _where(graph: Graph, cut: Iterable[Stage], systems: Mapping[str, str], around: Surroundings) -> Where:
+    """The racks of seats, and of the partitions of the streams that are there."""
+    own = {f"{systems[stream]}/{stream}" for stage in cut for stream in _between(graph, stage)}
+    lanes: dict[str, Counter[str]] = {}
+    for stage in cut:
+        read = (n for group in _groups(graph, stage, systems, around) for n in group.sources)
+        streams = (stages.stream_of(graph, node) for node in read)
+        lanes[stage.id] = Counter(f"{systems[stream]}/{stream}" for stream in streams)
+    racks = around.racks
+    return Where(
+        seats={str(seat): racks[seat % len(racks)] if racks else None for seat in range(around.containers)},
+        partitions=around.replicas,
+        coming=own - around.replicas.keys(),
+        lanes=lanes,
+    )
+
+
+def _between(graph: Graph, stage: Stage) -> list[str]:
+    return [stages.stream_of(graph, sink) for sink in stage.sinks if is_boundary(sink)]
 
 
 def lanes_of(plan: Plan, state_partitions: int, new_id: Callable[[], str]) -> tuple[Lane, ...]:
@@ -424,10 +462,10 @@ def _dead_letters(
     graph: Graph, stage: Stage, systems: Mapping[str, str], around: Surroundings, counts: Mapping[str, int]
 ) -> dict[str, Output]:
     """By source, where its records go that can't be processed. What the job wrote itself is read well, so the
-    intermediate streams have one only where a function may raise."""
+    intermediate streams have one only where a function may raise, or rows may be late."""
     found: dict[str, Output] = {}
     for source in stage.sources:
-        if source.kind == "read" or any(rule(node).function for node in stage.nodes):
+        if source.kind == "read" or any(rule(n).function or on_late(n) == "dead-letter" for n in stage.nodes):
             read = stages.stream_of(graph, source)
             stream = stages.dead_letters_of(read)
             found[source.name] = Output(
@@ -446,6 +484,7 @@ def _with_dead_letters(
     graph: Graph, group: Group, lane: PlannedLane, aside: dict[str, Output], reports: tuple[str, ...]
 ) -> PlannedLane:
     rejecting = [n.name for n in group.nodes if _rejects(group, n)]
+    rejecting += [late_of(n) for n in group.nodes if on_late(n) == "dead-letter"]
     sources = [n for n in group.sources if n.name in aside and (rejecting or n.name in reports)]
     taken = {stages.stream_of(graph, n): aside[n.name] for n in sources}
     return msgspec.structs.replace(

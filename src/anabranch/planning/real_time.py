@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from anabranch.errors import ConfigError, GraphError
 from anabranch.model.graph import Graph, Node
 from anabranch.operators import rule
-from anabranch.operators.rules import is_boundary, is_windowed
+from anabranch.operators.rules import is_boundary, is_by_intake, is_windowed, on_late
 from anabranch.planning import stages
 from anabranch.planning.stages import Stage
 
@@ -52,6 +52,14 @@ def _why_not(graph: Graph, node: Node, systems: Mapping[str, str], settings: Rea
         return "it is a Python function, and its rows would wait for the end of the batch"
     if node.kind == "foreach_batch":
         return "a batch there lasts for minutes"
+    if is_by_intake(node):
+        return "a batch there lasts for minutes, and windows of processing time go by batches"
+    if on_late(node) != "drop":
+        return f'on_late="{on_late(node)}" takes a Python function, and its rows would wait for the end of the batch'
+    if node.kind == "join_table":
+        return "its table is refreshed between batches, and a batch there lasts for minutes"
+    if node.kind == "join":
+        return "it waits for the watermark of its slower side"
     if is_windowed(node) and settings.watermark_scope == "ssp":
         return 'its windows wait for the watermark of the slowest SSP ([job] watermark_scope = "lane" would do)'
     if node.kind in ("read", "write") or is_boundary(node):

@@ -10,7 +10,7 @@ from anabranch.errors import StateError, UsageError
 from anabranch.grouping import positions
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel
-from anabranch.model.lane import Lane, LaneState, Position, Rewind
+from anabranch.model.lane import Lane, Position, Rewind
 from anabranch.model.ssp import SSP
 from anabranch.operators.rules import is_boundary
 from anabranch.planning import changes, stages
@@ -203,26 +203,5 @@ def _followers(present: Sequence[Lane], closing: Sequence[Lane], how: Rewind, ne
 
 def _follower(lane: Lane, name: str, beside: dict[str, tuple[str, ...]], how: Rewind) -> Lane:
     return msgspec.structs.replace(
-        lane,
-        id=name,
-        predecessors=(lane.id,),
-        beside=beside,
-        rewind=how,
-        fresh=(),
-        starting=(),
-        inherits={},
-        first_batch=0,
-        state=LaneState.PLANNED,
-        epoch=0,
-        folder_epoch=0,
-        ran=False,
-        begun=False,
-        unfenced=False,
-        abandoned=False,
-        final=(),
-        last_batch=-1,
-        watermark=None,
-        put_aside=0,
-        wrote={},
-        error=None,
+        changes.as_planned(lane), id=name, predecessors=(lane.id,), beside=beside, rewind=how
     )

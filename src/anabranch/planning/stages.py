@@ -9,7 +9,7 @@ from anabranch.errors import GraphError
 from anabranch.model.graph import Graph, Node
 from anabranch.operators import rule
 from anabranch.operators.keys import KeyColumns
-from anabranch.operators.rules import is_boundary, is_shuffle, is_windowed
+from anabranch.operators.rules import is_boundary, is_shuffle, is_timed
 from anabranch.operators.times import EventTime
 
 LAYOUT_VERSION = 1
@@ -163,7 +163,7 @@ def key_columns(graph: Graph, stage: Stage) -> dict[int, KeyColumns]:
         first = before[0]
         odd = next((key for key in before if key.columns != first.columns), None)
         if odd is not None:
-            lost = odd.lost or first.lost or f"merge ({node.where}) joins {first.columns} with {odd.columns}"
+            lost = odd.lost or first.lost or f"{node.kind} ({node.where}) joins {first.columns} with {odd.columns}"
             first = KeyColumns((), lost)
         found[node.id] = rule(node).key(node, first)
     return found
@@ -195,8 +195,8 @@ def changed(graph: Graph, stage: Stage) -> set[int]:
 
 
 def timed(graph: Graph) -> set[int]:
-    """The boundaries whose readers need a watermark: those that lead to a windowed operator."""
-    needing = {node.id for node in graph.nodes if is_windowed(node)}
+    """The boundaries whose readers need a watermark: those that lead to an operator that goes by it."""
+    needing = {node.id for node in graph.nodes if is_timed(node)}
     for node in reversed(graph.nodes):
         if any(reader.id in needing for reader in graph.readers(node.id)):
             needing.add(node.id)

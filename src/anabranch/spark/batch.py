@@ -26,7 +26,18 @@ from anabranch.planning import plan as planning
 from anabranch.planning import stages
 from anabranch.planning.plan import Plan
 from anabranch.planning.stages import Stage
-from anabranch.spark import dead_letters, hidden, intake, operators, ownership, raising, records, resolution, session
+from anabranch.spark import (
+    dead_letters,
+    hidden,
+    intake,
+    lookups,
+    operators,
+    ownership,
+    raising,
+    records,
+    resolution,
+    session,
+)
 from anabranch.spark.dead_letters import Aside
 from anabranch.spark.functions import Rejecting
 from anabranch.spark.labels import label
@@ -112,6 +123,12 @@ class _Batch:
                 on_null_key=self._rejecting(spark, self.settings.job.on_null_key),
                 home=self._file.home,
                 shuffle_partitions=self.settings.job.state_partitions,
+                table=partial(
+                    lookups.load,
+                    functions=self._file.functions,
+                    records=partial(lookups.everything, self._systems),
+                    formats=self.formats,
+                ),
             )
             model = next(each for each in self._plan.model.stages if each.stage == stage.id)
             for node in stage.nodes:
@@ -133,6 +150,11 @@ class _Batch:
         if node.kind == "read":
             return self._read(spark, node, _task(node, model, self._plan.model.factor))
         inputs = [frames[i] for i in node.inputs]
+        if node.kind == "process":
+            raise UsageError(
+                f"{label(node)} can't be previewed: what it gives depends on the order and the time in which rows come",
+                "try it on some rows with anabranch.testing",
+            )
         if rule(node).stateful:
             inputs = [frame.where(self._into_state()) for frame in inputs]
         if not is_boundary(node):

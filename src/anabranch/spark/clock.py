@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import pickle
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -20,8 +21,9 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.types import StructType
 
 from anabranch.errors import AnabranchError
-from anabranch.event_time import control, progress
+from anabranch.event_time import control, processing, progress, windows
 from anabranch.event_time.progress import Progress, Upstream
+from anabranch.event_time.windows import Window
 from anabranch.systems.contract import System
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
 FORMAT = "anabranch-event-time"
 SCHEMA = "watermark timestamp"
+_IDLE = ".idle"
+_NOBODY: Mapping[str, int] = {}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -37,16 +41,23 @@ class Clock:
     """What a lane knows after a batch. ``delays`` and ``positions`` are by SSP, written ``system/stream/partition``.
 
     ``delays`` are in ms, None for SSPs of intermediate streams; ``positions`` are those at the end of the batch.
+    ``window``: by which the lane goes if it has windows of processing time; ``newest``: when the last record was taken
+    in then, in Unix ms.
     """
 
     progress: Progress
     delays: Mapping[str, int | None]
     positions: Mapping[str, int]
+    window: Window | None = None
+    newest: int = 0
 
     def write(self, path: Path) -> None:
         """Replace the file. It holds no more than what can be found out again: it needn't outlive the process."""
         part = path.with_suffix(".part")
-        held = {"progress": self.progress.to_builtins(), "delays": self.delays, "positions": self.positions}
+        held: dict[str, Any] = {"progress": self.progress.to_builtins()}
+        held |= {"delays": self.delays, "positions": self.positions}
+        if self.window is not None:
+            held |= {"window": windows.to_builtins(self.window), "newest": self.newest}
         part.write_text(json.dumps(held))
         part.replace(path)
 
@@ -55,18 +66,29 @@ class Clock:
         """The SSP that holds the watermark back."""
         return progress.held_by(self.progress, self.delays)
 
-    def heard(self, system: Callable[[str], System]) -> Progress:
-        """The progress with what other lanes have told meanwhile, in the part of the streams that this one has read.
+    @property
+    def idle(self) -> list[str]:
+        """The SSPs that hold the watermark back no more, for nothing comes from them."""
+        return progress.resting(self.progress, self.delays)
 
-        ``system`` gives one by its name; it isn't called unless the lane reads an intermediate stream.
+    def heard(self, system: Callable[[str], System], now: int, idle: Mapping[str, int] = _NOBODY) -> Progress:
+        """The progress with what other lanes have told meanwhile, in the part of the streams that this one has read;
+        of processing time, with what follows from the time that it is.
+
+        ``system`` gives one by its name; it isn't called unless the lane reads an intermediate stream. ``now``: in Unix
+        ms. ``idle``: the SSPs that seemed so, with the position of each; one that has been read further since, isn't.
         """
+        if self.window is not None:
+            closed = processing.closed(self.window, self.newest, max(now, self.newest))
+            return replace(self.progress, watermark=max(closed, self.progress.watermark or closed))
         upstream = {
             ssp: _heard(self.progress.upstream.get(ssp, Upstream()), system, ssp, self.positions[ssp])
             for ssp, delay in self.delays.items()
             if delay is None and ssp in self.positions
         }
-        now = progress.after(self.progress, self.delays, {}, upstream)
-        return self.progress if _without_cursors(now) == _without_cursors(self.progress) else now
+        still = frozenset(ssp for ssp, at in idle.items() if self.positions.get(ssp) == at and ssp in self.delays)
+        told = progress.after(replace(self.progress, idle=still), self.delays, {}, upstream)
+        return self.progress if _without_cursors(told) == _without_cursors(self.progress) else told
 
 
 def read(path: Path) -> Clock | None:
@@ -75,7 +97,36 @@ def read(path: Path) -> Clock | None:
         held = json.loads(path.read_text())
     except FileNotFoundError:
         return None
-    return Clock(progress.from_builtins(held["progress"]), held["delays"], held["positions"])
+    window = windows.of_builtins(held["window"]) if "window" in held else None
+    reached = progress.from_builtins(held["progress"])
+    return Clock(reached, held["delays"], held["positions"], window, held.get("newest", 0))
+
+
+def note_idle(path: Path, idle: Mapping[str, int]) -> None:
+    """Keep which SSPs seem idle, beside the clock of that path."""
+    part = path.with_suffix(".idle-part")
+    part.write_text(json.dumps(idle))
+    part.replace(path.with_suffix(_IDLE))
+
+
+def idle_at(path: Path) -> dict[str, int]:
+    """The inverse; none before the first time."""
+    try:
+        held: dict[str, int] = json.loads(path.with_suffix(_IDLE).read_text())
+    except FileNotFoundError:
+        return {}
+    return held
+
+
+def forget(path: Path) -> None:
+    """Remove the clock of that path, and what stands beside it."""
+    for each in (path, path.with_suffix(_IDLE)):
+        each.unlink(missing_ok=True)
+
+
+def unix_ms() -> int:
+    """The time that it is."""
+    return time.time_ns() // 1_000_000
 
 
 def _heard(before: Upstream, system: Callable[[str], System], ssp: str, position: int) -> Upstream:
@@ -140,7 +191,7 @@ class _Reader(DataSourceStreamReader):
         if clock is None:
             return start
         try:
-            return clock.heard(self._system).to_builtins()
+            return clock.heard(self._system, unix_ms(), idle_at(self._file)).to_builtins()
         except AnabranchError as error:
             if type(error) is not AnabranchError:  # of a stream, or of what it holds
                 raise

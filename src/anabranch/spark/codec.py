@@ -34,6 +34,11 @@ def parse_schema(declared: str) -> StructType:
     return schema
 
 
+def parse_type(declared: str) -> DataType:
+    """``"long"`` as that type, ``"n long, s string"`` as a struct. Raises Spark's ParseException."""
+    return DataType.fromDDL(declared)
+
+
 def pruned(schema: StructType, only: set[str] | None) -> StructType:
     """The fields that are needed; one at least, for a value must still be JSON."""
     if only is None:
@@ -132,9 +137,9 @@ def json_fault(struct: str) -> Column:
     return F.col(struct).isNull() | F.col(f"{struct}.{CORRUPT}").isNotNull()
 
 
-def encode_json(frame: DataFrame, names: Sequence[str]) -> Column:
+def encode_json(frame: DataFrame, names: Sequence[str], more: Sequence[Column] = ()) -> Column:
     """Value bytes of these columns: a JSON object."""
-    return F.to_json(F.struct(*[frame[quoted(name)] for name in names]), _WRITE).cast("binary")
+    return F.to_json(F.struct(*[frame[quoted(name)] for name in names], *more), _WRITE).cast("binary")
 
 
 def quoted(name: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import TracebackType
@@ -232,12 +233,28 @@ def listening(context: SparkContext) -> Accumulator[list[Any]]:
     return said
 
 
-def heard(aside: Aside) -> tuple[list[Written], int]:
-    """What was said since the last call: the dead letters that were written, and how many records were dropped."""
+@dataclass(frozen=True)
+class Heard:
+    """What tasks have said: the dead letters that were ``written``, how many records were ``dropped``, and, by operator
+    and the part of the lane that its slot is for, how many were put ``aside``."""
+
+    written: list[Written]
+    dropped: int
+    aside: Mapping[tuple[str, str], int]
+
+
+def heard(aside: Aside) -> Heard:
+    """What was said since the last call."""
     said = aside.said.value
     aside.said.value = []
     last = {(each.operator, each.slot, each.first): each for each in said if each.written}
-    return [written for each in last.values() for written in each.written], sum(each.dropped for each in said)
+    several: Counter[tuple[str, str]] = Counter()
+    for each in last.values():
+        part = aside.slots[each.slot].partition(":")[2]
+        several[each.operator, part] += sum(written.rows for written in each.written)
+    return Heard(
+        [written for each in last.values() for written in each.written], sum(each.dropped for each in said), several
+    )
 
 
 def put(spark: SparkSession, aside: Aside) -> None:

@@ -44,6 +44,8 @@ def trunk(group: Group, frames: Mapping[int, DataFrame], context: Context) -> tu
     for node in group.nodes:
         if node in group.sources or rule(node).sink or any(i not in done for i in node.inputs):
             continue
+        if node.kind == "join_table":  # each batch takes the table as it is then
+            continue
         if any(len(_ways(group, i)) > 1 for i in node.inputs):
             continue
         done[node.id] = apply(node, [done[i] for i in node.inputs], context)
@@ -51,15 +53,15 @@ def trunk(group: Group, frames: Mapping[int, DataFrame], context: Context) -> tu
     return None if last is None else (last, done[last.id])
 
 
-def before_state(group: Group, frames: Mapping[int, DataFrame], context: Context) -> DataFrame:
-    """The rows that come to the group's stateful operator. ``frames``: of all its sources."""
+def before_state(group: Group, frames: Mapping[int, DataFrame], context: Context) -> list[DataFrame]:
+    """The rows that come to the group's stateful operator, of each of its inputs. ``frames``: of all its sources."""
     stateful = group.stateful
     assert stateful is not None
     done = dict(frames)
     for node in group.nodes:
         if node.id < stateful.id and node.id not in done and all(i in done for i in node.inputs):
             done[node.id] = apply(node, [done[i] for i in node.inputs], context)
-    return done[stateful.inputs[0]]
+    return [done[i] for i in stateful.inputs]
 
 
 def _ways(group: Group, node_id: int) -> list[Node]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.errors import OperatorError
-from anabranch.spark import buckets, hidden
+from anabranch.spark import buckets, hidden, working
 from anabranch.spark.buckets import Bucket, Crew, Places
 from anabranch.spark.dead_letters import Rejects
 
@@ -29,7 +29,7 @@ _Called = tuple[pa.RecordBatch, Places | None]
 
 _Call = Callable[[Callable[..., Any], pa.RecordBatch, pa.Schema], Coroutine[Any, Any, _Called]]
 
-_CURE = "mend the function; the lane goes on from this batch at the next run"
+CURE = "mend the function; the lane goes on from this batch at the next run"
 
 
 def wrap(
@@ -42,6 +42,7 @@ def wrap(
     factor: int = 1,
     threads: int = 1,
     busy: Callable[[dict[Bucket, float]], None] = lambda _: None,
+    file: str = "",
 ) -> Callable[[Batches], Batches]:
     """The function for ``mapInArrow`` that runs an operator of the given kind.
 
@@ -55,6 +56,7 @@ def wrap(
         factor: into how many buckets each partition is cut.
         threads: how many of them a function that isn't async works on at once, in a Spark task.
         busy: is told, by each Spark task, the seconds that it has worked on each bucket.
+        file: where workers tell what they are at; see :mod:`anabranch.spark.working`.
     """
     crew = Crew(factor, threads, inspect.iscoroutinefunction(function))
     call: _Call = {"map_arrow": _map_arrow, "map": _map, "flat_map": _flat_map, "filter": _filter}[kind]
@@ -63,7 +65,8 @@ def wrap(
         origin = rows.column(hidden.NAME)
         visible = rows.drop_columns([hidden.NAME])
         try:
-            result, indexes = await call(function, visible, schema)
+            with working.on(file, label, origin, factor):
+                result, indexes = await call(function, visible, schema)
         except Exception as error:
             if reject is None:
                 raise _explained(error, label, origin, home) from None
@@ -115,7 +118,7 @@ async def _one_by_one(
         try:
             result, _ = await call(function, row, schema)
         except Exception as error:
-            told = f"{type(error).__name__}: {error}{_at(error, home)}"
+            told = f"{type(error).__name__}: {error}{traced(error, home)}"
             reject(origin[index].as_py(), told, row.to_pylist()[0])
         else:
             results.append(result)
@@ -192,9 +195,12 @@ async def _filter(function: Callable[..., Any], rows: pa.RecordBatch, schema: pa
 
 
 async def _called(function: Callable[..., Any], messages: list[dict[str, Any]]) -> list[Any]:
-    if not inspect.iscoroutinefunction(function):
-        return [function(message) for message in messages]
-    return [await function(message) for message in messages]
+    results = []
+    awaits = inspect.iscoroutinefunction(function)
+    for index, message in enumerate(messages):
+        working.at(index)
+        results.append(await function(message) if awaits else function(message))
+    return results
 
 
 def _rows(results: list[Any], schema: pa.Schema) -> pa.RecordBatch:
@@ -211,16 +217,17 @@ def _rows(results: list[Any], schema: pa.Schema) -> pa.RecordBatch:
 def _explained(error: Exception, label: str, origin: pa.Array, home: str) -> OperatorError:
     first, last = origin[0].as_py(), origin[-1].as_py()
     on = f"on offsets {first['offset']} to {last['offset']} of partition {first['partition']}"
-    return OperatorError(f"{label} raised {type(error).__name__}: {error}{_at(error, home)}, {on}", _CURE)
+    return OperatorError(f"{label} raised {type(error).__name__}: {error}{traced(error, home)}, {on}", CURE)
 
 
 def of_batch(error: Exception, label: str, batch: int, home: str) -> OperatorError:
     """What is told of a ``foreach_batch`` function that raised."""
-    first = str(error).strip().split("\n")[0]
-    return OperatorError(f"{label} raised {type(error).__name__}: {first}{_at(error, home)}, on batch {batch}", _CURE)
+    first = str(getattr(error, "java_exception", error)).strip().split("\n")[0]
+    return OperatorError(f"{label} raised {type(error).__name__}: {first}{traced(error, home)}, on batch {batch}", CURE)
 
 
-def _at(error: Exception, home: str) -> str:
+def traced(error: Exception, home: str) -> str:
+    """Where in the job's files it was raised, if there."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith(home)]
     trace = "; ".join(f"{Path(f.filename).name}:{f.lineno} in {f.name}" for f in frames)
     return f" at {trace}" if trace else ""

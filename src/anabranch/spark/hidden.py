@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from pyspark.sql import Column
+from datetime import UTC, datetime
+
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from anabranch.keyed.timers import INFINITY
 
 NAME = "_anabranch"
+DRAINED = "drained"
 
 
 def of_record(task: Column, source: int, bucket: Column | None = None) -> Column:
@@ -33,9 +39,27 @@ def of_result(task: Column, key: Column) -> Column:
         F.lit(0).cast("bigint").alias("offset"),
         key.alias("key"),
         F.lit(None).cast("string").alias("headers"),
-        F.current_timestamp().alias("timestamp"),
+        _made().alias("timestamp"),
         _no_bucket(),
     ).alias(NAME)
+
+
+def _made() -> Column:
+    """When the batch began; in one that drains, whose time is no time, when the query was built for it."""
+    began = F.current_timestamp()
+    drains = F.unix_millis(began) >= INFINITY
+    return F.when(drains, F.lit(datetime.now(UTC))).otherwise(began)
+
+
+def drained(row: Column, cut: Column) -> Column:
+    """The column, telling of a row whether it is of a window that a drain has cut."""
+    return row.withField(DRAINED, F.when(cut, F.lit(True))).alias(NAME)
+
+
+def marks(frame: DataFrame) -> bool:
+    """Whether rows may be of windows that a drain has cut."""
+    kind = frame.schema[NAME].dataType if NAME in frame.columns else None
+    return isinstance(kind, StructType) and DRAINED in kind.names
 
 
 def _no_bucket() -> Column:

@@ -15,12 +15,14 @@ __all__ = ["Ran", "newest", "since"]
 
 @dataclass(frozen=True)
 class Ran:
-    """A batch that was run: the records that it read, how long it took, and its groups of late rows."""
+    """A batch that was run: the records that it read, how long it took, its groups of late rows, and the rows of state
+    after it."""
 
     number: int
     rows: int
     seconds: float
     late_groups: int
+    state_rows: int = 0
 
 
 def newest(query: StreamingQuery) -> str:
@@ -51,6 +53,7 @@ def _ran(told: dict[str, Any]) -> Ran:
         rows=sum(each["numInputRows"] for each in told["sources"] if not clock.is_of_clock(each["endOffset"])),
         seconds=told["durationMs"].get("triggerExecution", 0) / 1000,
         late_groups=sum(state["numRowsDroppedByWatermark"] for state in told["stateOperators"]),
+        state_rows=sum(state["numRowsTotal"] for state in told["stateOperators"]),
     )
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
 from pathlib import Path
 
 from pyspark import Accumulator
@@ -17,9 +18,9 @@ from anabranch.formats import JSON, Format
 from anabranch.grouping.ownership import owned
 from anabranch.model.graph import Node
 from anabranch.operators import rule
-from anabranch.operators.rules import is_boundary, is_shuffle
+from anabranch.operators.rules import is_boundary, is_shuffle, late_of, on_late
 from anabranch.planning import stages
-from anabranch.spark import busy, dead_letters, evaluation, hidden, operators, routing, tables, values
+from anabranch.spark import busy, dead_letters, evaluation, hidden, late, operators, routing, tables, values
 from anabranch.spark.batches import Batch
 from anabranch.spark.busy import Busy
 from anabranch.spark.dead_letters import Aside, Letters
@@ -62,7 +63,9 @@ class LaneOutputs(LaneParts):
 
     def refresh(self) -> None:
         """Say once more that the lane's slots are ours, so that what tells it doesn't expire."""
-        self.take(new=False)
+        for publisher in self._publishers.values():
+            if publisher.slotted:
+                publisher.take(new=False)
 
     @cached_property
     def _busy(self) -> Accumulator[Busy]:
@@ -101,10 +104,12 @@ class LaneOutputs(LaneParts):
         job = self.settings.job
         keyed = any(rule(node).stateful or node.kind == "partition_by" for node in self._group.nodes)
         aside = job.on_error == _ASIDE or (keyed and job.on_null_key == _ASIDE)
+        aside = aside or any(on_late(node) == _ASIDE for node in self._group.nodes)
         letters = {self.lane.system(stream) for stream in self.lane.dead_letters.values()}
         slotted = any(self._publishers[name].slotted for name in letters)
         shared = self._splits and bool(self.lane.broadcast)
-        return aside and (shared or ((self._scattered or self._splits) and slotted))
+        shuffled = self._group.stateful is not None and rule(self._group.stateful).function
+        return aside and (shared or ((self._scattered or self._splits or shuffled) and slotted))
 
     @cached_property
     def _aside(self) -> Aside:
@@ -118,11 +123,21 @@ class LaneOutputs(LaneParts):
             streams=read,
             systems={stream: self.systems.named(self._where[stream]) for stream in read.values()},
             letters=letters,
-            operators={label(node): node.name for node in self._group.nodes},
+            operators={label(node): node.name for node in self._group.nodes} | self._late_rows,
             slots=self.lane.slots,
             said=dead_letters.listening(self.spark.sparkContext),
             gathers=self._gathers,
         )
+
+    @property
+    def _late_rows(self) -> dict[str, str]:
+        """By what messages call it, the name of what puts late rows aside."""
+        return {late.label_of(node): late_of(node) for node in self._group.nodes if on_late(node) == _ASIDE}
+
+    @cached_property
+    def late(self) -> Counter[str]:
+        """How many rows were put aside for they were late, by SSP."""
+        return Counter()
 
     @cached_property
     def _publishers(self) -> dict[str, Publisher]:
@@ -167,9 +182,10 @@ class LaneOutputs(LaneParts):
 
     def _keyless(self, frames: dict[int, DataFrame]) -> DataFrame:
         """Of some records' rows, those that come to the state with null keys, as :meth:`Source.faulty` tells it."""
-        rows = evaluation.before_state(self._group, frames, self._bare_context)
         at = [hidden.field(name) for name in ("source", "partition", "offset")]
-        return rows.where(operators.keyless()).select(*at, F.lit("null_key").alias("fault"))
+        sides = evaluation.before_state(self._group, frames, self._bare_context)
+        found = [side.where(operators.keyless()).select(*at, F.lit("null_key").alias("fault")) for side in sides]
+        return reduce(DataFrame.union, found)
 
     @cached_property
     def _sinks(self) -> dict[int, Sink]:
@@ -223,12 +239,20 @@ class LaneOutputs(LaneParts):
             keyless_rows=self._keyless,
             into_state=label(stateful) if stateful is not None else "",
             planned=self.planned,
-            clock=Path(self.clock) if self._delays else None,
+            clock=Path(self.clock) if self.has_event_time else None,
             delays=self._delays,
+            window=self._window,
+            late_rows=frozenset(self._late_rows),
+            late=self.late.update,
             dropped=self.dropped,
-            inherited=self.inherited if self.lane.predecessors else None,
+            inherited=self.inherited if self.lane.predecessors or self.lane.drained is not None else None,
             unruly=self._scattered or (stateful is None and self._splits),
         )
+
+    def out_of_time(self, batch: Batch) -> bool:
+        """Whether records of a batch would fall into windows of processing time that are closed: when it was planned,
+        the clock had been set back."""
+        return self.by_intake and batch.at < batch.watermark and self._publishing.reads(batch)
 
     def look_back(self, last: Batch | None) -> None:
         """Find out how far the lane is in event time, after the last batch that was committed."""
@@ -237,6 +261,11 @@ class LaneOutputs(LaneParts):
     def settle(self) -> None:
         """Let readers see what the lane has published, once it has ended."""
         self._publishing.settle()
+
+    @property
+    def tells_time(self) -> bool:
+        """Whether others go by the lane's event time."""
+        return bool(self._publishing.timed)
 
     @property
     def put_aside(self) -> int:

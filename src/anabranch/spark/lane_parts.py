@@ -12,13 +12,16 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from anabranch.config import Settings
+from anabranch.event_time import durations, windows
 from anabranch.event_time.progress import Progress
+from anabranch.event_time.windows import Window
 from anabranch.formats import JSON, Format
+from anabranch.keyed.timers import PROCESSING_TIME
 from anabranch.model.graph import Graph, Node
 from anabranch.model.lane import Lane
-from anabranch.model.ssp import SSP
-from anabranch.operators.rules import is_boundary, is_shuffle
-from anabranch.planning import groups, plan, stages
+from anabranch.model.ssp import SSP, WHOLE
+from anabranch.operators.rules import is_boundary, is_by_intake, is_shuffle
+from anabranch.planning import draining, groups, plan, stages
 from anabranch.planning.groups import Group
 from anabranch.planning.stages import Stage
 from anabranch.spark import codec, hidden, intake, ownership, pruning
@@ -41,7 +44,8 @@ class LaneParts:
     ``until``: offsets by whole SSP that are never read beyond. ``inherited`` gives how far in event time the lanes were
     that it goes on from. ``schemas``: columns after each operator. ``formats``:
     of streams that aren't JSON. ``dropped`` is told how many records each batch has dropped. ``max_rows``: of a batch
-    (0: as settings say).
+    (0: as settings say). ``nothing``: its batches read nothing. ``reached``: in the batch in which time ends, where the
+    watermark was before.
     """
 
     spark: SparkSession
@@ -61,11 +65,42 @@ class LaneParts:
     inherited: Callable[[], Progress] = Progress
     dropped: Callable[[int], None] = lambda _: None
     max_rows: int = 0
+    nothing: bool = False
+    reached: int | None = None
+
+    @property
+    def working(self) -> str:
+        """The file beside that of the clock where Python functions tell what they are at."""
+        return f"{self.clock}.working" if self.clock else ""
+
+    @property
+    def message_seconds(self) -> float:
+        """How long a function may work on one message while the lane drains."""
+        return durations.parse(self.settings.job.message_timeout) / 1000
+
+    def ssp_of(self, source: int, partition: int, bucket: int) -> SSP | None:
+        """Of a partition that the node ``source`` reads; None: rows of no node's."""
+        for each in self._sources:
+            if each.node.id == source:
+                key_bucket = bucket if self.lane.factor > 1 else WHOLE
+                return SSP(system=each.system.name, stream=each.stream, partition=partition, key_bucket=key_bucket)
+        return None
 
     @property
     def stateful(self) -> bool:
         """Whether it keeps state."""
         return self._group.stateful is not None
+
+    @property
+    def empties(self) -> bool:
+        """Whether all of its state goes out when time ends."""
+        return self.stateful and not draining.keeps_state(self.graph, self.lane.group)
+
+    @property
+    def ticks(self) -> bool:
+        """Whether it has timers of processing time: then Spark begins a batch whenever none runs."""
+        stateful = self._group.stateful
+        return stateful is not None and stateful.args.get("timers") == PROCESSING_TIME
 
     @property
     def own(self) -> frozenset[str]:
@@ -98,7 +133,18 @@ class LaneParts:
     @property
     def has_event_time(self) -> bool:
         """Whether the lane has a watermark of ours."""
-        return bool(self._delays)
+        return bool(self._delays) or self.by_intake
+
+    @property
+    def by_intake(self) -> bool:
+        """Whether it has windows of processing time: of when a record's batch was planned first."""
+        return self._group.stateful is not None and is_by_intake(self._group.stateful)
+
+    @property
+    def _window(self) -> Window | None:
+        """By which windows of processing time go."""
+        stateful = self._group.stateful
+        return windows.of_builtins(stateful.args["window"]) if stateful is not None and self.by_intake else None
 
     @cached_property
     def _stage(self) -> Stage:
@@ -193,7 +239,7 @@ class LaneParts:
         shuffled = any(is_shuffle(node) for node in self._group.nodes)
         if stateful is None or shuffled or self.settings.job.on_null_key == _FAIL:
             return False
-        return stateful.inputs[0] not in self._bare_context.changed
+        return not any(i in self._bare_context.changed for i in stateful.inputs)
 
     def _columns(self, node: Node) -> StructType:
         """The columns of an intermediate stream that are needed."""

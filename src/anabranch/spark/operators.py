@@ -4,28 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from anabranch.errors import GraphError
-from anabranch.event_time.windows import START_AND_END
+from anabranch.event_time import windows
+from anabranch.event_time.windows import START_AND_END, Session, Sliding, Tumbling, Window
+from anabranch.keyed.processor import Processor
 from anabranch.model.graph import Node
 from anabranch.operators.keys import KeyColumns
+from anabranch.operators.rules import is_by_intake, is_timed, is_windowed, on_late
 from anabranch.operators.times import EventTime
-from anabranch.spark import codec, hidden, raising
+from anabranch.spark import codec, hidden, joining, late, lookups, processing, raising
 from anabranch.spark import functions as user_functions
 from anabranch.spark.buckets import Bucket
 from anabranch.spark.functions import Rejecting
 from anabranch.spark.labels import label
 from anabranch.spark.routing import Routing
 
-_FLAG, _WINDOW = "_anabranch_wrong", "_anabranch_window"
+_FLAG, _WINDOW, _INTAKE = "_anabranch_wrong", "_anabranch_window", "_anabranch_intake"
+_END = "_anabranch_end"
+_BEHIND = 1
+"""Spark takes a row that comes at the very end of a session into it: what ends at the watermark isn't closed yet."""
 _FUNCTIONS = ("map_arrow", "map", "flat_map", "filter")
-_NOT_STATELESS = ("Aggregate", "Distinct", "Deduplicate", "Window", "Sort", "GlobalLimit", "FlatMapGroups")
+_NOT_STATELESS = (
+    "Aggregate",
+    "Distinct",
+    "Deduplicate",
+    "Window",
+    "Sort",
+    "GlobalLimit",
+    "FlatMapGroups",
+    "TransformWithState",
+)
 
 
 def _nobody(seconds: dict[Bucket, float]) -> None:
@@ -38,12 +53,16 @@ class Context:
 
     ``changed``: the nodes after which a function of the job may have changed the values of those.
 
-    ``on_error`` and ``on_null_key`` take what can't be processed (None: it fails the lane). ``watermarked`` gives a
-    frame, whose event time is in the column of that name, the lane's watermark. ``home`` is the job's folder.
+    ``on_error`` and ``on_null_key`` take what can't be processed (None: it fails the lane), ``on_late`` the late rows
+    that are put aside. ``watermarked`` gives a frame, whose time is in the column of that name, the lane's watermark,
+    less so many ms; ``following``, another one of the same operator. ``home`` is the job's folder.
     ``shuffle_partitions`` is for shuffles inside the query; ``factor``: into how many buckets each partition is cut;
     ``threads``: on how many of them functions work at once in a Spark task; ``busy`` is told how long on each.
     ``routing``: where rows go before the functions ``routed`` (None: they stay where they are). ``own_state``: which
-    rows of state are of the lane's own tasks; None: all.
+    rows of state are of the lane's own tasks, ``own_tasks`` these, by number, with their buckets; None: all.
+    ``table`` gives that of a ``join_table``.
+    ``working``: the file where functions tell what they are at. ``reached``: windows that end later are cut by a drain;
+    None: there is none.
     """
 
     functions: Mapping[int, Callable[..., Any]]
@@ -52,7 +71,9 @@ class Context:
     changed: Collection[int] = ()
     on_error: Rejecting | None = None
     on_null_key: Rejecting | None = None
-    watermarked: Callable[[DataFrame, str], DataFrame] | None = None
+    on_late: Rejecting | None = None
+    watermarked: Callable[[DataFrame, str, int], DataFrame] | None = None
+    following: Callable[[DataFrame, str, int], DataFrame] | None = None
     home: str = ""
     shuffle_partitions: int = 4
     factor: int = 1
@@ -61,6 +82,10 @@ class Context:
     routing: Routing | None = None
     routed: Collection[int] = ()
     own_state: Column | None = None
+    own_tasks: Mapping[int, frozenset[int]] | None = None
+    table: Callable[[Node, SparkSession], DataFrame] | None = None
+    working: str = ""
+    reached: int | None = None
 
 
 def apply(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFrame:
@@ -86,6 +111,13 @@ def apply(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFram
             return _shuffle(node, frame, context)
         case "agg":
             return _agg(node, frame, context)
+        case "process":
+            return _process(node, frame, context)
+        case "join_table":
+            assert context.table is not None
+            return lookups.joined(node, frame, context.table(node, frame.sparkSession))
+        case "join":
+            return _join(node, inputs, context)
         case kind if kind in _FUNCTIONS:
             return _function(node, frame, context)
     raise AssertionError(f"no DataFrame form of {node.kind}")
@@ -140,6 +172,7 @@ def _function(node: Node, frame: DataFrame, context: Context) -> DataFrame:
         context.factor,
         context.threads,
         context.busy,
+        context.working,
     )
     if context.routing is not None and node.id in context.routed:
         frame = context.routing.routed(frame)
@@ -190,20 +223,20 @@ def _shuffle(node: Node, frame: DataFrame, context: Context) -> DataFrame:
 
 def _agg(node: Node, frame: DataFrame, context: Context) -> DataFrame:
     columns = context.keys[node.inputs[0]].columns
-    if node.inputs[0] in context.changed:
-        frame = _before_state(node, frame, context)
-    elif context.on_null_key is None:
-        frame = _without(frame, keyless(), "the key is null", label(node), "on_null_key", None)
-    else:
-        frame = frame.where(~keyless())
+    frame = _into_state(node, node.inputs[0], frame, context)
     by = [F.col(f"`{name}`") for name in (*columns, *node.args["by"])]
     aggregates = [F.expr(expression).alias(name) for name, expression in node.args["aggregates"].items()]
     window = node.args.get("window")
     if window is not None:
-        time = context.times[node.inputs[0]].column
+        kind = windows.of_builtins(window)
+        time = _INTAKE if is_by_intake(node) else context.times[node.inputs[0]].column
+        if is_by_intake(node):
+            frame = frame.withColumn(_INTAKE, F.current_timestamp())  # of the batch: a replay has the same
+        if on_late(node) != "drop" and context.watermarked is not None:
+            frame = _sifted(node, frame, late.last_end(kind, F.col(f"`{time}`")), context)
         if context.watermarked is not None:
-            frame = context.watermarked(frame, time)
-        by.append(F.window(F.col(f"`{time}`"), f"{window['size']} milliseconds").alias(_WINDOW))
+            frame = context.watermarked(frame, time, _BEHIND if isinstance(kind, Session) else 0)
+        by.append(_window(kind, F.col(f"`{time}`")).alias(_WINDOW))
     grouped = frame.groupBy(hidden.field("task").alias("_task"), *by).agg(*aggregates)
     names = [name for name in grouped.columns if name not in ("_task", _WINDOW, *node.args["aggregates"])]
     visible = [F.col(f"`{name}`") for name in names]
@@ -211,15 +244,83 @@ def _agg(node: Node, frame: DataFrame, context: Context) -> DataFrame:
         start, end = START_AND_END
         visible += [F.col(f"{_WINDOW}.start").alias(start), F.col(f"{_WINDOW}.end").alias(end)]
     visible += [F.col(f"`{name}`") for name in node.args["aggregates"]]
-    result = grouped.select(*visible, hidden.of_result(F.col("_task"), stage_key(grouped, columns)))
+    row = hidden.of_result(F.col("_task"), stage_key(grouped, columns))
+    if window is not None and context.reached is not None:
+        row = hidden.drained(row, F.col(f"{_WINDOW}.end") > F.timestamp_millis(F.lit(context.reached)))
+    result = grouped.select(*visible, row)
     return result if context.own_state is None else result.where(context.own_state)
 
 
-def _before_state(node: Node, frame: DataFrame, context: Context) -> DataFrame:
-    """The rows that a stateful operator may take: those with a key and, if it has windows, an event time."""
-    key = stage_key(frame, context.keys[node.inputs[0]].columns)
+def _process(node: Node, frame: DataFrame, context: Context) -> DataFrame:
+    columns = context.keys[node.inputs[0]].columns
+    frame = _into_state(node, node.inputs[0], frame, context)
+    declared = node.args.get("schema")
+    result = codec.parse_schema(declared) if declared else _visible(frame)
+    if is_timed(node) and context.watermarked is not None:
+        frame = context.watermarked(frame, context.times[node.inputs[0]].column, 0)
+    return processing.applied(
+        frame,
+        stage_key(frame, columns),
+        processing.Process(
+            label=label(node),
+            processor=cast(Processor, context.functions[node.id]),
+            clock=node.args.get("timers"),
+            result=to_arrow_schema(result, timezone="UTC"),
+            keys=frame.select(*[codec.quoted(name) for name in columns]).schema,
+            home=context.home,
+            on_error=context.on_error,
+            own=context.own_tasks,
+            factor=context.factor,
+            busy=context.busy,
+            working=context.working,
+        ),
+        result,
+    )
+
+
+def _sifted(node: Node, frame: DataFrame, end: Column, context: Context) -> DataFrame:
+    """Without the rows whose last window, which ends there, is closed."""
+    reject = context.on_late if on_late(node) == "dead-letter" else None
+    return frame.withColumn(_END, end).mapInArrow(late.sifting(_END, node, reject), frame.schema)
+
+
+def _window(window: Window, time: Column) -> Column:
+    match window:
+        case Tumbling(size):
+            return F.window(time, _interval(size))
+        case Sliding(size, slide):
+            return F.window(time, _interval(size), _interval(slide))
+        case Session(gap):
+            return F.session_window(time, _interval(gap))
+
+
+def _interval(milliseconds: int) -> str:
+    return f"{milliseconds} milliseconds"
+
+
+def _join(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFrame:
+    left, right = (_into_state(node, i, frame, context) for i, frame in zip(node.inputs, inputs, strict=True))
+    times = [context.times[i].column for i in node.inputs]
+    if context.watermarked is not None and context.following is not None:
+        left = context.watermarked(left, times[0], joining.GRACE)
+        right = context.following(right, times[1], joining.GRACE)
+    columns = context.keys[node.inputs[0]].columns
+    joined = joining.joined(node, left, right, columns, times)
+    visible = [F.col(codec.quoted(name)) for name in joined.columns if name != joining.TASK]
+    result = joined.select(*visible, hidden.of_result(F.col(joining.TASK), stage_key(joined, columns)))
+    return result if context.own_state is None else result.where(context.own_state)
+
+
+def _into_state(node: Node, before: int, frame: DataFrame, context: Context) -> DataFrame:
+    """Of the rows that the operator ``before`` gives, those that a stateful one may take: with a key and, if it goes by
+    event time, with that."""
+    if not any(i in context.changed for i in node.inputs):
+        if context.on_null_key is None:
+            return _without(frame, keyless(), "the key is null", label(node), "on_null_key", None)
+        return frame.where(~keyless())
+    key = stage_key(frame, context.keys[before].columns)
     checked = _without(frame, key.isNull(), "the key is null", label(node), "on_null_key", context.on_null_key)
-    if "window" not in node.args:
+    if not is_windowed(node) and node.kind != "join":
         return checked
-    time = F.col(f"`{context.times[node.inputs[0]].column}`")
+    time = F.col(f"`{context.times[before].column}`")
     return _without(checked, time.isNull(), "the event time is null", label(node), "on_error", context.on_error)

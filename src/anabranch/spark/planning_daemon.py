@@ -13,6 +13,12 @@ from pyspark.daemon import manager
 import anabranch.spark.clock
 import anabranch.systems.embedded.spark  # noqa: F401
 
+
+def _nothing(*_: object) -> None:
+    """Prints nothing."""
+
+
 if __name__ == "__main__":
-    importlib.import_module(sys.argv[1])
+    worker = importlib.import_module(sys.argv[1])
+    vars(worker)["print"] = _nothing  # that of a process would tell of each of its steps
     manager()

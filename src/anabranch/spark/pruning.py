@@ -30,7 +30,7 @@ def needed(group: Group, source: Node, schema: StructType, context: Context) -> 
 
 def _way(group: Group, source: Node) -> list[Node] | None:
     """The SQL operators between the source and the stateful one, and that one; None if there are others."""
-    if group.stateful is None or len(group.sources) > 1:
+    if group.stateful is None or rule(group.stateful).function or len(group.sources) > 1:
         return None
     way, node = [], source
     while node is not group.stateful:

@@ -11,11 +11,13 @@ from typing import Any, Protocol
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from anabranch import steps
 from anabranch.event_time import progress
 from anabranch.event_time.control import Control
 from anabranch.event_time.progress import Progress
+from anabranch.event_time.windows import Window
 from anabranch.model.lane import Lane
-from anabranch.spark import dead_letters, faults, sink
+from anabranch.spark import clock, dead_letters, faults, sink
 from anabranch.spark.batches import Batch
 from anabranch.spark.clock import Clock
 from anabranch.spark.dead_letters import Aside
@@ -38,11 +40,13 @@ class Publishing:
 
     ``targets`` are by the number of their output; ``timed`` those of them whose readers need the lane's watermark.
     ``publishers`` are by the system; ``plain`` writes the outputs, by number, that are written at least once.
-    ``clock``: the file of the lane's event time, None if it has none; ``delays`` of its SSPs, by which it goes.
+    ``clock``: the file of the lane's event time, None if it has none; ``delays`` of its SSPs, by which it goes, or the
+    ``window`` of processing time.
     ``reports``: the sources whose unreadable records this lane puts aside, but for the faults in ``dropping``.
     ``keyless_rows`` finds the rows with null keys that come to the operator ``into_state``, from some rows of each
     source. ``dropped`` is told how many were dropped. ``inherited`` gives how far in event time the lanes were that
     it goes on from, None if it goes on from none. ``unruly``: rows of one slot may be in several Spark tasks.
+    ``late_rows``: what messages call the operators that put late rows aside; ``late`` is told how many, by SSP.
     """
 
     spark: SparkSession
@@ -64,6 +68,9 @@ class Publishing:
     dropped: Callable[[int], None]
     inherited: Callable[[], Progress] | None = None
     unruly: bool = False
+    window: Window | None = None
+    late_rows: frozenset[str] = frozenset()
+    late: Callable[[Mapping[str, int]], None] = lambda _: None
 
     def written(self, rows: DataFrame, batch: int, apart: bool = False) -> list[Written]:
         """Write a batch's output rows, so that they are durable. ``apart``: their branches were computed apart."""
@@ -120,9 +127,10 @@ class Publishing:
         if look and batch is not None:
             self._look_for_faulty(batch, measured)
         dead_letters.put(self.spark, self.aside)
-        letters, dropped = dead_letters.heard(self.aside)
-        told = [*written, *letters]
-        self.dropped(dropped)
+        heard = dead_letters.heard(self.aside)
+        told = [*written, *heard.written]
+        self.dropped(heard.dropped)
+        self.late({ssp: rows for (operator, ssp), rows in heard.aside.items() if operator in self.late_rows})
         controls: dict[Target, Control] = {}
         if batch is not None and self.timed:
             said = Control(
@@ -130,6 +138,8 @@ class Publishing:
                 watermark=batch.progress.watermark,
                 predecessors=self.lane.predecessors,
                 beside=self.lane.beside,
+                idle=progress.all_idle(batch.progress, self.delays) and not self.reads(batch),
+                open=not batch.drains,
             )
             controls = dict.fromkeys(self.timed, said)
         for system, publisher in self.publishers.items():
@@ -137,6 +147,8 @@ class Publishing:
             publisher.publish(number, mine, {t: c for t, c in controls.items() if self.lane.system(t.stream) == system})
         if batch is not None and self.clock is not None:
             self._tick(batch, measured)
+        if batch is not None and batch.drains:
+            steps.reach(steps.ENDED, self.lane.id, number)
 
     def begin(self, last: Batch | None, pending: bool) -> None:
         """Set the clock before the query starts. ``last``: the last planned batch; unless it is ``pending``, and runs
@@ -166,7 +178,19 @@ class Publishing:
         now = progress.after(batch.progress, self.delays, maxima, {})
         positions = {str(ssp): batch.ends[ssp.stream][ssp.partition] for source in self.sources for ssp in source.ssps}
         assert self.clock is not None
-        Clock(now, self.delays, positions).write(self.clock)
+        newest = self._newest(batch) if self.window is not None else 0
+        Clock(now, self.delays, positions, self.window, newest).write(self.clock)
+
+    def _newest(self, batch: Batch) -> int:
+        """When the last record was taken in; after a restart, when it may have been."""
+        assert self.clock is not None
+        before = clock.read(self.clock)
+        return batch.at if before is None or self.reads(batch) else before.newest
+
+    def reads(self, batch: Batch) -> bool:
+        """Whether a batch reads any records."""
+        ranges = [each for s in self.sources for each in batch.ranges(s.stream, s.starts).values()]
+        return any(end > first for first, end in ranges)
 
     def _look_for_faulty(self, batch: Batch, measured: Mapping[str, Measured]) -> None:
         for source in self.sources:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from time import monotonic
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -12,16 +13,18 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch import steps
 from anabranch.config import Settings
-from anabranch.errors import GraphError
+from anabranch.errors import GraphError, StateError
 from anabranch.event_time import durations
+from anabranch.grouping.ownership import owned
 from anabranch.model.graph import Node
-from anabranch.operators.rules import is_windowed
+from anabranch.operators.rules import is_timed, on_late
 from anabranch.planning import stages
-from anabranch.spark import clock, evaluation, hidden, ownership, publishing, routing
+from anabranch.spark import clock, evaluation, hidden, joining, late, lookups, ownership, publishing, routing
 from anabranch.spark import functions as user_functions
 from anabranch.spark.batches import Batch
 from anabranch.spark.labels import label
 from anabranch.spark.lane_outputs import LaneOutputs
+from anabranch.spark.lookups import Lookups
 from anabranch.spark.operators import Context
 from anabranch.spark.records import Limits
 from anabranch.spark.source import Measured, Source, measured
@@ -30,6 +33,8 @@ from anabranch.systems.output import Written
 _STATE_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 _BATCH_MS = 300_000
 """Of real-time mode. Where a batch ends, records wait for 0.3 to 1 s: once in five minutes, that is beyond the p99."""
+_TICK_MS = 1000
+"""How late a timer of processing time may be, if there is nothing else to do."""
 
 
 def real_time_seconds(settings: Settings) -> float:
@@ -49,7 +54,10 @@ class LaneQuery(LaneOutputs):
         ``last``: the batch that was planned last, if there is one; ``pending``: it isn't committed. ``taken``: its
         outputs are this process's already. Spark's errors in the plan come out here.
         """
+        if last is not None and pending and last.drains and self.reached is None:
+            return replace(self, reached=last.reached).start(once, last, pending)
         self.spark.conf.set("spark.sql.shuffle.partitions", str(self.lane.state_partitions))
+        self.spark.conf.set(_STATE_FORMAT, "2" if self.real_time else "1")
         if self.real_time and not once:
             return self._start_real_time()
         if not taken:
@@ -59,10 +67,15 @@ class LaneQuery(LaneOutputs):
         writer = body.frame.writeStream.foreachBatch(body.each).queryName(self.lane.id)
         writer = writer.option("checkpointLocation", self.folder)
         stateful = self._group.stateful
-        closing = stateful is None or stateful.args["emit"] == "on_close"
+        closing = stateful is None or stateful.kind == "join" or stateful.args.get("emit") == "on_close"
         writer = writer.outputMode("append" if closing else "update")
-        interval = f"{durations.parse(self.settings.job.interval)} milliseconds"
-        return (writer.trigger(once=True) if once else writer.trigger(processingTime=interval)).start()
+        return (writer.trigger(once=True) if once else writer.trigger(processingTime=self._interval)).start()
+
+    @property
+    def _interval(self) -> str:
+        """Between the starts of batches."""
+        least = _TICK_MS if self.ticks else 0
+        return f"{max(least, durations.parse(self.settings.job.interval))} milliseconds"
 
     def _start_real_time(self) -> StreamingQuery:
         """Batches last for the interval; where they end, the positions are kept. A stop abandons the one that runs."""
@@ -80,7 +93,6 @@ class LaneQuery(LaneOutputs):
         length = round(real_time_seconds(self.settings) * 1000)
         stream = plain.options(rows.select(*plain.columns()).writeStream.format("kafka"), at_once=True)
         stream = stream.queryName(self.lane.id).option("checkpointLocation", self.folder).outputMode("update")
-        self.spark.conf.set(_STATE_FORMAT, "2")
         started: StreamingQuery = stream.trigger(realTime=f"{length} milliseconds").start()
         return started
 
@@ -91,15 +103,21 @@ class LaneQuery(LaneOutputs):
             self._bare_context,
             on_error=self._rejecting(job.on_error),
             on_null_key=self._rejecting(job.on_null_key),
+            on_late=partial(self._aside.rejects, keep=True) if self._late_rows else None,
             watermarked=self._watermarked,
+            following=self._following,
             home=self.home,
             shuffle_partitions=self.lane.state_partitions,
             factor=self.lane.factor,
             threads=job.threads,
             busy=self._busy.add,
+            working=self.working,
+            reached=self.reached,
             routing=self._routing,
             routed=routing.before(self._group),
+            table=self._tables_joined.now,
             own_state=ownership.of_state(self.lane) if self._group.stateful is not None else None,
+            own_tasks=owned(self.lane) if self.lane.predecessors else None,
         )
 
     def _streamed(self, source: Source) -> DataFrame:
@@ -109,6 +127,7 @@ class LaneQuery(LaneOutputs):
             fail_on_loss=self.systems.on_data_loss(source.stream) == "fail",
             lane=self.lane.id,
             commits=f"{self.folder.removeprefix('file://')}/commits",
+            nothing=self.nothing,
         )
         return source.streamed(until, limits)
 
@@ -117,26 +136,37 @@ class LaneQuery(LaneOutputs):
         options = {"file": self.clock, "systems": carried, "rows": str(rows).lower()}
         return self.spark.readStream.format(clock.FORMAT).options(**options).load()
 
-    def _watermarked(self, frame: DataFrame, column: str) -> DataFrame:
+    def _watermarked(self, frame: DataFrame, column: str, behind: int) -> DataFrame:
         """The frame with the lane's watermark on a column: of a row of the clock's, which then goes no further.
 
         Only the clock has ``withWatermark``, and it comes first: else a sparse stream would hold the watermark back.
+        ``behind``: how many ms the operator has to stay behind the watermark.
         """
-        if not self._delays:
+        if not self.has_event_time:
             delays = [source.args.get("watermark", 0) for source in self.graph.nodes if "event_time" in source.args]
-            return frame.withWatermark(column, f"{max(delays)} milliseconds")
+            return frame.withWatermark(column, f"{max(delays) + behind} milliseconds")
         told = self._clock_frame(rows=True).select(
             *[
                 F.col("watermark").alias(f.name) if f.name == column else F.lit(None).cast(f.dataType).alias(f.name)
                 for f in frame.schema
             ]
         )
-        both = told.withWatermark(column, "0 seconds").union(frame)
+        both = told.withWatermark(column, f"{behind} milliseconds").union(frame)
         return both.where(f"if(spark_partition_id() >= 0, {hidden.NAME} is not null, false)")
+
+    def _following(self, frame: DataFrame, column: str, behind: int) -> DataFrame:
+        """Another frame of the same operator, with the same watermark."""
+        return joining.followed(frame, column) if self.has_event_time else self._watermarked(frame, column, behind)
+
+    @cached_property
+    def _tables_joined(self) -> Lookups:
+        records = partial(lookups.everything, self.systems)
+        load = partial(lookups.load, functions=self.functions, records=records, formats=self.formats)
+        return Lookups(load, self.schemas, monotonic)
 
     def _ticking(self, frame: DataFrame) -> DataFrame:
         """A frame without state that still has batches when only the lane's event time has gone on."""
-        if not self._delays or (self._group.stateful is not None and is_windowed(self._group.stateful)):
+        if not self._delays or (self._group.stateful is not None and is_timed(self._group.stateful)):
             return frame
         nothing = [F.lit(None).cast(f.dataType).alias(f.name) for f in frame.schema]
         return self._clock_frame(rows=False).select(*nothing).union(frame)
@@ -178,6 +208,7 @@ class LaneQuery(LaneOutputs):
     def _evaluating(self, begin: _Begin, batch: DataFrame, number: int) -> None:
         """Compute what could not be computed in the query itself, and publish."""
         steps.reach(steps.PLANNED, self.lane.id, number)
+        self._check_time(number)
         frames, seen = begin(batch)
         written: list[Written] = []
         with evaluation.inside_batch(self._group, frames, self._context) as ended:
@@ -195,9 +226,23 @@ class LaneQuery(LaneOutputs):
     def _writing(self, batch: DataFrame, number: int) -> None:
         """Publish rows that the query has computed."""
         steps.reach(steps.PLANNED, self.lane.id, number)
+        self._check_time(number)
         written = self._publishing.written(batch, number)
         self._publishing.finish(number, written, publishing.observed(self.spark, self.lane.id))
         steps.reach(steps.PUBLISHED, self.lane.id, number)
+
+    def _check_time(self, number: int) -> None:
+        """Let tasks know what is late. Raises StateError, before anything of the batch is done, if windows go by when
+        it was planned, and that was before the time up to which they are closed: the lane begins anew, and mends it."""
+        if self._group.stateful is not None and on_late(self._group.stateful) != "drop":
+            late.let_know(self.spark.sparkContext, self.planned(number - 1).watermark if number else 0)
+        batch = self.planned(number) if self.by_intake else None
+        if batch is not None and self.out_of_time(batch):
+            raise StateError(
+                f"the clock of this machine was set back by {(batch.watermark - batch.at) / 1000:.1f} s or more: batch "
+                f"{number} of lane {self.lane.id} was planned before windows of processing time that are closed",
+                "nothing is lost: the lane begins anew, and takes the time of the last one; keep the clocks in step",
+            )
 
     def _call(self, node: Node, batch: DataFrame, number: int) -> None:
         try:

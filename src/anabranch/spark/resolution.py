@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from pyspark.errors import AnalysisException, ParseException, PySparkException
@@ -17,7 +18,7 @@ from anabranch.model.graph import Graph, Node
 from anabranch.operators import rule
 from anabranch.operators.rules import is_boundary
 from anabranch.planning import stages
-from anabranch.spark import codec, evaluation, hidden, values
+from anabranch.spark import codec, evaluation, hidden, lookups, values
 from anabranch.spark import intake as intakes
 from anabranch.spark.labels import label
 from anabranch.spark.operators import Context, apply, check_stateless
@@ -46,8 +47,9 @@ def columns(
     """
     frames: dict[int, DataFrame] = {}
     times = stages.event_times(graph)
+    table = partial(lookups.load, functions=functions, records=lookups.nothing, formats=formats)
     for stage in stages.cut(graph):
-        context = Context(functions=functions, keys=stages.key_columns(graph, stage), times=times)
+        context = Context(functions=functions, keys=stages.key_columns(graph, stage), times=times, table=table)
         for node in stage.nodes:
             frame = explained(node, lambda n=node, c=context: _after(graph, n, frames, c, formats))  # type: ignore[misc]
             if frame is not None:

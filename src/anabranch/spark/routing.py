@@ -76,7 +76,7 @@ def before(group: Group) -> frozenset[int]:
     for node in group.nodes:
         if node in group.sources:
             continue
-        if rule(node).function:
+        if rule(node).function and not rule(node).stateful:
             if node.inputs[0] not in there:
                 found.add(node.id)
             there.add(node.id)

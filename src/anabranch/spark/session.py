@@ -41,6 +41,7 @@ SETTINGS = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.streaming.noDataMicroBatches.enabled": "true",
+    "spark.sql.streaming.join.stateFormatVersion": "3",  # one store for each part of state, as others have, not four
     f"{_STATE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
     f"{_STATE}.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.python.daemon.module": "anabranch.spark.daemon",

@@ -96,6 +96,7 @@ class TablePublisher:
     def take(self, new: bool) -> None:
         for table in self.tables.values():
             table.fence(self.owner, new)
+            table.leave(self.owner)
 
     def publish(self, batch: int, written: Sequence[Written], controls: Mapping[Target, Control]) -> None:
         ordered = sorted(written, key=lambda each: (each.slot, each.partition))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from anabranch.config import Settings
@@ -48,6 +49,17 @@ class Systems:
                 "read it with what reads such tables; a job can only write it",
             )
         raise ConfigError(f"there is no system {name!r}", "the systems are embedded and kafka")
+
+    def racks(self, streams: Iterable[str]) -> dict[str, dict[int, tuple[str | None, ...]]]:
+        """The racks of the partitions of streams, by ``system/stream``, as :meth:`KafkaSystem.racks` gives them; of
+        those that are in no racks, or aren't there, nothing."""
+        found = {}
+        for name in streams:
+            system, stream = name.split("/")
+            if system == "kafka":
+                with suppress(NotFoundError):
+                    found[name] = self.kafka.racks(stream)
+        return found
 
     def is_table(self, output: str) -> bool:
         """Whether what is written under a name goes to a table, and not to a stream."""

@@ -73,6 +73,7 @@ class Table(Protocol):
         """Give the lane's mark the owner's epoch. When this returns, nobody with a lower one can commit any more.
 
         Idempotent; after an error, it is called again. What a former owner has committed must be whole after it.
+        Others than the owner call it, too, at any time.
 
         Args:
             new: the lane has never run a batch. None: that isn't known.
@@ -107,5 +108,7 @@ class Table(Protocol):
         ...
 
     def leave(self, owner: Owner) -> None:
-        """The owner has written its last batch for now: take away what only it needed, and leave the mark."""
+        """The owner itself has no task at work: take away what only it needed, also of a batch that has failed, and
+        leave the mark.
+        """
         ...

@@ -8,14 +8,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 
 from anabranch import steps
 from anabranch.errors import AnabranchError, ConfigError, ConflictError, NotFoundError
 from anabranch.tables import files, marks, options
 from anabranch.tables.contract import Owner
-from anabranch.tables.files import FileRef, FileWriter
+from anabranch.tables.files import FileRef, FileWriter, Folder, Rows
 from anabranch.tables.marks import NOTHING, Mark
 
 try:
@@ -37,22 +36,6 @@ class DeltaOptions(options.FolderOptions):
     NOT_LOCAL = "this version of anabranch writes Delta tables in local and shared folders only"
 
 
-class _Rows:
-    """One task's files, in the table's folder: no reader knows of them before a commit names them."""
-
-    def __init__(self, writer: FileWriter) -> None:
-        self._writer = writer
-
-    def write(self, rows: pa.RecordBatch) -> None:
-        self._writer.write(rows)
-
-    def close(self) -> list[bytes]:
-        return [msgspec.msgpack.encode(ref) for ref in self._writer.close()]
-
-    def abort(self) -> None:
-        self._writer.abort()
-
-
 class DeltaFolder:
     """A lane has two application ids: one whose version is its last batch, one whose version is its epoch. Each commit
     and each fence names the second one. Of two commits that name the same id and don't know of each other, the protocol
@@ -63,6 +46,7 @@ class DeltaFolder:
         given = options.checked(DeltaOptions, name, settings)
         self._name = name
         self._root = Path(given.path)
+        self._place = Folder(self._root)
         self._target = given.target_file_mb << 20
 
     def __str__(self) -> str:
@@ -72,21 +56,79 @@ class DeltaFolder:
         return str(self._table().metadata().id)
 
     def prepare(self, schema: pa.Schema, create: bool) -> None:
-        wanted = deltalake.Schema.from_arrow(schema)
         if create:
             try:
-                deltalake.DeltaTable.create(self._root, wanted, mode="ignore")
+                deltalake.DeltaTable.create(self._root, deltalake.Schema.from_arrow(schema), mode="ignore")
             except (exceptions.DeltaError, OSError) as error:
                 raise AnabranchError(
                     f"{self} can't be made: {_line(error)}", "choose another path, or change the owner or mode"
                 ) from error
-        table = self._table()
+        self._check(self._table(), schema)
+
+    def fence(self, owner: Owner, new: bool | None) -> None:
+        for _ in range(_ATTEMPTS):
+            table = self._table()
+            mark = marks.fenced(self._mark(table, owner.job, owner.lane), owner, str(self), new)
+            if mark is None or self._committed(table, owner, mark, []):
+                return
+        raise self._busy()
+
+    def last(self, job: str, lane: str) -> int:
+        mark = self._mark(self._table(), job, lane)
+        return NOTHING if mark is None else mark.batch
+
+    def writers(self, job: str) -> list[str]:
+        """None: a Delta table tells of an application id only to who knows it."""
+        return []
+
+    def writer(self, owner: Owner, schema: pa.Schema) -> Rows:
+        return Rows(FileWriter(self._place, schema, self._target))
+
+    def commit(self, owner: Owner, batch: int, parts: Sequence[bytes]) -> None:
+        refs = files.named(parts)
+        joined: list[FileRef] | None = None
+        for _ in range(_ATTEMPTS):
+            table = self._table()
+            mark = marks.check(self._mark(table, owner.job, owner.lane), owner, str(self))
+            if mark.batch >= batch:
+                self._drop(refs)
+                return
+            if joined is None:
+                with files.told(str(self)):
+                    joined = files.merged(self._place, refs, self._target)
+            for ref in joined[:1]:
+                self._check(table, files.columns(self._place, ref))  # others may have changed it since
+            if self._committed(table, owner, Mark(owner.epoch, batch), joined):
+                break
+        else:
+            raise self._busy()
+        steps.reach(steps.NAMED, owner.lane, batch)
+        self._drop([ref for ref in refs if ref not in joined])
+
+    def leave(self, owner: Owner) -> None:
+        """Nothing: files that no commit names are taken away by a full vacuum of the table."""
+
+    def _table(self) -> Any:
+        try:
+            return deltalake.DeltaTable(self._root)
+        except exceptions.TableNotFoundError:
+            raise NotFoundError(
+                f"{self} isn't there", "restore it; a new job makes it. To begin afresh, give the job another name"
+            ) from None
+        except (exceptions.DeltaError, OSError) as error:
+            raise AnabranchError(
+                f"{self} can't be read: {_line(error)}", "restore it, or see who may read it"
+            ) from error
+
+    def _check(self, table: Any, schema: pa.Schema) -> None:
+        """See that it takes rows of these columns."""
         partitions = table.metadata().partition_columns
         if partitions:
             raise ConflictError(
                 f"{self} is partitioned by {', '.join(partitions)}, which anabranch can't write",
                 "write to a table without partitions",
             )
+        wanted = deltalake.Schema.from_arrow(schema)
         held = {field.name: field for field in table.schema().fields}
         for field in wanted.fields:
             if field.name not in held:
@@ -105,60 +147,6 @@ class DeltaFolder:
             raise ConflictError(
                 f"{self} has a column {needed!r} that may not be null, and the job doesn't write it", "write it"
             )
-
-    def fence(self, owner: Owner, new: bool | None) -> None:
-        for _ in range(_ATTEMPTS):
-            table = self._table()
-            mark = marks.fenced(self._mark(table, owner.job, owner.lane), owner, str(self), new)
-            if mark is None or self._committed(table, owner, mark, []):
-                return
-        raise self._busy()
-
-    def last(self, job: str, lane: str) -> int:
-        mark = self._mark(self._table(), job, lane)
-        return NOTHING if mark is None else mark.batch
-
-    def writers(self, job: str) -> list[str]:
-        """None: a Delta table tells of an application id only to who knows it."""
-        return []
-
-    def writer(self, owner: Owner, schema: pa.Schema) -> _Rows:
-        return _Rows(FileWriter(self._root, schema, self._target))
-
-    def commit(self, owner: Owner, batch: int, parts: Sequence[bytes]) -> None:
-        refs = [msgspec.msgpack.decode(part, type=FileRef) for part in parts]
-        joined: list[FileRef] | None = None
-        for _ in range(_ATTEMPTS):
-            table = self._table()
-            mark = marks.check(self._mark(table, owner.job, owner.lane), owner, str(self))
-            if mark.batch >= batch:
-                self._drop(refs)
-                return
-            if joined is None:
-                schema = pa.schema(table.schema().to_arrow())
-                with files.told(str(self)):
-                    joined = files.merged(self._root, refs, schema, self._target, ".parquet")
-            if self._committed(table, owner, Mark(owner.epoch, batch), joined):
-                break
-        else:
-            raise self._busy()
-        steps.reach(steps.NAMED, owner.lane, batch)
-        self._drop([ref for ref in refs if ref not in joined])
-
-    def leave(self, owner: Owner) -> None:
-        """Nothing: files that no commit names are taken away by the table's own vacuum."""
-
-    def _table(self) -> Any:
-        try:
-            return deltalake.DeltaTable(self._root)
-        except exceptions.TableNotFoundError:
-            raise NotFoundError(
-                f"{self} isn't there", "restore it; a new job makes it. To begin afresh, give the job another name"
-            ) from None
-        except (exceptions.DeltaError, OSError) as error:
-            raise AnabranchError(
-                f"{self} can't be read: {_line(error)}", "restore it, or see who may read it"
-            ) from error
 
     def _mark(self, table: Any, job: str, lane: str) -> Mark | None:
         batch, epoch = (table.transaction_version(each) for each in _ids(job, lane))
@@ -188,7 +176,7 @@ class DeltaFolder:
 
     def _drop(self, refs: Sequence[FileRef]) -> None:
         for ref in refs:
-            (self._root / ref.name).unlink(missing_ok=True)
+            self._place.remove(ref.name)
 
     def _busy(self) -> AnabranchError:
         return AnabranchError(

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 import pyarrow as pa
@@ -15,7 +16,7 @@ import pyarrow.parquet as pq
 
 from anabranch.errors import AnabranchError
 
-__all__ = ["FileRef", "FileWriter", "merged", "sync", "told"]
+__all__ = ["FileRef", "FileWriter", "Folder", "Place", "Rows", "columns", "merged", "named", "sync", "told"]
 
 _GROUP_BYTES = 64 << 20
 _GROUP_ROWS = 1 << 20
@@ -23,31 +24,80 @@ _GROUP_ROWS = 1 << 20
 
 
 class FileRef(msgspec.Struct, frozen=True):
-    """A file that is durable. ``name`` is within its folder."""
+    """A file that is durable. ``name`` is within its place."""
 
     name: str
     rows: int
     bytes: int
 
 
+class Place(Protocol):
+    """Holds files, each of which is written once."""
+
+    def new(self) -> str:
+        """A name that nobody else has."""
+        ...
+
+    def make(self, name: str) -> pa.NativeFile: ...
+
+    def read(self, name: str) -> pa.NativeFile: ...
+
+    def settle(self, names: Sequence[str]) -> None:
+        """Make files durable that are closed."""
+        ...
+
+    def remove(self, name: str) -> None:
+        """Also if it isn't there."""
+        ...
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A place on a disk."""
+
+    path: Path
+    suffix: str = ".parquet"
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def new(self) -> str:
+        return f"{uuid.uuid4().hex}{self.suffix}"
+
+    def make(self, name: str) -> pa.NativeFile:
+        self.path.mkdir(parents=True, exist_ok=True)
+        return pa.OSFile(str(self.path / name), "wb")
+
+    def read(self, name: str) -> pa.NativeFile:
+        return pa.OSFile(str(self.path / name))
+
+    def settle(self, names: Sequence[str]) -> None:
+        for name in names:
+            sync(self.path / name)
+        sync(self.path)
+
+    def remove(self, name: str) -> None:
+        (self.path / name).unlink(missing_ok=True)
+
+
 @dataclass
 class FileWriter:
-    """Writes rows to new files of about ``target`` bytes in ``folder``, with names that nobody else has."""
+    """Writes rows to new files of about ``target`` bytes."""
 
-    folder: Path
+    place: Place
     schema: pa.Schema
     target: int
-    suffix: str = ".parquet"
     _held: list[pa.RecordBatch] = field(default_factory=list)
     _bytes: int = 0
     _rows: int = 0
     _file: pq.ParquetWriter | None = None
-    _path: Path | None = None
+    _sink: pa.NativeFile | None = None
+    _name: str = ""
     _written: int = 0
     _done: list[FileRef] = field(default_factory=list)
 
     def write(self, rows: pa.RecordBatch) -> None:
-        with told(str(self.folder)):
+        with told(str(self.place)):
             self._write(rows)
 
     def _write(self, rows: pa.RecordBatch) -> None:
@@ -59,46 +109,78 @@ class FileWriter:
 
     def close(self) -> list[FileRef]:
         """Make them durable."""
-        with told(str(self.folder)):
+        with told(str(self.place)):
             self._write_group()
             self._close_file()
             if self._done:
-                sync(self.folder)
+                self.place.settle([ref.name for ref in self._done])
         return self._done
 
     def abort(self) -> None:
-        if self._file is not None:
-            self._file.close()
-        for name in [each.name for each in self._done] + ([self._path.name] if self._path is not None else []):
-            (self.folder / name).unlink(missing_ok=True)
+        """Remove what was written, also where no more can be."""
+        for open_one in (self._file, self._sink):
+            if open_one is not None:
+                with suppress(OSError):
+                    open_one.close()
+        for name in [each.name for each in self._done] + ([self._name] if self._name else []):
+            self.place.remove(name)
 
     def _write_group(self) -> None:
         if not self._held:
             return
         if self._file is None:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self._path = self.folder / f"{uuid.uuid4().hex}{self.suffix}"
-            self._file = pq.ParquetWriter(self._path, self.schema)
+            self._name = self.place.new()
+            self._sink = self.place.make(self._name)
+            self._file = pq.ParquetWriter(self._sink, self.schema)
         self._file.write_table(pa.Table.from_batches(self._held, self.schema))
         self._written += self._rows
         self._held, self._bytes, self._rows = [], 0, 0
-        assert self._path is not None
-        if self._path.stat().st_size >= self.target:
+        assert self._sink is not None
+        if self._sink.tell() >= self.target:
             self._close_file()
 
     def _close_file(self) -> None:
-        if self._file is None or self._path is None:
+        if self._file is None or self._sink is None:
             return
         self._file.close()
-        sync(self._path)
-        self._done.append(FileRef(self._path.name, self._written, self._path.stat().st_size))
-        self._file, self._path, self._written = None, None, 0
+        size = self._sink.tell()
+        self._sink.close()
+        self._done.append(FileRef(self._name, self._written, size))
+        self._file, self._sink, self._name, self._written = None, None, "", 0
 
 
-def merged(folder: Path, refs: Sequence[FileRef], schema: pa.Schema, target: int, suffix: str) -> list[FileRef]:
+@dataclass(frozen=True)
+class Rows:
+    """One task's rows, in files that no reader knows of before a commit names them."""
+
+    files: FileWriter
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        self.files.write(rows)
+
+    def close(self) -> list[bytes]:
+        return [msgspec.msgpack.encode(ref) for ref in self.files.close()]
+
+    def abort(self) -> None:
+        self.files.abort()
+
+
+def named(parts: Sequence[bytes]) -> list[FileRef]:
+    """The files that tasks have written."""
+    return [msgspec.msgpack.decode(part, type=FileRef) for part in parts]
+
+
+def columns(place: Place, ref: FileRef) -> pa.Schema:
+    """Those of a file."""
+    with place.read(ref.name) as source:
+        return pq.read_schema(source)
+
+
+def merged(place: Place, refs: Sequence[FileRef], target: int) -> list[FileRef]:
     """Files of many tasks, those next to each other that are small joined to some of about ``target`` bytes.
 
     No more than ``target`` bytes are written anew, whatever there is. The files that are joined stay where they are.
+    All have the same columns.
     """
     found: list[FileRef] = []
     run: list[FileRef] = []
@@ -106,11 +188,7 @@ def merged(folder: Path, refs: Sequence[FileRef], schema: pa.Schema, target: int
 
     def join() -> None:
         if len(run) > 1:
-            writer = FileWriter(folder, schema, target, suffix)
-            for ref in run:
-                for batch in pq.ParquetFile(folder / ref.name).iter_batches(_GROUP_ROWS):
-                    writer.write(batch.select(schema.names))
-            found.extend(writer.close())
+            found.extend(_joined(place, run, target))
         else:
             found.extend(run)
         run.clear()
@@ -126,6 +204,23 @@ def merged(folder: Path, refs: Sequence[FileRef], schema: pa.Schema, target: int
         budget -= ref.bytes
     join()
     return found
+
+
+def _joined(place: Place, refs: Sequence[FileRef], target: int) -> list[FileRef]:
+    writer: FileWriter | None = None
+    try:
+        for ref in refs:
+            with place.read(ref.name) as source:
+                file = pq.ParquetFile(source)
+                writer = writer or FileWriter(place, file.schema_arrow, target)
+                for batch in file.iter_batches(_GROUP_ROWS):
+                    writer.write(batch)
+        assert writer is not None
+        return writer.close()
+    except BaseException:
+        if writer is not None:
+            writer.abort()
+        raise
 
 
 @contextmanager

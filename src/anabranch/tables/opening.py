@@ -15,6 +15,7 @@ __all__ = ["KINDS", "is_foreign", "opened"]
 KINDS = {
     "parquet": "anabranch.tables.parquet:ParquetFolder",
     "delta": "anabranch.tables.delta:DeltaFolder",
+    "iceberg": "anabranch.tables.iceberg:IcebergTable",
     "postgresql": "anabranch.tables.postgresql:PostgresqlTable",
 }
 

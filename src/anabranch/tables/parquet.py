@@ -7,7 +7,6 @@ import os
 import shutil
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from anabranch import steps
 from anabranch.errors import AnabranchError, LogError, NotFoundError, UnsupportedFormatError
 from anabranch.tables import files, marks, options, schemas
 from anabranch.tables.contract import Owner
-from anabranch.tables.files import FileRef, FileWriter
+from anabranch.tables.files import FileRef, FileWriter, Folder, Rows
 from anabranch.tables.marks import NOTHING, Mark
 
 __all__ = ["Entry", "ParquetFolder"]
@@ -53,22 +52,6 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def mark(self) -> Mark:
         return Mark(self.epoch, self.batch)
-
-
-@dataclass(frozen=True)
-class _Writer:
-    """One task's files, where no reader looks."""
-
-    files: FileWriter
-
-    def write(self, rows: pa.RecordBatch) -> None:
-        self.files.write(rows)
-
-    def close(self) -> list[bytes]:
-        return [msgspec.msgpack.encode(ref) for ref in self.files.close()]
-
-    def abort(self) -> None:
-        self.files.abort()
 
 
 class ParquetFolder:
@@ -124,8 +107,8 @@ class ParquetFolder:
         lanes = sorted(each.name for each in folder.iterdir()) if folder.is_dir() else []
         return [lane for lane in lanes if self.last(job, lane) > NOTHING]
 
-    def writer(self, owner: Owner, schema: pa.Schema) -> _Writer:
-        return _Writer(FileWriter(self._staged(owner), schema, self._target, _PART))
+    def writer(self, owner: Owner, schema: pa.Schema) -> Rows:
+        return Rows(FileWriter(Folder(self._staged(owner), _PART), schema, self._target))
 
     def commit(self, owner: Owner, batch: int, parts: Sequence[bytes]) -> None:
         with files.told(str(self)):
@@ -135,7 +118,7 @@ class ParquetFolder:
         shutil.rmtree(self._staged(owner), ignore_errors=True)
 
     def _commit(self, owner: Owner, batch: int, parts: Sequence[bytes]) -> None:
-        refs = [msgspec.msgpack.decode(part, type=FileRef) for part in parts]
+        refs = files.named(parts)
         joined: list[FileRef] | None = None
         while True:
             tail = self._tail(owner.job, owner.lane)
@@ -147,8 +130,7 @@ class ParquetFolder:
                 return
             if joined is None:
                 self._check(owner, refs)
-                schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(self._head().schema)))
-                joined = files.merged(self._staged(owner), refs, schema, self._target, _PART)
+                joined = files.merged(Folder(self._staged(owner), _PART), refs, self._target)
             placed = tuple(
                 FileRef(f"{owner.lane}-{batch:08d}-{number:03d}-{Path(ref.name).stem}.parquet", ref.rows, ref.bytes)
                 for number, ref in enumerate(joined)

@@ -1,8 +1,8 @@
 """What users test their jobs with: :func:`run` runs a job on lists of rows and gives what it wrote."""
 
 from anabranch.testing.messages import Message
-from anabranch.testing.parts import BATCH, EXPAND, KILL, REWIND, SCALE
+from anabranch.testing.parts import BATCH, DRAIN, EXPAND, KILL, REWIND, SCALE
 from anabranch.testing.result import Pending, Record, Result
 from anabranch.testing.running import run
 
-__all__ = ["BATCH", "EXPAND", "KILL", "REWIND", "SCALE", "Message", "Pending", "Record", "Result", "run"]
+__all__ = ["BATCH", "DRAIN", "EXPAND", "KILL", "REWIND", "SCALE", "Message", "Pending", "Record", "Result", "run"]

@@ -52,6 +52,7 @@ class Names:
         """Each stream of :meth:`job`, also those that it makes for itself → its name in the test."""
         named = [node for node in graph.nodes if "stream" in node.args or is_boundary(node)]
         found = {stages.stream_of(self.job(graph), node): stages.stream_of(graph, node) for node in named}
+        found |= {name: name for node in graph.nodes if "of" in node.args for name in [node.args["of"]["stream"]]}
         aside = {stages.dead_letters_of(stream): stages.dead_letters_of(name) for stream, name in found.items()}
         return {**aside, **found}
 

@@ -20,7 +20,17 @@ from anabranch.container.reconciliation import Container
 from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.store.store import Store
 from anabranch.errors import JobFailedError, OutOfTimeError
-from anabranch.messages import Answer, Expanding, Heartbeat, JobStatus, Registered, Registration, Rewinding, Scaling
+from anabranch.messages import (
+    Answer,
+    DrainNotification,
+    Expanding,
+    Heartbeat,
+    JobStatus,
+    Registered,
+    Registration,
+    Rewinding,
+    Scaling,
+)
 from anabranch.planning import changes
 from anabranch.planning.plan import Plan
 from anabranch.systems.systems import Systems
@@ -87,9 +97,23 @@ class Incarnation:
             JobFailedError, OutOfTimeError: as :meth:`run`.
         """
         if isinstance(wish, Scaling):
-            self._run_and_change(lambda: self._coordinator.scale(self._job, wish))
+            self._run_and_change(lambda: self._coordinator.wishes.scale(self._job, wish))
         else:
-            self._run_and_change(lambda: self._coordinator.rewind(self._job, wish))
+            self._run_and_change(lambda: self._coordinator.wishes.rewind(self._job, wish))
+
+    def run_and_drain(self) -> None:
+        """Run the job, and let it drain once it is at work, with all that there is to read.
+
+        Raises:
+            JobFailedError, OutOfTimeError: as :meth:`run`.
+        """
+
+        def drain() -> None:
+            number = self._coordinator.status(self._job).deployment
+            said = DrainNotification(uuid=str(uuid.uuid4()), run_id=number, mode="latest")
+            self._coordinator.wishes.drain(self._job, said)
+
+        self._run_and_change(drain)
 
     def run_and_expand(self, widen: Callable[[], None]) -> None:
         """Run the job, ``widen`` some of its inputs once it is at work, and stop it when it reads all of them.
@@ -102,7 +126,7 @@ class Incarnation:
 
         def expand() -> None:
             widen()
-            self._coordinator.expand(self._job, Expanding())
+            self._coordinator.wishes.expand(self._job, Expanding())
 
         self._run_and_change(expand)
 
@@ -116,14 +140,15 @@ class Incarnation:
     def _container(self, until_caught_up: bool) -> Container:
         file, settings, job = self._file, self._settings, self._job
         preparation.refuse_several(settings)
-        plan = preparation.plan(file, settings, preparation.known_model(settings.coordinator.store, job))
+        model, drained = preparation.known_model(settings.coordinator.store, job)
+        plan = preparation.plan(file, settings, model, model if drained else None)
         known = set(self._store.lanes(job))
         preparation.check_writers(plan, settings, known)
-        if known:
+        if known and not drained:
             preparation.check_outputs(plan, settings)
-        formats = preparation.formats(file, settings, self._coordinator.known_formats(job))
+        formats = preparation.formats(file, settings, {} if drained else self._coordinator.known_formats(job))
         schemas = preparation.resolved(file, formats)
-        if not known:
+        if drained or not known:
             self._create(plan)
         prepared = Prepared(file, settings, plan, schemas, formats)
         self._coordinator.start(preparation.start_message(prepared, until_caught_up))

@@ -8,7 +8,7 @@ from typing import Any
 
 from anabranch.errors import UsageError
 
-__all__ = ["BATCH", "EXPAND", "KILL", "REWIND", "SCALE", "Part", "Sentinel", "cut"]
+__all__ = ["BATCH", "DRAIN", "EXPAND", "KILL", "REWIND", "SCALE", "Part", "Sentinel", "cut"]
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,11 @@ BATCH = Sentinel("BATCH")
 
 KILL = Sentinel("KILL")
 """The job dies here, as by ``kill -9``, and a new incarnation goes on. See :func:`anabranch.testing.run`."""
+
+
+DRAIN = Sentinel("DRAIN")
+"""The job drains, with all that stands before it; what comes after it is for another deployment. See
+:func:`anabranch.testing.run`."""
 
 
 @dataclass(frozen=True)

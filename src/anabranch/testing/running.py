@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import structlog
 
 from anabranch import config as configuration
@@ -33,7 +34,7 @@ from anabranch.testing.brokers import Names
 from anabranch.testing.incarnation import Incarnation
 from anabranch.testing.keys import Field
 from anabranch.testing.messages import Encoder
-from anabranch.testing.parts import EXPAND, KILL, REWIND, SCALE, Part
+from anabranch.testing.parts import DRAIN, EXPAND, KILL, REWIND, SCALE, Part
 from anabranch.testing.result import Pending, Record, Result, decoded
 from anabranch.testing.streams import EmbeddedStreams, Streams
 
@@ -86,6 +87,10 @@ def run(
 
     ``EXPAND(8)`` in an input: what stands before it is put, and when the job has run a batch of it, the stream gets 8
     partitions, and the job goes along as by ``anabranch expand``. What comes after it is put by the new count.
+
+    ``DRAIN`` in an input: what stands before it is put, and when the job has run a batch of it, it drains as by
+    ``anabranch drain --up-to latest``: all of it is taken in, and every window comes out. What comes after it is read
+    by another deployment, which keeps running aggregates.
 
     The first sentinels of all inputs are one moment, the second ones another, and so on.
 
@@ -154,6 +159,8 @@ def _run(
             incarnation.run_and_change(Scaling(factor=part.ends.factor))
         elif isinstance(part.ends, REWIND):
             incarnation.run_and_change(_rewinding(part.ends, site.settings))
+        elif part.ends is DRAIN:
+            incarnation.run_and_drain()
         elif isinstance(part.ends, EXPAND):
             incarnation.run_and_expand(partial(_widen, streams, part))
             for stream in part.among:
@@ -232,8 +239,9 @@ def _check_parts(cut: Iterable[Part], settings: Settings) -> None:
 
 
 def _reads(graph: Graph) -> dict[str, Node]:
-    """The streams that a job reads, each with an operator that reads it, one that declares the key if there is one."""
+    """The streams that a job reads, tables too, each with an operator that does; one that declares the key, if any."""
     reads = [node for node in graph.nodes if node.kind == "read"]
+    reads += [msgspec.structs.replace(node, args=node.args["of"]) for node in graph.nodes if "of" in node.args]
     return {node.args["stream"]: node for node in sorted(reads, key=lambda node: "key" in node.args)}
 
 

@@ -1,4 +1,5 @@
-"""Each module leaves out, or does wrong, one step of the protocol: ``BREAKS`` names the invariants that may show it."""
+"""Each module leaves out, or does wrong, one step of the protocol: ``BREAKS`` names the invariants that may show it,
+and ``FIRST``, where it is given, a seed from which on they soon do."""
 
 from __future__ import annotations
 

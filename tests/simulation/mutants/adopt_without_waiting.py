@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.coordinator.service import Coordinator
+from anabranch.coordinator.served import Served
 
 BREAKS = frozenset({"one-owner", "one-seat"})
 
 
 def apply(patch: pytest.MonkeyPatch) -> None:
-    adopt = Coordinator.adopt
+    adopt = Served.adopt
 
-    def hasty(self: Coordinator, job: str) -> bool:
+    def hasty(self: Served, job: str) -> bool:
         served = adopt(self, job)
-        if job in self._served:
-            for process in self._served[job].processes.values():
+        if job in self.jobs:
+            for process in self.jobs[job].processes.values():
                 process.lease_ends = float("-inf")
         return served
 
-    patch.setattr(Coordinator, "adopt", hasty)
+    patch.setattr(Served, "adopt", hasty)

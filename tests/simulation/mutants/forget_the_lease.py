@@ -5,17 +5,18 @@ from __future__ import annotations
 import pytest
 
 from anabranch.coordinator.service import Coordinator
+from anabranch.coordinator.serving import Serving
 from tests.simulation.coordinators import LEASE
 
 BREAKS = frozenset({"one-owner", "one-seat"})
 
 
 def apply(patch: pytest.MonkeyPatch) -> None:
-    tick = Coordinator._tick
+    expel = Coordinator._expel_silent
 
-    def hasty(self: Coordinator, serving: object) -> None:
+    def hasty(self: Coordinator, serving: Serving) -> bool:
         with pytest.MonkeyPatch.context() as within:
             within.setattr(self, "_grace", -LEASE / 2)
-            tick(self, serving)  # type: ignore[arg-type]
+            return expel(self, serving)
 
-    patch.setattr(Coordinator, "_tick", hasty)
+    patch.setattr(Coordinator, "_expel_silent", hasty)

@@ -10,6 +10,7 @@ import pytest
 from anabranch.model.lane import LaneState
 from anabranch.planning.changes import _Share
 
+FIRST = 200
 BREAKS = frozenset({"progress"})
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.coordinator.service import Coordinator
+from anabranch.coordinator.served import Served
 
 BREAKS = frozenset({"asked-once"})
 
 
 def apply(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Coordinator, "_is_known", lambda self, serving, request: False)
+    patch.setattr(Served, "is_known", lambda self, serving, request: False)

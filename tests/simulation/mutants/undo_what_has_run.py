@@ -10,6 +10,7 @@ import pytest
 from anabranch.coordinator import reports
 from anabranch.coordinator.serving import Serving
 
+FIRST = 400
 BREAKS = frozenset({"each-once", "state-goes-along", "exactly-once"})
 
 

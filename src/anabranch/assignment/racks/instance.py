@@ -13,7 +13,7 @@ from anabranch.assignment.racks.network import Whole
 from anabranch.assignment.racks.problem import Container, Partition, Problem, Task
 from anabranch.errors import ConfigError
 
-__all__ = ["Instance", "Traffic"]
+__all__ = ["Instance", "Traffic", "unknown"]
 
 _LARGEST = 2**60
 
@@ -76,7 +76,7 @@ class Instance:
         self.tasks = sorted(problem.tasks, key=lambda task: task.name)
         self.container_numbers = {container.id: number for number, container in enumerate(self.containers)}
         self.slots = np.array([container.slots for container in self.containers], np.int64)
-        self.why_not = _unknown(problem)
+        self.why_not = unknown(problem)
         names = [] if self.why_not else sorted({container.rack or "" for container in self.containers})
         self.racks = names or ["?"]
         numbers = {name: number for number, name in enumerate(names)}
@@ -137,7 +137,7 @@ class Instance:
         return found
 
 
-def _unknown(problem: Problem) -> str | None:
+def unknown(problem: Problem) -> str | None:
     """Why racks can't be used."""
     for container in problem.containers:
         if container.rack is None:

@@ -1,6 +1,16 @@
 """The life of a deployment: one file a state, each with a step to the next."""
 
-from anabranch.coordinator.states import changing, failed, planned, running, starting, stopped, stopping
+from anabranch.coordinator.states import (
+    changing,
+    drained,
+    draining,
+    failed,
+    planned,
+    running,
+    starting,
+    stopped,
+    stopping,
+)
 from anabranch.coordinator.states.snapshot import DeploymentState, LaneView, Snapshot, Transition
 
 __all__ = ["DeploymentState", "LaneView", "Snapshot", "Transition", "step"]
@@ -10,6 +20,8 @@ _STEPS = {
     DeploymentState.STARTING: starting.step,
     DeploymentState.RUNNING: running.step,
     DeploymentState.CHANGING: changing.step,
+    DeploymentState.DRAINING: draining.step,
+    DeploymentState.DRAINED: drained.step,
     DeploymentState.STOPPING: stopping.step,
     DeploymentState.STOPPED: stopped.step,
     DeploymentState.FAILED: failed.step,

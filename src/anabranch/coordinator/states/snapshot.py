@@ -17,6 +17,8 @@ class DeploymentState(enum.StrEnum):
     STARTING = "starting"
     RUNNING = "running"
     CHANGING = "changing"
+    DRAINING = "draining"
+    DRAINED = "drained"
     STOPPING = "stopping"
     STOPPED = "stopped"
     FAILED = "failed"
@@ -28,7 +30,12 @@ class DeploymentState(enum.StrEnum):
     @property
     def runs(self) -> bool:
         """Whether lanes are wanted."""
-        return self in {DeploymentState.STARTING, DeploymentState.RUNNING, DeploymentState.CHANGING}
+        return self in {
+            DeploymentState.STARTING,
+            DeploymentState.RUNNING,
+            DeploymentState.CHANGING,
+            DeploymentState.DRAINING,
+        }
 
 
 class LaneView(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,13 +55,15 @@ class LaneView(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """A deployment at one moment. ``error``: the first one. What is wanted, the user asked for."""
+    """A deployment at one moment. ``error``: the first one. What is wanted, the user asked for. ``drains``: so is that
+    it drains, and it isn't done."""
 
     state: DeploymentState
     lanes: tuple[LaneView, ...] = ()
     until_caught_up: bool = False
     start_wanted: bool = False
     stop_wanted: bool = False
+    drains: bool = False
     error: str | None = None
 
     @property

@@ -9,6 +9,8 @@ def step(snapshot: Snapshot) -> Transition | None:
     ended = interrupted(snapshot, "was starting")
     if ended is not None:
         return ended
+    if snapshot.drains:
+        return Transition(to=DeploymentState.DRAINING, why="the user lets it drain")
     if snapshot.up:
         return Transition(to=DeploymentState.RUNNING, why="all its lanes run")
     return None

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from anabranch.formats import Format
-from anabranch.messages import ContainerStatus, Program, Registration
+from anabranch.messages import ContainerStatus, Drain, Program, Registration
 from anabranch.model.document import Document
 
 __all__ = ["ContainerRecord", "DeploymentRecord", "Event", "LeaderRecord"]
 
 
 class DeploymentRecord(Document, frozen=True, kw_only=True):
-    """A deployment's row, but for its graph. Times are seconds since 1970."""
+    """A deployment's row, but for its graph. Times are seconds since 1970. ``drain``: while one is wished for."""
 
     job: str
     id: int
@@ -24,14 +24,16 @@ class DeploymentRecord(Document, frozen=True, kw_only=True):
     error: str | None
     created_at: float
     changed_at: float
+    drain: Drain | None = None
 
 
 class ContainerRecord(Document, frozen=True, kw_only=True):
-    """A process that took a seat; ``gone`` says why it holds it no more."""
+    """A process that took a seat, with the code of a ``deployment``; ``gone`` says why it holds it no more."""
 
     id: str
     job: str
     seat: str
+    deployment: int
     epoch: int
     execution: str
     host: str
@@ -50,6 +52,7 @@ class ContainerRecord(Document, frozen=True, kw_only=True):
         return ContainerStatus(
             container=self.id,
             seat=self.seat,
+            deployment=self.deployment,
             epoch=self.epoch,
             host=self.host,
             pid=self.pid,

@@ -16,7 +16,7 @@ from anabranch.coordinator.store.records import ContainerRecord, DeploymentRecor
 from anabranch.coordinator.store.tables import artifacts, containers, deployments, events, jobs, lanes, leader, models
 from anabranch.errors import NotLeadingError
 from anabranch.formats import Format
-from anabranch.messages import Program, Registration, Start
+from anabranch.messages import Drain, Program, Registration, Start
 from anabranch.model.document import decode, encode
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel
@@ -72,21 +72,23 @@ class Store:
         with self._reading() as connection:
             return sorted(connection.execute(sa.select(jobs.c.name)).scalars())
 
-    def deployment(self, job: str) -> DeploymentRecord | None:
-        """The job's last deployment."""
+    def deployment(self, job: str, number: int | None = None) -> DeploymentRecord | None:
+        """A deployment of the job; without a number, its last."""
         generation = sa.select(sa.func.max(models.c.generation)).where(
             models.c.job == deployments.c.job, models.c.deployment == deployments.c.id
         )
         columns = [column for column in deployments.c if column.name != "graph"]
         query = sa.select(*columns, generation.scalar_subquery().label("generation"))
         with self._reading() as connection:
-            row = connection.execute(_last(query.where(deployments.c.job == job), deployments.c.id)).mappings().first()
+            its = query.where(deployments.c.job == job, deployments.c.id == number if number else sa.true())
+            row = connection.execute(_last(its, deployments.c.id)).mappings().first()
         if row is None:
             return None
         documents = {name: msgspec.json.decode(row[name]) for name in ("fingerprint", "promises", "formats")}
         documents["formats"] = {stream: Format.from_builtins(each) for stream, each in documents["formats"].items()}
         program = None if row["program"] is None else decode(row["program"], Program)
-        return DeploymentRecord(**{**row, **documents, "program": program})
+        drain = None if row["drain"] is None else decode(row["drain"], Drain)
+        return DeploymentRecord(**{**row, **documents, "program": program, "drain": drain})
 
     def graph(self, job: str, deployment: int) -> Graph:
         return decode(
@@ -202,29 +204,19 @@ class Store:
 
     def create_deployment(self, start: Start, state: str, event: Event) -> None:
         """The deployment ``start.model.run_id`` with its first generation and its lanes, as given."""
-        job, number, generation = start.graph.job, start.model.run_id, start.model.generation
+        job = start.graph.job
         with self._writing(event) as connection:
             if connection.execute(sa.select(jobs.c.name).where(jobs.c.name == job)).first() is None:
                 connection.execute(sa.insert(jobs).values(name=job, epoch=0))
-            row = {
-                "job": job,
-                "id": number,
-                "state": state,
-                "graph": encode(start.graph).decode(),
-                "fingerprint": msgspec.json.encode(start.fingerprint).decode(),
-                "promises": msgspec.json.encode(start.promises).decode(),
-                "formats": msgspec.json.encode({s: f.to_builtins() for s, f in start.formats.items()}).decode(),
-                "program": _program(start.program),
-                "until_caught_up": start.until_caught_up,
-                "created_at": event.at,
-                "changed_at": event.at,
-            }
-            connection.execute(sa.insert(deployments).values(**row))
-            document = encode(start.model).decode()
-            connection.execute(
-                sa.insert(models).values(job=job, deployment=number, generation=generation, document=document)
-            )
-            _add_lanes(connection, start.lanes, generation)
+            _add_deployment(connection, start, state, event.at)
+
+    def replace_deployment(self, start: Start, state: str, former: str, changed: Iterable[Lane], event: Event) -> None:
+        """As :meth:`create_deployment`, for one that goes on from the lanes of ``start.model.replaces``: that one comes
+        into the state ``former``, and its lanes are changed."""
+        with self._writing(event) as connection:
+            _move(connection, start.graph.job, start.model.replaces, state=former, error=None, at=event.at)
+            _put_lanes(connection, changed)
+            _add_deployment(connection, start, state, event.at)
 
     def resume_deployment(
         self, deployment: DeploymentRecord, state: str, changed: Iterable[Lane], gone: str, event: Event
@@ -241,10 +233,18 @@ class Store:
             _put_lanes(connection, changed)
             _leave(connection, gone, containers.c.job == deployment.job)
 
-    def move_deployment(self, job: str, deployment: int, state: str, error: str | None, event: Event) -> None:
-        """Put a deployment into a state."""
+    def move_deployment(
+        self, job: str, deployment: int, state: str, error: str | None, event: Event, drain: Drain | None = None
+    ) -> None:
+        """Put a deployment into a state; ``drain`` is the one that is under way then."""
         with self._writing(event) as connection:
             _move(connection, job, deployment, state=state, error=error, at=event.at)
+            _put_drain(connection, job, deployment, drain)
+
+    def put_drain(self, job: str, deployment: int, drain: Drain | None, event: Event) -> None:
+        """A drain is wished for, has come so far, or is wished for no more."""
+        with self._writing(event) as connection:
+            _put_drain(connection, job, deployment, drain)
 
     def change_deployment(
         self, model: JobModel, state: str, changed: Iterable[Lane], new: Sequence[Lane], event: Event
@@ -266,7 +266,8 @@ class Store:
     def register(
         self, registration: Registration, seat: str, changed: Sequence[Lane], at: float
     ) -> tuple[ContainerRecord, list[Lane]]:
-        """A process takes a seat under the job's next epoch, which the ``changed`` lanes get too.
+        """A process takes a seat under the job's next epoch, which the ``changed`` lanes get too. It has the code of
+        ``registration.deployment``.
 
         Returns:
             the process, and the lanes as they were stored.
@@ -285,6 +286,7 @@ class Store:
                 "id": container,
                 "job": job,
                 "seat": seat,
+                "deployment": registration.deployment,
                 "epoch": epoch,
                 "execution": registration.execution,
                 "host": registration.host,
@@ -395,6 +397,27 @@ def _add_lanes(connection: sa.Connection, new: Sequence[Lane], generation: int) 
         connection.execute(sa.insert(lanes), rows)
 
 
+def _add_deployment(connection: sa.Connection, start: Start, state: str, at: float) -> None:
+    job, number, generation = start.graph.job, start.model.run_id, start.model.generation
+    row = {
+        "job": job,
+        "id": number,
+        "state": state,
+        "graph": encode(start.graph).decode(),
+        "fingerprint": msgspec.json.encode(start.fingerprint).decode(),
+        "promises": msgspec.json.encode(start.promises).decode(),
+        "formats": msgspec.json.encode({s: f.to_builtins() for s, f in start.formats.items()}).decode(),
+        "program": _program(start.program),
+        "until_caught_up": start.until_caught_up,
+        "created_at": at,
+        "changed_at": at,
+    }
+    connection.execute(sa.insert(deployments).values(**row))
+    document = encode(start.model).decode()
+    connection.execute(sa.insert(models).values(job=job, deployment=number, generation=generation, document=document))
+    _add_lanes(connection, start.lanes, generation)
+
+
 def _program(program: Program | None) -> str | None:
     return None if program is None else encode(program).decode()
 
@@ -415,6 +438,14 @@ def _move(connection: sa.Connection, job: str, deployment: int, *, state: str, e
         sa.update(deployments)
         .where(deployments.c.job == job, deployments.c.id == deployment)
         .values(state=state, error=error, changed_at=at)
+    )
+
+
+def _put_drain(connection: sa.Connection, job: str, deployment: int, drain: Drain | None) -> None:
+    connection.execute(
+        sa.update(deployments)
+        .where(deployments.c.job == job, deployments.c.id == deployment)
+        .values(drain=None if drain is None else encode(drain).decode())
     )
 
 

@@ -22,7 +22,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeDecorator
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 
 metadata = MetaData()
 
@@ -72,6 +72,7 @@ deployments = Table(
     Column("formats", Text, nullable=False),
     Column("program", Text),  # of containers in other processes
     Column("until_caught_up", Boolean, nullable=False),
+    Column("drain", Text),  # while one is wished for
     Column("error", Said),
     Column("created_at", Float, nullable=False),
     Column("changed_at", Float, nullable=False),
@@ -110,6 +111,7 @@ containers = Table(
     Column("id", String(240), primary_key=True),
     Column("job", ForeignKey("jobs.name"), nullable=False),
     Column("seat", String(100), nullable=False),
+    Column("deployment", Integer, nullable=False),  # whose code it has
     Column("epoch", BigInteger, nullable=False),
     Column("execution", Said, nullable=False),
     Column("host", Said, nullable=False),

@@ -38,7 +38,7 @@ def streamed(
         "stream": stream,
         "partitions": json.dumps(sorted(starting)),
         "starting": json.dumps(starting),
-        "until": json.dumps(until),
+        "until": json.dumps(starting if limits.nothing else until),
         "max_rows": str(limits.max_rows),
         "lane": limits.lane,
         "commits": limits.commits,

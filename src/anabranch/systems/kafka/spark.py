@@ -45,6 +45,7 @@ def streamed(
         "assign": json.dumps({topic: sorted(starting)}),
         "startingOffsets": json.dumps({topic: begin}),
         **({"maxOffsetsPerTrigger": str(limits.max_rows)} if limits.max_rows else {}),
+        **({"maxOffsetsPerTrigger": "0"} if limits.nothing else {}),
         "includeHeaders": str(not bare).lower(),
         "failOnDataLoss": str(limits.fail_on_loss).lower(),
     }

@@ -102,8 +102,8 @@ class KafkaSystem:
         found = self._topics.at(stream, max(0, unix_ms), ends)
         return {number: min(found[number], end) if found[number] >= 0 else end for number, end in ends.items()}
 
-    def racks(self, stream: str) -> dict[int, tuple[str, ...]]:
-        """Partition → the racks that hold a replica of it."""
+    def racks(self, stream: str) -> dict[int, tuple[str | None, ...]]:
+        """Partition → the racks that hold a replica of it, its leader's first; None: of a broker without one."""
         return self._topics.racks(stream)
 
     def forget(self, stream: str, before: Mapping[int, int]) -> None:

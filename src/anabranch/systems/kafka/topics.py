@@ -167,16 +167,17 @@ class Topics:
         if not 0 <= partition < count:
             raise NotFoundError(f"{stream} has no partition {partition}", f"its partitions are 0 to {count - 1}")
 
-    def racks(self, stream: str) -> dict[int, tuple[str, ...]]:
-        """Partition → the racks of its replicas, sorted, each once; none for brokers that don't say theirs."""
+    def racks(self, stream: str) -> dict[int, tuple[str | None, ...]]:
+        """Partition → the racks of its replicas, the leader's first, each once; None: of brokers that don't say."""
         brokers = self._answer(
             "looking at the brokers", lambda admin: admin.describe_cluster(request_timeout=self.cluster.patience)
         ).nodes
         rack = {node.id: node.rack for node in brokers}
-        return {
-            part.id: tuple(sorted({found for node in part.replicas if (found := rack.get(node.id))}))
-            for part in self.describe(stream).partitions
-        }
+        found = {}
+        for part in self.describe(stream).partitions:
+            nodes = [*([part.leader] if part.leader is not None else []), *part.replicas]
+            found[part.id] = tuple(dict.fromkeys(rack.get(node.id) or None for node in nodes))
+        return found
 
     def delete_before(self, stream: str, offsets: Mapping[int, int]) -> None:
         """Delete the records before these offsets, by partition."""

@@ -1,0 +1,104 @@
+"""What a change of factor costs beside the pause: start-up, commits, memory and disk, before and after.
+
+A job with late flights, hourly windows and running counts behind a stage has one container; its input has one
+partition, so that after ``--factor 4 --containers 2`` both containers read the same one, and each lane with state was
+split. It is fed all the time. Seconds are those of this machine: look at what is before, and what after.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+from tests import kafka_peers, scaled
+from tests.acceptance.harness import INPUT, Process, Workspace, descendants
+from tests.failover import JOB, Served
+
+ROWS, PORTION = 20_000, 2_000
+WISH = {"factor": 4, "containers": 2}
+SETTLED = 20
+"""Batches of each lane after a change, of which the medians are told."""
+
+
+def measured(workspace: Workspace) -> None:
+    workspace.system.create(INPUT, 1)
+    served = Served(workspace, count=ROWS, seed=1, later=PORTION * 200)
+    workspace.settings["job__max_rows_per_batch"] = PORTION
+    (workspace.folder / "delays.py").write_text(scaled.COUNTED.read_text())
+    fed = scaled.Fed(served, PORTION)
+    served.start(for_good=True)
+    containers = [served.container()]
+    fed.until_it_runs()
+    _settled(fed)
+    _told("factor 1, one container", fed, containers)
+    containers.append(served.container())
+    scaled.stands_by(containers[-1])
+    scaling = fed.scaling(WISH)
+    fed.until("the change is made", lambda: scaling.ended)
+    if scaling.wait() != 0:
+        raise SystemExit(scaling.stderr)
+    print(f"scale: {scaling.stderr.strip().splitlines()[-1]}", flush=True)
+    _settled(fed)
+    _told("factor 4, two containers that read the same partition", fed, containers)
+    for lane in sorted(fed.client.status(JOB).lanes, key=lambda each: each.lane.id):
+        if lane.report is not None:
+            print(
+                f"  {lane.lane.id}: {lane.report.changeover:.2f} s from its turn to its first commit, less that batch"
+            )
+    workspace.call("stop", JOB, coordinator__url=served.url)
+    served.end()
+
+
+def _settled(fed: scaled.Fed) -> None:
+    """Wait until each lane has run so many batches more."""
+    begun = {lane.lane.id: lane.report.batch for lane in fed.client.status(JOB).lanes if lane.report is not None}
+
+    def done() -> bool:
+        lanes = [lane.report for lane in fed.client.status(JOB).lanes if lane.report is not None]
+        return all(report.batch >= begun.get(report.lane, 0) + SETTLED for report in lanes)
+
+    fed.until("some batches", done)
+
+
+def _told(what: str, fed: scaled.Fed, containers: list[Process]) -> None:
+    reports = [lane.report for lane in fed.client.status(JOB).lanes if lane.report is not None]
+    batch = statistics.median(report.usual_seconds for report in reports)
+    memory = [sum(_resident_mb(pid) for pid in (each.popen.pid, *descendants(each.popen.pid))) for each in containers]
+    disk = sum(file.stat().st_size for file in _files(fed.workspace.lanes))
+    print(
+        f"{what}: a batch {batch:.2f} s (median of lanes); memory {' + '.join(map(str, memory))} MB; "
+        f"lanes' folders {disk / 1e6:.1f} MB in {sum(1 for _ in fed.workspace.lanes.iterdir())} lanes",
+        flush=True,
+    )
+
+
+def _files(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+def _resident_mb(pid: int) -> int:
+    """What a process has for itself, and its share of what it has with others."""
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) // 1000
+    return 0
+
+
+def main() -> None:
+    words = argparse.ArgumentParser(prog="scripts/bench splitting", description=__doc__)
+    words.add_argument("--kafka", action="store_true", help="on a broker of its own")
+    given = words.parse_args()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="anabranch-splitting-")))
+        cluster = stack.enter_context(kafka_peers.start(folder / "cluster")) if given.kafka else None
+        workspace = Workspace(folder, cluster)
+        stack.callback(workspace.close)
+        measured(workspace)
+
+
+if __name__ == "__main__":
+    main()

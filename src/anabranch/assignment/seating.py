@@ -1,0 +1,275 @@
+"""The tasks of all stages of a job to its seats: by the racks of what they read where those count, else without."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import msgspec
+
+from anabranch.assignment import placement, together
+from anabranch.assignment.lineage import Lineage
+from anabranch.assignment.racks import reasons, solver
+from anabranch.assignment.racks.instance import unknown
+from anabranch.assignment.racks.problem import Container, Partition, Problem
+from anabranch.assignment.racks.problem import Task as Load
+from anabranch.model.job_model import StageModel
+from anabranch.model.ssp import SSP, wholes
+from anabranch.model.task import Task
+
+__all__ = ["Placed", "Placing", "Rules", "Seating", "Where", "explained", "plain", "seat"]
+
+Placed = Mapping[str, Mapping[str, str]]
+"""The seats of tasks, by stage and by the tasks' names."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """What a placement is to be, once it is balanced: see :class:`anabranch.config.AssignmentSettings`."""
+
+    strategy: Literal["none", "min_traffic", "balance_subtopology"] = "none"
+    first: Literal["containers", "traffic"] = "containers"
+    traffic_cost: int = 10
+    non_overlap_cost: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Where:
+    """The racks of seats and of partitions.
+
+    Attributes:
+        seats: by seat; None: it isn't known.
+        partitions: by ``system/stream`` and partition, those of the replicas, the leader's first; None: of a broker
+            that has none. Streams of systems of which none is named don't count.
+        coming: streams that aren't there yet, as the job will make them: they don't count.
+        lanes: by stage and ``system/stream``, how many lanes of a container read it each for itself; one if not named.
+    """
+
+    seats: Mapping[str, str | None]
+    partitions: Mapping[str, Mapping[int, Sequence[str | None]]] = field(default_factory=dict)
+    coming: Collection[str] = ()
+    lanes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+    def read(self, stage: str, ssps: Iterable[SSP]) -> tuple[Partition, ...]:
+        """What a task reads, as the solver has it."""
+        found = []
+        for ssp in dict.fromkeys(wholes(ssps)):
+            stream = f"{ssp.system}/{ssp.stream}"
+            if self.counts(stream):
+                racks = tuple(self.partitions.get(stream, {}).get(ssp.partition, ()))
+                weight = self.lanes.get(stage, {}).get(stream, 1)
+                found.append(Partition(stream=stream, partition=ssp.partition, racks=racks, weight=weight))
+        return tuple(found)
+
+    def counts(self, stream: str) -> bool:
+        """Whether it matters where a stream is read: it is there, in a system that has any in racks."""
+        system, _, _ = stream.partition("/")
+        return stream not in self.coming and any(name.startswith(f"{system}/") for name in self.partitions)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seating:
+    """``racks``: those of the seats, if they count. ``why_not``: why they don't; empty if they aren't asked for.
+
+    ``cost`` is ``traffic_cost`` for each partition that a container reads from another rack and ``non_overlap_cost``
+    for each task that moves; none that is as balanced, and with containers first reads each partition in no more
+    containers, is known to cost less than ``lower_bound``. Both are 0 without racks.
+    """
+
+    seats: Mapping[str, Mapping[str, str]]
+    racks: Mapping[str, str | None]
+    why_not: str = ""
+    cost: float = 0
+    lower_bound: float = 0
+
+    @property
+    def gap(self) -> float:
+        return self.cost - self.lower_bound
+
+
+Placing = Callable[[Sequence[StageModel], Placed], Seating]
+"""Gives the tasks of stages their seats; with where tasks were."""
+
+
+def plain(containers: int) -> Placing:
+    """Places tasks in the seats of so many containers, without racks."""
+    where = Where(seats={str(number): None for number in range(containers)})
+    return lambda stages, former: seat(stages, former, where, Rules())
+
+
+def seat(stages: Sequence[StageModel], former: Placed, where: Where, rules: Rules) -> Seating:
+    """Where each task goes. ``former``: where tasks were, by their present names or those at another factor.
+
+    First balance: floor or ceiling of tasks per seat. Then, with racks, as few containers for each partition as that
+    allows, then the least cost; or the least cost first. It doesn't depend on the order of anything, and on its own
+    result nothing moves.
+
+    Raises:
+        ConfigError: no seats.
+    """
+    if rules.strategy == "none":
+        return Seating(seats=_without_racks(stages, former, where), racks=where.seats)
+    problem = _problem(stages, former, where, rules)
+    why_not = unknown(problem) if where.partitions else "no stream that the job reads is in racks"
+    if why_not:
+        why_not = "" if len(where.seats) == 1 else why_not
+        return Seating(seats=_without_racks(stages, former, where), racks=dict.fromkeys(where.seats), why_not=why_not)
+    if not any(map(_shares, stages)):
+        answer = solver.solve(problem)
+        seats = _by_stage(stages, answer.active)
+        return Seating(seats=seats, racks=where.seats, cost=answer.cost, lower_bound=answer.lower_bound)
+    if rules.first == "traffic":
+        return _traffic_first(stages, problem, where)
+    return _containers_first(stages, problem, where, rules)
+
+
+def explained(stages: Sequence[StageModel], former: Placed, where: Where, rules: Rules) -> dict[str, dict[str, str]]:
+    """For each task, by stage, why :func:`seat` puts it where it does."""
+    found = seat(stages, former, where, rules)
+    problem = _problem(stages, former, where, rules)
+    if rules.strategy == "none" or found.why_not or None in where.seats.values() or any(map(_shares, stages)):
+        return _told(stages, former, where, rules, found)
+    why = reasons.explained(problem, solver.solve(problem))
+    return {stage.stage: {task.name: why[_name(task)] for task in stage.tasks} for stage in stages}
+
+
+def _without_racks(stages: Sequence[StageModel], former: Placed, where: Where) -> dict[str, dict[str, str]]:
+    return {each.stage: placement.place(each.tasks, where.seats, former.get(each.stage, {})) for each in stages}
+
+
+def _name(task: Task) -> str:
+    """A task as the solver names it: in the order of the indexes, as tasks beside each other often read the same."""
+    return f"{task.stage}/{task.index:08}/{task.name}"
+
+
+def _id(seat: str) -> str:
+    return f"seat {seat}"
+
+
+def _problem(stages: Sequence[StageModel], former: Placed, where: Where, rules: Rules) -> Problem:
+    loads = []
+    for stage in stages:
+        lineage = Lineage(former.get(stage.stage, {}))
+        for task in stage.tasks:
+            home = lineage.seat(task.name)
+            loads.append(
+                Load(
+                    name=_name(task),
+                    stage=stage.stage,
+                    stateful=stage.stateful,
+                    partitions=where.read(stage.stage, task.ssps),
+                    on=None if home is None else _id(home),
+                )
+            )
+    return Problem(
+        containers=tuple(Container(id=_id(seat), rack=rack) for seat, rack in where.seats.items()),
+        tasks=tuple(loads),
+        strategy=rules.strategy,
+        traffic_cost=rules.traffic_cost,
+        non_overlap_cost=rules.non_overlap_cost,
+    )
+
+
+def _by_stage(stages: Sequence[StageModel], active: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    return {
+        stage.stage: {task.name: active[_name(task)].removeprefix("seat ") for task in stage.tasks} for stage in stages
+    }
+
+
+def _shares(stage: StageModel) -> bool:
+    """Whether tasks of a stage read the same partition."""
+    read = Counter(whole for task in stage.tasks for whole in set(wholes(task.ssps)))
+    return any(count > 1 for count in read.values())
+
+
+def _containers_first(stages: Sequence[StageModel], problem: Problem, where: Where, rules: Rules) -> Seating:
+    homes = {load.name: load.on.removeprefix("seat ") for load in problem.tasks if load.on is not None}
+    read = {load.name: load.partitions for load in problem.tasks}
+    load: Counter[str] = Counter()
+    seats: dict[str, dict[str, str]] = {}
+    cost = 0.0
+    for stage in sorted(stages, key=lambda each: (not each.stateful, each.stage)):
+        tasks = [together.Member(_name(task), task, read[_name(task)], homes.get(_name(task))) for task in stage.tasks]
+        placed, its_cost = together.place(tasks, where.seats, load, rules.traffic_cost, rules.non_overlap_cost)
+        seats[stage.stage] = {task.name: placed[_name(task)] for task in stage.tasks}
+        load.update(placed.values())
+        cost += its_cost
+    found = {each.stage: seats[each.stage] for each in stages}
+    return Seating(seats=found, racks=where.seats, cost=cost, lower_bound=_bound(problem))
+
+
+def _bound(problem: Problem) -> float:
+    """Less than any placement costs that balances each stage: of what a partition's tasks read together, a task reads
+    at least its part, wherever the others are."""
+    by_stage: dict[str, list[Load]] = defaultdict(list)
+    for load in problem.tasks:
+        by_stage[load.stage].append(load)
+    bound = 0.0
+    for loads in by_stage.values():
+        shares = Counter((each.stream, each.partition) for load in loads for each in load.partitions)
+        most = max(shares.values(), default=1)
+        dear = problem.non_overlap_cost * most
+        alone = msgspec.structs.replace(problem, tasks=tuple(loads), strategy="min_traffic", non_overlap_cost=dear)
+        bound += solver.solve(alone).lower_bound / most
+    return bound
+
+
+def _traffic_first(stages: Sequence[StageModel], problem: Problem, where: Where) -> Seating:
+    """The solver's placement, with the tasks of each rack as far together there as can be."""
+    answer = solver.solve(problem)
+    found = _by_stage(stages, answer.active)
+    racks: dict[str | None, list[str]] = defaultdict(list)
+    for name, rack in where.seats.items():
+        racks[rack].append(name)
+    homes = {load.name: load.on.removeprefix("seat ") for load in problem.tasks if load.on is not None}
+    for stage in stages:
+        its = found[stage.stage]
+        for seats in racks.values():
+            mine = [task for task in stage.tasks if its[task.name] in seats]
+            sizes = Counter(its[task.name] for task in mine)
+            near = {task.name: homes[_name(task)] for task in mine if homes.get(_name(task)) in seats}
+            its.update(placement.place_exactly(mine, {seat: sizes[seat] for seat in seats}, near))
+    return Seating(seats=found, racks=where.seats, cost=answer.cost, lower_bound=answer.lower_bound)
+
+
+def _told(
+    stages: Sequence[StageModel], former: Placed, where: Where, rules: Rules, found: Seating
+) -> dict[str, dict[str, str]]:
+    why = "racks are not asked for: [assignment] strategy is none" if rules.strategy == "none" else ""
+    why = f"racks are not used: {found.why_not}" if found.why_not else why
+    told: dict[str, dict[str, str]] = {}
+    for stage in stages:
+        lineage, its = Lineage(former.get(stage.stage, {})), found.seats[stage.stage]
+        beside: dict[SSP, list[Task]] = defaultdict(list)
+        for task in stage.tasks:
+            for whole in set(wholes(task.ssps)):
+                beside[whole].append(task)
+        told[stage.stage] = {}
+        for task in stage.tasks:
+            home, there = lineage.seat(task.name), its[task.name]
+            words = [_came(home, there)]
+            mates = {other.name for whole in set(wholes(task.ssps)) for other in beside[whole]} - {task.name}
+            if mates:
+                here = sum(its[name] == there for name in mates)
+                words.append(f"{here} of {len(mates)} tasks that read the same partition are there too")
+            words.append(why or _traffic(where.read(stage.stage, task.ssps), where.seats[there]))
+            told[stage.stage][task.name] = "; ".join(words)
+    return told
+
+
+def _came(home: str | None, there: str) -> str:
+    if home is None:
+        return f"new in seat {there}"
+    return f"stays in seat {there}" if home == there else f"moves from seat {home} to seat {there}"
+
+
+def _traffic(read: Sequence[Partition], rack: str | None) -> str:
+    far = sum(each.weight for each in read if rack not in each.racks)
+    total = sum(each.weight for each in read)
+    if not total:
+        return "it reads nothing that has a rack"
+    if rack is None:
+        return "there is no other seat"
+    return f"{far:g} of {total:g} comes from other racks than {rack}" if far else f"all it reads is in rack {rack}"

@@ -1,0 +1,165 @@
+"""Tasks that read the same partitions, in few seats and at little traffic across racks."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from anabranch.assignment import placement
+from anabranch.assignment.racks.network import Network
+from anabranch.assignment.racks.problem import Partition
+from anabranch.model.task import Task
+
+__all__ = ["Member", "place"]
+
+_Piece = tuple[tuple[str, int], ...]
+"""Some seats, and how many tasks of one group each of them takes."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """A task of one stage, by a name of its own among all stages; what it reads, and where it was."""
+
+    name: str
+    task: Task
+    reads: tuple[Partition, ...]
+    home: str | None
+
+
+def place(
+    members: Sequence[Member],
+    racks: Mapping[str, str | None],
+    load: Mapping[str, int],
+    traffic_cost: int,
+    move_cost: int,
+) -> tuple[dict[str, str], float]:
+    """The seat of each member, by name, and what that costs.
+
+    Balanced, and each partition in the fewest seats, as :func:`placement.place` finds them. Which group of tasks takes
+    which of the places so found is settled by cost, exactly: a seat that has any task of a group reads all that the
+    group reads. Two ways to cut the groups are tried: the one that moves few tasks, and the one in which seats that
+    have parts of one group are in one rack as far as can be.
+
+    Args:
+        racks: by seat.
+        load: how many tasks of other stages a seat has.
+    """
+    tasks = [member.task for member in members]
+    homes = {member.task.name: member.home for member in members if member.home is not None}
+    by_rack = {seat: (racks[seat] or "", len(seat), seat) for seat in racks}
+    renamed = {seat: f"{number:06}" for number, seat in enumerate(sorted(racks, key=lambda seat: by_rack[seat]))}
+    seat_of = {name: seat for seat, name in renamed.items()}
+    fresh = placement.place(tasks, seat_of, load={renamed[seat]: load.get(seat, 0) for seat in racks})
+    ways = [
+        placement.place(tasks, racks, homes, load),
+        {task: seat_of[name] for task, name in fresh.items()},
+    ]
+    fewest = min(placement.consumption(tasks, way) for way in ways)
+    found = [
+        _permuted(members, way, racks, traffic_cost, move_cost)
+        for way in ways
+        if placement.consumption(tasks, way) == fewest
+    ]
+    return min(found, key=lambda each: each[1])
+
+
+def _permuted(
+    members: Sequence[Member], way: Mapping[str, str], racks: Mapping[str, str | None], traffic_cost: int, moves: int
+) -> tuple[dict[str, str], float]:
+    """The groups of tasks changed about, such that it costs least."""
+    groups: dict[tuple[tuple[str, int], ...], list[Member]] = defaultdict(list)
+    for member in sorted(members, key=lambda each: each.name):
+        key = sorted((f"{ssp.system}/{ssp.stream}", ssp.partition) for ssp in member.task.ssps)
+        groups[tuple(dict.fromkeys(key))].append(member)
+    alike: dict[tuple[int, int], list[list[Member]]] = defaultdict(list)
+    for partitions, group in groups.items():
+        alike[len(partitions), len(group)].append(group)
+    placed: dict[str, str] = {}
+    cost = 0
+    for several in alike.values():
+        pieces = [_piece(Counter(way[each.task.name] for each in group)) for group in several]
+        for group, piece, its_cost in _matched(several, Counter(pieces), racks, traffic_cost, moves):
+            placed.update(_filled(group, piece))
+            cost += its_cost
+    return placed, cost
+
+
+def _piece(counts: Mapping[str, int]) -> _Piece:
+    return tuple(sorted(counts.items()))
+
+
+def _matched(
+    groups: Sequence[list[Member]],
+    pieces: Mapping[_Piece, int],
+    racks: Mapping[str, str | None],
+    traffic_cost: int,
+    move_cost: int,
+) -> list[tuple[list[Member], _Piece, int]]:
+    """Each group with a piece, at the least cost in all.
+
+    Pieces in the same racks differ only for the groups that were there. So a group has an arc to each set of racks, and
+    one to each piece with a seat that it was in: that has the least cost of all arcs.
+    """
+    kinds = sorted(pieces)
+    sets = sorted({_racks_of(kind, racks) for kind in kinds})
+    owner = [sets.index(_racks_of(kind, racks)) for kind in kinds]
+    with_seat: dict[str, list[int]] = defaultdict(list)
+    for number, kind in enumerate(kinds):
+        for seat, _ in kind:
+            with_seat[seat].append(number)
+    tails, heads, costs = [], [], []
+    for number, group in enumerate(groups):
+        held = Counter(member.home for member in group if member.home is not None)
+        far = {rack: _far(group, rack) * traffic_cost for rack in {rack for each in sets for rack in each}}
+        moves = sum(held.values()) * move_cost
+        for place, each in enumerate(sets):
+            tails.append(number)
+            heads.append(place)
+            costs.append(sum(far[rack] for rack in each) + moves)
+        for near in sorted({each for seat in held for each in with_seat.get(seat, ())}):
+            stays = sum(min(count, held[seat]) for seat, count in kinds[near])
+            tails.append(number)
+            heads.append(len(sets) + near)
+            costs.append(sum(far[rack] for rack in sets[owner[near]]) + moves - stays * move_cost)
+    net = Network(sum(costs) + 1)
+    group_nodes = net.nodes(len(groups), 1)
+    set_nodes = net.nodes(len(sets))
+    kind_nodes = net.nodes(len(kinds), [-pieces[kind] for kind in kinds])
+    ends = np.concatenate([set_nodes, kind_nodes])
+    chosen = net.arcs(group_nodes[tails], ends[heads], 1, costs=(costs,))
+    onward = net.arcs(set_nodes[owner], kind_nodes, [pieces[kind] for kind in kinds])
+    flow = net.solve()
+    assert flow is not None, "there are as many pieces as groups"
+    left: dict[int, list[int]] = defaultdict(list)
+    for place, count in enumerate(flow[onward].tolist()):
+        left[owner[place]] += [place] * count
+    found = []
+    for arc in np.flatnonzero(flow[chosen]).tolist():
+        place = heads[arc] - len(sets) if heads[arc] >= len(sets) else left[heads[arc]].pop(0)
+        found.append((groups[tails[arc]], kinds[place], costs[arc]))
+    return found
+
+
+def _racks_of(piece: _Piece, racks: Mapping[str, str | None]) -> tuple[str, ...]:
+    return tuple(sorted(racks[seat] or "" for seat, _ in piece))
+
+
+def _far(group: Sequence[Member], rack: str) -> int:
+    """What a seat in a rack reads from others, if it has any task of a group."""
+    return int(sum(each.weight for each in group[0].reads if rack not in each.racks))
+
+
+def _filled(group: Sequence[Member], piece: _Piece) -> dict[str, str]:
+    """Each task of a group in a seat of its piece: where it was, if there is room."""
+    room = dict(piece)
+    placed = {}
+    for member in group:
+        if member.home is not None and room.get(member.home):
+            placed[member.name] = member.home
+            room[member.home] -= 1
+    left = [seat for seat, count in room.items() for _ in range(count)]
+    others = [member.name for member in group if member.name not in placed]
+    return {**placed, **dict(zip(others, left, strict=True))}

@@ -1,0 +1,151 @@
+"""``anabranch deploy``: another version of a job follows the one that runs, on its state and positions."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from anabranch.cli import drain, finding, loading, preparation, printing, progress, scale, start
+from anabranch.cli.loading import JobFile
+from anabranch.cli.preparation import Prepared
+from anabranch.config import Settings
+from anabranch.coordinator.client import Client
+from anabranch.errors import ConflictError, UsageError
+from anabranch.messages import Deployed, Deploying
+from anabranch.operators.rules import is_boundary
+from anabranch.planning import stages
+
+
+def deploy(
+    job: Annotated[Path, typer.Argument(help="The job file.")],
+    coordinator: Annotated[str | None, typer.Option(help="Its URL; default: [coordinator] url.")] = None,
+    drained: Annotated[
+        bool, typer.Option("--drain", help="Drain the job first: what has changed doesn't matter then.")
+    ] = False,
+    up_to: Annotated[str, typer.Option(help="With --drain, what it takes in: planned, or latest.")] = "planned",
+    reset_state: Annotated[
+        bool, typer.Option("--reset-state", help="With --drain: running counts begin anew, too.")
+    ] = False,
+    drop_state: Annotated[
+        list[str] | None, typer.Option(help="An operator that the new version doesn't have, and whose state may go.")
+    ] = None,
+    config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
+    timeout: Annotated[float, typer.Option(help="Seconds to wait for it.")] = 300.0,
+    detach: Annotated[bool, typer.Option("--detach", help="Don't wait.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Let another version of a job follow the one that runs, and wait for it. Ctrl-C ends only the waiting."""
+    settings = preparation.settings_of(job, config)
+    file = loading.load(job)
+    with finding.at(settings, coordinator) as client:
+        if drained:
+            if detach:
+                raise UsageError("deploy --drain waits for the drain", "leave --detach out")
+            _after_drain(client, file, settings, up_to, timeout, reset_state)
+            return
+        prepared = planned(client, file, settings)
+        dropped = tuple(drop_state or ())
+        client.deploy(file.graph.job, wished(client, prepared, settings, dropped, dry=True))
+        for warning in prepared.plan.warnings:
+            progress.say(f"warning: {warning}")
+        told = client.deploy(file.graph.job, wished(client, prepared, settings, dropped))
+        follow(client, file.graph.job, told, None if detach else timeout, json)
+
+
+def _after_drain(
+    client: Client, file: JobFile, settings: Settings, up_to: str, timeout: float, reset_state: bool
+) -> None:
+    """Drain a job, and start the new version then: planned before, so that it is known that it can be.
+
+    Raises:
+        ConflictError: the job can't be drained now.
+        JobFailedError, OutOfTimeError: as :func:`drain.wait`, and when it is started.
+    """
+    name, end = file.graph.job, time.monotonic() + timeout
+    prepared = start.prepare(client, file, settings, client.model(name), drained=True)
+    told = drain.begun(client, name, up_to)
+    drain.wait(client, settings.coordinator, name, timeout)
+    progress.say(f"job {name}: drained, deployment {told.deployment}")
+    start.hand_over(client, prepared, settings, drained=True, available_now=False, reset_state=reset_state)
+    start.wait(client, name, max(1.0, end - time.monotonic()), detach=False)
+
+
+def planned(client: Client, file: JobFile, settings: Settings) -> Prepared:
+    """The new version of a job, with the factor and the containers that the job has."""
+    name = file.graph.job
+    present, formats = client.model(name), client.running(name).formats
+    own = {"factor": present.factor, "containers": len(present.containers)}
+    as_it_is = settings.model_copy(update={"job": settings.job.model_copy(update=own)})
+    plan = preparation.plan(file, as_it_is, present)
+    known, now = client.known_lanes(name).values(), [each.lane for each in client.status(name).lanes]
+    preparation.check_writers(plan, settings, {lane.id for lane in known})
+    written = {stream for lane in known for stream in lane.outputs}
+    read = {ssp.stream for lane in known for ssp in lane.ssps}
+    has = {stream for lane in now for stream in lane.outputs}
+    _check_between(_between(file), (written & read) - has)
+    preparation.check_outputs(plan, settings, has)
+    kept = preparation.formats(file, settings, formats)
+    return Prepared(file, as_it_is, plan, preparation.checked(file, settings, kept), kept)
+
+
+def wished(
+    client: Client, prepared: Prepared, settings: Settings, drop_state: tuple[str, ...], dry: bool = False
+) -> Deploying:
+    """What is asked for. ``dry``: only what would come of it; else the streams and tables are made that are new, and
+    the code is handed over."""
+    if not dry:
+        preparation.formats(prepared.file, settings, prepared.formats, register=True)
+        preparation.create_outputs(prepared.plan, settings)
+        preparation.prepare_tables(prepared, create=True)
+    code = start.program(client, prepared, settings, dry)
+    message = preparation.start_message(prepared, False, code, settings=settings)
+    return Deploying(start=message, drop_state=drop_state, request=uuid.uuid4().hex, dry=dry)
+
+
+def _between(file: JobFile) -> dict[str, str]:
+    """The job's intermediate streams, each with its ``partition_by``."""
+    return {stages.stream_of(file.graph, node): node.name for node in file.graph.nodes if is_boundary(node)}
+
+
+def follow(client: Client, job: str, told: Deployed, timeout: float | None, json: bool) -> None:
+    """Say what a deployment does, and wait for it (None: don't).
+
+    Raises:
+        JobFailedError, OutOfTimeError: as :func:`scale.wait`.
+        ConflictError: the job has gone back.
+    """
+    said = f"deployment {told.deployment}"
+    said += f", of version {told.version_of} again" if told.version_of != told.deployment else ""
+    for note in told.notes:
+        progress.say(note)
+    if told.closing:
+        progress.say(f"job {job}: {len(told.closing)} lane(s) are closed, {len(told.lanes)} follow")
+    if timeout is not None:
+        scale.wait(client, job, timeout)
+        _check(client, job, told)
+        said += "; all its lanes run"
+    if json:
+        printing.as_json(told)
+    progress.say(f"job {job}: {said}")
+
+
+def _check(client: Client, job: str, told: Deployed) -> None:
+    """Raises ConflictError if the job has gone back."""
+    model = client.model(job)
+    if model.run_id != told.deployment:
+        back = f"version {model.again or model.run_id}, as deployment {model.run_id}"
+        raise scale.gone_back(client, job, back)
+
+
+def _check_between(wanted: dict[str, str], former: set[str]) -> None:
+    """Raises ConflictError if a new intermediate stream is one that the job had once: what lies in it was processed."""
+    for stream, name in wanted.items():
+        if stream in former:
+            raise ConflictError(
+                f"the job had a partition_by {name!r} before, and its stream {stream!r} holds what was processed then",
+                f"give it another name: partition_by(..., name={name + '-2'!r})",
+            )

@@ -1,0 +1,124 @@
+"""``anabranch drain``: lets a job finish what it has taken in, with all windows and timers, and end."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from anabranch import config as configuration
+from anabranch.cli import finding, printing, progress
+from anabranch.config import CoordinatorSettings
+from anabranch.coordinator.client import AWAY, Client
+from anabranch.errors import ConflictError, JobFailedError, NotFoundError, OutOfTimeError, UsageError
+from anabranch.messages import Drained, DrainNotification, JobStatus
+from anabranch.model.lane import LaneState
+
+__all__ = ["begun", "drain", "wait", "wished"]
+
+_MODES = ("planned", "latest")
+_POLL = 0.2
+
+
+def drain(
+    job: Annotated[str, typer.Argument(help="The job's name.")],
+    up_to: Annotated[
+        str, typer.Option(help="What it takes in: what is planned, or all up to the latest record there is now.")
+    ] = "planned",
+    timeout: Annotated[float, typer.Option(help="Seconds to wait for it.")] = 300.0,
+    detach: Annotated[bool, typer.Option("--detach", help="Don't wait.")] = False,
+    config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Let a running job finish what it has taken in, emit all its windows and end. Ctrl-C ends only the waiting."""
+    settings = configuration.load(config).coordinator
+    with finding.client(settings, job) as client:
+        told = begun(client, job, up_to)
+        progress.say(f"job {job}: {sum(map(len, told.stages.values()))} lane(s) in {len(told.stages)} stage(s) drain")
+        if not detach:
+            wait(client, settings, job, timeout)
+    if json:
+        printing.as_json(told)
+    progress.say(f"job {job}: {'drains' if detach else 'drained'}, deployment {told.deployment}")
+
+
+def begun(client: Client, job: str, up_to: str) -> Drained:
+    """Let a job drain. ConflictError if it doesn't."""
+    told = client.drain(job, wished(client.status(job).deployment, up_to))
+    if told.ignored:
+        raise ConflictError(f"job {job} doesn't drain: {told.ignored}", f"see anabranch status {job}")
+    return told
+
+
+def wished(deployment: int, up_to: str, dry: bool = False) -> DrainNotification:
+    """What is asked for. UsageError if there is no such mode."""
+    if up_to not in _MODES:
+        raise UsageError(f"--up-to can't be {up_to!r}", "give planned or latest")
+    mode: Any = up_to
+    return DrainNotification(uuid=str(uuid.uuid4()), run_id=deployment, mode=mode, dry=dry)
+
+
+def wait(client: Client, settings: CoordinatorSettings, job: str, timeout: float) -> None:
+    """Wait until a job has drained, and say how far it is.
+
+    Raises:
+        JobFailedError: it has failed, or was stopped.
+        ConflictError: the drain was cancelled.
+        OutOfTimeError: it took longer than so many seconds; names what functions are at.
+    """
+    deadline, told = time.monotonic() + timeout, ""
+    while True:
+        status = _status(client, settings, job)
+        if status is not None:
+            if status.state == "drained":
+                return
+            if status.drain is None and status.state == "running":
+                raise ConflictError(f"the drain of job {job} was cancelled", f"see anabranch events {job}")
+            if status.state in ("stopping", "stopped", "failed"):
+                raise JobFailedError(f"job {job} is {status.state}: {status.error or 'it was stopped meanwhile'}")
+            overdue = [lane for lane in status.lanes if lane.report is not None and lane.report.overdue]
+            if overdue:
+                raise OutOfTimeError(
+                    f"job {job} still drains: {'; '.join(progress.stuck(status))}: longer than [job] message_timeout",
+                    f"it goes on by itself; see anabranch status {job}; anabranch cancel {job}, or stop it",
+                )
+            if (now := progress.draining(status)) != told:
+                progress.say(now)
+                told = now
+        if time.monotonic() > deadline:
+            stuck = "" if status is None else "".join(f"; {line}" for line in progress.stuck(status))
+            raise OutOfTimeError(
+                f"job {job} still drains after {timeout:g} s: {told}{stuck}",
+                f"it goes on by itself; see anabranch status {job}; anabranch cancel {job}, or stop it",
+            )
+        time.sleep(_POLL)
+
+
+def _status(client: Client, settings: CoordinatorSettings, job: str) -> JobStatus | None:
+    """A job as it is, or as the process has left it that ran it and has ended; None while nobody can be asked."""
+    try:
+        return client.status(job)
+    except AWAY:
+        try:
+            left = finding.status(settings, job)
+        except (*AWAY, NotFoundError):
+            return None
+        return left if left.state in ("drained", "stopped", "failed") else None
+
+
+def listed(told: Drained, status: JobStatus) -> list[str]:
+    """What a drain would do, a line each."""
+    lanes = {each.lane.id: each for each in status.lanes}
+    lines = []
+    for number, (stage, names) in enumerate(told.stages.items(), 1):
+        its = [lanes[name] for name in names if name in lanes]
+        lag = sum(each.lag for each in its)
+        stateful = sum(each.lane.stateful for each in its)
+        windows = sum(each.report.windows for each in its if each.report is not None)
+        what = f"{number}. stage {stage}: {len(names)} lane(s), {stateful} with state; {lag:,} records wait"
+        lines.append(what + (f", {windows:,} rows of state come out" if windows else ""))
+    open_lanes = sum(each.lane.state is not LaneState.CLOSED for each in status.lanes)
+    return [*lines, f"{open_lanes} lane(s) end; what is started next is deployment {status.deployment + 1}"]

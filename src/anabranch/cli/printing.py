@@ -1,0 +1,18 @@
+"""What verbs print for programs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import typer
+
+from anabranch.model.document import Document
+
+__all__ = ["as_json"]
+
+
+def as_json(told: Any) -> None:
+    """Print a document, or what is made of built-in types, as JSON on stdout."""
+    plain = told.to_builtins() if isinstance(told, Document) else told
+    typer.echo(msgspec.json.format(msgspec.json.encode(plain), indent=2).decode())

@@ -1,0 +1,85 @@
+"""What is read from which rack, as text and as pictures in a page."""
+
+from __future__ import annotations
+
+from html import escape
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from anabranch.assignment.racks import matrix
+from anabranch.assignment.racks.matrix import Matrix
+from anabranch.errors import UsageError
+from anabranch.model.traffic import Traffic
+
+__all__ = ["page", "show", "write"]
+
+_STYLE = "body{font-family:sans-serif;margin:2em}figure{display:inline-block;margin:0 3em 1em 0}pre{line-height:1.2}"
+
+
+def show(console: Console, before: Traffic | None, after: Traffic | None, why_not: str = "") -> None:
+    """Print who reads how many partitions from where, now and then; nothing, where racks aren't known."""
+    if why_not:
+        console.print(f"tasks are placed without racks: {why_not}")
+    if after is None:
+        return
+    for title, found in _titled(before, after):
+        console.print(_table(title, found))
+    if before is not None:
+        console.print(f"partitions read across racks: {before.across} → {after.across} of {after.total}")
+    else:
+        console.print(f"partitions read across racks: {after.across} of {after.total}")
+
+
+def page(title: str, text: str, before: Traffic | None, after: Traffic | None) -> str:
+    """A page of HTML with a plan: its pictures, where racks are known, and its text."""
+    figures = [
+        f"<figure><figcaption>{escape(caption)}: {found.across} of {found.total} across racks</figcaption>"
+        f"{matrix.svg(_matrix(found))}</figure>"
+        for caption, found in _titled(before, after)
+    ]
+    return "\n".join(
+        [
+            "<!doctype html>",
+            f'<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title><style>{_STYLE}</style></head>',
+            f"<body><h1>{escape(title)}</h1>",
+            *figures,
+            f"<pre>{escape(text)}</pre></body></html>",
+            "",
+        ]
+    )
+
+
+def write(path: Path, text: str) -> None:
+    """Raises UsageError if the file can't be written."""
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise UsageError(
+            f"{path} can't be written: {error.strerror}", "name a file in a folder that is there"
+        ) from error
+
+
+def _titled(before: Traffic | None, after: Traffic | None) -> list[tuple[str, Traffic]]:
+    if before is None:
+        return [] if after is None else [("partitions read, by rack", after)]
+    now = ("partitions read now, by rack", before)
+    return [now] if after is None or after == before else [now, ("partitions read then, by rack", after)]
+
+
+def _matrix(found: Traffic) -> Matrix:
+    readers = sorted(found.read)
+    sources = sorted({*readers, *(source for row in found.read.values() for source in row)})
+    weights = {(source, reader): count for reader, row in found.read.items() for source, count in row.items()}
+    return Matrix(sources, readers, dict(weights))
+
+
+def _table(title: str, found: Traffic) -> Table:
+    shape = _matrix(found)
+    table = Table(title=f"{title}: by those in the rows, from the columns", title_justify="left")
+    for column in ("", *shape.sources):
+        table.add_column(column, justify="right")
+    for reader in shape.readers:
+        table.add_row(reader, *(f"{shape.weights.get((source, reader), 0):g}" for source in shape.sources))
+    return table

@@ -1,0 +1,38 @@
+"""Tells the job's own function which tasks have drained, once all of their lanes in this container have."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from anabranch.hooks import ON_DRAIN, DrainedTask
+from anabranch.model.lane import Lane
+
+__all__ = ["Hook"]
+
+
+class Hook:
+    """Thread-safe.
+
+    Args:
+        functions: of the job, by node.
+        lanes: those that this container has now.
+    """
+
+    def __init__(self, functions: Mapping[int, Callable[..., Any]], lanes: Callable[[], Iterable[Lane]]) -> None:
+        self._function = functions.get(ON_DRAIN)
+        self._lanes = lanes
+        self._drained: set[str] = set()
+        self._lock = threading.Lock()
+
+    def drained(self, lane: Lane) -> None:
+        """A lane has drained. What the function raises is raised."""
+        if self._function is None:
+            return
+        with self._lock:
+            self._drained.add(lane.id)
+            others = [each for each in self._lanes() if each.stage == lane.stage and each.id not in self._drained]
+            for name in lane.tasks:
+                if not any(name in each.tasks for each in others):
+                    self._function(DrainedTask(job=lane.job, stage=lane.stage, name=name))

@@ -1,0 +1,43 @@
+"""Which SSPs of a lane have been read to their ends, and have got nothing for long."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+__all__ = ["Idleness"]
+
+Positions = Mapping[str, int]
+"""Offsets by the texts of SSPs."""
+
+
+class Idleness:
+    """Sees how far a lane is, and says which of its SSPs are idle.
+
+    Args:
+        patience: seconds without a record after which one is. They begin when it is seen first: what came while nobody
+            looked isn't known.
+    """
+
+    def __init__(self, patience: float) -> None:
+        self._patience = patience
+        self._seen: dict[str, tuple[int, float]] = {}
+
+    def carry(self, idle: Collection[str], positions: Positions, ends: Positions) -> dict[str, int]:
+        """Let SSPs be idle that were it when the lane ended, unless something came meanwhile. Gives them, each with its
+        position."""
+        still = {ssp: positions[ssp] for ssp in idle if ssp in positions and positions[ssp] >= ends.get(ssp, -1)}
+        self._seen |= {ssp: (at, -self._patience) for ssp, at in still.items()}
+        return still
+
+    def seen(self, positions: Positions, ends: Positions, now: float) -> dict[str, int]:
+        """The SSPs that are idle, each with the position at which it is. ``now``: seconds of a clock that never goes
+        back. One of which no end is known isn't idle."""
+        found = {}
+        for ssp, at in positions.items():
+            before, since = self._seen.get(ssp, (at, now))
+            if at != before or at < ends.get(ssp, at + 1):
+                since = now
+            self._seen[ssp] = (at, since)
+            if now - since >= self._patience:
+                found[ssp] = at
+        return found

@@ -1,0 +1,128 @@
+"""How far a drain is, and what it lets each lane do. Pure: nothing is stored here."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from anabranch.coordinator.states import DeploymentState
+from anabranch.errors import ConflictError, UsageError
+from anabranch.messages import Drain, Draining, DrainNotification, LaneReport
+from anabranch.model.lane import Lane, LaneState
+from anabranch.model.ssp import SSP, in_order
+
+__all__ = ["check", "check_cancellable", "following", "of_lane", "sources", "stages"]
+
+_MAY_DRAIN = frozenset({DeploymentState.STARTING, DeploymentState.RUNNING, DeploymentState.DRAINING})
+
+
+def check(job: str, state: DeploymentState, deployment: int, lanes: Iterable[Lane], said: DrainNotification) -> str:
+    """Why a notification is ignored; empty: it isn't.
+
+    Raises:
+        UsageError: its uuid isn't one.
+        ConflictError: the job can't drain now.
+    """
+    try:
+        uuid.UUID(said.uuid)
+    except ValueError:
+        raise UsageError(
+            f"the notification has the uuid {said.uuid[:80]!r}, which is none", "give a UUID, a new one for each wish"
+        ) from None
+    if said.run_id != deployment:
+        return f"it is for deployment {said.run_id}, and the job's is {deployment}"
+    if state not in _MAY_DRAIN:
+        raise ConflictError(
+            f"job {job!r} is {state.value}: only one that is running can be drained",
+            f"wait for it, or start it; see anabranch status {job}",
+        )
+    failed = next((lane for lane in lanes if lane.state is LaneState.FAILED), None)
+    if failed is not None:
+        raise ConflictError(
+            f"lane {failed.id} of job {job!r} has failed: what it has read can't be finished",
+            f"see anabranch status {job}; stop it, mend it and start it again",
+        )
+    return ""
+
+
+def check_cancellable(job: str, drain: Drain) -> None:
+    """Raises ConflictError if windows may be out already that were not complete."""
+    if drain.last:
+        raise ConflictError(
+            f"job {job!r} drains to the end: windows that were not complete have come out",
+            f"wait for it, and start it again then; see anabranch status {job}",
+        )
+
+
+def sources(lanes: Iterable[Lane]) -> list[SSP]:
+    """The partitions that lanes read and that the job doesn't write itself."""
+    known = list(lanes)
+    own = {stream for lane in known for stream in lane.outputs}
+    found = {ssp for lane in known for ssp in _read(lane) if ssp.stream not in own}
+    return sorted(found, key=in_order)
+
+
+def stages(lanes: Iterable[Lane]) -> dict[str, tuple[str, ...]]:
+    """The lanes that aren't closed, by stage, in the order of the plan."""
+    found: dict[str, list[str]] = {}
+    for lane in lanes:
+        if lane.state is not LaneState.CLOSED:
+            found.setdefault(lane.stage, []).append(lane.id)
+    return {stage: tuple(its) for stage, its in found.items()}
+
+
+def following(drain: Drain, lanes: Iterable[Lane], reports: Mapping[str, LaneReport]) -> Drain | None:
+    """The next step of a drain that is due; None while lanes are on their way.
+
+    First all that read what the job doesn't write itself tell where they have stopped. Each partition is then taken in
+    up to where the lane is that is furthest, or to where it ended when the drain was accepted. When all are there, time
+    may end.
+    """
+    known = list(lanes)
+    mine = {str(ssp) for ssp in sources(known)}
+    reading = [
+        lane for lane in known if lane.state is not LaneState.CLOSED and any(str(ssp) in mine for ssp in _read(lane))
+    ]
+    told = [reports.get(lane.id) for lane in reading]
+    halted = [each for each in told if each is not None and _has_halted(each, drain)]
+    places = [{ssp: at for ssp, at in each.positions.items() if ssp in mine} for each in halted]
+    if drain.last or len(places) < len(reading) or any(not lane.may_start for lane in known):
+        return None
+    furthest: dict[str, int] = {}
+    for each in [*places, *map(_taken, reading)]:
+        for ssp, at in each.items():
+            if ssp in mine:
+                furthest[ssp] = max(at, furthest.get(ssp, at))
+    if drain.until is None:
+        return msgspec.structs.replace(
+            drain, until={ssp: max(at, drain.ends.get(ssp, at)) for ssp, at in furthest.items()}
+        )
+    if all(at >= drain.until[ssp] for each in places for ssp, at in each.items()):
+        return msgspec.structs.replace(drain, last=True)
+    return None
+
+
+def of_lane(drain: Drain | None, state: DeploymentState) -> Draining | None:
+    """What a lane is told of a drain."""
+    if drain is None or state is not DeploymentState.DRAINING:
+        return None
+    return Draining(uuid=drain.notification.uuid, until=drain.until, last=drain.last)
+
+
+def _has_halted(report: LaneReport, drain: Drain) -> bool:
+    return report.phase == "running" and report.halted == drain.notification.uuid
+
+
+def _taken(lane: Lane) -> dict[str, int]:
+    """Up to where lanes before it have taken something in."""
+    found: dict[str, int] = {}
+    for each in lane.starting:
+        whole = str(each.ssp.whole)
+        found[whole] = max(each.offset, *each.parts.values(), found.get(whole, 0))
+    return found
+
+
+def _read(lane: Lane) -> set[SSP]:
+    return {ssp.whole for ssp in (*lane.ssps, *lane.broadcast)}

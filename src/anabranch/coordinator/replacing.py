@@ -1,0 +1,159 @@
+"""What becomes of a job whose next deployment goes on from the lanes of the present one. Nothing is stored here."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from anabranch.coordinator import pausing, plans, reading
+from anabranch.coordinator.changing import Generation
+from anabranch.coordinator.serving import Serving
+from anabranch.coordinator.store import DeploymentRecord, Store
+from anabranch.errors import ConflictError
+from anabranch.messages import Deployed, Start
+from anabranch.model.lane import Lane, LaneState
+from anabranch.planning import changes, compatibility, deploying
+from anabranch.planning.compatibility import Comparison, Version
+from anabranch.planning.deploying import Next
+
+__all__ = ["Present", "Replacement", "again", "deployed", "former_version", "undone", "version_of"]
+
+
+@dataclass(frozen=True)
+class Present:
+    """The deployment that another one is to follow. ``serving`` None: it is at rest."""
+
+    stored: DeploymentRecord
+    generation: Generation
+    lanes: tuple[Lane, ...]
+    serving: Serving | None
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """The next deployment. ``ending``: the lanes of the present one that end, as they are then."""
+
+    start: Start
+    told: Deployed
+    ending: tuple[Lane, ...]
+    who: str
+    what: str
+    why: str
+
+
+def deployed(present: Present, start: Start, again: int, drop_state: Collection[str], request: str) -> Replacement:
+    """What comes of a job that is to have another version, or one ``again`` that it had (0: it never had it).
+
+    Raises:
+        ConflictError: it can't go on with the present state; names all that keeps it from that.
+        UsageError: state is to go that doesn't.
+    """
+    program = present.stored.program
+    if program is None or start.program is None:
+        raise ConflictError(
+            f"job {present.stored.job!r} runs in one process with its coordinator, with the code that it was run with",
+            "stop it; or start jobs on a coordinator (anabranch start JOB.py), where they can be deployed",
+        )
+    graph, model = present.generation.graph, present.generation.model
+    found = compatibility.compared(
+        Version(graph, program.schemas, present.stored.fingerprint),
+        Version(start.graph, start.program.schemas, start.fingerprint),
+        factor=present.generation.factor,
+        containers=present.generation.containers,
+        drop_state=drop_state,
+    )
+    compatibility.check(found, model.job)
+    number = present.stored.id + 1
+    former = [*changes.heads(present.lanes)]
+    what = f"deployment {number}" + (f", of version {again} again" if again else "")
+    why = "; ".join(found.notes) or "nothing comes or goes"
+    return _replacement(present, start, former, (), found, again, request, "user", what, why)
+
+
+def undone(store: Store, serving: Serving, generation: Generation, who: str, why: str) -> Replacement:
+    """A deployment of the version before the present one, which no lane has begun with yet."""
+    job, replaced = serving.job, generation.model.replaces
+    present = Present(reading.deployment(store, job), generation, tuple(serving.known.values()), serving)
+    before = version_of(store, job, replaced)
+    void = [changes.never_begun(lane, why) for lane in serving.spoilt()]
+    over = {lane.id: lane for lane in void}
+    own = [lane for lane in serving.lanes if lane.deployment == serving.deployment]
+    former = [*changes.heads(own), *deploying.left_behind(serving.known.values(), replaced)]
+    former = [over.get(lane.id, lane) for lane in former]
+    what = f"deployment {serving.deployment + 1}, of version {before} again"
+    start = again(store, job, before)
+    made = _replacement(present, start, former, void, Comparison(), before, "", who, what, f"cancelled: {why}")
+    model = msgspec.structs.replace(made.start.model, undoes=generation.generation)
+    return Replacement(
+        msgspec.structs.replace(made.start, model=model), made.told, made.ending, made.who, made.what, made.why
+    )
+
+
+def again(store: Store, job: str, deployment: int) -> Start:
+    """A deployment that there was, as one to be started. ConflictError if its code isn't here."""
+    stored = reading.deployment(store, job, deployment)
+    lanes = [lane for lane in store.lanes(job).values() if lane.deployment == deployment]
+    return Start(
+        graph=store.graph(job, deployment),
+        model=store.model(job, deployment, stored.generation),
+        lanes=tuple(lanes),
+        fingerprint=stored.fingerprint,
+        formats=stored.formats,
+        promises=stored.promises,
+        program=stored.program,
+    )
+
+
+def version_of(store: Store, job: str, deployment: int) -> int:
+    """The deployment that had the version first that a deployment has."""
+    return store.model(job, deployment, 1).again or deployment
+
+
+def former_version(store: Store, job: str, deployment: int) -> int:
+    """The deployment that had the version before that of a deployment. ConflictError if there was none."""
+    first = version_of(store, job, deployment)
+    if first == 1:
+        raise ConflictError(f"job {job!r} has no version before this one", "deploy one: anabranch deploy JOB.py")
+    return version_of(store, job, first - 1)
+
+
+def _replacement(
+    present: Present,
+    start: Start,
+    former: Sequence[Lane],
+    void: Sequence[Lane],
+    found: Comparison,
+    again: int,
+    request: str,
+    who: str,
+    what: str,
+    why: str,
+) -> Replacement:
+    number = present.stored.id + 1
+    change = deploying.deployed(
+        Next(number, start.model, start.lanes), present.generation.model, former, lambda: secrets.token_hex(4)
+    )
+    serving, closing = present.serving, [lane for lane in former if lane.id in change.closing]
+    ending = [
+        msgspec.structs.replace(
+            lane,
+            state=LaneState.CLOSED if serving is not None and serving.is_over(lane.id) else LaneState.CLOSING,
+            error=None,
+        )
+        for lane in closing
+    ]
+    model = msgspec.structs.replace(change.model, request=request, again=again)
+    started = msgspec.structs.replace(start, model=model, lanes=change.lanes, until_caught_up=False)
+    plans.check_whole(started, {lane.id for lane in present.lanes})
+    told = Deployed(
+        deployment=number,
+        version_of=again or number,
+        closing=tuple(closing),
+        lanes=change.lanes,
+        notes=found.notes,
+        pause=pausing.expected(closing, {} if serving is None else serving.reports),
+    )
+    return Replacement(started, told, (*ending, *void), who, what, why)

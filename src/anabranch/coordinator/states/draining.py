@@ -1,0 +1,19 @@
+"""Draining: nothing more is taken in, and stage by stage what was is finished. Who cancels it lets it run again."""
+
+from __future__ import annotations
+
+from anabranch.coordinator.states.snapshot import DeploymentState, Snapshot, Transition, interrupted
+
+
+def step(snapshot: Snapshot) -> Transition | None:
+    ended = interrupted(snapshot, "was draining")
+    if ended is not None:
+        return ended
+    if not snapshot.lanes:
+        return Transition(to=DeploymentState.DRAINED, why="all its lanes have drained")
+    if not snapshot.drains:
+        return Transition(to=DeploymentState.RUNNING, why="the drain was cancelled")
+    if snapshot.failure is not None:
+        # The others would wait for what it doesn't write.
+        return Transition(to=DeploymentState.STOPPING, why="a lane failed", error=snapshot.failure)
+    return None

@@ -1,0 +1,36 @@
+"""Windows of processing time: up to when they are closed, as a pure function of the time. All times are Unix ms."""
+
+from __future__ import annotations
+
+from anabranch.event_time.windows import Session, Sliding, Tumbling, Window
+
+__all__ = ["closed"]
+
+_TICK = 1_000
+_PART = 10
+"""Sessions end at any time: they are looked at so many times in a gap, but not more often than each tick."""
+
+
+def closed(window: Window, newest: int, now: int) -> int:
+    """The time before which all windows can be closed: each ends by then, or isn't begun. It rises only as long as
+    there may be windows to close, so that a lane without records comes to rest.
+
+    Args:
+        newest: when the last record was taken in.
+        now: not before that.
+    """
+    match window:
+        case Tumbling(size):
+            return _last_end(size, size, newest, now)
+        case Sliding(size, slide):
+            return _last_end(size, slide, newest, now)
+        case Session(gap):
+            step = max(_TICK, gap // _PART)
+            over = newest + gap + 1  # a record that comes at the very end goes on with it
+            return min(now // step, -(-over // step)) * step
+
+
+def _last_end(size: int, slide: int, newest: int, now: int) -> int:
+    of_newest = newest - newest % slide + size
+    until = min(now, of_newest) - size
+    return until - until % slide + size

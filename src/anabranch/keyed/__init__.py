@@ -1,0 +1,1 @@
+"""What a user writes a ``process`` with: a processor, its keyed state and its timers. Pure: no Spark."""

@@ -1,0 +1,23 @@
+"""How many partitions are read by whom, rack by rack."""
+
+from __future__ import annotations
+
+from anabranch.model.document import Document
+
+__all__ = ["Traffic"]
+
+
+class Traffic(Document, frozen=True, kw_only=True):
+    """``read``: by the rack of the container that reads, and the rack that it reads from, so many partitions: each once
+    for each lane that reads it."""
+
+    read: dict[str, dict[str, int]]
+
+    @property
+    def total(self) -> int:
+        return sum(sum(row.values()) for row in self.read.values())
+
+    @property
+    def across(self) -> int:
+        """Those that come from another rack."""
+        return self.total - sum(row.get(rack, 0) for rack, row in self.read.items())

@@ -1,0 +1,320 @@
+"""Whether another version of a job can go on with the state and the positions of the present one. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from anabranch.errors import ConflictError, UsageError
+from anabranch.model.graph import Graph, Node
+from anabranch.operators import rule
+from anabranch.operators.rules import is_boundary
+from anabranch.planning import stages
+from anabranch.planning.stages import Stage
+
+__all__ = ["Comparison", "Reason", "Version", "check", "compared"]
+
+DRAIN = "drain the job, and start the new version then: anabranch deploy JOB.py --drain"
+
+_NAME = re.compile(r"[a-z_][a-z0-9_]*")
+_PARTITIONS, _OUTPUT, _TABLE = "partitions of ", "output stream ", "table "
+_OF_STREAMS = (_OUTPUT, _TABLE, "delivery of ", "format of ")
+_OF_STATE = ("state_partitions", "watermark_scope", "trigger")
+
+
+@dataclass(frozen=True)
+class Version:
+    """A version of a job. ``schemas``: by operator, as text, the columns after it, as Spark's JSON; ``fingerprint`` as
+    in :class:`anabranch.messages.Start`."""
+
+    graph: Graph
+    schemas: Mapping[str, str]
+    fingerprint: Mapping[str, str]
+
+    def columns(self, node_id: int) -> dict[str, str]:
+        """The columns after an operator, each with its type."""
+        told = self.schemas.get(str(node_id))
+        fields = [] if told is None else msgspec.json.decode(told)["fields"]
+        return {each["name"]: _text(each["type"]) for each in fields}
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a version can't follow, and what to do."""
+
+    what: str
+    cure: str = DRAIN
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """``reasons``: none, and the new version can follow. ``notes``: what changes for those who use its outputs or its
+    state. ``dropped``: the operators whose state goes."""
+
+    reasons: tuple[Reason, ...] = ()
+    notes: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = field(default=())
+
+
+def check(found: Comparison, job: str) -> None:
+    """Raises ConflictError with all reasons, if there are any."""
+    if found.reasons:
+        raise ConflictError(
+            f"the new version of job {job!r} can't go on where the present one is: "
+            + "; ".join(reason.what for reason in found.reasons),
+            "; or: ".join(dict.fromkeys(reason.cure for reason in found.reasons)),
+        )
+
+
+def compared(
+    before: Version, after: Version, *, factor: int, containers: int, drop_state: Collection[str] = ()
+) -> Comparison:
+    """What keeps ``after`` from following ``before`` without a drain.
+
+    Function bodies aren't looked at: they may change.
+
+    Args:
+        factor, containers: of the job as it runs, whatever its settings were.
+        drop_state: operators of ``before`` whose state may go.
+
+    Raises:
+        UsageError: one of ``drop_state`` keeps no state, or ``after`` has it.
+    """
+    state = _Stateful(before, after, drop_state)
+    reasons = [
+        *_settings(before, after, factor, containers, bool(state.olds)),
+        *_streams(before, after),
+        *state.reasons(),
+        *_boundaries(before, after),
+    ]
+    return Comparison(tuple(dict.fromkeys(reasons)), (*_moved(before, after), *state.notes()), state.dropped)
+
+
+def _settings(before: Version, after: Version, factor: int, containers: int, stateful: bool) -> Iterator[Reason]:
+    old, new = before.fingerprint, after.fingerprint
+    for name, present, verb in (("factor", factor, "--factor"), ("containers", containers, "--containers")):
+        if new.get(name) not in (old.get(name), str(present)):
+            yield Reason(
+                f"its settings say {name} {new.get(name)}, and the job has {present}",
+                f"set [job] {name} = {present}; and change it afterwards: anabranch scale JOB {verb} {new.get(name)}",
+            )
+    if old.get("grouper") != new.get("grouper"):
+        yield Reason(f"the grouper changes from {old.get('grouper')} to {new.get('grouper')}")
+    for name in _OF_STATE if stateful else ():
+        if old.get(name) != new.get(name):
+            yield Reason(
+                f"{name} changes from {old.get(name, 'micro-batch')} to {new.get(name, 'micro-batch')}, and the job "
+                "keeps state",
+                f"set [job] {name} as it was",
+            )
+
+
+def _streams(before: Version, after: Version) -> Iterator[Reason]:
+    """Streams of both versions that are bound, delivered or encoded in another way."""
+    old, new = _homes(before), _homes(after)
+    for stream in sorted(old.keys() & new.keys()):
+        if old[stream] != new[stream]:
+            yield Reason(f"stream {stream!r} is read from {new[stream]}, and was from {old[stream]}")
+    common = _named(before.graph) & _named(after.graph)
+    for stream in sorted(common):
+        for what in _OF_STREAMS:
+            name = f"{what}{stream}"
+            if before.fingerprint.get(name) != after.fingerprint.get(name):
+                told = before.fingerprint.get(name, "none"), after.fingerprint.get(name, "none")
+                yield Reason(f"{name} changes ({told[0]} → {told[1]})")
+
+
+def _homes(version: Version) -> dict[str, str]:
+    """The system of each stream that is read."""
+    named = [name.removeprefix(_PARTITIONS) for name in version.fingerprint if name.startswith(_PARTITIONS)]
+    return {stream: system for system, stream in (each.split("/", 1) for each in named)}
+
+
+def _named(graph: Graph) -> set[str]:
+    return {str(node.args["stream"]) for node in graph.nodes if "stream" in node.args}
+
+
+def _boundaries(before: Version, after: Version) -> Iterator[Reason]:
+    """What lies between two stages is read by the version that follows: it must be as that one would write it."""
+    old = {node.name: node for node in before.graph.nodes if is_boundary(node)}
+    new = {node.name: node for node in after.graph.nodes if is_boundary(node)}
+    for name, node in old.items():
+        if name not in new:
+            twin = next((n for n in new.values() if n.name not in old and _same(n, node)), None)
+            if twin is not None:
+                yield _renamed(node, twin, "what lies in its stream")
+            else:
+                yield Reason(f"partition_by {name!r} is gone, and records may lie in its stream")
+            continue
+        other = new[name]
+        if node.args["columns"] != other.args["columns"]:
+            yield Reason(
+                f"partition_by {name!r} ({other.where}) is by {', '.join(other.args['columns'])}, and was by "
+                f"{', '.join(node.args['columns'])}"
+            )
+        if node.args.get("partitions") != other.args.get("partitions"):
+            yield Reason(
+                f"partition_by {name!r} ({other.where}) has partitions={other.args.get('partitions')}, and had "
+                f"{node.args.get('partitions')}"
+            )
+        layout = f"{_OUTPUT}{stages.stream_of(after.graph, other)}"
+        if layout not in before.fingerprint:
+            yield Reason(f"the layout of intermediate streams is another one: {layout.removeprefix(_OUTPUT)} is new")
+        changes = _changes(before.columns(node.id), after.columns(other.id))
+        if changes:
+            yield Reason(
+                f"the intermediate stream of partition_by {name!r} ({other.where}) has other columns: {changes}"
+            )
+        if _feeding(before.graph, node) != _feeding(after.graph, other):
+            yield Reason(
+                f"partition_by {name!r} ({other.where}) is fed from behind other stateful operators than before"
+            )
+
+
+def _feeding(graph: Graph, node: Node) -> set[str]:
+    """The stateful operators of its stage that a boundary comes behind."""
+    stage = next(s for s in stages.cut(graph) if node in s.sinks)
+    return {n.name for n in stages.upstream(graph, stage, node) if rule(n).stateful}
+
+
+class _Stateful:
+    """The operators that keep state, of both versions, by name."""
+
+    def __init__(self, before: Version, after: Version, drop: Collection[str]) -> None:
+        self._before, self._after = before, after
+        self.olds = {node.name: node for node in before.graph.nodes if rule(node).stateful}
+        self._news = {node.name: node for node in after.graph.nodes if rule(node).stateful}
+        gone = [name for name in self.olds if name not in self._news]
+        wrong = next((name for name in drop if name not in gone), None)
+        if wrong is not None:
+            raise UsageError(
+                f"the state of {wrong!r} can't be dropped: "
+                + ("the new version has it" if wrong in self._news else "the job has no such operator with state"),
+                f"those that go: {', '.join(gone) or 'none'}",
+            )
+        self.dropped = tuple(name for name in gone if name in drop)
+        self._gone = [name for name in gone if name not in drop]
+
+    def reasons(self) -> Iterator[Reason]:
+        for name in self._gone:
+            node = self.olds[name]
+            twin = next((n for n in self._news.values() if n.name not in self.olds and _same(n, node)), None)
+            if twin is not None:
+                yield _renamed(node, twin, "the state")
+            else:
+                yield Reason(
+                    f"{node.kind} {name!r} keeps state, and the new version doesn't have it",
+                    f"say that its state may go: --drop-state {name}",
+                )
+        for name, node in self._news.items():
+            if name in self.olds:
+                yield from self._differences(self.olds[name], node)
+
+    def notes(self) -> Iterator[str]:
+        for name in self.dropped:
+            yield f"the state of {name} is dropped"
+        for name in self._news:
+            if name not in self.olds:
+                yield f"{name} begins without state, at the present positions"
+
+    def _differences(self, old: Node, new: Node) -> Iterator[Reason]:
+        label = f"{new.kind} {new.name!r} ({new.where})"
+        if not _same(old, new):
+            differing = sorted(k for k in {*old.args, *new.args} if old.args.get(k) != new.args.get(k))
+            what = f"was {old.kind}" if old.kind != new.kind else f"has another {' and '.join(differing)}"
+            yield Reason(f"the state of {label} is another one: it {what}")
+            return
+        before, after = (_stage_of(v.graph, n) for v, n in ((self._before, old), (self._after, new)))
+        keys = [self._key(*each) for each in ((self._before, before, old), (self._after, after, new))]
+        if keys[0] != keys[1]:
+            yield Reason(f"the stage key of {label} is {_listed(keys[1])}, and was {_listed(keys[0])}")
+        read = [_sources(before), _sources(after)]
+        if read[0] != read[1]:
+            yield Reason(f"the stage of {label} reads {_sourced(read[1])}, and read {_sourced(read[0])}")
+        used = _changes(self._used(self._before, old), self._used(self._after, new), common=True)
+        made = _changes(self._before.columns(old.id), self._after.columns(new.id))
+        if used or made:
+            yield Reason(f"the state of {label} is another one: {used or made}")
+
+    def _key(self, version: Version, stage: Stage, node: Node) -> tuple[tuple[str, str], ...]:
+        names = stages.key_columns(version.graph, stage)[node.inputs[0]].columns
+        columns = version.columns(node.inputs[0])
+        return tuple((name, columns.get(name, "")) for name in names)
+
+    def _used(self, version: Version, node: Node) -> dict[str, str]:
+        """The columns that an operator's expressions name, with their types."""
+        text = msgspec.json.encode(node.args).decode().lower()
+        words = {*_NAME.findall(text), stages.event_times(version.graph)[node.inputs[0]].column.lower()}
+        columns = {name: kind for i in node.inputs for name, kind in version.columns(i).items()}
+        return {name: kind for name, kind in columns.items() if name.lower() in words or f"`{name.lower()}`" in text}
+
+
+def _same(one: Node, other: Node) -> bool:
+    return (one.kind, one.args) == (other.kind, other.args)
+
+
+def _renamed(old: Node, new: Node, what: str) -> Reason:
+    return Reason(
+        f"{new.kind} {new.name!r} ({new.where}) was {old.name!r}, and {what} hangs on that name",
+        f"write name={old.name!r} there",
+    )
+
+
+def _stage_of(graph: Graph, node: Node) -> Stage:
+    return next(stage for stage in stages.cut(graph) if node in stage.nodes)
+
+
+def _sources(stage: Stage) -> list[tuple[str, bool, str, object]]:
+    """What a stage reads, in the order that offsets are kept in: stream or boundary, whether it is broadcast, and its
+    event time."""
+    return [
+        (
+            f"partition_by {n.name}" if is_boundary(n) else str(n.args["stream"]),
+            bool(n.args.get("broadcast")),
+            str(n.args.get("event_time", "")),
+            n.args.get("watermark"),
+        )
+        for n in stage.sources
+    ]
+
+
+def _sourced(sources: Sequence[tuple[str, bool, str, object]]) -> str:
+    return " and ".join(
+        name
+        + (" (broadcast)" if broadcast else "")
+        + (f" with event_time={time!r} and a watermark of {delay} ms" if time else "")
+        for name, broadcast, time, delay in sources
+    )
+
+
+def _moved(before: Version, after: Version) -> Iterator[str]:
+    """Inputs and outputs that come and go."""
+    for kind, verb in (("read", "read"), ("write", "written")):
+        old, new = ({str(n.args["stream"]) for n in v.graph.nodes if n.kind == kind} for v in (before, after))
+        for stream in sorted(new - old):
+            yield f"{stream} is {verb} from now on"
+        for stream in sorted(old - new):
+            yield f"{stream} is {verb} no more"
+
+
+def _changes(old: Mapping[str, str], new: Mapping[str, str], common: bool = False) -> str:
+    """What differs in columns; ``common``: in those that both have."""
+    names = [name for name in {**old, **new} if not common or (name in old and name in new)]
+    return ", ".join(
+        f"{name} {old.get(name, 'none')} → {new.get(name, 'none')}" for name in names if old.get(name) != new.get(name)
+    )
+
+
+def _listed(key: Sequence[tuple[str, str]]) -> str:
+    return ", ".join(f"{name} {kind}".strip() for name, kind in key) or "the message key"
+
+
+def _text(kind: object) -> str:
+    """A type as short text."""
+    if isinstance(kind, str):
+        return kind
+    found = msgspec.json.encode(kind, order="sorted").decode()
+    return found if len(found) <= 200 else f"{found[:200]}…"

@@ -1,0 +1,42 @@
+"""How the tasks of a job get their seats, as its settings say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from anabranch.assignment.seating import Placing, Rules, Seating
+from anabranch.config import AssignmentSettings
+from anabranch.model.job_model import JobModel
+from anabranch.model.lane import Lane
+
+__all__ = ["as_in", "lanes_reading", "rules", "settings_of"]
+
+
+def settings_of(settings: Mapping[str, Any]) -> AssignmentSettings:
+    """Those of a job's settings that are stored."""
+    return AssignmentSettings(**settings.get("assignment", {}))
+
+
+def rules(settings: AssignmentSettings) -> Rules:
+    return Rules(
+        strategy=settings.strategy,
+        first=settings.first,
+        traffic_cost=settings.traffic_cost,
+        non_overlap_cost=settings.non_overlap_cost,
+    )
+
+
+def as_in(model: JobModel) -> Placing:
+    """Places tasks where they are in another generation, which has the same tasks."""
+    seats, racks = model.seats_of_tasks(), {each.seat: each.rack for each in model.containers}
+    return lambda *_: Seating(seats=seats, racks=racks)
+
+
+def lanes_reading(lanes: Iterable[Lane]) -> dict[str, dict[str, int]]:
+    """By stage and ``system/stream``, how many lanes of a container read it each for itself."""
+    groups: dict[str, dict[str, set[str]]] = {}
+    for lane in lanes:
+        for name in {f"{ssp.system}/{ssp.stream}" for ssp in lane.ssps}:
+            groups.setdefault(lane.stage, {}).setdefault(name, set()).add(lane.group)
+    return {stage: {name: len(its) for name, its in read.items()} for stage, read in groups.items()}

@@ -1,0 +1,57 @@
+"""What the lanes of a job read from which rack."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from anabranch.assignment.seating import Where
+from anabranch.model.ssp import SSP, wholes
+from anabranch.model.traffic import Traffic
+
+__all__ = ["Reading", "of"]
+
+
+class Reading(Protocol):
+    """A lane, with an id or yet without."""
+
+    @property
+    def seat(self) -> str: ...
+
+    @property
+    def ssps(self) -> tuple[SSP, ...]: ...
+
+    @property
+    def broadcast(self) -> tuple[SSP, ...]: ...
+
+
+def of(lanes: Iterable[Reading], where: Where) -> Traffic | None:
+    """The traffic of lanes in these seats; None if nothing is in racks, or it isn't known of a seat that has any,
+    or of a partition.
+
+    A partition comes from the container's own rack if it has a replica there, else from that of its leader.
+    """
+    if not where.partitions:
+        return None
+    read: dict[str, Counter[str]] = {rack: Counter() for rack in sorted(filter(None, where.seats.values()))}
+    for lane in lanes:
+        mine = where.seats.get(lane.seat)
+        if mine is None:
+            return None
+        for whole in dict.fromkeys(wholes((*lane.ssps, *lane.broadcast))):
+            stream = f"{whole.system}/{whole.stream}"
+            if not where.counts(stream):
+                continue
+            source = _source(mine, where.partitions.get(stream, {}).get(whole.partition, ()))
+            if source is None:
+                return None
+            read[mine][source] += 1
+    return Traffic(read={rack: dict(row) for rack, row in read.items()})
+
+
+def _source(mine: str, racks: Sequence[str | None]) -> str | None:
+    """The rack that a container in the rack ``mine`` reads a partition from."""
+    if not racks or None in racks:
+        return None
+    return mine if mine in racks else racks[0]

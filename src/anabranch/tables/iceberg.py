@@ -1,0 +1,362 @@
+"""A table of Iceberg's: the mark of a lane is a property of the table, set in the commit of its snapshot."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import random
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from pydantic import Field, field_validator
+from sqlalchemy.exc import SQLAlchemyError
+
+from anabranch import steps
+from anabranch.errors import AnabranchError, ConfigError, ConflictError, NotFoundError
+from anabranch.references import resolved
+from anabranch.tables import files, marks, options
+from anabranch.tables.contract import Owner
+from anabranch.tables.files import FileRef, FileWriter, Rows
+from anabranch.tables.marks import NOTHING, Mark
+
+try:
+    from pyiceberg import exceptions
+    from pyiceberg.catalog import Catalog, load_catalog
+    from pyiceberg.io import pyarrow as io
+    from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException
+    from pyiceberg.table import Table, Transaction
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.update import AddSnapshotUpdate, AssertTableUUID
+    from requests.exceptions import RequestException
+except ModuleNotFoundError as error:
+    raise ConfigError(
+        f'an output has to = "iceberg", and {error.name} is missing', 'install it: pip install "anabranch[iceberg]"'
+    ) from None
+
+__all__ = ["IcebergTable"]
+
+_ATTEMPTS = 20
+_FIRST_WAIT, _LONGEST_WAIT = 0.02, 1.0
+"""Seconds. Each commit of anybody is in the way of all others: who has lost waits, each time longer, and by chance."""
+_MADE = {
+    "commit.manifest-merge.enabled": "true",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "100",
+}
+"""Of tables that a job makes: a stream makes many small commits."""
+
+
+class IcebergOptions(options.Options):
+    """``table``: with its namespace. ``catalog``: pyiceberg's properties of the catalog, and maybe its ``name``."""
+
+    table: str
+    catalog: dict[str, str] = {}
+    target_file_mb: int = Field(default=128, ge=1, le=4096)
+
+    @field_validator("table")
+    @classmethod
+    def _namespaced(cls, table: str) -> str:
+        if not all(table.partition(".")):
+            raise ValueError("a table is named with its namespace: shop.orders")
+        return table
+
+    @field_validator("catalog")
+    @classmethod
+    def _whole(cls, catalog: dict[str, str]) -> dict[str, str]:
+        for name in ("uri", "warehouse"):
+            path = catalog.get(name, "").removeprefix("sqlite:///")
+            if path and "://" not in path and "${" not in path and not path.startswith("/"):
+                raise ValueError(f"{name} must be whole: processes start in several folders")
+        return catalog
+
+
+class _OneCommit(Transaction):
+    """A commit on top of what was read, or none. pyiceberg's own, when it has lost, is tried again on top of what
+    nobody has looked at: a fence, maybe.
+    """
+
+    @property
+    def table_metadata(self) -> TableMetadata:
+        """Not a copy, before there are changes: with a hundred snapshots, copies are nine tenths of a commit."""
+        return super().table_metadata if self._updates else self._table.metadata
+
+    def commit_transaction(self) -> Table:
+        mine = AssertTableUUID(uuid=self._table.metadata.table_uuid)
+        self._table.catalog.commit_table(self._table, (*self._requirements, mine), self._updates)
+        return self._table
+
+    def clear_away(self) -> None:
+        """Remove the manifests of a commit that has lost."""
+        for added in [update.snapshot for update in self._updates if isinstance(update, AddSnapshotUpdate)]:
+            io = self._table.io
+            for manifest in added.manifests(io):
+                if manifest.added_snapshot_id == added.snapshot_id:
+                    io.delete(manifest.manifest_path)
+            io.delete(added.manifest_list)
+
+
+@dataclass(frozen=True)
+class _Data:
+    """Where a table wants its files. Names are whole."""
+
+    table: Table
+    owner: Owner
+
+    def __str__(self) -> str:
+        return f"the data of {self.table.name()}"
+
+    def new(self) -> str:
+        name = f"{self.owner.lane}-{self.owner.epoch}-{uuid.uuid4().hex}.parquet"
+        return str(self.table.location_provider().new_data_location(name))
+
+    def make(self, name: str) -> Any:
+        return self.table.io.new_output(name).create()
+
+    def read(self, name: str) -> Any:
+        return self.table.io.new_input(name).open()
+
+    def settle(self, names: Sequence[str]) -> None:
+        for path in [Path(name.removeprefix("file://")) for name in names]:
+            if path.is_absolute():
+                files.sync(path)
+                files.sync(path.parent)
+
+    def remove(self, name: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self.table.io.delete(name)
+
+
+@dataclass(frozen=True)
+class _Rows(Rows):
+    """With the types that the table has."""
+
+    where: str
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        schema, columns = self.files.schema, []
+        for field, column in zip(schema, rows.columns, strict=True):
+            if column.null_count and not field.nullable:
+                raise ConflictError(
+                    f"{self.where} doesn't take a row: {field.name!r} is null, which it may not be",
+                    "mend the job, or make the column optional",
+                )
+            columns.append(column.cast(field.type))
+        self.files.write(pa.RecordBatch.from_arrays(columns, schema=schema))
+
+
+class IcebergTable:
+    """Each commit and each fence makes a snapshot, on top of the one that was current when its maker looked; and sets
+    the lane's mark, a property, in the same commit. So whoever has not seen a fence fails. A snapshot tells whose it
+    is, too, but snapshots expire.
+    """
+
+    def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
+        given = options.checked(IcebergOptions, name, settings)
+        self._name = name
+        self._table = given.table
+        self._given = given.catalog
+        self._target = given.target_file_mb << 20
+
+    def __str__(self) -> str:
+        return f"output {self._name}, the Iceberg table {self._table}"
+
+    def id(self) -> str:
+        return str(self._loaded().metadata.table_uuid)
+
+    def prepare(self, schema: pa.Schema, create: bool) -> None:
+        if create:
+            with self._told():
+                self._make(schema)
+        self._check(self._loaded(), schema)
+
+    def fence(self, owner: Owner, new: bool | None) -> None:
+        for table in self._looks():
+            mark = marks.fenced(_mark(table, owner.job, owner.lane), owner, str(self), new)
+            if mark is None or self._committed(table, owner, mark, []):
+                return
+
+    def last(self, job: str, lane: str) -> int:
+        mark = _mark(self._loaded(), job, lane)
+        return NOTHING if mark is None else mark.batch
+
+    def writers(self, job: str) -> list[str]:
+        try:
+            table, begins = self._loaded(), _property(job, "")
+        except NotFoundError:
+            return []
+        lanes = sorted(name.removeprefix(begins) for name in table.properties if name.startswith(begins))
+        return [lane for lane in lanes if (_mark(table, job, lane) or Mark(0, NOTHING)).batch > NOTHING]
+
+    def writer(self, owner: Owner, schema: pa.Schema) -> _Rows:
+        table = self._loaded()
+        self._check(table, schema)
+        held = io.schema_to_pyarrow(table.schema())
+        mine = pa.schema([held.field(name) for name in schema.names])
+        return _Rows(FileWriter(_Data(table, owner), mine, self._target), str(self))
+
+    def commit(self, owner: Owner, batch: int, parts: Sequence[bytes]) -> None:
+        refs = files.named(parts)
+        joined: list[FileRef] | None = None
+        for table in self._looks():
+            place = _Data(table, owner)
+            mark = marks.check(_mark(table, owner.job, owner.lane), owner, str(self))
+            if mark.batch >= batch:
+                if joined is None:
+                    self._drop(place, refs)
+                return
+            if joined is None:
+                with files.told(str(self)):
+                    joined = files.merged(place, refs, self._target)
+            for ref in joined[:1]:
+                self._check(table, files.columns(place, ref))  # others may have changed it since
+            if self._committed(table, owner, Mark(owner.epoch, batch), joined):
+                steps.reach(steps.NAMED, owner.lane, batch)
+                self._drop(place, [ref for ref in refs if ref not in joined])
+                return
+
+    def leave(self, owner: Owner) -> None:
+        """Nothing: files that no snapshot names are taken away by the maintenance of the table."""
+
+    def _catalog(self) -> Catalog:
+        """References are resolved each time; as long as they stand for the same, it is the same catalog."""
+        setting = f"outputs.{self._name}.catalog"
+        given = {key: resolved(f"{setting}.{key}", text) for key, text in self._given.items()}
+        try:
+            return _catalog(given.pop("name", "default"), tuple(sorted(given.items())))
+        except (ValueError, ImportError, exceptions.NotInstalledError) as error:
+            raise ConfigError(
+                f"{setting} is no catalog that pyiceberg can use: {_line(error)}",
+                "see https://py.iceberg.apache.org/configuration for the properties of catalogs",
+            ) from None
+
+    def _loaded(self) -> Table:
+        with self._told():
+            return self._catalog().load_table(self._table)
+
+    def _looks(self) -> Iterator[Table]:
+        """The table as it is now; and again, later, after each commit that somebody else's was in the way of."""
+        for attempt in range(_ATTEMPTS):
+            yield self._loaded()
+            time.sleep(random.uniform(0, min(_FIRST_WAIT * 2**attempt, _LONGEST_WAIT)))
+        raise AnabranchError(
+            f"{self} is being changed by somebody else: {_ATTEMPTS} commits in a row failed",
+            "see the table's history for who; the batch is written again, and nothing is lost",
+        )
+
+    def _make(self, schema: pa.Schema) -> None:
+        catalog = self._catalog()
+        if catalog.table_exists(self._table):
+            return
+        try:
+            catalog.create_namespace_if_not_exists(self._table.rpartition(".")[0])
+            catalog.create_table_if_not_exists(self._table, schema, properties=_MADE)
+        except UnsupportedPyArrowTypeException as error:
+            raise ConflictError(
+                f"{self} can't have the columns of the job: {_line(error)}", "cast them in the job, or leave them out"
+            ) from None
+
+    def _check(self, table: Table, schema: pa.Schema) -> None:
+        """See that it takes rows of these columns."""
+        if not table.spec().is_unpartitioned():
+            raise ConflictError(
+                f"{self} is partitioned, which anabranch can't write", "write to a table without partitions"
+            )
+        held = {field.name: field for field in table.schema().fields}
+        for column in schema:
+            if column.name not in held:
+                raise ConflictError(
+                    f"the job writes a column {column.name!r} ({column.type}), which {self} doesn't have",
+                    "add it to the table, or select the columns that it has",
+                )
+            kind = self._kind(column, table)
+            if kind != held[column.name].field_type:
+                raise ConflictError(
+                    f"the job writes {column.name!r} as {kind or column.type}; in {self} it is "
+                    f"{held[column.name].field_type}",
+                    "cast it in the job",
+                )
+        needed = next((name for name, each in held.items() if name not in schema.names and each.required), None)
+        if needed is not None:
+            raise ConflictError(
+                f"{self} has a column {needed!r} that may not be null, and the job doesn't write it", "write it"
+            )
+
+    @staticmethod
+    def _kind(column: pa.Field, table: Table) -> Any:
+        """What the type of a column is in a table that has one of this name; None: it has no such type."""
+        try:
+            return io.pyarrow_to_schema(pa.schema([column]), table.schema().name_mapping).fields[0].field_type
+        except (ValueError, UnsupportedPyArrowTypeException):
+            return None
+
+    def _committed(self, table: Table, owner: Owner, mark: Mark, refs: Sequence[FileRef]) -> bool:
+        """Whether a commit on top of what was read is in; if not, somebody else's is in its way."""
+        about = {"job": owner.job, "lane": owner.lane, "epoch": mark.epoch, "batch": mark.batch}
+        with self._told():
+            commit = _OneCommit(table)
+            snapshot = commit.update_snapshot({f"anabranch.{key}": str(value) for key, value in about.items()})
+            append = snapshot.merge_append()
+            for ref in refs:
+                append.append_data_file(io.parquet_file_to_data_file(table.io, table.metadata, ref.name))
+            append.commit()
+            commit.set_properties({_property(owner.job, owner.lane): msgspec.json.encode(mark).decode()})
+            try:
+                commit.commit_transaction()
+            except exceptions.CommitFailedException:
+                if self._loaded().snapshot_by_id(append.snapshot_id) is not None:
+                    return True  # the answer was lost, and it was sent again
+                commit.clear_away()
+                return False
+        return True
+
+    def _drop(self, place: _Data, refs: Sequence[FileRef]) -> None:
+        with files.told(str(self)):
+            for ref in refs:
+                place.remove(ref.name)
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """What goes wrong, as an error of ours."""
+        try:
+            yield
+        except (exceptions.NoSuchTableError, exceptions.NoSuchNamespaceError):
+            raise NotFoundError(
+                f"{self} isn't there", "restore it; a new job makes it. To begin afresh, give the job another name"
+            ) from None
+        except (exceptions.RESTError, RequestException, SQLAlchemyError) as error:
+            raise AnabranchError(
+                f"{self}: its catalog doesn't answer as it should: {_line(error)}",
+                f"see whether it runs, and outputs.{self._name}.catalog; the batch is written again, and nothing is "
+                "lost",
+            ) from None  # what it holds may show what references stand for
+        except OSError as error:
+            raise AnabranchError(
+                f"{self} can't be read or written: {error.strerror or _line(error)}",
+                "make room, or see who may read and write its files; the batch is written again, and nothing is lost",
+            ) from error
+
+
+@functools.lru_cache(maxsize=16)
+def _catalog(name: str, properties: tuple[tuple[str, str], ...]) -> Catalog:
+    return load_catalog(name, **dict(properties))
+
+
+def _property(job: str, lane: str) -> str:
+    return f"anabranch/{job}/{lane}"
+
+
+def _mark(table: Table, job: str, lane: str) -> Mark | None:
+    text = table.properties.get(_property(job, lane))
+    return None if text is None else msgspec.json.decode(text, type=Mark)
+
+
+def _line(error: BaseException) -> str:
+    cause = getattr(error, "orig", None) or error  # SQLAlchemy's own text has whole statements
+    return (str(cause).strip() or type(cause).__name__).splitlines()[0]

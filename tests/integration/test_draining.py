@@ -1,0 +1,171 @@
+"""Lanes that drain: they stop where they should, all their windows come out, and the next ones begin afresh in time."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+from pyspark.sql import SparkSession
+
+from anabranch import Job, tumbling
+from anabranch.container.attempts import Standstill
+from anabranch.container.lane import LaneRunner
+from anabranch.coordinator import reports
+from anabranch.messages import Draining
+from anabranch.model.lane import LaneState
+from anabranch.planning import draining
+from anabranch.planning import plan as planning
+from anabranch.testing import DRAIN, run
+from tests.integration.harness import PATIENCE, Deployed, Site
+from tests.integration.test_event_time import SCHEMA, closed, computed, flights, put, written
+
+
+def chained() -> Job:
+    job = Job("j")
+    read = job.read("flights", key="tail string", schema=SCHEMA, event_time="at", watermark="10 minutes")
+    read.partition_by("dest").window(tumbling("1 hour")).agg(n="count(*)").write("hourly")
+    read.partition_by("dest", name="again").agg(n="count(*)").write("counts")
+    return job
+
+
+def until(what: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not what():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+class Drained:
+    """The lanes of a job in runners of their own, that drain when they are told to."""
+
+    def __init__(self, run: Deployed) -> None:
+        self.run = run
+        self.runners: list[LaneRunner] = []
+        for lane in run.lanes:
+            runner = LaneRunner(
+                run._place, lane, run.epoch, run._building(lane, {}), lane.begins, None, Standstill(math.inf)
+            )
+            self.runners.append(runner)
+
+    def begin(self, how: Draining | None = None) -> None:
+        for runner in self.runners:
+            runner.drain(how)
+            runner.start()
+            runner.acknowledge(upstream_ended=False)
+
+    def halted(self) -> dict[str, int]:
+        """Where each source stands once the lanes that read them have halted."""
+        first = [r for r in self.runners if r.lane.stage == "0"]
+        for runner in first:
+            runner.drain(Draining(uuid="1"))
+        until(lambda: all(r.report.halted == "1" for r in first))
+        places: dict[str, int] = {}
+        for runner in first:
+            for ssp, at in runner.report.positions.items():
+                places[ssp] = max(at, places.get(ssp, at))
+        return places
+
+    def end(self, to: dict[str, int]) -> None:
+        for stage in sorted({r.lane.stage for r in self.runners}):
+            its = [r for r in self.runners if r.lane.stage == stage]
+            for runner in its:
+                runner.drain(Draining(uuid="1", until=to, last=True))
+                runner.acknowledge(upstream_ended=True)
+            for runner in its:
+                assert runner.join(PATIENCE), runner.report
+                assert (runner.report.phase, runner.report.drained) == ("ended", True), runner.report
+        self.run.lanes = [reports.applied(runner.lane, runner.report) for runner in self.runners]
+        self.run.lanes = [
+            msgspec.structs.replace(lane, folder_epoch=runner.report.folder_epoch)
+            for lane, runner in zip(self.run.lanes, self.runners, strict=True)
+        ]
+        assert {lane.state for lane in self.run.lanes} == {LaneState.CLOSED}
+
+
+def test_all_windows_come_out_of_what_was_taken_in(site: Site) -> None:
+    site.log.create("flights", 2)
+    ahead, behind = flights(1, hours=30), flights(2, hours=8)
+    put(site, 0, ahead)
+    put(site, 1, behind)
+    run = site.deployed(chained(), max_rows_per_batch=40)
+    drained = Drained(run)
+    drained.begin()
+    until(lambda: any(r.report.batch >= 0 for r in drained.runners))
+    to = drained.halted()
+    drained.end(to)
+    taken = [*ahead[: to["embedded/flights/0"]], *behind[: to["embedded/flights/1"]]]
+    assert taken
+    assert written(site) == computed(taken)
+    assert counted(site) == Counter(f["dest"] for f in taken)
+
+    second = followed(run)
+    for lane in second.lanes:
+        if lane.stage != "0":
+            left = {p.ssp: site.system.ends(p.ssp.stream)[p.ssp.partition] - p.offset for p in lane.starting}
+            assert set(left.values()) == {0}, "a stream between stages would be read again"
+    later = flights(1, hours=31)[-1:]  # however far the first deployment came, each partition has a time in the second
+    put(site, 0, later)
+    put(site, 1, behind)
+    before = site.all_records("hourly")
+    second.ran()
+    rest = [*ahead[to["embedded/flights/0"] :], *later, *behind[to["embedded/flights/1"] :], *behind]
+    assert counted(site) == Counter(f["dest"] for f in [*taken, *rest])
+    watermark = min(report.watermark or 0 for report in second.reports.values() if report.watermark)
+    rows = [json.loads(r["value"]) for r in site.all_records("hourly") if r not in before]
+    found = {(v["dest"], v["window_start"][:16]): v["n"] for v in rows}
+    assert found == closed(computed(rest), watermark)
+    assert len(found) > 5
+    assert sum(report.late_groups for report in second.reports.values()) == 0
+
+
+def counted(site: Site) -> dict[str, int]:
+    last: dict[str, int] = {}
+    for value in site.values("counts"):
+        assert value["n"] > last.get(value["dest"], 0)
+        last[value["dest"]] = value["n"]
+    return last
+
+
+def followed(run: Deployed) -> Deployed:
+    """The deployment after a drained one, of the same job."""
+    numbers = itertools.count(100)
+    next_id = lambda: f"{next(numbers):08x}"  # noqa: E731
+    graph, known = run.job.graph, {lane.id: lane for lane in run.lanes}
+    planned = planning.lanes_of(run.plan, run.settings.job.state_partitions, next_id)
+    lanes = draining.begun(planned, graph, known, next_id)
+    lanes = tuple(msgspec.structs.replace(lane, deployment=2) for lane in lanes)
+    return replace(run, lanes=list(lanes), epoch=run.epoch + 1)
+
+
+def hours(several: Iterable[dict[str, Any]]) -> Counter[tuple[str, str]]:
+    return Counter((row["dest"], row["at"][:13]) for row in several)
+
+
+def test_a_window_that_a_drain_cuts_is_two_rows(spark: SparkSession) -> None:
+    """Two chained stages; windows of windows' rows, and of a stage inside the query."""
+    job = Job("j")
+    read = job.read("in", key="k string", schema=SCHEMA, event_time="at", watermark="10 minutes")
+    stage = read.partition_by("dest", name="first").partition_by("dest", name="second")
+    stage.window(tumbling("1 hour")).agg(n="count(*)").write("hourly")
+    inside = read.partition_by("dest", via="spark", name="inside")
+    inside.window(tumbling("1 hour")).agg(n="count(*)").write("hourly-inside")
+    before, after = flights(1, hours=4, each=6), flights(2, hours=9, each=6)[20:]
+    rows = [{**row, "k": row["dest"]} for row in (*before, *after)]
+    result = run(
+        job, {"in": [*rows[: len(before)], DRAIN, *rows[len(before) :], DRAIN]}, timeout=PATIENCE * 4, partitions=1
+    )
+    for stream in ("hourly", "hourly-inside"):
+        found = [((v["dest"], v["window_start"][:13]), v["n"]) for v in result[stream]]
+        assert sorted(found) == sorted([*hours(before).items(), *hours(after).items()])
+        assert len({window for window, _ in found}) < len(found)
+        cut = {(v["dest"], v["window_start"][:13]) for v in result[stream] if v.get("drained")}
+        newest = [max(row["at"] for row in each)[:13] for each in (before, after)]
+        assert {hour for _, hour in cut} >= set(newest)
+        assert min(hours(before))[1] not in {hour for _, hour in cut}

@@ -1,0 +1,122 @@
+"""Streams joined with tables: each batch has one version, read again when it is old; rows stay where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from anabranch import Job
+from anabranch.errors import GraphError, StateError
+from anabranch.model.graph import Node
+from anabranch.spark import resolution
+from anabranch.spark.lookups import Lookups, load, nothing
+from tests.integration.harness import Site
+
+AIRPORTS = "iata string, name string, zone int"
+
+
+def save(folder: Path, *rows: tuple[str, str, int]) -> str:
+    folder.mkdir(exist_ok=True)
+    (folder / "part.csv").write_text("iata,name,zone\n" + "".join(f"{i},{n},{z}\n" for i, n, z in rows))
+    return str(folder)
+
+
+def job(path: str, **more: Any) -> Job:
+    made = Job("j")
+    read = made.read("in", key="k string", schema="n int, dest string")
+    at = {"on": {"dest": "iata"}, "format": "csv", "schema": AIRPORTS, **more}
+    read.join_table(path, **at).where("zone is null or zone < 9").write("out")
+    return made
+
+
+def loading(made: Job) -> Callable[[Node, SparkSession], DataFrame]:
+    return partial(load, functions=made.functions, records=nothing, formats={})
+
+
+def test_rows_find_theirs_once_more_after_a_restart(site: Site, tmp_path: Path) -> None:
+    path = save(tmp_path / "airports", ("ATL", "Atlanta", 5), ("BOS", "Boston", 5))
+    site.log.create("in", 2)
+    for partition in (0, 1):
+        rows = [{"n": n, "dest": ("ATL", "BOS", "XXX")[n % 3]} for n in range(6)]
+        site.put("in", partition, rows, [b"k"] * 6)
+    deployed = site.deployed(job(path, how="left"))
+    deployed.ran()
+    wanted = [{"k": "k", "n": n, "dest": d, **extra} for n, (d, extra) in enumerate(2 * _found())]
+    assert site.values("out") == 2 * wanted
+    save(tmp_path / "airports", ("ATL", "Hartsfield", 5), ("XXX", "Nowhere", 9))
+    site.put("in", 0, [{"n": 6, "dest": "ATL"}, {"n": 7, "dest": "XXX"}], [b"k"] * 2)
+    deployed.ran()
+    now = {"k": "k", "n": 6, "dest": "ATL", "name": "Hartsfield", "zone": 5}
+    assert site.values("out") == [*2 * wanted, now]
+
+
+def _found() -> list[tuple[str, dict[str, Any]]]:
+    return [("ATL", {"name": "Atlanta", "zone": 5}), ("BOS", {"name": "Boston", "zone": 5}), ("XXX", {})]
+
+
+def test_a_table_is_read_again_when_it_is_old(spark: SparkSession, tmp_path: Path) -> None:
+    path = save(tmp_path / "airports", ("ATL", "Atlanta", 5))
+    made = job(path, refresh="1 minute")
+    node, at = made.graph[1], [100.0]
+    lookups = Lookups(loading(made), resolution.columns(made.graph, {}, {}), lambda: at[0])
+
+    def names() -> list[str]:
+        return [row.name for row in lookups.now(node, spark).collect()]
+
+    assert names() == ["Atlanta"]
+    save(tmp_path / "airports", ("ATL", "Hartsfield", 5))
+    at[0] = 159.9
+    assert names() == ["Atlanta"]
+    at[0] = 160.0
+    assert names() == ["Hartsfield"]
+
+
+def test_a_table_that_has_changed_its_columns_fails_the_lane(spark: SparkSession) -> None:
+    rows: list[Any] = [[("ATL", 5)], "iata string, zone int"]
+    made = Job("j")
+    read = made.read("in", key="k string", schema="n int, dest string")
+    read.join_table(lambda spark: spark.createDataFrame(*rows), on={"dest": "iata"}).write("out")
+    lookups = Lookups(loading(made), resolution.columns(made.graph, made.functions, {}), lambda: 0.0)
+    node: Node = made.graph[1]
+    rows[:] = [[("ATL", 5, "new")], "iata string, zone int, more string"]
+    assert lookups.now(node, spark).columns == ["iata", "zone"]
+    rows[:] = [[("ATL", "5")], "iata string, zone string"]
+    fresh = Lookups(loading(made), lookups.schemas, lambda: 0.0)
+    with pytest.raises(StateError, match="column for 'zone' was int, and is string"):
+        fresh.now(node, spark)
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"on": "dest"}, "the table has no column 'dest', but iata, name, zone"),
+        ({"on": {"nowhere": "iata"}}, "the stream has no column 'nowhere'"),
+        ({"schema": "iata string, n int"}, "has the column 'n' on both sides"),
+    ],
+)
+def test_columns_that_do_not_fit_are_refused(
+    tmp_path: Path, spark: SparkSession, more: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(GraphError, match=told):
+        resolution.columns(job(save(tmp_path / "airports"), **more).graph, {}, {})
+
+
+def test_a_stream_is_a_table_of_what_it_says_last(site: Site) -> None:
+    for stream in ("in", "airports"):
+        site.log.create(stream, 2)
+    site.put("airports", 0, [{"name": "old"}, {"name": "Atlanta"}, {"name": "gone"}, None], [b"A", b"A", b"X", b"X"])
+    site.put("airports", 1, [{"name": "Boston"}], [b"B"])
+    for partition in (0, 1):
+        site.put("in", partition, [{"n": n, "dest": "ABX"[n]} for n in range(3)], [b"k"] * 3)
+    made = Job("j")
+    read = made.read("in", key="k string", schema="n int, dest string")
+    airports = made.table("airports", key="iata string", schema="name string")
+    read.join_table(airports, on={"dest": "iata"}).write("out")
+    deployed = site.deployed(made)
+    deployed.ran()
+    assert [(value["dest"], value["name"]) for value in site.values("out")] == 2 * [("A", "Atlanta"), ("B", "Boston")]

@@ -1,0 +1,51 @@
+"""What functions are at is told while they are, and no longer."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from anabranch.spark import working
+from anabranch.spark.working import Work
+
+ORIGIN = pa.array(
+    [{"task": 0, "source": 3, "partition": 1, "offset": 40 + n, "key": b"k", "bucket": n} for n in range(3)]
+)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(working, "_EVERY", 0.02)
+    monkeypatch.setattr(working, "_FRESH", 5.0)
+
+
+def told(file: str) -> Work | None:
+    end = time.monotonic() + 5
+    while (found := working.oldest(file)) is None and time.monotonic() < end:
+        time.sleep(0.01)
+    return found
+
+
+def test_a_message_that_takes_long_is_named_until_it_is_done(tmp_path: Path) -> None:
+    file = str(tmp_path / "lane.clock.working")
+    with working.on(file, "map 'slow'", ORIGIN, 4):
+        working.at(0)
+        working.at(2)
+        found = told(file)
+        assert found is not None
+        assert (found.label, found.source, found.partition, found.offset, found.bucket) == ("map 'slow'", 3, 1, 42, 2)
+    end = time.monotonic() + 5
+    while working.oldest(file) is not None:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_where_nobody_looks_nothing_is_told(tmp_path: Path) -> None:
+    with working.on("", "map", ORIGIN, 1):
+        working.at(1)
+    with working.on(str(tmp_path / "gone" / "lane"), "map", ORIGIN, 1):
+        time.sleep(0.1)
+    assert list(tmp_path.iterdir()) == []
