@@ -1,4 +1,4 @@
-"""Outputs in tables under all that can befall a container: for each kind of table the same scenarios, one a seed."""
+"""Outputs in tables and functions under all that can befall a container: for each kind the same, one thing a seed."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def retried(seed: int, workspace: TabledWorkspace) -> str:
     """A Spark task that has written already fails once, and is run again."""
     failing = workspace.folder / "fail-once"
     failing.touch()
-    mine = TabledWorkspace(workspace.folder, workspace.kind, {"exact": workspace.options[LATE]}, numbered.EXACTLY)
+    mine = workspace.running(numbered.EXACTLY, "exact")
     mine.settings |= {"job__on_error": "fail", "job__factor": 16, "spark__master": "local[3,4]"}
     try:
         numbered.put(mine, COUNT // 4)

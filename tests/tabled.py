@@ -1,10 +1,14 @@
-"""The job ``delays`` with its outputs in tables: what it must have come to is read by DuckDB, Polars and psycopg."""
+"""The job ``delays`` with its outputs in tables, or in functions: what it must have come to is read by DuckDB, Polars,
+psycopg and sqlite3."""
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
+import sqlite3
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -20,6 +24,7 @@ from tests.acceptance.harness import EXAMPLE, LATE, TABLE, Workspace
 from tests.iceberg import iceberg_catalog, iceberg_rows
 
 PATIENCE = 240.0
+FUNCTIONS = Path(__file__).parent / "functions"
 _KEYS = {LATE: "tailnum", TABLE: "dest"}
 
 
@@ -58,6 +63,25 @@ class TabledWorkspace(Workspace):
     def rows(self, output: str) -> list[dict[str, Any]]:
         """All rows of a table."""
         return _READERS[self.kind](self.options[output])
+
+    def running(self, job: Path, output: str) -> TabledWorkspace:
+        """One in the same folder for another job, which has one output, in the table of late flights."""
+        return TabledWorkspace(self.folder, self.kind, {output: self.options[LATE]}, job)
+
+
+class FunctionWorkspace(TabledWorkspace):
+    """Functions that save what they get, of jobs that are otherwise those elsewhere."""
+
+    def __init__(self, folder: Path, job: Path = EXAMPLE) -> None:
+        super().__init__(folder, "function", {}, FUNCTIONS / job.name)
+        shutil.copy(FUNCTIONS / "saving.py", folder)
+
+    def rows(self, output: str) -> list[dict[str, Any]]:
+        with closing(sqlite3.connect(self.tables / f"{output}.db")) as connection:
+            return [json.loads(value) for (value,) in connection.execute("select value from rows")]
+
+    def running(self, job: Path, output: str) -> TabledWorkspace:
+        return FunctionWorkspace(self.folder, job)
 
 
 def _of_parquet(options: Mapping[str, object]) -> list[dict[str, Any]]:
@@ -115,6 +139,7 @@ KINDS: dict[str, Callable[[Path, ExitStack], TabledWorkspace]] = {
     "delta": _in_delta,
     "iceberg": _in_iceberg,
     "postgresql": _in_postgresql,
+    "function": lambda folder, stack: FunctionWorkspace(folder),
 }
 
 

@@ -1,4 +1,7 @@
-"""The tasks of all stages of a job to its seats: by the racks of what they read where those count, else without."""
+"""The tasks of all stages of a job to its seats: by the racks of what they read where those count, else without.
+
+What solves problems with racks is imported where it is needed: it takes half a second, and few jobs have racks.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,8 @@ from typing import Literal
 
 import msgspec
 
-from anabranch.assignment import placement, together
+from anabranch.assignment import placement
 from anabranch.assignment.lineage import Lineage
-from anabranch.assignment.racks import reasons, solver
-from anabranch.assignment.racks.instance import unknown
 from anabranch.assignment.racks.problem import Container, Partition, Problem
 from anabranch.assignment.racks.problem import Task as Load
 from anabranch.model.job_model import StageModel
@@ -111,6 +112,9 @@ def seat(stages: Sequence[StageModel], former: Placed, where: Where, rules: Rule
     """
     if rules.strategy == "none":
         return Seating(seats=_without_racks(stages, former, where), racks=where.seats)
+    from anabranch.assignment.racks import solver
+    from anabranch.assignment.racks.instance import unknown
+
     problem = _problem(stages, former, where, rules)
     why_not = unknown(problem) if where.partitions else "no stream that the job reads is in racks"
     if why_not:
@@ -131,6 +135,8 @@ def explained(stages: Sequence[StageModel], former: Placed, where: Where, rules:
     problem = _problem(stages, former, where, rules)
     if rules.strategy == "none" or found.why_not or None in where.seats.values() or any(map(_shares, stages)):
         return _told(stages, former, where, rules, found)
+    from anabranch.assignment.racks import reasons, solver
+
     why = reasons.explained(problem, solver.solve(problem))
     return {stage.stage: {task.name: why[_name(task)] for task in stage.tasks} for stage in stages}
 
@@ -185,6 +191,8 @@ def _shares(stage: StageModel) -> bool:
 
 
 def _containers_first(stages: Sequence[StageModel], problem: Problem, where: Where, rules: Rules) -> Seating:
+    from anabranch.assignment import together
+
     homes = {load.name: load.on.removeprefix("seat ") for load in problem.tasks if load.on is not None}
     read = {load.name: load.partitions for load in problem.tasks}
     load: Counter[str] = Counter()
@@ -203,6 +211,8 @@ def _containers_first(stages: Sequence[StageModel], problem: Problem, where: Whe
 def _bound(problem: Problem) -> float:
     """Less than any placement costs that balances each stage: of what a partition's tasks read together, a task reads
     at least its part, wherever the others are."""
+    from anabranch.assignment.racks import solver
+
     by_stage: dict[str, list[Load]] = defaultdict(list)
     for load in problem.tasks:
         by_stage[load.stage].append(load)
@@ -218,6 +228,8 @@ def _bound(problem: Problem) -> float:
 
 def _traffic_first(stages: Sequence[StageModel], problem: Problem, where: Where) -> Seating:
     """The solver's placement, with the tasks of each rack as far together there as can be."""
+    from anabranch.assignment.racks import solver
+
     answer = solver.solve(problem)
     found = _by_stage(stages, answer.active)
     racks: dict[str | None, list[str]] = defaultdict(list)

@@ -3,71 +3,90 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import sys
+from typing import Any
 
 import structlog
 import typer
+import typer.main
+from typer.core import TyperGroup
 
-from anabranch.cli import (
-    assign,
-    cancel,
-    compact,
-    container,
-    coordinator,
-    demo,
-    deploy,
-    doctor,
-    drain,
-    expand,
-    fence,
-    init,
-    inspecting,
-    looking,
-    planning,
-    rewind,
-    rollback,
-    run,
-    scale,
-    sizing,
-    start,
-    stop,
-    stream,
-)
 from anabranch.errors import AnabranchError
 
+_VERBS = {
+    "init": "init:init",
+    "run": "run:run",
+    "coordinator": "coordinator:coordinator",
+    "container": "container:container",
+    "start": "start:start",
+    "plan": "planning:plan",
+    "jobs": "looking:jobs",
+    "status": "looking:status",
+    "describe": "looking:describe",
+    "events": "looking:events",
+    "fence": "fence:fence",
+    "scale": "scale:scale",
+    "deploy": "deploy:deploy",
+    "rollback": "rollback:rollback",
+    "rewind": "rewind:rewind",
+    "expand": "expand:expand",
+    "drain": "drain:drain",
+    "cancel": "cancel:cancel",
+    "compact": "compact:compact",
+    "sizing": "sizing:sizing",
+    "stop": "stop:stop",
+    "doctor": "doctor:doctor",
+    "demo": "demo:demo",
+    "stream": "stream:app",
+    "assign": "assign:app",
+    "inspect": "inspecting:app",
+}
+"""Where each is: a module of this package, and its function, or its Typer of several."""
+
+
+class _Verbs(TyperGroup):
+    """Imports a verb when it is asked for: together, what all of them need takes more than a second."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.commands: dict[str, Any] = dict.fromkeys(_VERBS)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(self.commands)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if self.commands.get(cmd_name) is None and cmd_name in _VERBS:
+            self.commands[cmd_name] = _imported(cmd_name)
+        return self.commands.get(cmd_name)
+
+
+def _imported(name: str) -> Any:
+    module, _, member = _VERBS[name].partition(":")
+    verb = getattr(importlib.import_module(f"anabranch.cli.{module}"), member)
+    if isinstance(verb, typer.Typer):
+        found: Any = typer.main.get_group(verb)
+        found.name = name
+        return found
+    alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    alone.command(name)(verb)
+    return typer.main.get_command(alone)
+
+
 app = typer.Typer(
+    cls=_Verbs,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     help="Long-lived stream-processing jobs on Spark that change while they run.",
 )
-app.add_typer(stream.app, name="stream")
-app.add_typer(assign.app, name="assign")
-app.add_typer(inspecting.app, name="inspect")
-app.command("init")(init.init)
-app.command("run")(run.run)
-app.command("coordinator")(coordinator.coordinator)
-app.command("container")(container.container)
-app.command("start")(start.start)
-app.command("plan")(planning.plan)
-app.command("jobs")(looking.jobs)
-app.command("status")(looking.status)
-app.command("describe")(looking.describe)
-app.command("events")(looking.events)
-app.command("fence")(fence.fence)
-app.command("scale")(scale.scale)
-app.command("deploy")(deploy.deploy)
-app.command("rollback")(rollback.rollback)
-app.command("rewind")(rewind.rewind)
-app.command("expand")(expand.expand)
-app.command("drain")(drain.drain)
-app.command("cancel")(cancel.cancel)
-app.command("compact")(compact.compact)
-app.command("sizing")(sizing.sizing)
-app.command("stop")(stop.stop)
-app.command("doctor")(doctor.doctor)
-app.command("demo")(demo.demo)
+
+
+@app.callback()
+def _anabranch() -> None:
+    """Without it Typer takes an application that has no verbs yet for a mistake."""
+
 
 _INTERRUPTED = 130
 
