@@ -91,6 +91,7 @@ def second(n: int) -> dict[str, Any]:
     return {"n": n, "at": (AT + timedelta(seconds=n)).isoformat()}
 
 
+@pytest.mark.long
 def test_a_join_keeps_the_rows_of_both_sides_that_are_its_own(spark: SparkSession, site: Site) -> None:
     job = Job("j")
     side: dict[str, Any] = {"key": "k string", "schema": "n int, at timestamp", "event_time": "at"}

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
+import pytest
 from pyspark.sql import SparkSession
 
 from anabranch import Job, tumbling
@@ -152,6 +153,7 @@ def hours(several: Iterable[dict[str, Any]]) -> Counter[tuple[str, str]]:
     return Counter((row["dest"], row["at"][:13]) for row in several)
 
 
+@pytest.mark.long
 def test_a_window_that_a_drain_cuts_is_two_rows(spark: SparkSession) -> None:
     """Two chained stages; windows of windows' rows, and of a stage inside the query."""
     job = Job("j")

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
+import pytest
 
 from anabranch import Job, tumbling
 from tests.integration.harness import Deployed, Site
@@ -107,6 +108,7 @@ def test_a_partition_two_days_behind_loses_nothing(site: Site) -> None:
     assert sum(report.late_groups for report in run.reports.values()) == 0
 
 
+@pytest.mark.long
 def test_spark_s_own_watermark_loses_what_lags(site: Site) -> None:
     ahead, behind = lagging(site)
     run = site.deployed(by_destination(), max_rows_per_batch=ROWS, watermark_scope="lane")

@@ -88,7 +88,7 @@ def test_keys_of_two_types_are_refused() -> None:
         resolution.columns(job.graph, {}, {})
 
 
-@pytest.mark.parametrize("function", [False, True])
+@pytest.mark.parametrize("function", [pytest.param(False, marks=pytest.mark.long), True])
 def test_what_no_side_can_take_is_put_aside(site: Site, function: bool) -> None:
     """Null keys and null times on both sides; late rows are counted; a row as old as the watermark is not late."""
     for stream in ("a", "b"):

@@ -85,7 +85,9 @@ def _as_it_is(message: dict[str, Any]) -> dict[str, Any]:
     return message
 
 
-@pytest.mark.parametrize(("build", "factor"), [(branched, 4), (merged, 1), (after_state, 1)])
+@pytest.mark.parametrize(
+    ("build", "factor"), [pytest.param(branched, 4, marks=pytest.mark.long), (merged, 1), (after_state, 1)]
+)
 def test_branches_lose_nothing(
     kafka: KafkaSite, build: Callable[[Job, str, KafkaSite], list[str]], factor: int
 ) -> None:

@@ -74,6 +74,7 @@ def hourly() -> Job:
     return job
 
 
+@pytest.mark.long
 def test_windows_behind_a_partition_by_are_exact_when_the_job_is_killed(broker: str) -> None:
     rows: list[Any] = [{**flight(n), "n": n, "at": f"2013-01-01T{n // 4:02}:{n % 4 * 15:02}:00Z"} for n in range(24)]
     inputs = {"flights": [*rows[:14], KILL, *rows[14:]]}

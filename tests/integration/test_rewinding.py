@@ -13,6 +13,7 @@ pytestmark = pytest.mark.usefixtures("spark")
 COUNT = 240
 
 
+@pytest.mark.long
 def test_state_is_cleared() -> None:
     again(REWIND("earliest", state="clear"))
 

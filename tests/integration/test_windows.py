@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import msgspec
+import pytest
 from pyspark.sql import SparkSession
 
 from anabranch import Job, session, steps
@@ -21,6 +22,7 @@ START = datetime(2013, 1, 1, tzinfo=UTC)
 GAP = timedelta(minutes=40)
 
 
+@pytest.mark.long
 def test_sessions_are_exact_through_a_split_and_without_the_state_of_others(spark: SparkSession, site: Site) -> None:
     """Each record of a key comes exactly a gap after the one before: one session, until a day later. The last part
     begins when the watermark is at the end of sessions that go on.
