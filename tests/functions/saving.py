@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from anabranch import steps
 
-FOLDER = Path(__file__).parent / "tables"
+FOLDER = Path.cwd() / "tables"  # a container runs a copy of the job, in the same folder
 _FORM = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'"}
 
 
