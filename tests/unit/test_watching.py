@@ -199,6 +199,9 @@ def test_a_coordinator_that_dies_behind_the_store_is_followed_by_one_that_goes_o
 
 
 def test_a_lane_that_cannot_start_is_left_alone_and_tried_again(coordinator: Coordinator, counts: Counts) -> None:
+    took = other.status(JOB).rescale_seconds
+    assert took is not None
+    assert took < 60, "it is counted from when the change was stored"
     worker = running(coordinator)
     counts.counts[IN] = 4
     coordinator.wishes.expand(JOB, Expanding())

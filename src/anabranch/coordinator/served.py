@@ -334,6 +334,7 @@ class Served:
             settings=settings,
             autoscale=autosizing.limits_of(settings),
             changed_at=stored.changed_at,
+            changing_since=self.clock() - max(0.0, self.now() - stored.changed_at),
             promises=stored.promises,
             error=stored.error,
             drain=stored.drain,
