@@ -1,4 +1,5 @@
-"""How long the output of a job stands still while it is scaled, beside a query by hand that is stopped and started.
+"""How long the output of a job stands still while it is scaled, and while its input gets more partitions, beside a
+query by hand that is stopped and started.
 
 Records are sent at a steady rate, each with the time of its sending; a consumer of committed records notes when each
 comes out. The pause of a change is the longest time in which none came, from its begin to some seconds behind its end.
@@ -28,6 +29,8 @@ from bench.support.sides import Anabranch, Task
 
 RATE = 5_000
 FACTORS = (8, 2, 1)
+EXPAND = "expand"
+WIDE = 2 * PARTITIONS
 WARMING, BETWEEN, BEHIND = 25.0, 30.0, 5.0
 GOAL, LATER, OFF = 1.5, 1.5, 0.5
 HAND, MINE, PLAIN = "by-hand", "anabranch", "anabranch, at least once"
@@ -81,16 +84,21 @@ class Seen:
         return statistics.median(took for at, took in zip(self.came, self.took, strict=True) if begin <= at <= end)
 
 
-def scaled(started: Side, job: str, factor: int) -> None:
-    command = [sides.anabranch(), "scale", job, "--factor", str(factor)]
-    done = subprocess.run(command, cwd=started.folder, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise RuntimeError(done.stderr)
+def change(verb: str, job: str) -> list[str]:
+    """The words of a change: of ``expand``, or to a factor."""
+    return [EXPAND, job] if verb == EXPAND else ["scale", job, "--factor", verb]
 
 
-def expected(started: Side, job: str, factor: int) -> float:
-    """The pause that ``plan scale`` shows, in seconds."""
-    command = [sides.anabranch(), "plan", "scale", job, "--factor", str(factor), "--json"]
+def done(started: Side, words: list[str]) -> None:
+    command = [sides.anabranch(), *words]
+    told = subprocess.run(command, cwd=started.folder, capture_output=True, text=True, check=False)
+    if told.returncode != 0:
+        raise RuntimeError(told.stderr)
+
+
+def expected(started: Side, words: list[str]) -> float:
+    """The pause that ``plan`` shows, in seconds."""
+    command = [sides.anabranch(), "plan", *words, "--json"]
     told = subprocess.run(command, cwd=started.folder, capture_output=True, text=True, check=True)
     return float(json.loads(told.stdout)["pause"])
 
@@ -111,21 +119,23 @@ def measured(cluster: Cluster, name: str, rate: int) -> list[Found]:
         watching.start()
         _wait(lambda: bool(seen.came), 120, started)
         _wait(lambda: False, WARMING, started)
-        for factor in FACTORS:
-            planned = 0.0 if name == HAND else expected(started, output, factor)
+        for verb in (*map(str, FACTORS), EXPAND):
+            if verb == EXPAND:
+                cluster.expand(source, WIDE)
+            words = change(verb, output)
+            planned = 0.0 if name == HAND else expected(started, words)
             begin = time.time()
             before = seen.latency(begin - 10, begin)
             if name == HAND:
                 started.signal(signal.SIGUSR1)
             else:
-                scaled(started, output, factor)
+                done(started, words)
             took = time.time() - begin
             _wait(lambda: False, BETWEEN, started)
             pause = seen.pause(begin, begin + took + BEHIND)
             later = seen.latency(time.time() - 5, time.time()) / before
-            found.append(
-                Found("stopped and started" if name == HAND else f"factor {factor}", pause, planned, took, later)
-            )
+            what = f"to {WIDE} partitions" if verb == EXPAND else f"factor {verb}"
+            found.append(Found("stopped and started" if name == HAND else what, pause, planned, took, later))
             print(f"{name}: {found[-1].what}: pause {pause:.2f} s, latency later {later:.2f} of before", flush=True)
         sending.end()
         end = cluster.end(source)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
 from anabranch.config import KafkaSettings
 from anabranch.systems.kafka import broker, jars
@@ -61,13 +61,17 @@ class Cluster:
             return False
         return True
 
+    def expand(self, topic: str, partitions: int) -> None:
+        for future in self.admin.create_partitions([NewPartitions(topic, partitions)]).values():
+            future.result(60)
+
     def delete(self, *topics: str) -> None:
         for future in self.admin.delete_topics(list(topics)).values():
             future.result(60)
 
     def end(self, topic: str) -> int:
         """How many offsets of a topic committed readers may pass, in all partitions."""
-        return _end(self.admin, topic)
+        return _end(self.admin, topic, len(self.admin.list_topics(topic, timeout=60).topics[topic].partitions))
 
     def records(self, topic: str) -> Iterator[Message]:
         """All committed records of a topic, each partition's in order."""
@@ -123,8 +127,8 @@ def _admin(bootstrap_servers: str) -> AdminClient:
     return AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 2})
 
 
-def _end(admin: AdminClient, topic: str) -> int:
-    wanted = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(PARTITIONS)}  # type: ignore[no-untyped-call]
+def _end(admin: AdminClient, topic: str, partitions: int = PARTITIONS) -> int:
+    wanted = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}  # type: ignore[no-untyped-call]
     asked = admin.list_offsets(wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=60)
     return sum(int(future.result().offset) for future in asked.values())
 

@@ -10,9 +10,12 @@ import time
 
 from confluent_kafka import Producer
 
+_SOON = {"topic.metadata.refresh.interval.ms": 5000}
+"""New partitions are found as soon as that."""
+
 
 def main(bootstrap: str, topic: str, rate: int) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "partitioner": "murmur2_random"})
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "partitioner": "murmur2_random", **_SOON})
     begun = time.monotonic()
     number = 0
     while True:

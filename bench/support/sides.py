@@ -92,6 +92,7 @@ class Anabranch:
 [job]
 on_error = "fail"
 on_null_key = "fail"
+expansion_check = "1 hour"
 state_partitions = {STATE_PARTITIONS}
 {batch}{trigger}
 [systems]
