@@ -9,18 +9,20 @@ import signal
 import socket
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from anabranch.coordinator.client import Client
 from anabranch.grouping import expansion
+from anabranch.model.hashing import bucket, partition_for
 from anabranch.systems.kafka.broker import Cluster
 from tests.acceptance.harness import PATIENCE, Process, Workspace, record_batch
 from tests.failover import SETTINGS, ended_well
 
 JOB, INPUT, OTHER = "counted", "numbers", "others"
+OUTPUTS = ("seen", "counts", "windows")
 COUNTED = Path(__file__).parent / "acceptance" / "counted.py"
 KEYS = 211
 SEED = ((1, 1), (4, 1), (1, 2), (4, 2))
@@ -33,7 +35,8 @@ _WINDOW = 10
 
 
 def workspace_of(folder: Path, cluster: Cluster | None, patience: float = PATIENCE) -> Workspace:
-    settings = {**SETTINGS, "coordinator__lease": "12 seconds", "job__max_rows_per_batch": 20_000}
+    told = {f"streams__{output}__task_header": True for output in OUTPUTS}
+    settings = {**SETTINGS, **told, "coordinator__lease": "12 seconds", "job__max_rows_per_batch": 20_000}
     return Workspace(folder, cluster, COUNTED, patience=patience, **settings)
 
 
@@ -140,11 +143,11 @@ def expanded(seed: int, workspace: Workspace) -> str:
     kinds = ["container", "coordinator"]
     dice.shuffle(kinds)
     for generation, (partitions, kind) in enumerate(zip((4, 8), kinds, strict=True), 2):
+        others = _runs(client, "other")
+        assert all(run for _, run in others), others
         workspace.system.expand(INPUT, partitions)
         begun = time.monotonic()
         if kind == "container":
-        others = _runs(client, "other")
-        assert all(run for _, run in others), others
             kill_a_container()
         else:
             coordinator = kill_the_coordinator(partitions, generation)
@@ -178,6 +181,7 @@ def expanded(seed: int, workspace: Workspace) -> str:
     for each in running:
         ended_well(each)
     check(workspace, numbers.count)
+    check_tasks(workspace, factor)
     os.kill(coordinator.popen.pid, signal.SIGTERM)
     assert coordinator.wait() == 0, coordinator.stderr
     told = " and ".join(f"{kind} killed, {took:.0f} s" for kind, took in zip(kinds, seconds, strict=True))
@@ -216,3 +220,21 @@ def check(workspace: Workspace, count: int) -> None:
         assert place not in found, f"window {place} came out twice"
         found[place] = value["n"]
     assert found == dict(windows)
+
+
+def check_tasks(workspace: Workspace, factor: int) -> None:
+    """Every record tells its task, before and after: the one that had its key when there were 2 partitions."""
+    for output in OUTPUTS:
+        told = Counter(_told(workspace, output))
+        assert {key for key, _ in told} == {_key(n).encode() for n in range(KEYS)}
+        for key, task in told:
+            part = f"-{bucket(key, 0, factor)}-{factor}" if factor > 1 else ""
+            assert task == f"Partition_{partition_for(key, 2)}{part}", f"{output}: {key!r} was in {task}"
+
+
+def _told(workspace: Workspace, stream: str) -> Iterator[tuple[bytes, str]]:
+    for number, end in workspace.system.ends(stream).items():
+        for _, batch in workspace.system.read(stream, number, [(0, end)]):
+            for key, headers in zip(batch["key"].to_pylist(), batch["headers"].to_pylist(), strict=True):
+                (task,) = (each["value"] for each in headers if each["key"] == "anabranch.task")
+                yield key, task.decode()

@@ -241,7 +241,8 @@ class StreamSettings(_Section):
     ``system``: default: ``[systems] default``. ``topic``: its name in Kafka (default: the stream's own).
     ``schema_file``: of avro and confluent, an Avro schema; of protobuf, a descriptor set, and ``message`` one in it.
     ``subject`` is that of confluent (default: the topic and ``-value``).
-    ``delivery`` is that of the output; ``on_data_loss`` what a lane does when records that it hasn't read are gone.
+    ``delivery`` is that of the output; with ``task_header`` its records tell the task that wrote them.
+    ``on_data_loss`` what a lane does when records that it hasn't read are gone.
     """
 
     system: SystemName | None = None
@@ -251,6 +252,7 @@ class StreamSettings(_Section):
     message: str | None = None
     subject: str | None = None
     delivery: Literal["exactly-once", "at-least-once"] = "exactly-once"
+    task_header: bool = False
     on_data_loss: Literal["fail", "earliest"] = "fail"
 
 

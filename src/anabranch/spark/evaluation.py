@@ -15,8 +15,11 @@ from anabranch.operators.rules import is_boundary
 from anabranch.planning.groups import Group
 from anabranch.spark import codec, hidden
 from anabranch.spark.labels import label
+from anabranch.spark.naming import TaskNames
 from anabranch.spark.operators import Context, apply, stage_key
 from anabranch.spark.values import Writer
+
+TASK_HEADER = "anabranch.task"
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,7 @@ class Sink:
 
     ``traced``: its rows tell which record they come from, besides its offset. ``slots``: the numbers of the slots, by
     source and partition, if rows tell theirs; {} if they come of state, whose partition is their slot's number.
+    ``named``: what tells the name of a row's task, which is to be among its headers; None: it isn't.
     """
 
     number: int
@@ -32,6 +36,7 @@ class Sink:
     writer: Writer
     traced: bool = False
     slots: Mapping[tuple[int, int], int] | None = None
+    named: TaskNames | None = None
 
 
 def trunk(group: Group, frames: Mapping[int, DataFrame], context: Context) -> tuple[Node, DataFrame] | None:
@@ -185,7 +190,7 @@ def _encoded_row(frame: DataFrame, names: list[str], sink: Sink) -> Column:
         F.lit(sink.number).alias("output"),
         _key(visible, sink).alias("key"),
         sink.writer.encode(visible, names, label(sink.node)).alias("value"),
-        hidden.field("headers").alias("headers"),
+        _headers(sink.named).alias("headers"),
         hidden.field("timestamp").alias("timestamp"),
         hidden.field("offset").alias("origin"),
         *(
@@ -208,6 +213,17 @@ def _slot(slots: Mapping[tuple[int, int], int]) -> Column:
         known = F.when(mine, F.lit(number)) if known is None else known.when(mine, F.lit(number))
     assert known is not None
     return known
+
+
+def _headers(named: TaskNames | None) -> Column:
+    """Headers as :mod:`anabranch.systems.headers` packs them. The task's is the last one."""
+    held = hidden.field("headers")
+    if named is None:
+        return held
+    own = F.concat(F.lit(f'["{TASK_HEADER}","'), F.base64(named.of_row().cast("binary")), F.lit('"]]'))
+    opened = F.substring(held, F.lit(1), F.length(held) - 1)
+    none = held.isNull() | (held == "[]")
+    return F.when(none, F.concat(F.lit("["), own)).otherwise(F.concat(opened, F.lit(","), own))
 
 
 def _key(frame: DataFrame, sink: Sink) -> Column:

@@ -20,7 +20,7 @@ from anabranch.model.graph import Node
 from anabranch.operators import rule
 from anabranch.operators.rules import is_boundary, is_shuffle, late_of, on_late
 from anabranch.planning import stages
-from anabranch.spark import busy, dead_letters, evaluation, hidden, late, operators, routing, tables, values
+from anabranch.spark import busy, dead_letters, evaluation, hidden, late, naming, operators, routing, tables, values
 from anabranch.spark.batches import Batch
 from anabranch.spark.busy import Busy
 from anabranch.spark.dead_letters import Aside, Letters
@@ -29,6 +29,7 @@ from anabranch.spark.functions import Rejecting
 from anabranch.spark.intake import FAULTS
 from anabranch.spark.labels import label
 from anabranch.spark.lane_parts import LaneParts
+from anabranch.spark.naming import TaskNames
 from anabranch.spark.publishing import Publishing
 from anabranch.spark.routing import Routing
 from anabranch.spark.sink import Keyless
@@ -191,10 +192,17 @@ class LaneOutputs(LaneParts):
     def _sinks(self) -> dict[int, Sink]:
         traced = any(is_boundary(node) for node in self._group.sinks)
         return {
-            node.id: Sink(number, node, values.writing(self._written_as(node)), traced, self._slots(node))
+            node.id: Sink(
+                number, node, values.writing(self._written_as(node)), traced, self._slots(node), self._named(node)
+            )
             for number, node in enumerate(self._group.sinks)
             if node.kind != "foreach_batch" and not self._table(node)
         }
+
+    def _named(self, node: Node) -> TaskNames | None:
+        """See :class:`Sink`."""
+        bound = self.settings.streams.get(stages.stream_of(self.graph, node))
+        return naming.of_lane(self.lane) if bound is not None and bound.task_header else None
 
     def _written_as(self, node: Node) -> Format:
         return JSON if is_boundary(node) else self._format(node.args["stream"])

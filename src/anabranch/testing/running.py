@@ -221,7 +221,7 @@ def _settings(
 
 def _embedded(settings: Settings) -> Settings:
     """The settings with every stream on the embedded log."""
-    fields = "format", "schema_file", "message", "subject"
+    fields = "format", "schema_file", "message", "subject", "task_header"
     streams = {
         stream: StreamSettings(**{name: getattr(bound, name) for name in bound.model_fields_set.intersection(fields)})
         for stream, bound in settings.streams.items()
