@@ -238,7 +238,8 @@ class FormatsSettings(_Section):
 class StreamSettings(_Section):
     """Binds a stream of the job to a system and says how its values are written.
 
-    ``system``: default: ``[systems] default``. ``topic``: its name in Kafka (default: the stream's own).
+    ``system``: default: ``[systems] default``. ``topic``: its name in Kafka (default: the stream's own). ``pattern``: a
+    regular expression: the input is all streams of the system that have such a name, those that come later, too.
     ``schema_file``: of avro and confluent, an Avro schema; of protobuf, a descriptor set, and ``message`` one in it.
     ``subject`` is that of confluent (default: the topic and ``-value``).
     ``delivery`` is that of the output; with ``task_header`` its records tell the task that wrote them.
@@ -247,6 +248,7 @@ class StreamSettings(_Section):
 
     system: SystemName | None = None
     topic: str | None = None
+    pattern: str | None = None
     format: Literal["json", "string", "raw", "avro", "protobuf", "confluent"] = "json"
     schema_file: Path | None = None
     message: str | None = None
@@ -254,6 +256,25 @@ class StreamSettings(_Section):
     delivery: Literal["exactly-once", "at-least-once"] = "exactly-once"
     task_header: bool = False
     on_data_loss: Literal["fail", "earliest"] = "fail"
+
+    @field_validator("pattern")
+    @classmethod
+    def _regular(cls, text: str | None) -> str | None:
+        if text is not None:
+            try:
+                re.compile(text)
+            except re.error as error:
+                raise ValueError(f"{text!r} is no regular expression: {error}") from None
+        return text
+
+    @model_validator(mode="after")
+    def _one_or_many(self) -> StreamSettings:
+        odd = next((name for name in ("topic", "delivery", "task_header") if name in self.model_fields_set), None)
+        if self.pattern is not None and odd is not None:
+            raise ValueError(f"{odd} is for one stream, and pattern = {self.pattern!r} is for an input of many")
+        if self.pattern is not None and self.format == "confluent" and self.subject is None:
+            raise ValueError(f"which subject the streams of pattern = {self.pattern!r} have isn't clear: set subject")
+        return self
 
 
 class OutputSettings(_Section):
@@ -336,6 +357,11 @@ class Settings(BaseSettings):
         if twice:
             raise ValueError(f"{twice[0]} is both a stream, streams.{twice[0]}, and a table, outputs.{twice[0]}")
         return self
+
+    @property
+    def patterns(self) -> dict[str, str]:
+        """The inputs that are all streams with a name like this, each with that regular expression."""
+        return {stream: each.pattern for stream, each in self.streams.items() if each.pattern is not None}
 
     @property
     def at_least_once(self) -> frozenset[str]:

@@ -126,7 +126,7 @@ class CoordinatorProcess(Actor):
             self._scenario.invariants.leads()
         self.after(_LOOKS, self._look)
 
-    def _count(self, job: str, settings: object, streams: Iterable[str]) -> dict[str, int]:
+    def _count(self, job: str, settings: object, streams: Iterable[str], patterns: object) -> dict[str, int]:
         if self.world.chance(0.1):
             raise AnabranchError("the system doesn't answer", "look at it")
         return {name: self._scenario.partitions[job] if name == "embedded/in" else 1 for name in streams}

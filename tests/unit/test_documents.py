@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from anabranch.errors import UnsupportedFormatError
 from anabranch.model.document import Document, Unknown, decode, encode
 from anabranch.model.graph import Graph, Node
-from anabranch.model.job_model import ContainerModel, JobModel, StageModel
+from anabranch.model.job_model import ContainerModel, JobModel, Matched, StageModel
 from anabranch.model.lane import Lane, LaneState, Position
 from anabranch.model.ssp import SSP
 from anabranch.model.task import Task
@@ -55,6 +55,7 @@ LANES = st.builds(
     tasks=few(WORDS),
     ssps=few(SSPS),
     broadcast=few(SSPS),
+    matched=texts(few(WORDS)),
     base=texts(SSPS),
     slots=few(WORDS),
     predecessors=few(WORDS),
@@ -65,6 +66,7 @@ LANES = st.builds(
     error=st.none() | WORDS,
     extra=UNKNOWN,
 )
+MATCHED = st.builds(Matched, system=WORDS, pattern=WORDS, streams=few(WORDS), extra=UNKNOWN)
 STAGES = st.builds(
     StageModel,
     stage=WORDS,
@@ -74,6 +76,7 @@ STAGES = st.builds(
     inputs=few(WORDS),
     tasks=few(TASKS),
     base=texts(SSPS),
+    patterns=texts(MATCHED),
     extra=UNKNOWN,
 )
 CONTAINERS = st.builds(ContainerModel, seat=WORDS, tasks=texts(few(WORDS)), rack=st.none() | WORDS, extra=UNKNOWN)
@@ -139,6 +142,7 @@ def test_unknown_fields_are_kept_at_every_level() -> None:
         "inputs": ["flights"],
         "tasks": [task],
         "base": {"kafka/flights/7": ssp},
+        "patterns": {"in": {"system": "kafka", "pattern": "f.*", "streams": ["flights"], "since": 4}},
         "extra": "a field of that name",
     }
     model = {

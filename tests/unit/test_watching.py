@@ -18,6 +18,7 @@ from anabranch.coordinator.watching import Watching, counted
 from anabranch.errors import AnabranchError, ConflictError
 from anabranch.messages import Expanding, Scaling
 from anabranch.metrics import exposition
+from anabranch.model.job_model import Matched
 from anabranch.systems.embedded import EmbeddedSystem
 from tests.unit.coordinator_helpers import Clock, wait_for
 from tests.unit.test_scaling import JOB, Worker, open_lanes, start
@@ -33,7 +34,9 @@ class Counts:
         self.asked: list[list[str]] = []
         self.away = False
 
-    def __call__(self, job: str, settings: Mapping[str, Any], streams: Iterable[str]) -> Mapping[str, int]:
+    def __call__(
+        self, job: str, settings: Mapping[str, Any], streams: Iterable[str], patterns: Iterable[Matched]
+    ) -> Mapping[str, int]:
         self.asked.append(list(streams))
         if self.away:
             raise AnabranchError("the cluster doesn't answer", "look")
@@ -196,12 +199,12 @@ def test_a_coordinator_that_dies_behind_the_store_is_followed_by_one_that_goes_o
     worker.turns()
     assert (other.status(JOB).state, other.status(JOB).generation) == ("running", 2)
     assert len(open_lanes(other)) == 2
-
-
-def test_a_lane_that_cannot_start_is_left_alone_and_tried_again(coordinator: Coordinator, counts: Counts) -> None:
     took = other.status(JOB).rescale_seconds
     assert took is not None
     assert took < 60, "it is counted from when the change was stored"
+
+
+def test_a_lane_that_cannot_start_is_left_alone_and_tried_again(coordinator: Coordinator, counts: Counts) -> None:
     worker = running(coordinator)
     counts.counts[IN] = 4
     coordinator.wishes.expand(JOB, Expanding())

@@ -80,7 +80,7 @@ def planned(client: Client, file: JobFile, settings: Settings) -> Prepared:
     present, formats = client.model(name), client.running(name).formats
     own = {"factor": present.factor, "containers": len(present.containers)}
     as_it_is = settings.model_copy(update={"job": settings.job.model_copy(update=own)})
-    plan = preparation.plan(file, as_it_is, present)
+    plan = preparation.plan(file, as_it_is, present, replaces=True)
     known, now = client.known_lanes(name).values(), [each.lane for each in client.status(name).lanes]
     preparation.check_writers(plan, settings, {lane.id for lane in known})
     written = {stream for lane in known for stream in lane.outputs}

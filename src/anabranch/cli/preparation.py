@@ -27,7 +27,7 @@ from anabranch.messages import Program, Start
 from anabranch.model.factor import check_factor
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel
-from anabranch.planning import placing, stages
+from anabranch.planning import patterns, placing, stages
 from anabranch.planning import plan as planning
 from anabranch.planning.plan import Plan
 from anabranch.planning.real_time import RealTime
@@ -70,14 +70,24 @@ def known_model(store_url: str, job: str) -> tuple[JobModel | None, bool]:
         store.close()
 
 
-def plan(file: JobFile, settings: Settings, known: JobModel | None = None, kept: JobModel | None = None) -> Plan:
+def plan(
+    file: JobFile,
+    settings: Settings,
+    known: JobModel | None = None,
+    kept: JobModel | None = None,
+    replaces: bool = False,
+) -> Plan:
     """Plan the job on the streams as they are now. ``known``: what it has been so far; ``kept``: what was drained, and
-    has its factor and containers still."""
+    has its factor and containers still. ``replaces``: it takes the place of what runs, with the streams of that."""
     systems = Systems(settings, file.graph.job)
     lives = stages.systems(file.graph, systems.bound(), systems.default)
+    patterns.check(file.graph, settings.patterns)
     _check_tables(file.graph, systems)
     tables = {each.to for each in settings.outputs.values()}
     counts = {name: systems.named(name).counts() for name in sorted(set(lives.values()) - tables)}
+    new = not replaces and kept is None
+    matched = patterns.found(file.graph, settings.patterns, lives, counts, known, new)
+    lives |= {stream: each.system for each in matched.values() for stream in each.streams}
     racked = bool(settings.assignment.racks) or settings.assignment.strategy != "none"
     around = planning.Surroundings(
         factor=settings.job.factor if kept is None else kept.factor,
@@ -87,6 +97,7 @@ def plan(file: JobFile, settings: Settings, known: JobModel | None = None, kept:
         partitions={s: counts[name][s] for s, name in lives.items() if name in counts and s in counts[name]},
         systems=systems.bound(),
         default_system=systems.default,
+        patterns=matched,
         at_least_once=settings.at_least_once,
         real_time=_real_time(settings),
         lanes=settings.job.lanes,
@@ -292,7 +303,9 @@ def _fingerprint(prepared: Prepared, settings: Settings) -> dict[str, str]:
     job = settings.job
     ssps = {ssp.whole for stage in prepared.plan.model.stages for t in stage.tasks for ssp in (*t.ssps, *t.broadcast)}
     streams = Counter(f"{ssp.system}/{ssp.stream}" for ssp in ssps)
-    counts = {f"{plans.PARTITIONS}{stream}": str(count) for stream, count in streams.items()}
+    matched = patterns.of_model(prepared.plan.model)
+    come = {f"{each.system}/{stream}" for each in matched.values() for stream in each.streams}
+    counts = {f"{plans.PARTITIONS}{stream}": str(count) for stream, count in streams.items() if stream not in come}
     systems = Systems(settings, graph.job)
     declared = settling.declared(settings, {stream for way in _streams(graph) for stream in way})
     written = [(str(o.system), o.stream) for o in prepared.plan.outputs if o.stream is not None]
@@ -306,6 +319,7 @@ def _fingerprint(prepared: Prepared, settings: Settings) -> dict[str, str]:
     return {
         **operators,
         **counts,
+        **{f"pattern of {name}": f"{each.pattern} in {each.system}" for name, each in matched.items()},
         **outputs,
         **tables,
         **{f"delivery of {stream}": "at-least-once" for _, stream in written if stream in settings.at_least_once},

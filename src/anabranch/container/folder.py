@@ -9,6 +9,7 @@ import shutil
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,17 @@ _PROGRESS = "progress.json"
 
 # Lock files by path. The JVM closes a file, and so gives up its lock, once nobody in Python holds it any more.
 _locked: dict[str, Any] = {}
+
+
+@dataclass(frozen=True)
+class Come:
+    """A stream that a lane begins to read, with the ``id`` that it has now. Its source comes behind that of the stream
+    ``after``; ``offset`` is as Spark would write it, with no partitions yet."""
+
+    name: str
+    id: str
+    after: str
+    offset: dict[str, Any]
 
 
 class Folder:
@@ -197,15 +209,18 @@ class Folder:
         spark: SparkSession,
         keeping: Mapping[str, Iterable[int]] | None = None,
         adding: Mapping[str, Mapping[int, int]] | None = None,
+        come: Iterable[Come] = (),
     ) -> Folder:
         """A copy under another query id. Raises ConflictError if the target is there already.
 
         ``keeping``: only these partitions of each stream; None: all. ``adding``: partitions that weren't read before,
-        each with the offset to begin at.
+        each with the offset to begin at. ``come``: streams that weren't read before.
         """
         with self._copied(target, spark, _COPY_ORDER) as copy:
             if keeping is not None:
                 copy.keep(keeping)
+            for stream in come:
+                copy.let_come(stream)
             copy.widen(adding or {})
         return copy
 
@@ -282,6 +297,19 @@ class Folder:
         for stream, number in self.sources(last).items():
             entry = entry.with_positions(number, {**entry.positions(number), **positions.get(stream, {})})
         self._replace(f"offsets/{last}", offset_log.format(entry))
+
+    def let_come(self, stream: Come) -> None:
+        """Let the next batch begin to read one more stream; one that it has already is left as it is."""
+        last = self.planned()
+        if last < 0 or stream.name in self.sources(last):
+            return
+        number = self.sources(last)[stream.after] + 1
+        # The other entries say where batches began whose records nobody reads again: Spark only counts their sources.
+        for batch in self._numbers("offsets"):
+            entry = self.entry(batch).with_source(number, stream.offset if batch == last else None)
+            self._replace(f"offsets/{batch}", offset_log.format(entry))
+        noted = {**self.stream_ids(), stream.name: stream.id}
+        self._replace(_STREAMS, json.dumps(dict(sorted(noted.items()))))
 
     def widen(self, partitions: Mapping[str, Mapping[int, int]]) -> None:
         """Let the next batch begin to read more partitions: stream → partition → offset. No batch may be pending."""

@@ -102,10 +102,11 @@ class Inputs:
 
     def _lost(self, ssp: SSP, at: int, start: int) -> None:
         gone = f"offset {at} is" if start == at + 1 else f"offsets {at} to {start - 1} are"
+        name = self._systems.bound_as(ssp.stream)
         if self._systems.on_data_loss(ssp.stream) == "fail":
             raise StateError(
                 f"{ssp}: the {gone} gone, and lane {self._lane.id} had not read them yet: the topic's retention is "
                 "shorter than the lane's lag was",
-                f'to go on from the oldest record there is, set [streams.{ssp.stream}] on_data_loss = "earliest"',
+                f'to go on from the oldest record there is, set [streams.{name}] on_data_loss = "earliest"',
             )
         log.warning("records are gone before they were read", ssp=str(ssp), first=at, last=start - 1)

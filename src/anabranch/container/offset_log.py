@@ -84,6 +84,10 @@ class Entry:
             entry = entry.with_positions(number, {p: o for p, o in held.items() if p in kept})
         return entry
 
+    def with_source(self, number: int, offset: dict[str, Any] | None) -> Entry:
+        """The same entry with one more source, of that number; its ``offset`` None: it isn't read yet."""
+        return replace(self, sources=(*self.sources[:number], offset, *self.sources[number:]))
+
     def with_watermark(self, unix_ms: int) -> Entry:
         """The same batch with another watermark."""
         return replace(self, metadata={**self.metadata, "batchWatermarkMs": unix_ms})

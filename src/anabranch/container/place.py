@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from anabranch.container.folder import Folder
+from anabranch.container.folder import Come, Folder
 from anabranch.errors import ConflictError, StateError
 from anabranch.event_time import progress
 from anabranch.event_time.progress import Progress
@@ -88,7 +89,7 @@ class Place:
         for ssp in lane.fresh:
             first = self.systems.named(ssp.system).starts(ssp.stream)
             added.setdefault(ssp.stream, {})[ssp.partition] = first[ssp.partition]
-        copy = former.clone(folder.uri, self.spark, kept, added)
+        copy = former.clone(folder.uri, self.spark, kept, added, self._come(lane))
         if copy.pending or copy.planned() != lane.first_batch - 1:
             raise StateError(
                 f"lane {parent} was closed after batch {lane.first_batch - 1}, but its folder {former.uri} says "
@@ -104,6 +105,18 @@ class Place:
             copy.rewind(begins)
             copy.reset_time(self.inherited(lane))
         return copy
+
+    def _come(self, lane: Lane) -> list[Come]:
+        """The streams of inputs that are bound to patterns, but for the first ones, of which some may be new."""
+        systems = {ssp.stream: ssp.system for ssp in lane.ssps}
+        found = []
+        for streams in lane.matched.values():
+            for after, stream in itertools.pairwise(streams):
+                system = self.systems.named(systems[stream])
+                its = {"stream": stream, "id": system.id(stream), "positions": {}}
+                offset = its if system.name == "embedded" else {self.systems.kafka.topic(stream): {}}
+                found.append(Come(stream, system.id(stream), after, offset))
+        return found
 
     def inherited(self, lane: Lane) -> Progress:
         """How far in event time the lanes were that a lane goes on from. Raises StateError if a folder is gone."""

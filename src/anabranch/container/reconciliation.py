@@ -204,7 +204,8 @@ class Container:
 
     def _starting(self, lane: Lane) -> Offsets:
         given: Offsets = lane.begins
-        latest = {n.args["stream"] for n in self._graph.nodes if n.kind == "read" and n.args["start"] == "latest"}
+        reads = [n for n in self._graph.nodes if n.kind == "read" and n.args["start"] == "latest"]
+        latest = {stream for n in reads for stream in lane.streams_of(n.args["stream"])}
         places: dict[tuple[str, bool], dict[int, int]] = {}
         for ssp in (*lane.ssps, *lane.broadcast):
             at_end = ssp.stream in latest and ssp.whole not in lane.fresh

@@ -153,7 +153,12 @@ def expanded(
         check_changeable(serving)
         _check_room(serving)
     had = expansion.partitions(present.graph, present.model)
-    why = ", ".join(f"{name} has {count} partitions, and had {had[name]}" for name, count in other.items())
+    why = ", ".join(
+        f"{name} has {count} partitions, and had {had[name]}"
+        if name in had
+        else f"{name} has come, with {count} partitions"
+        for name, count in other.items()
+    )
     return wanted(serving, change, who, why, request=request)
 
 

@@ -10,6 +10,7 @@ import structlog
 
 from anabranch.config import Settings
 from anabranch.errors import NotFoundError
+from anabranch.model.job_model import Matched
 from anabranch.systems.systems import Systems
 
 __all__ = ["Counting", "Locating", "Watching", "counted", "located"]
@@ -18,7 +19,7 @@ _EVERY = 1.0
 
 log = structlog.get_logger()
 
-Counting = Callable[[str, Mapping[str, Any], Iterable[str]], Mapping[str, int]]
+Counting = Callable[[str, Mapping[str, Any], Iterable[str], Iterable[Matched]], Mapping[str, int]]
 """See :func:`counted`."""
 
 Locating = Callable[[str, Mapping[str, Any], Iterable[str]], Mapping[str, Mapping[int, Sequence[str | None]]]]
@@ -29,16 +30,19 @@ class Looking(Protocol):
     def look(self) -> None: ...
 
 
-def counted(job: str, settings: Mapping[str, Any], streams: Iterable[str]) -> dict[str, int]:
+def counted(
+    job: str, settings: Mapping[str, Any], streams: Iterable[str], patterns: Iterable[Matched] = ()
+) -> dict[str, int]:
     """The partitions that streams have, by ``system/stream``; 0: there is none of that name.
 
     Args:
         settings: of the job.
+        patterns: all streams that match one of these count, too.
 
     Raises:
         AnabranchError: a system doesn't answer.
     """
-    systems = Systems(Settings(**settings), job)
+    systems, patterns = Systems(Settings(**settings), job), tuple(patterns)
     found = {}
     for name in streams:
         system, stream = name.split("/")
@@ -46,6 +50,9 @@ def counted(job: str, settings: Mapping[str, Any], streams: Iterable[str]) -> di
             found[name] = systems.named(system).partitions(stream)
         except NotFoundError:
             found[name] = 0
+    for system in sorted({each.system for each in patterns}):
+        its = {f"{system}/{stream}": count for stream, count in systems.named(system).counts().items()}
+        found |= {name: count for name, count in its.items() if any(each.matches(name) for each in patterns)}
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -27,7 +27,8 @@ from anabranch.messages import (
     Scaling,
     Sizing,
 )
-from anabranch.planning import expansion, rewinding
+from anabranch.model.job_model import Matched
+from anabranch.planning import expansion, patterns, rewinding
 from anabranch.systems.systems import Systems
 
 __all__ = ["Wishes"]
@@ -113,11 +114,11 @@ class Wishes:
             self._served.look_again()
             serving = self._served.serving(job)
             inputs, settings = self._inputs(serving), serving.settings
-        counts = self._counting(job, settings, inputs)
-        self._locate(job)
+        counts = self._counting(job, settings, *inputs)
+        self._locate(job, counts)
         with self._served.lock:
             serving, present = self._served.at_present(job)
-            serving.counts = counts
+            serving.counts = expansion.seen(present.graph, present.model, counts)
             known = self._served.is_known(job, wish.request)
             wanted = None if known else changing.expanded(serving, present, counts, "user", wish.request)
             return self._scaled(serving, present, wanted, wish.dry)
@@ -235,8 +236,8 @@ class Wishes:
         for serving, inputs in due:
             counts, why = serving.counts, ""
             try:
-                self._locate(serving.job)
-                counts = self._counting(serving.job, serving.settings, inputs)
+                counts = self._counting(serving.job, serving.settings, *inputs)
+                self._locate(serving.job, counts)
             except AnabranchError as error:
                 why = f"how many partitions its inputs have isn't known: {error.what}"
             with self._served.lock:
@@ -244,7 +245,9 @@ class Wishes:
                 if self._served.jobs.get(serving.job) is not serving:
                     continue
                 serving.look_from = self._served.clock() + serving.looks_every
-                serving.counts, serving.warning = counts, why or serving.warning
+                present = self._served.present(serving)
+                serving.counts = expansion.seen(present.graph, present.model, counts)
+                serving.warning = why or serving.warning
                 if not why and serving.state is DeploymentState.RUNNING:
                     self.go_along(serving, counts)
 
@@ -291,13 +294,13 @@ class Wishes:
         assert isinstance(wanted.told, Scaled)
         return wanted.told
 
-    def _locate(self, job: str) -> None:
-        """Find out which racks the inputs of a job are in, if any of its seats is in one: outside of the lock, as it
-        takes as long as systems take to answer."""
+    def _locate(self, job: str, counts: Iterable[str] = ()) -> None:
+        """Find out which racks the inputs of a job are in, and the streams that were counted, if any of its seats is in
+        one: outside of the lock, as it takes as long as systems take to answer."""
         with self._served.lock:
             self._served.look_again()
             serving = self._served.serving(job)
-            streams = sorted({name for stage in serving.model.stages for name in stage.inputs})
+            streams = sorted({*counts, *(name for stage in serving.model.stages for name in stage.inputs)})
             if not any(serving.where(len(serving.model.containers)).seats.values()):
                 return
         try:
@@ -316,7 +319,7 @@ class Wishes:
         since, undone = self._served.now() - serving.changed_at, serving.model.undoes > 0
         return autosizing.decide(serving.autoscale, self._served.status(serving), since, undone)
 
-    def _inputs(self, serving: Serving) -> list[str]:
-        """The streams that a job reads and others write."""
+    def _inputs(self, serving: Serving) -> tuple[list[str], list[Matched]]:
+        """The streams that a job reads and others write, and the patterns for those that may come."""
         present = self._served.present(serving)
-        return list(expansion.partitions(present.graph, present.model))
+        return list(expansion.partitions(present.graph, present.model)), list(patterns.of_model(present.model).values())

@@ -96,6 +96,7 @@ def _with(stage: StageModel, inputs: tuple[str, ...], tasks: tuple[Task, ...], b
         inputs=inputs,
         tasks=tasks,
         base=dict(base),
+        patterns=stage.patterns,
         extra=stage.extra,
     )
 

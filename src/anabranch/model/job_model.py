@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from anabranch.model.document import Document
 from anabranch.model.ssp import SSP
 from anabranch.model.task import Task
@@ -15,11 +17,28 @@ class ContainerModel(Document, frozen=True, kw_only=True):
     rack: str | None = None
 
 
+class Matched(Document, frozen=True, kw_only=True):
+    """The streams of an input that is bound to a pattern, in the order in which they came.
+
+    ``pattern``: a regular expression for the whole of a name; all of them live in ``system``.
+    """
+
+    system: str
+    pattern: str
+    streams: tuple[str, ...]
+
+    def matches(self, name: str) -> bool:
+        """Whether a stream, ``system/stream``, is one for this input."""
+        system, _, stream = name.partition("/")
+        return system == self.system and re.fullmatch(self.pattern, stream) is not None
+
+
 class StageModel(Document, frozen=True, kw_only=True):
     """A stage's tasks, its input streams in order, and its key columns (none: the raw message key).
 
     ``base``: for each partition, the one under which the state of its keys was first written. It stays when a stream
-    leaves; none in a stage without state.
+    leaves; none in a stage without state. ``patterns``: the inputs that are bound to one, by the name that the job has
+    for them.
     """
 
     stage: str
@@ -29,6 +48,7 @@ class StageModel(Document, frozen=True, kw_only=True):
     inputs: tuple[str, ...]
     tasks: tuple[Task, ...]
     base: dict[str, SSP] = {}
+    patterns: dict[str, Matched] = {}
 
 
 class JobModel(Document, frozen=True, kw_only=True):

@@ -72,6 +72,9 @@ class Lane(Document, frozen=True, kw_only=True):
     a broadcast, ``buckets`` has those that it doesn't have whole, each with the buckets that it has.
     ``rejecting``: the operators that may put records aside.
 
+    ``matched`` has the streams of its inputs that are bound to patterns, by the name that the job has for the input: in
+    the order in which they came, which is that of the offsets in its folder.
+
     ``base`` has, for each of its SSPs, the partition under which the state of its keys was first written. ``fresh``:
     the whole partitions that nobody has read before it, which it reads from their beginning.
 
@@ -101,6 +104,7 @@ class Lane(Document, frozen=True, kw_only=True):
     tasks: tuple[str, ...]
     ssps: tuple[SSP, ...]
     broadcast: tuple[SSP, ...] = ()
+    matched: dict[str, tuple[str, ...]] = {}
     base: dict[str, SSP] = {}
     fresh: tuple[SSP, ...] = ()
     slots: tuple[str, ...] = ()
@@ -158,6 +162,10 @@ class Lane(Document, frozen=True, kw_only=True):
             whole = position.ssp.whole
             found[whole] = min(position.offset, found.get(whole, position.offset))
         return found
+
+    def streams_of(self, stream: str) -> tuple[str, ...]:
+        """The streams that a ``read`` is of, by the name that the job has for it."""
+        return self.matched.get(stream, (stream,))
 
     def system(self, stream: str) -> str:
         """The system of a stream that it writes."""

@@ -146,8 +146,8 @@ def following(
         of_stage = [lane for lane in present if lane.stage == stage.stage]
         for group in dict.fromkeys(lane.group for lane in of_stage):
             of_group = [lane for lane in of_stage if lane.group == group]
-            shares = _shares(of_group, by_seat, factor, fresh, model.lanes)
-            new += _lanes(of_group, shares, factor, stage.base, fresh, new_id)
+            shares = _shares(of_group, by_seat, factor, fresh, model.lanes, stage)
+            new += _lanes(of_group, shares, factor, stage, fresh, new_id)
             closing += [lane.id for lane in of_group if not any(share.is_had_by(lane) for share in shares)]
     return Change(
         model=msgspec.structs.replace(
@@ -204,11 +204,12 @@ def _shares(
     factor: int,
     fresh: Mapping[SSP, SSP],
     lanes: int,
+    stage: StageModel,
 ) -> list[_Share]:
     """What the lanes of one group are to own: state stays where it is, but for what moves to another seat."""
     if present[0].stateful:
-        return [share for lane in present for share in _pieces(lane, fresh, by_seat, factor)]
-    streams = {ssp.stream for lane in present for ssp in lane.ssps}
+        return [share for lane in present for share in _pieces(lane, fresh, by_seat, factor, stage)]
+    streams = {ssp.stream for lane in present for ssp in lane.ssps} | _matched(present[0], stage)
     found = []
     for seat, mine in ((seat, part) for seat, tasks in by_seat.items() for part in spread(tasks, lanes, factor)):
         ssps = tuple(sorted({ssp for task in mine for ssp in task.ssps if ssp.stream in streams}, key=in_order))
@@ -229,10 +230,15 @@ def _with_common_tasks(lanes: Sequence[Lane], virtual: Mapping[int, Collection[i
     return tuple(found)
 
 
-def _pieces(lane: Lane, fresh: Mapping[SSP, SSP], by_seat: Mapping[str, Sequence[Task]], factor: int) -> list[_Share]:
+def _pieces(
+    lane: Lane, fresh: Mapping[SSP, SSP], by_seat: Mapping[str, Sequence[Task]], factor: int, stage: StageModel
+) -> list[_Share]:
     """The parts of a stateful lane: one for each seat that gets tasks of which it has state. Partitions that are new
-    come to it with their bases."""
+    come to it with their bases, and those of new streams with their tasks."""
     numbers = {whole: lane.numbers[str(whole)] for whole in dict.fromkeys(wholes(lane.ssps))}
+    task_of, streams = plan.task_numbers(stage, factor), _matched(lane, stage)
+    come = {whole for whole, base in fresh.items() if whole == base and whole.stream in streams}
+    numbers |= {whole: task_of[whole] for whole in come}
     numbers |= {whole: numbers[base] for whole, base in fresh.items() if base in numbers}
     finest = max(factor, lane.factor)
     owner = {divmod(task.index, factor): (seat, task) for seat, tasks in by_seat.items() for task in tasks}
@@ -275,12 +281,13 @@ def _lanes(
     present: Sequence[Lane],
     shares: Sequence[_Share],
     factor: int,
-    base: Mapping[str, SSP],
+    stage: StageModel,
     fresh: Mapping[SSP, SSP],
     new_id: Callable[[], str],
 ) -> list[Lane]:
     """The new lanes of one group."""
-    template = present[0]
+    template, base = present[0], stage.base
+    matched = {name: stage.patterns[name].streams for name in template.matched}
     kept = [lane for lane in present if any(share.is_had_by(lane) for share in shares)]
     wanted = [share for share in shares if not any(share.is_had_by(lane) for lane in kept)]
     ids = [f"{template.stage}-{new_id()}" for _ in wanted]
@@ -300,6 +307,7 @@ def _lanes(
             tasks=tuple(task.name for task in share.tasks),
             ssps=share.ssps,
             broadcast=share.broadcast(template),
+            matched=matched,
             base={str(s): base.get(str(w), w) for s, w in zip(share.ssps, wholes(share.ssps), strict=True)},
             fresh=tuple(w for w in fresh if w in {*wholes(share.ssps), *share.broadcast(template)}),
             slots=(),
@@ -308,7 +316,7 @@ def _lanes(
             beside=before,
             outputs=template.outputs,
             systems=template.systems,
-            dead_letters=template.dead_letters,
+            dead_letters=_dead_letters(template, matched),
             reports=template.reports,
             rejecting=template.rejecting,
             stateful=template.stateful,
@@ -320,6 +328,20 @@ def _lanes(
         )
         made.append(msgspec.structs.replace(lane, slots=plan.slots_of(lane, template.state_partitions)))
     return made
+
+
+def _matched(lane: Lane, stage: StageModel) -> set[str]:
+    """The streams of a lane's inputs that are bound to patterns, as its stage has them now."""
+    return {stream for name in lane.matched for stream in stage.patterns[name].streams}
+
+
+def _dead_letters(lane: Lane, matched: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Those of a lane, whose inputs have more streams now: what one of them has, all have."""
+    found = dict(lane.dead_letters)
+    for streams in matched.values():
+        if streams[0] in found:
+            found |= dict.fromkeys(streams, found[streams[0]])
+    return found
 
 
 def fed(new: Sequence[Lane]) -> list[Lane]:

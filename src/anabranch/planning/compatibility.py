@@ -21,7 +21,7 @@ DRAIN = "drain the job, and start the new version then: anabranch deploy JOB.py 
 
 _NAME = re.compile(r"[a-z_][a-z0-9_]*")
 _PARTITIONS, _OUTPUT, _TABLE = "partitions of ", "output stream ", "table "
-_OF_STREAMS = (_OUTPUT, _TABLE, "delivery of ", "format of ")
+_OF_STREAMS = (_OUTPUT, _TABLE, "delivery of ", "format of ", "pattern of ")
 _OF_STATE = ("state_partitions", "watermark_scope", "trigger")
 
 

@@ -226,6 +226,7 @@ def _made(
         tasks=share.tasks,
         ssps=share.ssps,
         broadcast=share.broadcast,
+        matched=like.matched,
         base=share.base,
         predecessors=tuple(lane.id for lane in of),
         added=added,

@@ -1,23 +1,26 @@
-"""The next generation of a job whose streams have more partitions than before."""
+"""The next generation of a job whose streams have more partitions than before, or that has more streams."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import msgspec
 
 from anabranch.assignment import seating
 from anabranch.assignment.seating import Placing
 from anabranch.errors import ConflictError
-from anabranch.grouping import expansion
+from anabranch.grouping import expansion, groupers
+from anabranch.grouping import keys as grouping_keys
+from anabranch.grouping.request import Input, Request
 from anabranch.model.graph import Graph
-from anabranch.model.job_model import JobModel
+from anabranch.model.job_model import JobModel, StageModel
 from anabranch.model.lane import Lane
 from anabranch.operators.rules import is_boundary
-from anabranch.planning import changes, stages
+from anabranch.planning import changes, patterns, stages
 from anabranch.planning.changes import Change
 
-__all__ = ["expanded", "other", "partitions"]
+__all__ = ["expanded", "other", "partitions", "seen"]
 
 
 def partitions(graph: Graph, model: JobModel) -> dict[str, int]:
@@ -28,8 +31,16 @@ def partitions(graph: Graph, model: JobModel) -> dict[str, int]:
 
 
 def other(graph: Graph, model: JobModel, counts: Mapping[str, int]) -> dict[str, int]:
-    """Those of ``counts`` that the job doesn't have so. 0: the stream is gone."""
-    return {name: counts[name] for name, has in partitions(graph, model).items() if counts.get(name, has) != has}
+    """Those of ``counts`` that the job doesn't have so. 0: the stream is gone. Streams that have come to one of its
+    patterns are the last ones."""
+    grown = {name: counts[name] for name, has in partitions(graph, model).items() if counts.get(name, has) != has}
+    return {**grown, **{name: counts[name] for name in patterns.coming(graph, model, counts)}}
+
+
+def seen(graph: Graph, model: JobModel, counts: Mapping[str, int]) -> dict[str, int]:
+    """Those of ``counts`` that are of streams which the job reads, or is to read."""
+    its = {*partitions(graph, model), *patterns.coming(graph, model, counts)}
+    return {name: count for name, count in counts.items() if name in its}
 
 
 def expanded(
@@ -40,13 +51,14 @@ def expanded(
     new_id: Callable[[], str],
     placing: Placing | None = None,
 ) -> Change:
-    """The next generation, with these partition counts of the streams that others write.
+    """The next generation, with these partition counts of the streams that others write, and with all that match a
+    pattern.
 
     Without any that is another one, no lane is closed. Arguments as for :func:`anabranch.planning.changes.rescaled`.
 
     Raises:
         ConflictError: a stream is gone, has fewer partitions than before, or a number that its state can't go along
-            with; or the job's grouper is its own.
+            with; one that has come would part keys, or matches two patterns; or the job's grouper is its own.
     """
     factor, containers = model.factor, len(model.containers)
     changes.check_grouper(model, containers)
@@ -58,9 +70,12 @@ def expanded(
             "restore it: its lanes go on as long as they can; or stop the job, and run one without it",
         )
     after = []
-    for stage in model.stages:
+    new = patterns.coming(graph, model, counts)
+    for before in model.stages:
+        stage = patterns.widened(before, new)
         mine = {name: count for name, count in wanted.items() if name in stage.inputs}
         inputs = changes.inputs_of(stage, mine)
+        _check_together(stage, len(before.inputs), inputs)
         after.append(expansion.expanded(stage, inputs, factor, factor, containers) if mine else stage)
     for before, stage in zip(model.stages, after, strict=True):
         ssp = next((ssp for task in before.tasks for ssp in task.broadcast), None)
@@ -72,3 +87,23 @@ def expanded(
             )
     change = changes.following(model, after, lanes, factor, new_id, placing or seating.plain(containers))
     return msgspec.structs.replace(change, model=msgspec.structs.replace(change.model, expands=tuple(wanted)))
+
+
+def _check_together(stage: StageModel, had: int, inputs: tuple[Input, ...]) -> None:
+    """Raises ConflictError if streams that have come to a stage with state would part keys: all but the first ``had``.
+    Tasks of ``cogroup`` keep them together, whatever comes."""
+    if not stage.stateful or len(inputs) == had or stage.grouper == "cogroup":
+        return
+    first = expansion.base_partitions(stage)
+    at_first = [replace(each, partitions=first.get(str(each), each.partitions)) for each in inputs]
+    keyed = [each for each in at_first if not each.broadcast]
+    tasks = groupers.named(stage.grouper)(Request(stage=stage.stage, inputs=tuple(at_first)))
+    apart = grouping_keys.apart(tasks, keyed)
+    if apart is not None:
+        raise ConflictError(
+            f"stream {apart.right} has come with {apart.right.partitions} partitions, and {apart.left} had "
+            f"{apart.left.partitions} when state was first written: grouper {stage.grouper!r} would put a key of "
+            f"theirs into different tasks of stage {stage.stage}",
+            "the job goes on without it; make it anew with that count, or run the job under another name with "
+            '[job] grouper = "cogroup"',
+        )

@@ -16,7 +16,7 @@ from anabranch.grouping import validation
 from anabranch.grouping.request import Grouper, Input, Request
 from anabranch.model.document import Document
 from anabranch.model.graph import Graph, Node
-from anabranch.model.job_model import ContainerModel, JobModel, StageModel
+from anabranch.model.job_model import ContainerModel, JobModel, Matched, StageModel
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP, in_order, wholes
 from anabranch.model.task import Task
@@ -39,11 +39,13 @@ class Surroundings:
     """What a plan needs to know besides the graph: settings and what the systems say.
 
     ``partitions``: counts of the streams that exist; ``systems``: of the streams that are bound to one, others live in
-    ``default_system`` (see :func:`stages.systems`); ``at_least_once``: the outputs with that delivery. ``real_time``:
-    the settings that real-time mode goes by, None in micro-batches. ``lanes``: how many a group without state has in
-    each container. ``bases``: of a job that is there already, with how many partitions state of streams was first
-    written: its keys are together if they were then. ``rules``: how tasks get their seats; ``racks``: those of the
-    seats, in turn; ``replicas``: those of partitions, see :class:`anabranch.assignment.seating.Where`.
+    ``default_system`` (see :func:`stages.systems`); ``patterns``: the inputs that are several streams (see
+    :func:`anabranch.planning.patterns.found`), whose systems are known, too; ``at_least_once``: the outputs with that
+    delivery. ``real_time``: the settings that real-time mode goes by, None in micro-batches. ``lanes``: how many a
+    group without state has in each container. ``bases``: of a job that is there already, with how many partitions state
+    of streams was first written: its keys are together if they were then. ``rules``: how tasks get their seats;
+    ``racks``: those of the seats, in turn; ``replicas``: those of partitions, see
+    :class:`anabranch.assignment.seating.Where`.
     """
 
     factor: int
@@ -53,6 +55,7 @@ class Surroundings:
     partitions: dict[str, int]
     systems: dict[str, str]
     default_system: str = "embedded"
+    patterns: Mapping[str, Matched] = field(default_factory=dict)
     at_least_once: Collection[str] = ()
     real_time: RealTime | None = None
     lanes: int = 1
@@ -64,6 +67,11 @@ class Surroundings:
     def delivered(self, stream: str) -> str:
         """What the output into a stream promises."""
         return AT_LEAST_ONCE if self.real_time is not None or stream in self.at_least_once else EXACTLY_ONCE
+
+    def read(self, graph: Graph, source: Node) -> tuple[str, ...]:
+        """The streams that a source is of."""
+        stream = stages.stream_of(graph, source)
+        return self.patterns[stream].streams if stream in self.patterns else (stream,)
 
 
 class PlannedLane(Document, frozen=True, kw_only=True):
@@ -81,6 +89,7 @@ class PlannedLane(Document, frozen=True, kw_only=True):
     tasks: tuple[str, ...]
     ssps: tuple[SSP, ...]
     broadcast: tuple[SSP, ...] = ()
+    matched: dict[str, tuple[str, ...]] = {}
     base: dict[str, SSP] = {}
     numbers: dict[str, int] = {}
     bases: tuple[int, ...] = ()
@@ -134,6 +143,7 @@ def make(graph: Graph, around: Surroundings) -> Plan:
     cut = stages.cut(graph)
     _check_outputs(graph, cut)
     systems = stages.systems(graph, around.systems, around.default_system)
+    systems |= {stream: each.system for each in around.patterns.values() for stream in each.streams}
     if around.real_time is not None:
         real_time.check(graph, cut, systems, around.real_time)
     counts = _counts(graph, cut, systems, around)
@@ -142,7 +152,7 @@ def make(graph: Graph, around: Surroundings) -> Plan:
     outputs: list[Output] = []
     warnings: list[str] = []
     for stage in cut:
-        inputs = _inputs(graph, stage, systems, counts)
+        inputs = _inputs(graph, stage, systems, counts, around)
         models.append(_stage_model(stage, inputs, tasks_of(stage, inputs, around, warnings), around))
     where = _where(graph, cut, systems, around)
     found = seating.seat(models, {}, where, around.rules)
@@ -165,9 +175,9 @@ def make(graph: Graph, around: Surroundings) -> Plan:
             reported.update(reports)
             for seat, mine in by_seat.items():
                 for part in spread(mine, 1 if group.stateful else around.lanes, around.factor):
-                    lane = _lane(graph, group, seat, part, lanes, written, around.factor)
+                    lane = _lane(graph, group, seat, part, lanes, written, around)
                     if lane.ssps or lane.broadcast:
-                        lanes.append(_with_dead_letters(graph, group, lane, aside, reports))
+                        lanes.append(_with_dead_letters(graph, group, lane, aside, reports, around))
     containers = tuple(ContainerModel(seat=seat, tasks=placed[seat], rack=rack) for seat, rack in found.racks.items())
     model = JobModel(
         job=graph.job,
@@ -201,7 +211,7 @@ def _where(graph: Graph, cut: Iterable[Stage], systems: Mapping[str, str], aroun
     lanes: dict[str, Counter[str]] = {}
     for stage in cut:
         read = (n for group in _groups(graph, stage, systems, around) for n in group.sources)
-        streams = (stages.stream_of(graph, node) for node in read)
+        streams = (stream for node in read for stream in around.read(graph, node))
         lanes[stage.id] = Counter(f"{systems[stream]}/{stream}" for stream in streams)
     racks = around.racks
     return Where(
@@ -230,6 +240,7 @@ def lanes_of(plan: Plan, state_partitions: int, new_id: Callable[[], str]) -> tu
             tasks=lane.tasks,
             ssps=lane.ssps,
             broadcast=lane.broadcast,
+            matched=lane.matched,
             base=lane.base,
             slots=slots_of(lane, state_partitions),
             upstream=tuple(ids[u] for u in lane.upstream),
@@ -307,12 +318,16 @@ def kind(system: str, at_least_once: bool) -> str:
 
 
 def _counts(graph: Graph, cut: Iterable[Stage], systems: Mapping[str, str], around: Surroundings) -> dict[str, int]:
-    """Partition counts of all inputs; an intermediate stream has the most that an input of its stage has."""
+    """Partition counts of all inputs; an intermediate stream has the most that an input of its stage has, and so has an
+    input of several streams."""
     counts: dict[str, int] = {}
     for stage in cut:
         for source in stage.sources:
             stream = stages.stream_of(graph, source)
-            if stream in around.partitions:
+            if stream in around.patterns:
+                its = {each: around.partitions[each] for each in around.read(graph, source)}
+                counts |= {**its, stream: max(its.values())}
+            elif stream in around.partitions:
                 counts[stream] = around.partitions[stream]
             elif source.kind == "read":
                 raise NotFoundError(
@@ -327,15 +342,18 @@ def _counts(graph: Graph, cut: Iterable[Stage], systems: Mapping[str, str], arou
     return counts
 
 
-def _inputs(graph: Graph, stage: Stage, systems: Mapping[str, str], counts: Mapping[str, int]) -> tuple[Input, ...]:
+def _inputs(
+    graph: Graph, stage: Stage, systems: Mapping[str, str], counts: Mapping[str, int], around: Surroundings
+) -> tuple[Input, ...]:
     return tuple(
         Input(
-            system=systems[stages.stream_of(graph, source)],
-            stream=stages.stream_of(graph, source),
-            partitions=counts[stages.stream_of(graph, source)],
+            system=systems[stream],
+            stream=stream,
+            partitions=counts[stream],
             broadcast=bool(source.args.get("broadcast")),
         )
         for source in stage.sources
+        for stream in around.read(graph, source)
     )
 
 
@@ -392,7 +410,12 @@ def _stage_model(stage: Stage, inputs: tuple[Input, ...], tasks: tuple[Task, ...
         inputs=tuple(str(i) for i in inputs),
         tasks=tasks,
         base={str(s): s for i in inputs if not i.broadcast for s in i.ssps} if stage.stateful else {},
+        patterns={n.args["stream"]: around.patterns[n.args["stream"]] for n in stage.sources if _is_many(n, around)},
     )
+
+
+def _is_many(source: Node, around: Surroundings) -> bool:
+    return source.kind == "read" and source.args["stream"] in around.patterns
 
 
 def _lane(
@@ -402,9 +425,11 @@ def _lane(
     tasks: list[Task],
     before: list[PlannedLane],
     written: dict[str, Output],
-    factor: int,
+    around: Surroundings,
 ) -> PlannedLane:
-    streams = {stages.stream_of(graph, source) for source in group.sources}
+    factor = around.factor
+    streams = {stream for source in group.sources for stream in around.read(graph, source)}
+    named = [name for name in (stages.stream_of(graph, s) for s in group.sources) if name in around.patterns]
     ssps = sorted(dict.fromkeys(s for task in tasks for s in task.ssps if s.stream in streams), key=in_order)
     broadcast = {s for task in tasks for s in task.broadcast if s.stream in streams}
     virtual = virtual_of(tasks, factor)
@@ -425,6 +450,7 @@ def _lane(
         tasks=tuple(task.name for task in tasks),
         ssps=tuple(ssps),
         broadcast=tuple(sorted(broadcast, key=in_order)),
+        matched={name: around.patterns[name].streams for name in named},
         base=dict(zip(map(str, ssps), wholes(ssps), strict=True)),
         numbers=numbers_of(tasks, ssps, factor),
         bases=tuple(sorted(virtual)),
@@ -481,12 +507,17 @@ def _dead_letters(
 
 
 def _with_dead_letters(
-    graph: Graph, group: Group, lane: PlannedLane, aside: dict[str, Output], reports: tuple[str, ...]
+    graph: Graph,
+    group: Group,
+    lane: PlannedLane,
+    aside: dict[str, Output],
+    reports: tuple[str, ...],
+    around: Surroundings,
 ) -> PlannedLane:
     rejecting = [n.name for n in group.nodes if _rejects(group, n)]
     rejecting += [late_of(n) for n in group.nodes if on_late(n) == "dead-letter"]
     sources = [n for n in group.sources if n.name in aside and (rejecting or n.name in reports)]
-    taken = {stages.stream_of(graph, n): aside[n.name] for n in sources}
+    taken = {stream: aside[n.name] for n in sources for stream in around.read(graph, n)}
     return msgspec.structs.replace(
         lane,
         outputs={**lane.outputs, **{str(o.stream): o.partitions for o in taken.values()}},

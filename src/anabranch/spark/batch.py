@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,8 @@ from anabranch.model.graph import Node
 from anabranch.model.job_model import StageModel
 from anabranch.operators import rule
 from anabranch.operators.rules import is_boundary
+from anabranch.planning import patterns, stages
 from anabranch.planning import plan as planning
-from anabranch.planning import stages
 from anabranch.planning.plan import Plan
 from anabranch.planning.stages import Stage
 from anabranch.spark import (
@@ -97,7 +97,7 @@ class _Batch:
     def input(self, spark: SparkSession, stream: str, most: int) -> DataFrame:
         """The first records of a stream, partition after partition, as the job's read declares them."""
         node = self.reads[stream]
-        frame = self._explained(node, lambda: self._read(spark, node, _virtual(F.lit(0)), most))
+        frame = self._explained(node, lambda: self._read(spark, node, lambda _: _virtual(F.lit(0)), most))
         return frame.drop(hidden.NAME)
 
     def output(self, spark: SparkSession, stream: str) -> DataFrame:
@@ -148,7 +148,7 @@ class _Batch:
         frames: Mapping[int, DataFrame],
     ) -> DataFrame:
         if node.kind == "read":
-            return self._read(spark, node, _task(node, model, self._plan.model.factor))
+            return self._read(spark, node, lambda stream: _task(node, stream, model, self._plan.model.factor))
         inputs = [frames[i] for i in node.inputs]
         if node.kind == "process":
             raise UsageError(
@@ -185,9 +185,21 @@ class _Batch:
         own = F.pmod(hashed, F.lit(self._plan.model.factor)) == hidden.field("bucket")
         return hidden.field("bucket").isNull() | own
 
-    def _read(self, spark: SparkSession, node: Node, virtual: Column, most: int | None = None) -> DataFrame:
-        stream = node.args["stream"]
-        system = self._systems.of(stream)
+    def _read(
+        self, spark: SparkSession, node: Node, virtual: Callable[[str], Column], most: int | None = None
+    ) -> DataFrame:
+        """The records of all streams of a ``read``. ``virtual``: the tasks that one of a stream goes to."""
+        matched = patterns.of_model(self._plan.model)
+        name = node.args["stream"]
+        streams = matched[name].streams if name in matched else (name,)
+        several = [self._records(spark, node, stream, virtual(stream), most) for stream in streams]
+        whole = several[0]
+        for other in several[1:]:
+            whole = whole.unionByName(other)
+        return whole
+
+    def _records(self, spark: SparkSession, node: Node, stream: str, virtual: Column, most: int | None) -> DataFrame:
+        system = self._systems.of(node.args["stream"])
         starts, ranges, left = system.starts(stream), dict[int, list[Range]](), most
         for partition, end in system.ends(stream).items():
             start = starts[partition]
@@ -195,7 +207,7 @@ class _Batch:
             left = None if left is None else left - (stop - start)
             ranges[partition] = [(start, stop)] if stop > start else []
         raw = records.again(spark, system, stream, ranges)
-        taken = intake.of_graph(node, self.formats.get(stream, JSON), keyed=False)
+        taken = intake.of_graph(node, self.formats.get(node.args["stream"], JSON), keyed=False)
         opened = taken.opened(raw.withColumn("virtual", virtual))
         task, bucket = F.col("virtual.task"), F.col("virtual.bucket")
         fail = self.settings.job.on_error == _FAIL
@@ -210,13 +222,13 @@ class _Batch:
         return frame
 
 
-def _task(node: Node, model: StageModel, factor: int) -> Column:
+def _task(node: Node, stream: str, model: StageModel, factor: int) -> Column:
     """The task that reads a record, by its number at factor 1; a broadcast record is one row for each virtual task."""
     if node.args.get("broadcast"):
         every = [divmod(task.index, factor) for task in model.tasks]
         return F.explode(F.array(*[_virtual(F.lit(n), F.lit(b) if factor > 1 else None) for n, b in every]))
     numbers = planning.task_numbers(model, factor)
-    pairs = [F.lit(x) for ssp, n in numbers.items() if ssp.stream == node.args["stream"] for x in (ssp.partition, n)]
+    pairs = [F.lit(x) for ssp, n in numbers.items() if ssp.stream == stream for x in (ssp.partition, n)]
     return _virtual(F.create_map(*pairs)[F.col("partition")])
 
 

@@ -86,21 +86,30 @@ class Intake:
             found += [F.max(time).alias(f"max_{p}") for p, time in times.items()]
         return found
 
-    def rows(self, opened: DataFrame, task: Column, stream: str, fail: bool, bucket: Column | None = None) -> DataFrame:
-        """The rows of the records that can be read. ``fail``: the others fail the lane; ``task``, ``bucket``: see
-        hidden."""
+    def rows(
+        self,
+        opened: DataFrame,
+        task: Column,
+        stream: str,
+        fail: bool,
+        bucket: Column | None = None,
+        source: int | None = None,
+    ) -> DataFrame:
+        """The rows of the records that can be read. ``fail``: the others fail the lane; ``task``, ``bucket``,
+        ``source`` (None: the node's id): see hidden."""
         faults = self.faults()
         if faults:
             good: Column = ~reduce(or_, faults.values())
             for name, fault in faults.items() if fail else ():
                 good = F.when(fault, _failing(self.node, stream, name, self.reader.wanted)).otherwise(good)
             opened = opened.where(good)
-        return opened.select(*self._columns(opened), hidden.of_record(task, self.node.id, bucket))
+        number = self.node.id if source is None else source
+        return opened.select(*self._columns(opened), hidden.of_record(task, number, bucket))
 
-    def faulty(self, opened: DataFrame) -> DataFrame:
-        """Of the records that can't be read: where they are, and the name of the fault."""
+    def faulty(self, opened: DataFrame, number: int) -> DataFrame:
+        """Of the records of that source that can't be read: where they are, and the name of the fault."""
         name = F.coalesce(*[F.when(fault, F.lit(name)) for name, fault in self.faults().items()])
-        source = F.lit(self.node.id).alias("source")
+        source = F.lit(number).alias("source")
         return opened.select(source, "partition", "offset", name.alias("fault")).where("fault is not null")
 
     def check(self, rows: DataFrame) -> None:

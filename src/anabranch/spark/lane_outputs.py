@@ -114,7 +114,7 @@ class LaneOutputs(LaneParts):
 
     @cached_property
     def _aside(self) -> Aside:
-        read = {n.id: stages.stream_of(self.graph, n) for n in self._group.sources}
+        read = {source.number: source.stream for source in self._sources}
         letters = {
             stream: Letters(Target(dead, self.lane.outputs[dead]), self._publishers[self.lane.system(dead)].output)
             for stream, dead in self.lane.dead_letters.items()
@@ -122,7 +122,7 @@ class LaneOutputs(LaneParts):
         return Aside(
             job=self.lane.job,
             streams=read,
-            systems={stream: self.systems.named(self._where[stream]) for stream in read.values()},
+            systems={source.stream: source.system for source in self._sources},
             letters=letters,
             operators={label(node): node.name for node in self._group.nodes} | self._late_rows,
             slots=self.lane.slots,
@@ -214,7 +214,7 @@ class LaneOutputs(LaneParts):
             return None
         if self._group.stateful is not None:
             return {}
-        return {(s.node.id, ssp.partition): self.lane.slots.index(str(ssp)) for s in self._sources for ssp in s.ssps}
+        return {(s.number, ssp.partition): self.lane.slots.index(str(ssp)) for s in self._sources for ssp in s.ssps}
 
     def _plain(self, streams: Mapping[int, str]) -> dict[int, Plain]:
         """What writes the outputs that are written at least once, by their numbers."""

@@ -79,9 +79,9 @@ class LaneParts:
         return durations.parse(self.settings.job.message_timeout) / 1000
 
     def ssp_of(self, source: int, partition: int, bucket: int) -> SSP | None:
-        """Of a partition that the node ``source`` reads; None: rows of no node's."""
+        """Of a partition that the source of that number reads; None: rows of no source's."""
         for each in self._sources:
-            if each.node.id == source:
+            if each.number == source:
                 key_bucket = bucket if self.lane.factor > 1 else WHOLE
                 return SSP(system=each.system.name, stream=each.stream, partition=partition, key_bucket=key_bucket)
         return None
@@ -188,24 +188,34 @@ class LaneParts:
 
     @cached_property
     def _sources(self) -> list[Source]:
-        return [self._source(node) for node in self._group.sources]
+        """One for each stream. With state, their order is that of the offsets in the lane's folder."""
+        found = []
+        for node in self._group.sources:
+            streams = self.lane.streams_of(stages.stream_of(self.graph, node))
+            if len(streams) > 1 and not self.lane.stateful:
+                held = {ssp.stream for ssp in self.lane.ssps}
+                streams = tuple(stream for stream in streams if stream in held) or streams[:1]
+            taken = None if is_boundary(node) else self._intake(node)
+            found += [self._source(node, taken, *each) for each in enumerate(streams)]
+        return found
 
-    def _source(self, node: Node) -> Source:
-        stream, broadcast = stages.stream_of(self.graph, node), bool(node.args.get("broadcast"))
+    def _source(self, node: Node, taken: intake.Intake | None, number: int, stream: str) -> Source:
+        broadcast = bool(node.args.get("broadcast"))
         held = self.lane.broadcast if broadcast else self.lane.ssps
         ssps = tuple(sorted({s.whole for s in held if s.stream == stream}, key=lambda s: s.order))
         job = self.settings.job
         return Source(
             spark=self.spark,
-            system=self.systems.named(self._where[stream]),
+            system=self.systems.named(self._where[stages.stream_of(self.graph, node)]),
             node=node,
+            number=node.id + number * len(self.graph.nodes),
             stream=stream,
             ssps=ssps,
             starting=self.starting,
             tasks=self.lane.numbers,
             audience=Audience(self.lane, ssps, self._key_bytes(node)) if broadcast else None,
             own=None if broadcast else ownership.of_records(self.lane, ssps, self._key_bytes(node)),
-            intake=None if is_boundary(node) else self._intake(node),
+            intake=taken,
             columns=self._columns(node) if is_boundary(node) else self.schemas[node.id],
             fail=job.on_error == _FAIL,
             timed=not is_boundary(node) and job.watermark_scope == "ssp" and node in self._group.timed(self.graph),

@@ -24,7 +24,7 @@ from anabranch.spark.dead_letters import Aside
 from anabranch.spark.intake import Marks
 from anabranch.spark.labels import label
 from anabranch.spark.sink import Keyless
-from anabranch.spark.source import Measured, Source
+from anabranch.spark.source import Measured, Source, by_node
 from anabranch.systems.output import Publisher, Target, Written
 
 
@@ -110,7 +110,7 @@ class Publishing:
 
     def put_aside(self) -> int:
         """How many records this lane has ever put aside: the streams that hold them know it."""
-        streams = sorted(self.lane.dead_letters.values())
+        streams = sorted({*self.lane.dead_letters.values()})
         return sum(
             publisher.put_aside([stream for stream in streams if self.lane.system(stream) == system])
             for system, publisher in self.publishers.items()
@@ -119,7 +119,7 @@ class Publishing:
     def finish(self, number: int, written: list[Written], measured: Mapping[str, Measured]) -> None:
         """Publish a batch whose rows are written, with what it has rejected, and let the lane's time go on.
 
-        ``measured``: what was observed of each source, by the name of its node.
+        ``measured``: what was observed of each source, by its name.
         """
         marks = [Marks.of(seen) for seen in measured.values()]
         look = any(each.faulty or each.keyless for each in marks)
@@ -164,7 +164,7 @@ class Publishing:
         if last is None or pending:
             return
         again = {
-            source.node.name: source.measured_again(last.ranges(source.stream, source.starts))
+            source.name: source.measured_again(last.ranges(source.stream, source.starts))
             for source in self.sources
             if source.timed and source.intake is not None
         }
@@ -173,7 +173,7 @@ class Publishing:
     def _tick(self, batch: Batch, measured: Mapping[str, Measured]) -> None:
         maxima: dict[str, int] = {}
         for source in self.sources:
-            for ssp, at in source.maxima(measured.get(source.node.name, {})).items():
+            for ssp, at in source.maxima(measured.get(source.name, {})).items():
                 maxima[ssp] = max(at, maxima.get(ssp, at))
         now = progress.after(batch.progress, self.delays, maxima, {})
         positions = {str(ssp): batch.ends[ssp.stream][ssp.partition] for source in self.sources for ssp in source.ssps}
@@ -195,14 +195,13 @@ class Publishing:
     def _look_for_faulty(self, batch: Batch, measured: Mapping[str, Measured]) -> None:
         for source in self.sources:
             if source.node.name in self.reports:
-                found = source.faulty(measured.get(source.node.name, {}), batch.ranges(source.stream, source.starts))
+                found = source.faulty(measured.get(source.name, {}), batch.ranges(source.stream, source.starts))
                 if found is not None:
                     self._put_aside(found, source, label(source.node))
         if any(Marks.of(seen).keyless for seen in measured.values()):
-            frames = {
-                s.node.id: s.keyless(measured.get(s.node.name, {}), batch.ranges(s.stream, s.starts))
-                for s in self.sources
-            }
+            frames = by_node(
+                self.sources, lambda s: s.keyless(measured.get(s.name, {}), batch.ranges(s.stream, s.starts))
+            )
             self._put_aside(self.keyless_rows(frames), None, self.into_state)
 
     def _put_aside(self, found: DataFrame, source: Source | None, operator: str) -> None:

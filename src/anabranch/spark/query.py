@@ -27,7 +27,7 @@ from anabranch.spark.lane_outputs import LaneOutputs
 from anabranch.spark.lookups import Lookups
 from anabranch.spark.operators import Context
 from anabranch.spark.records import Limits
-from anabranch.spark.source import Measured, Source, measured
+from anabranch.spark.source import Measured, Source, by_node, measured
 from anabranch.systems.output import Written
 
 _STATE_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
@@ -79,7 +79,7 @@ class LaneQuery(LaneOutputs):
 
     def _start_real_time(self) -> StreamingQuery:
         """Batches last for the interval; where they end, the positions are kept. A stop abandons the one that runs."""
-        frames = {s.node.id: s.rows(s.opened(self._streamed(s))) for s in self._sources}
+        frames = by_node(self._sources, lambda s: s.rows(s.opened(self._streamed(s))))
         way = evaluation.trunk(self._group, frames, self._context)
         one_pass = way is not None and evaluation.fans_out(self._group, way[0])
         rows = evaluation.fan_out(self._group, *way, self._sinks) if way is not None and one_pass else None
@@ -173,7 +173,7 @@ class LaneQuery(LaneOutputs):
 
     def _body(self) -> _Body:
         group, context, sinks = self._group, self._context, self._sinks
-        frames = {s.node.id: s.rows(s.observed(s.opened(self._streamed(s)))) for s in self._sources}
+        frames = by_node(self._sources, lambda s: s.rows(s.observed(s.opened(self._streamed(s)))))
         way = evaluation.trunk(group, frames, context)
         if way is None:
             return self._apart()
@@ -186,16 +186,16 @@ class LaneQuery(LaneOutputs):
 
     def _apart(self) -> _Body:
         """Sources that part before they come together: their records go through the query as they are."""
-        tagged = [self._streamed(s).withColumn("source", F.lit(s.node.id)) for s in self._sources]
+        tagged = [self._streamed(s).withColumn("source", F.lit(s.number)) for s in self._sources]
         union = tagged[0]
         for frame in tagged[1:]:
             union = union.union(frame)
 
         def begin(batch: DataFrame) -> tuple[dict[int, DataFrame], dict[str, Measured]]:
             kept = batch.persist()
-            opened = {s.node.id: s.opened(kept.where(f"source = {s.node.id}")) for s in self._sources}
-            seen = {s.node.name: measured(opened[s.node.id], s.measures()) for s in self._sources}
-            return {s.node.id: s.rows(opened[s.node.id]) for s in self._sources}, seen
+            opened = {s.number: s.opened(kept.where(f"source = {s.number}")) for s in self._sources}
+            seen = {s.name: measured(opened[s.number], s.measures()) for s in self._sources}
+            return by_node(self._sources, lambda s: s.rows(opened[s.number])), seen
 
         def each(batch: DataFrame, number: int) -> None:
             try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +29,7 @@ Measured = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Source:
-    """A source of one lane.
+    """A source of one lane. ``number``: what tells it from others of the lane; one ``read`` may be of several streams.
 
     ``intake`` is of a ``read``; None for an intermediate stream, of which ``columns`` are the value's. ``tasks`` is
     the task number by the text of the SSP; ``audience`` the tasks that each record of a broadcast goes to, None for
@@ -41,6 +41,7 @@ class Source:
     spark: SparkSession
     system: System
     node: Node
+    number: int
     stream: str
     ssps: tuple[SSP, ...]
     starting: Mapping[SSP, int]
@@ -52,6 +53,11 @@ class Source:
     fail: bool
     timed: bool
     bare: bool
+
+    @property
+    def name(self) -> str:
+        """What it is called where it is observed."""
+        return self.node.name if self.number == self.node.id else f"{self.node.name} {self.stream}"
 
     @property
     def starts(self) -> dict[int, int]:
@@ -98,7 +104,7 @@ class Source:
     def observed(self, opened: DataFrame) -> DataFrame:
         """The same, with the measures taken as its rows go by. What is above them isn't computed twice."""
         measures = self.measures()
-        return opened.observe(self.node.name, *measures) if measures else opened
+        return opened.observe(self.name, *measures) if measures else opened
 
     def rows(self, opened: DataFrame) -> DataFrame:
         """The rows of the records that can be read."""
@@ -107,11 +113,11 @@ class Source:
         stream = f"{self.system.name}/{self.stream}"
         if self.audience is not None and self.intake is not None:
             given = self.audience.given(opened)
-            return self.intake.rows(given, F.col("task"), stream, self.fail, F.col("bucket"))
+            return self.intake.rows(given, F.col("task"), stream, self.fail, F.col("bucket"), self.number)
         task = _number(self.tasks, self.ssps)
         if self.intake is None:
-            return opened.select(codec.parse_json(F.col("value"), self.columns), hidden.of_record(task, self.node.id))
-        return self.intake.rows(opened, task, stream, self.fail)
+            return opened.select(codec.parse_json(F.col("value"), self.columns), hidden.of_record(task, self.number))
+        return self.intake.rows(opened, task, stream, self.fail, source=self.number)
 
     def faulty(self, measured: Measured, ranges: Mapping[int, Range]) -> DataFrame | None:
         """Where the records are that can't be read, and why; None if there are none. ``ranges``: of the batch."""
@@ -120,7 +126,7 @@ class Source:
             return None
         again = self.again(marked(mask, ranges))
         mine = self._own(again) if self.audience is None else again.where(self.audience.first())
-        return self.intake.faulty(self.intake.opened(mine))
+        return self.intake.faulty(self.intake.opened(mine), self.number)
 
     def keyless(self, measured: Measured, ranges: Mapping[int, Range]) -> DataFrame:
         """The rows of the records near those with null keys; none if there are none. Of a broadcast's, only those of
@@ -139,6 +145,15 @@ class Source:
         """The measures of some records, by reading them once more."""
         wanted = {p: [(first, end)] for p, (first, end) in ranges.items() if end > first}
         return measured(self.opened(self.again(wanted)), self.measures()) if wanted else {}
+
+
+def by_node(sources: Iterable[Source], rows: Callable[[Source], DataFrame]) -> dict[int, DataFrame]:
+    """The rows that each ``read`` gives, of all its streams, by the number of its node."""
+    found: dict[int, DataFrame] = {}
+    for source in sources:
+        its = rows(source)
+        found[source.node.id] = found[source.node.id].unionByName(its) if source.node.id in found else its
+    return found
 
 
 def measured(opened: DataFrame, measures: Sequence[Column]) -> Measured:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -136,8 +137,13 @@ class Systems:
 
     def on_data_loss(self, stream: str) -> str:
         """What a lane does when records of a stream are gone that it hasn't read: ``fail`` or ``earliest``."""
-        bound = self._settings.streams.get(stream)
+        bound = self._settings.streams.get(self.bound_as(stream))
         return "fail" if bound is None else bound.on_data_loss
+
+    def bound_as(self, stream: str) -> str:
+        """The name under which settings bind a stream: maybe that of a pattern."""
+        taking = (name for name, pattern in self._settings.patterns.items() if re.fullmatch(pattern, stream))
+        return stream if stream in self._settings.streams else next(taking, stream)
 
     @property
     def used(self) -> list[System]:

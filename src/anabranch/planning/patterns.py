@@ -1,0 +1,127 @@
+"""Inputs that are bound to patterns: the streams that each of them has, and those that come to them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import msgspec
+
+from anabranch.errors import ConflictError, GraphError, NotFoundError
+from anabranch.model.graph import Graph, Node
+from anabranch.model.job_model import JobModel, Matched, StageModel
+from anabranch.operators.rules import is_boundary
+from anabranch.planning import stages
+
+__all__ = ["check", "coming", "found", "of_model", "own", "widened"]
+
+
+def own(graph: Graph) -> frozenset[str]:
+    """The streams that a job writes or keeps for itself: whatever a pattern says, it never reads them by one."""
+    written = {stages.stream_of(graph, node) for node in graph.nodes if node.kind == "write" or is_boundary(node)}
+    aside = {stages.dead_letters_of(stages.stream_of(graph, node)) for node in graph.nodes if node.kind == "read"}
+    return frozenset({*written, *aside, f"{graph.job}-markers", f"{graph.job}-controls"})
+
+
+def found(
+    graph: Graph,
+    patterns: Mapping[str, str],
+    systems: Mapping[str, str],
+    there: Mapping[str, Collection[str]],
+    known: JobModel | None = None,
+    new: bool = True,
+) -> dict[str, Matched]:
+    """The streams of each input that is bound to a pattern, by the name that the job has for it.
+
+    Args:
+        patterns: of all names that are bound to one.
+        systems: of the job's streams, by name.
+        there: the streams that each system has.
+        known: what the job has been so far: its streams come first, in the order that they have.
+        new: whether those count that it doesn't have yet.
+
+    Raises:
+        NotFoundError: no stream has such a name; or one that the job has is gone, or has no such name.
+    """
+    named = {str(node.args["stream"]) for node in graph.nodes if node.kind == "read"} - patterns.keys()
+    before = {} if known is None else of_model(known)
+    result = {}
+    for node in graph.nodes:
+        name = str(node.args.get("stream", ""))
+        if node.kind != "read" or name not in patterns or name in result:
+            continue
+        empty = Matched(system=systems[name], pattern=patterns[name], streams=())
+        matching = [s for s in sorted(there[systems[name]]) if empty.matches(f"{systems[name]}/{s}")]
+        matching = [stream for stream in matching if stream not in named | own(graph)]
+        has = before[name].streams if name in before else ()
+        lost = next((stream for stream in has if stream not in matching), None)
+        if lost is not None:
+            raise NotFoundError(
+                f"{_label(node)} has read stream {lost!r} so far, and {systems[name]} has none of that name that "
+                f"matches {patterns[name]!r}",
+                f"restore it, or let [streams.{name}] pattern match it; or run the job under another name",
+            )
+        its = (*has, *(stream for stream in matching if stream not in has and (new or not has)))
+        if not its:
+            raise NotFoundError(
+                f"{_label(node)}: no stream in {systems[name]} has a name that matches {patterns[name]!r}, all of it",
+                f"see anabranch stream list; make one, or correct [streams.{name}] pattern",
+            )
+        result[name] = msgspec.structs.replace(empty, streams=its)
+    return result
+
+
+def of_model(model: JobModel) -> dict[str, Matched]:
+    """Those of all stages, by the name that the job has for the input."""
+    return {name: matched for stage in model.stages for name, matched in stage.patterns.items()}
+
+
+def coming(graph: Graph, model: JobModel, counts: Mapping[str, int]) -> list[str]:
+    """Those of some streams, ``system/stream``, that the job doesn't have, and that match."""
+    patterns = of_model(model).values()
+    if not patterns:
+        return []
+    has, mine = {name for stage in model.stages for name in stage.inputs}, own(graph)
+    return [
+        name
+        for name, count in sorted(counts.items())
+        if count and name not in has and name.split("/")[1] not in mine and any(p.matches(name) for p in patterns)
+    ]
+
+
+def widened(stage: StageModel, new: Collection[str]) -> StageModel:
+    """A stage whose inputs have streams, ``system/stream``, that have come; they are the last ones.
+
+    Raises:
+        ConflictError: one is for two inputs.
+    """
+    patterns = dict(stage.patterns)
+    its = []
+    for name in new:
+        takers = [each for each, matched in patterns.items() if matched.matches(name)]
+        if len(takers) > 1:
+            raise ConflictError(
+                f"stream {name} matches the patterns of {' and '.join(takers)}, inputs of stage {stage.stage}",
+                "the job goes on without it; let one pattern match it: drain the job, and start it with that",
+            )
+        for each in takers:
+            matched = patterns[each]
+            patterns[each] = msgspec.structs.replace(matched, streams=(*matched.streams, name.split("/")[1]))
+            its.append(name)
+    return msgspec.structs.replace(stage, inputs=(*stage.inputs, *its), patterns=patterns) if its else stage
+
+
+def check(graph: Graph, patterns: Mapping[str, str]) -> None:
+    """Raises GraphError if a broadcast, a table or an output is bound to a pattern: it can't be many streams."""
+    for node in graph.nodes:
+        stream = node.args.get("of", node.args).get("stream")
+        if stream not in patterns or (node.kind == "read" and not node.args.get("broadcast")):
+            continue
+        what = "is a broadcast" if node.kind == "read" else "is a table" if "of" in node.args else "is an output"
+        raise GraphError(
+            f"{_label(node)}: {stream!r} {what}, and is bound to the pattern {patterns[stream]!r}",
+            f"bind it to one stream: take [streams.{stream}] pattern out",
+        )
+
+
+def _label(node: Node) -> str:
+    return f"{node.kind} {node.name!r} ({node.where})"
