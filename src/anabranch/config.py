@@ -128,12 +128,14 @@ class AssignmentSettings(_Section):
     after it. ``racks``: those of the seats, in turn, until containers say theirs.
 
     ``traffic_cost`` of each partition that a container reads from another rack, ``non_overlap_cost`` of each task that
-    moves.
+    moves. ``standbys``: so many copies of each stateful lane's folder are kept up to date by other processes, for those
+    who go on from it.
     """
 
     strategy: Literal["none", "min_traffic", "balance_subtopology"] = "none"
     first: Literal["containers", "traffic"] = "containers"
     racks: list[str] = []
+    standbys: int = Field(default=0, ge=0, le=8)
     traffic_cost: int = Field(default=10, ge=0, le=1_000_000_000)
     non_overlap_cost: int = Field(default=1, ge=0, le=1_000_000_000)
 

@@ -60,12 +60,35 @@ class Running(Document, frozen=True, kw_only=True):
     formats: dict[str, Format] = {}
 
 
+class CopyReport(Document, frozen=True, kw_only=True):
+    """What a process says of a standby that it keeps: copy ``number`` of the folder that a lane has from ``epoch``.
+
+    ``batch``: the last one that it has (-1: it isn't whole yet). ``error``: why it can't be brought up to date.
+    """
+
+    lane: str
+    epoch: int
+    number: int
+    batch: int = -1
+    error: str = ""
+
+
+class Copy(Document, frozen=True, kw_only=True):
+    """What a process should do with a standby; fields as in :class:`CopyReport`. ``hold``: leave it as it is;
+    ``remove`` it: nobody will need it. One that isn't named any more is another's: forget it."""
+
+    lane: str
+    epoch: int
+    number: int
+    to: Literal["refresh", "hold", "remove"] = "refresh"
+
+
 class Registration(Document, frozen=True, kw_only=True):
     """A process wants a seat, the one that is named or any free one; said twice, it is the same one.
 
     ``deployment``: whose code it has; 0: that of the present one.
     ``execution`` is its EXECUTION_ENV_CONTAINER_ID, which it may have in common with one before it; ``instance`` is
-    its own.
+    its own. ``copies``: of one that stands by, the standbys that it keeps.
     """
 
     job: str
@@ -76,13 +99,14 @@ class Registration(Document, frozen=True, kw_only=True):
     seat: str | None = None
     rack: str | None = None
     deployment: int = 0
+    copies: tuple[CopyReport, ...] = ()
 
 
 class Registered(Document, frozen=True, kw_only=True):
     """The process's container id and epoch, and how long its lease lasts from each beat, in seconds.
 
     ``seat`` None: all of them are taken: ask again. ``done``: nor will one be free, as the job doesn't run, or another
-    deployment of it does.
+    deployment of it does. ``copies``: the standbys to keep meanwhile.
     """
 
     lease: float
@@ -90,6 +114,7 @@ class Registered(Document, frozen=True, kw_only=True):
     container: str = ""
     epoch: int = 0
     done: bool = False
+    copies: tuple[Copy, ...] = ()
 
 
 class LaneReport(Document, frozen=True, kw_only=True):
@@ -170,7 +195,7 @@ class Heartbeat(Document, frozen=True, kw_only=True):
     """A beat. ``seen`` is the ``revision`` of the last answer: a newer one is answered at once.
 
     ``number`` rises: of a beat that another one has overtaken, the lanes aren't heard. ``leaving``: all its lanes have
-    ended, and it gives its seat back.
+    ended, and it gives its seat back. ``copies``: the standbys that it keeps.
     """
 
     container: str
@@ -179,6 +204,7 @@ class Heartbeat(Document, frozen=True, kw_only=True):
     seen: int = -1
     lanes: tuple[LaneReport, ...] = ()
     leaving: bool = False
+    copies: tuple[CopyReport, ...] = ()
 
 
 class DrainNotification(Document, frozen=True, kw_only=True):
@@ -414,13 +440,14 @@ class Answer(Document, frozen=True, kw_only=True):
     ``alive`` false: stop everything and exit non-zero, for ``reason``. ``done``: nothing is left to run: exit.
     ``same``: all is as in the answer of that ``revision``, which the beat has seen; nothing of it is said again.
     ``coming``: lanes that will be wanted here once those are closed that they go on from. What can be prepared may be;
-    nothing is told of it.
+    nothing is told of it. ``copies``: the standbys that it should keep, or remove.
     """
 
     alive: bool
     revision: int
     wanted: tuple[WantedLane, ...] = ()
     coming: tuple[Lane, ...] = ()
+    copies: tuple[Copy, ...] = ()
     until_caught_up: bool = False
     at_once: bool = False
     done: bool = False
@@ -476,6 +503,19 @@ class Launching(Document, frozen=True, kw_only=True):
     logs: str = ""
 
 
+class CopyStatus(Document, frozen=True, kw_only=True):
+    """A standby as ``status`` shows it: copy ``number`` of a lane's folder. ``container``: who keeps it; empty: one
+    that stands by. ``behind``: by so many batches; None: it isn't whole yet."""
+
+    lane: str
+    number: int
+    container: str
+    rack: str | None = None
+    batch: int = -1
+    behind: int | None = None
+    error: str = ""
+
+
 class JobStatus(Document, frozen=True, kw_only=True):
     """A job as ``status`` shows it. ``served``: a coordinator answered; else it was read from the store.
 
@@ -485,7 +525,7 @@ class JobStatus(Document, frozen=True, kw_only=True):
     none).
     ``standing_by``: so many processes wait for a seat. ``launching`` None: others start its containers.
     ``inputs``: the partitions that the streams which it reads were last seen to have, by ``system/stream`` (0: it is
-    gone); ``warnings`` are of the coordinator. ``drain``: the one that is under way.
+    gone); ``warnings`` are of the coordinator. ``drain``: the one that is under way. ``copies``: the standbys of lanes.
     """
 
     job: str
@@ -507,3 +547,4 @@ class JobStatus(Document, frozen=True, kw_only=True):
     inputs: dict[str, int] = {}
     warnings: tuple[str, ...] = ()
     drain: Drain | None = None
+    copies: tuple[CopyStatus, ...] = ()

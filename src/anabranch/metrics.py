@@ -29,6 +29,10 @@ _OF_LANES = {
 }
 
 
+_OF_STANDBYS = {
+    "behind_batches": "batches that a lane has committed and a standby of it lacks; none until it is whole",
+    "failed": "1 if a standby of a lane can't be brought up to date",
+}
 _OF_DRAINS = {
     "stages": "stages that have open lanes",
     "lanes": "lanes that haven't drained",
@@ -91,6 +95,12 @@ def _of_jobs(jobs: Sequence[JobStatus]) -> Iterator[Metric]:
         "rows of an SSP that a lane has put aside since it was begun, for they were late",
         labels=["job", "stage", "lane", "container", "ssp"],
     )
+    standby = {
+        name: GaugeMetricFamily(
+            f"anabranch_standby_{name}", what, labels=["job", "lane", "number", "container", "rack"]
+        )
+        for name, what in _OF_STANDBYS.items()
+    }
     for job in jobs:
         state.add_metric([job.job, job.state], 1)
         generation.add_metric([job.job, str(job.deployment)], job.generation)
@@ -113,6 +123,11 @@ def _of_jobs(jobs: Sequence[JobStatus]) -> Iterator[Metric]:
         for one in job.containers:
             if one.lease is not None:
                 lease.add_metric([job.job, one.container, one.rack or ""], one.lease)
+        for copy in job.copies:
+            labels = [job.job, copy.lane, str(copy.number), copy.container, copy.rack or ""]
+            standby["failed"].add_metric(labels, int(bool(copy.error)))
+            if copy.behind is not None:
+                standby["behind_batches"].add_metric(labels, copy.behind)
         at = {one.seat: one.container for one in job.containers if one.gone is None}
         for lane in job.lanes:
             labels = [job.job, lane.lane.stage, lane.lane.id, at.get(lane.lane.seat, "")]
@@ -121,6 +136,7 @@ def _of_jobs(jobs: Sequence[JobStatus]) -> Iterator[Metric]:
             for ssp, rows in (lane.report.late if lane.report is not None else {}).items():
                 late.add_metric([*labels, ssp], rows)
     yield from drain.values()
+    yield from standby.values()
     yield from (state, seats, generation, factor, tasks, consumption, inputs, rescale, containers, lease)
     yield late
     yield from lanes.values()

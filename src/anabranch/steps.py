@@ -23,6 +23,8 @@ HALTED = "halted"
 ENDING = "ending"
 ENDED = "ended"
 DRAINED = "drained"
+ADOPTED = "adopted"
+"""Of a lane that goes on from a folder: a standby of it has become its own, and nothing newer was brought there yet."""
 NAMES = (PLANNING, PLANNED, PUBLISHED, COMMITTED)
 OF_SLOTS = (OPENING, PRODUCED, MARKED, TRANSACTED)
 """Of a slot's output to Kafka: its producer is being opened; its records are produced; so is its marker, and nothing is

@@ -181,7 +181,7 @@ def test_a_clone_of_the_stateful_lane_goes_on_with_the_same_windows(site: Site) 
     (number,) = [n for n, lane in enumerate(run.lanes) if lane.stage == "1"]
     parent = run.lanes[number]
     child = msgspec.structs.replace(parent, id="1-0000cafe", predecessors=(parent.id,), folder_epoch=7)
-    run.folder(parent).clone(f"{site.place.root}/j/{child.id}/7", site.spark)
+    run.folder(parent).clone(f"{site.place.root}/j/{child.id}/7")
     run.lanes[number] = child
     run.epoch = 7
     put(site, 1, behind[len(behind) // 3 :])

@@ -161,7 +161,7 @@ def test_halves_of_a_stateful_lane_go_on_exactly_with_a_batch_in_flight(
             ssps=tuple(ssp for ssp in lane.ssps if ssp.partition in mine),
             tasks=tuple(f"Partition_{p}" for p in mine),
         )
-        copy = folder.clone(f"file://{site.root}/half-{number}", site.spark)
+        copy = folder.clone(f"file://{site.root}/half-{number}")
         copy.keep({"in": mine})
         assert (copy.planned(), copy.committed(), copy.pending) == (1, 0, True)
         assert copy.entry(1).positions(0) == dict.fromkeys(mine, 15)
@@ -191,7 +191,7 @@ def test_a_copy_has_all_that_a_lane_goes_on_from(site: Site, monkeypatch: pytest
     folder._write("metadata", '{"id": "former"}')
     if not local:
         monkeypatch.setattr(Folder, "_local", None)
-    copy = folder.clone(f"file://{site.root}/copy", site.spark)
+    copy = folder.clone(f"file://{site.root}/copy")
     assert _texts(site.root / "copy") == {**_texts(site.root / "original"), "metadata": copy._read("metadata")}
     assert json.loads(copy._read("metadata"))["id"] != "former"
     assert (copy.committed(), copy._read("state/0/1/2.changelog")) == (2, "state 2")
@@ -209,16 +209,16 @@ def test_a_copy_that_broke_off_can_be_made_again(site: Site, monkeypatch: pytest
     with monkeypatch.context() as patched:
         patched.setattr(Folder, "_replace", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            folder.clone(f"file://{site.root}/copy", site.spark)
-    assert folder.clone(f"file://{site.root}/copy", site.spark).stream_ids() == {"in": "id"}
+            folder.clone(f"file://{site.root}/copy")
+    assert folder.clone(f"file://{site.root}/copy").stream_ids() == {"in": "id"}
 
 
 def test_a_folder_is_not_cloned_over_another(site: Site) -> None:
     folder = Folder(site.spark, f"file://{site.root}/lane")
     folder.make()
-    folder.clone(f"file://{site.root}/copy", site.spark)
+    folder.clone(f"file://{site.root}/copy")
     with pytest.raises(ConflictError, match=r"/copy exists already"):
-        folder.clone(f"file://{site.root}/copy", site.spark)
+        folder.clone(f"file://{site.root}/copy")
 
 
 def test_a_damaged_entry_names_its_file(site: Site) -> None:

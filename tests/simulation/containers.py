@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -9,11 +11,11 @@ import msgspec
 from anabranch.container.agent import Agent, Sent
 from anabranch.coordinator.client import AWAY
 from anabranch.errors import AnabranchError, FencedError
-from anabranch.messages import Answer, Draining, LaneReport, Registered, Registration, WantedLane
+from anabranch.messages import Answer, Copy, CopyReport, Draining, LaneReport, Registered, Registration, WantedLane
 from anabranch.model.ssp import SSP
 from tests.simulation.inputs import number_of
 from tests.simulation.network import Client
-from tests.simulation.outputs import Folder
+from tests.simulation.outputs import Folder, Storage
 from tests.simulation.world import Actor
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ class ContainerProcess(Actor):
         self._survives = survives
         self._client = Client(scenario.network, self)
         self._runs: dict[str, LaneRun] = {}
+        self.copies = Copies(scenario.storage, Random(f"{name} {pid}"))
         self._shape: object = None
         self._leaving = False
         self._ending = ""
@@ -73,7 +76,9 @@ class ContainerProcess(Actor):
         if not self._registration.deployment:
             self._client.call(lambda by: by.coordinator.running(self.job).deployment, self._loaded)
             return
-        self._client.call(lambda by: by.register(self._registration), lambda found: self._asked(asked, found))
+        self._copy()
+        me = msgspec.structs.replace(self._registration, copies=self.copies.reports)
+        self._client.call(lambda by: by.register(me), lambda found: self._asked(asked, found))
 
     def _loaded(self, found: int | AnabranchError) -> None:
         """It has the code of a deployment, for all its life."""
@@ -91,6 +96,7 @@ class ContainerProcess(Actor):
         elif found.done:
             self.kill("the job doesn't run")
         elif found.seat is None:
+            self.copies.wanted = found.copies
             self.after(_ASK_AGAIN, self._ask)
         else:
             self.note(f"has seat {found.seat} of {self.job} as {found.container}")
@@ -108,7 +114,7 @@ class ContainerProcess(Actor):
 
     def _beat(self, *, leaving: bool = False) -> None:
         assert self.agent is not None
-        sent = self.agent.beat(self._reports, leaving=leaving)
+        sent = self.agent.beat(self._reports, leaving=leaving, copies=self.copies.reports)
         self._client.call(lambda by: by.heartbeat(self, sent), lambda answer: self._hear(sent, answer, leaving=leaving))
 
     def _hear(self, sent: Sent, answer: Answer | AnabranchError, *, leaving: bool) -> None:
@@ -135,6 +141,7 @@ class ContainerProcess(Actor):
     def _turn(self) -> None:
         assert self.agent is not None
         self.after(self.TURN, self._turn)
+        self._copy()
         if self._ending:
             self._end()
             return
@@ -171,7 +178,12 @@ class ContainerProcess(Actor):
                 self.note(f"leaves: {self._ending}")
                 self._beat(leaving=True)
 
+    def _copy(self) -> None:
+        for what in self.copies.turn(faults=self.world.faults):
+            self.note(what)
+
     def _reconcile(self, answer: Answer) -> None:
+        self.copies.wanted = answer.copies
         wanted = {one.lane.id: one for one in answer.wanted}
         for lane, run in tuple(self._runs.items()):
             if lane in wanted:
@@ -183,6 +195,41 @@ class ContainerProcess(Actor):
         for lane, one in wanted.items():
             if lane not in self._runs:
                 self._runs[lane] = LaneRun(self, one)
+
+
+class Copies:
+    """The standbys that a process keeps, as in :mod:`anabranch.container.copies`. Chance is its own here, so that with
+    none everything is as it was."""
+
+    def __init__(self, storage: Storage, random: Random) -> None:
+        self.wanted: Sequence[Copy] = ()
+        self._kept: dict[tuple[str, int, int], CopyReport] = {}
+        self._storage = storage
+        self._random = random
+
+    @property
+    def reports(self) -> tuple[CopyReport, ...]:
+        return tuple(self._kept.values())
+
+    def turn(self, *, faults: bool) -> list[str]:
+        """Do what is wanted, or not yet; gives what happened."""
+        wanted = {(one.lane, one.epoch, one.number): one for one in self.wanted}
+        self._kept = {key: its for key, its in self._kept.items() if key in wanted}
+        happened = []
+        for (lane, epoch, number), one in wanted.items():
+            its = self._kept.get((lane, epoch, number), CopyReport(lane=lane, epoch=epoch, number=number))
+            if self._random.random() < 0.7:
+                continue
+            if one.to == "remove":
+                self._kept.pop((lane, epoch, number), None)
+                happened.append(f"removes standby {number} of {lane}")
+            elif one.to == "refresh":
+                last, fails = self._storage.folders[lane, epoch].committed - 1, faults and self._random.random() < 0.1
+                changes = {"error": "the disk is full"} if fails else {"error": "", "batch": last}
+                self._kept[lane, epoch, number] = msgspec.structs.replace(its, **changes)
+                if its.batch < 0 <= last and not fails:
+                    happened.append(f"has standby {number} of {lane}")
+        return happened
 
 
 class LaneRun:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import count
@@ -26,7 +27,7 @@ from anabranch.messages import (
     Start,
 )
 from anabranch.model.graph import Graph
-from anabranch.model.lane import LaneState
+from anabranch.model.lane import Lane, LaneState
 from anabranch.operators.rules import is_boundary
 from anabranch.planning import changes, plan, stages
 from anabranch.planning.plan import Plan
@@ -73,6 +74,7 @@ class Scenario:
     """Everything that happens follows from the seed."""
 
     def __init__(self, seed: int) -> None:
+        self._seed = seed
         self.world = World(seed)
         self._broadcasts = seed % _BROADCASTS_EVERY == 0
         random = self.world.random
@@ -122,9 +124,9 @@ class Scenario:
         graph, its = _planned(job, self.partitions[job], factor, random.randint(1, 2), self._broadcasts)
         self.storage.add(job, fenced=fenced)
         lanes = plan.lanes_of(its, 4, lambda: f"{random.getrandbits(32):08x}")
-        program = Program(
-            artifact="0" * 64, file="job.py", settings={"job": {"expansion_check": "3 seconds"}}, schemas={}
-        )
+        standbys = Random(f"{self._seed} {job}").choice([0, 0, 1, 2])
+        settings = {"job": {"expansion_check": "3 seconds"}, "assignment": {"standbys": standbys}}
+        program = Program(artifact="0" * 64, file="job.py", settings=settings, schemas={})
         between = {f"output stream {stages.stream_of(graph, node)}": "" for node in graph.nodes if is_boundary(node)}
         start = Start(graph=graph, model=its.model, lanes=lanes, fingerprint=between, program=program)
         return _Wish(start, fenced, random.randint(0, 1))
@@ -357,6 +359,21 @@ class Scenario:
         cells = Counter((group, number, cell) for group in groups for number in partitions for cell in range(FINEST))
         if owned != cells:
             raise Broken("progress", f"job {job}: nobody has {cells - owned}, several have {owned - cells}")
+        self._check_standbys(job, [lane for lane in changes.heads(lanes) if lane.stateful])
+
+    def _check_standbys(self, job: str, lanes: Sequence[Lane]) -> None:
+        processes = [one for one in self._containers if one.job == job and not one.dead]
+        seated = sum(one.seated for one in processes)
+        due = min(self._wishes[job].plan.program.settings["assignment"]["standbys"], seated - 1)
+        for lane in lanes:
+            whole = {
+                has.number
+                for one in processes
+                for has in one.copies.reports
+                if (has.lane, has.epoch) == (lane.id, lane.folder_epoch) and has.batch >= 0
+            }
+            if len(whole) < due:
+                raise Broken("progress", f"{lane.id} has {len(whole)} standbys, not {due}")
 
 
 def _changed(by: CoordinatorProcess, job: str, wish: Scaling | Rewinding | Deploying) -> Scaled | Rewound | Deployed:

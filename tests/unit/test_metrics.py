@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families as parsed
 from anabranch.coordinator import http
 from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.store import Store
-from anabranch.messages import Heartbeat
+from anabranch.messages import CopyReport, Heartbeat
 from tests.unit.coordinator_helpers import FIRST, FLIGHTS, SECOND, Clock, Seat, plan, report
 
 Labels = frozenset[tuple[str, str]]
@@ -73,6 +73,23 @@ def test_a_job_that_runs(coordinator: Coordinator, url: str) -> None:
     assert found["anabranch_lane_late_rows", labels(lane=FIRST, ssp=str(FLIGHTS), **of)] == 3
     assert found["anabranch_lane_failed", labels(lane=SECOND, **of)] == 1
     assert found["anabranch_container_lease_seconds", labels(job="delays", container=seat.me.container, rack="")] == 10
+
+
+def test_the_standbys_of_lanes(coordinator: Coordinator, url: str) -> None:
+    coordinator.start(plan())
+    seat = Seat(coordinator)
+    whole = CopyReport(lane=FIRST, epoch=1, number=0, batch=5)
+    half = CopyReport(lane=FIRST, epoch=1, number=1, error="full")
+    who: dict[str, Any] = {"container": seat.me.container, "epoch": seat.me.epoch}
+    lanes = (report(FIRST, "running", batch=7),)
+    coordinator.heartbeat(Heartbeat(**who, number=1, lanes=lanes, copies=(whole, half)))
+    found = scraped(url)
+    of = {"job": "delays", "lane": FIRST, "container": seat.me.container, "rack": ""}
+    assert {key: value for key, value in found.items() if key[0].startswith("anabranch_standby")} == {
+        ("anabranch_standby_behind_batches", labels(number="0", **of)): 2,
+        ("anabranch_standby_failed", labels(number="0", **of)): 0,
+        ("anabranch_standby_failed", labels(number="1", **of)): 1,
+    }
 
 
 def test_beats_of_those_who_have_no_seat_are_counted(coordinator: Coordinator, url: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anabranch.cli import progress
-from anabranch.messages import LaneReport
+from anabranch.messages import CopyStatus, JobStatus, LaneReport
 
 
 @pytest.mark.parametrize(
@@ -19,3 +19,19 @@ from anabranch.messages import LaneReport
 def test_what_holds_windows_open_is_said(watermark: int | None, held_by: str | None, said: str) -> None:
     report = LaneReport(lane="0-1", phase="ended", watermark=watermark, held_by=held_by)
     assert progress.event_time(report) == said
+
+
+def test_standbys_are_shown_with_who_keeps_them_and_how_far_behind_they_are() -> None:
+    copies = (
+        CopyStatus(lane="0-b", number=0, container="j:1:4", rack="a", batch=7, behind=0),
+        CopyStatus(lane="0-a", number=1, container="", batch=3, behind=2),
+        CopyStatus(lane="0-a", number=0, container="j:1:4", error="No space left on device"),
+        CopyStatus(lane="0-c", number=0, container="j:1:4"),
+    )
+    status = JobStatus(job="j", deployment=1, generation=1, state="running", copies=copies)
+    assert progress.standbys(status) == [
+        "standby 0 of lane 0-a: kept by j:1:4, error: No space left on device",
+        "standby 1 of lane 0-a: kept by one that stands by, 2 batch(es) behind",
+        "standby 0 of lane 0-b: kept by j:1:4 in rack a, up to date",
+        "standby 0 of lane 0-c: kept by j:1:4, not whole yet",
+    ]

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
 from anabranch import artifact, fetched
@@ -146,7 +147,7 @@ def _serve(
     from anabranch.container.agent import Agent
     from anabranch.container.beats import Beating
 
-    asked, registered = _seated(client, me, leaving, made.spark)
+    asked, registered = _seated(client, me, leaving, made)
     if registered is None:
         if not leaving.asked():
             _check_ended_well(client, me.job, me.deployment)
@@ -178,14 +179,18 @@ def _check_ended_well(client: Client, job: str, deployment: int) -> None:
         )
 
 
-def _seated(client: Client, me: Registration, leaving: _Leaving, spark: Any) -> tuple[float, Registered | None]:
-    """A seat, with when it was asked for; stands by until one is free, and warms the session meanwhile.
+def _seated(client: Client, me: Registration, leaving: _Leaving, made: Container) -> tuple[float, Registered | None]:
+    """A seat, with when it was asked for; stands by until one is free, warms the session meanwhile, and keeps standbys.
 
     None: the job doesn't run any more.
     """
-    with _Warming(spark) as warming:
+
+    def ask() -> tuple[float, Registered]:
+        return boottime(), client.register(msgspec.structs.replace(me, copies=made.copies.reports))
+
+    with _Warming(made.spark) as warming:
         while not leaving.asked():
-            asked, registered = waiting.answered(lambda: (boottime(), client.register(me)), unless=leaving.asked)
+            asked, registered = waiting.answered(ask, unless=leaving.asked)
             if registered.done:
                 break
             if registered.seat is not None:
@@ -193,6 +198,7 @@ def _seated(client: Client, me: Registration, leaving: _Leaving, spark: Any) -> 
             if not warming.begun:
                 progress.say(f"all seats of job {me.job} are taken: standing by")
                 warming.begin()
+            made.copies.want(registered.copies)
             time.sleep(_ASK_AGAIN)
         warming.end()
     return 0.0, None

@@ -114,7 +114,7 @@ def _show(found: JobStatus, json: bool) -> None:
     progress.wide().print(progress.table(found))
     for _, line in progress.containers(found):
         typer.echo(line)
-    for line in progress.staffing(found):
+    for line in [*progress.staffing(found), *progress.standbys(found)]:
         typer.echo(line)
     if found.drain is not None:
         typer.echo(progress.draining(found))

@@ -138,6 +138,20 @@ def staffing(status: JobStatus) -> list[str]:
     return resting + ([] if status.launching is None else [_launching(status.job, status.launching)])
 
 
+def standbys(status: JobStatus) -> list[str]:
+    """The standbys of lanes and how far behind they are, a line each."""
+    return [
+        f"standby {one.number} of lane {one.lane}: kept by {one.container or 'one that stands by'}"
+        + (f" in rack {one.rack}, " if one.rack else ", ")
+        + (f"error: {one.error}" if one.error else _behind(one.behind))
+        for one in sorted(status.copies, key=lambda each: (each.lane, each.number))
+    ]
+
+
+def _behind(batches: int | None) -> str:
+    return "not whole yet" if batches is None else f"{batches} batch(es) behind" if batches else "up to date"
+
+
 def _launching(job: str, its: Launching) -> str:
     if its.gave_up:
         return (

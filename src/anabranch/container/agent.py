@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from anabranch.messages import Answer, Heartbeat, LaneReport, Registered
+from anabranch.messages import Answer, CopyReport, Heartbeat, LaneReport, Registered
 
 __all__ = ["Agent", "Sent"]
 
@@ -67,7 +67,7 @@ class Agent:
             )
         return self._refused
 
-    def beat(self, reports: Sequence[LaneReport], *, leaving: bool = False) -> Sent:
+    def beat(self, reports: Sequence[LaneReport], *, leaving: bool = False, copies: Sequence[CopyReport] = ()) -> Sent:
         """The next beat. ``leaving``: it gives the seat back."""
         self._number += 1
         seen = -1 if self._answer is None else self._answer.revision
@@ -78,6 +78,7 @@ class Agent:
             seen=seen,
             lanes=tuple(reports),
             leaving=leaving,
+            copies=tuple(copies),
         )
         return Sent(beat, self._clock())
 

@@ -11,7 +11,7 @@ import structlog
 
 from anabranch.container.agent import Agent
 from anabranch.errors import FencedError
-from anabranch.messages import Answer, Heartbeat, LaneReport, Registered, Registration
+from anabranch.messages import Answer, CopyReport, Heartbeat, LaneReport, Registered, Registration
 
 __all__ = ["Beating", "Beats", "Coordination", "Direct"]
 
@@ -36,8 +36,8 @@ class Beats(Protocol):
         """Call ``wake`` when there is an answer to :meth:`take`."""
         ...
 
-    def take(self, reports: Sequence[LaneReport]) -> Answer | None:
-        """Tell how the lanes are; gives what should run, None while that isn't known.
+    def take(self, reports: Sequence[LaneReport], copies: Sequence[CopyReport] = ()) -> Answer | None:
+        """Tell how the lanes and standbys are; gives what should run, None while that isn't known.
 
         Raises:
             FencedError: everything must stop; says why.
@@ -55,8 +55,8 @@ class Direct:
     def listen(self, wake: Callable[[], object]) -> None:
         """Answers come at once."""
 
-    def take(self, reports: Sequence[LaneReport]) -> Answer | None:
-        sent = self._agent.beat(reports)
+    def take(self, reports: Sequence[LaneReport], copies: Sequence[CopyReport] = ()) -> Answer | None:
+        sent = self._agent.beat(reports, copies=copies)
         self._agent.hear(sent, self._coordination.heartbeat(sent.beat))
         _check(self._agent)
         return self._agent.answer
@@ -81,6 +81,7 @@ class Beating:
         self._say = say
         self._lock = threading.Lock()
         self._reports: tuple[LaneReport, ...] = ()
+        self._copies: tuple[CopyReport, ...] = ()
         self._shape: object = None
         self._leaving = False
         self._orphaned = False
@@ -116,13 +117,14 @@ class Beating:
         with self._lock:
             return self._agent.lease_left
 
-    def take(self, reports: Sequence[LaneReport]) -> Answer | None:
+    def take(self, reports: Sequence[LaneReport], copies: Sequence[CopyReport] = ()) -> Answer | None:
         fenced = next((report for report in reports if report.fenced), None)
         if fenced is not None:
             raise FencedError(f"container {self._agent.me.container} must stop: it was fenced", fenced.error or "")
         with self._lock:
-            self._reports = tuple(reports)
-            shape = [(report.lane, report.phase, report.folder_epoch, report.batch < 0) for report in reports]
+            self._reports, self._copies = tuple(reports), tuple(copies)
+            lanes = [(report.lane, report.phase, report.folder_epoch, report.batch < 0) for report in reports]
+            shape = (lanes, [(copy.lane, copy.epoch, copy.number, copy.batch < 0, copy.error) for copy in copies])
             news, self._shape = shape != self._shape, shape
             _check(self._agent)
             answer = self._agent.answer
@@ -166,7 +168,7 @@ class Beating:
 
     def _asked(self, wait: float) -> bool:
         with self._lock:
-            sent = self._agent.beat(self._reports, leaving=self._leaving)
+            sent = self._agent.beat(self._reports, leaving=self._leaving, copies=self._copies)
         try:
             answer = self._coordination.heartbeat(sent.beat, wait)
         except Exception as error:

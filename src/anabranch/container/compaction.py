@@ -59,7 +59,7 @@ def rewrite(spark: SparkSession, found: Look, target: str) -> Held:
         StateError: what was written isn't what it should be.
     """
     lane, batch, keys = found.lane, found.batch, found.keys
-    made = found.folder.bare(target, spark)
+    made = found.folder.bare(target)
     rewriting.rewrite(
         spark,
         found.folder.uri,

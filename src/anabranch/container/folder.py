@@ -5,18 +5,20 @@ from __future__ import annotations
 import itertools
 import json
 import re
-import shutil
+import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+import structlog
 from pyspark.sql import SparkSession
 
-from anabranch.container import offset_log
+from anabranch import steps
+from anabranch.container import offset_log, tree
 from anabranch.container.offset_log import Entry
+from anabranch.container.tree import Tree
 from anabranch.errors import ConflictError, StateError
 from anabranch.event_time import progress
 from anabranch.event_time.progress import Progress
@@ -27,6 +29,9 @@ _COPY_ORDER = ("commits", "offsets", "metadata", "sources", "state", "streams.js
 _STATE = "state"
 _STREAMS = "streams.json"
 _PROGRESS = "progress.json"
+_STANDBY = "standby"
+
+log = structlog.get_logger()
 
 # Lock files by path. The JVM closes a file, and so gives up its lock, once nobody in Python holds it any more.
 _locked: dict[str, Any] = {}
@@ -51,13 +56,12 @@ class Folder:
         self.uri = uri
         self._streams = streams or {}
         self._jvm: Any = spark._jvm
-        self._conf = spark._jsc.hadoopConfiguration()
-        self._path_of = self._java("org.apache.hadoop.fs.Path")
+        self._spark = spark
+        self._tree = Tree(spark, uri)
         self._files = self._java("org.apache.hadoop.fs.FileUtil")
         self._arrays = self._java("org.apache.commons.lang3.ArrayUtils")
         self._io = self._java("org.apache.commons.io.IOUtils")
-        self._path = self._path_of(uri)
-        self._fs = self._path.getFileSystem(self._conf)
+        self._path, self._fs, self._local = self._tree.path, self._tree.fs, self._tree.local
 
     def make(self) -> None:
         self._fs.mkdirs(self._path)
@@ -206,17 +210,17 @@ class Folder:
     def clone(
         self,
         target: str,
-        spark: SparkSession,
         keeping: Mapping[str, Iterable[int]] | None = None,
         adding: Mapping[str, Mapping[int, int]] | None = None,
         come: Iterable[Come] = (),
     ) -> Folder:
-        """A copy under another query id. Raises ConflictError if the target is there already.
+        """A copy under another query id; it begins with a standby of the folder's, if there is one. Raises
+        ConflictError if the target is there already.
 
         ``keeping``: only these partitions of each stream; None: all. ``adding``: partitions that weren't read before,
         each with the offset to begin at. ``come``: streams that weren't read before.
         """
-        with self._copied(target, spark, _COPY_ORDER) as copy:
+        with self._copied(target, _COPY_ORDER, self.standbys()) as copy:
             if keeping is not None:
                 copy.keep(keeping)
             for stream in come:
@@ -224,28 +228,70 @@ class Folder:
             copy.widen(adding or {})
         return copy
 
-    def bare(self, target: str, spark: SparkSession) -> Folder:
+    def bare(self, target: str) -> Folder:
         """As :meth:`clone`, but of the state only its schemas."""
         names = [name for name in (*_COPY_ORDER, _PROGRESS) if name != _STATE]
-        with self._copied(target, spark, [*names, *self._schemas()]) as copy:
+        with self._copied(target, [*names, *self._schemas()]) as copy:
             return copy
 
+    def standby(self, number: int) -> Folder:
+        """The place of a standby: a copy of the folder that is kept up to date while its lane runs, beside it. It only
+        saves time: it may be gone at any time, or be old."""
+        return Folder(self._spark, f"{self.uri}.{_STANDBY}-{number}", self._streams)
+
+    def standbys(self) -> list[Folder]:
+        """The standbys that there are, the newest first."""
+        begin = f"{self._fs.makeQualified(self._path).toString()}.{_STANDBY}-"
+        found = self._fs.globStatus(self._tree.beside(f".{_STANDBY}-*"))
+        numbers = [str(each.getPath().toString()).removeprefix(begin) for each in found or ()]
+        there = [self.standby(int(number)) for number in numbers if number.isdecimal()]
+        return sorted(there, key=lambda each: -each.committed()) if len(there) > 1 else there
+
+    def refresh(self, standby: Folder) -> int:
+        """Bring a standby of the folder up to date, whose lane may run meanwhile; gives the last batch that it has."""
+        tree.update(self._tree, standby._tree, _COPY_ORDER, lives=True)
+        return standby.committed()
+
     @contextmanager
-    def _copied(self, target: str, spark: SparkSession, names: Iterable[str]) -> Iterator[Folder]:
-        copy = Folder(spark, target, self._streams)
+    def _copied(self, target: str, names: Iterable[str], standbys: Iterable[Folder] = ()) -> Iterator[Folder]:
+        copy = Folder(self._spark, target, self._streams)
         if copy.exists():
             raise ConflictError(f"{target} exists already", "a lane's folder is made once; choose a higher epoch")
+        begun, names = time.monotonic(), [*names]
+        warm = any(standby._becomes(copy) for standby in standbys)
         copy.make()
         try:
-            for name in names:
-                if self.exists(name):
-                    self._copy(name, copy)
+            copied = self._fill(copy, names, warm=warm)
+            seconds = round(time.monotonic() - begun, 2)
+            log.info("a folder was copied", folder=self.uri, to=target, files=copied, seconds=seconds, warm=warm)
             copy._relocate()
             copy._replace("metadata", json.dumps({"id": str(uuid.uuid4())}))
             yield copy
         except Exception:
             copy.remove()  # whoever tries again makes it anew
             raise
+
+    def _becomes(self, copy: Folder) -> bool:
+        """Whether it has become another folder."""
+        try:
+            return self._tree.move(copy._tree)
+        except Exception as error:
+            log.warning("a standby is of no use", folder=self.uri, error=str(error))
+            copy.remove()
+            return False
+
+    def _fill(self, copy: Folder, names: Sequence[str], *, warm: bool) -> int:
+        try:
+            if warm:
+                steps.reach(steps.ADOPTED, self._path.getParent().getName(), self.committed())
+            return tree.update(self._tree, copy._tree, names, lives=False)
+        except Exception as error:
+            if not warm:
+                raise
+            log.warning("a standby is of no use, and all is copied", folder=self.uri, error=str(error))
+            copy.remove()
+            copy.make()
+            return self._fill(copy, names, warm=False)
 
     def _schemas(self) -> list[str]:
         """The folders that say how state is made: of operators, partitions and stores."""
@@ -269,17 +315,6 @@ class Folder:
                 paths = store.get("stateSchemaFilePaths", ())
                 store["stateSchemaFilePaths"] = [f"{whole}/{'/'.join(path.split('/')[-4:])}" for path in paths]
             self._replace(name, f"{version}\n{json.dumps(told)}")
-
-    def _copy(self, name: str, target: Folder) -> None:
-        if self._local is None or target._local is None:
-            self._files.copy(self._fs, self._at(name), target._fs, target._at(name), False, True, self._conf)
-            return
-        # On local disks Hadoop starts two processes for each file it makes, to set its mode; there are hundreds.
-        found, made = self._local / name, target._local / name
-        if found.is_dir():
-            shutil.copytree(found, made, copy_function=shutil.copyfile)
-        else:
-            shutil.copyfile(found, made)
 
     def keep(self, partitions: Mapping[str, Iterable[int]]) -> None:
         """Drop all other partitions from every entry of the offset log."""
@@ -342,17 +377,12 @@ class Folder:
             raise ConflictError(f"another process runs on {path}", "stop it, or wait until it has ended")
         _locked[path] = holder
 
-    @property
-    def _local(self) -> Path | None:
-        """Its place on a local disk."""
-        return Path(self._path.toUri().getPath()) if str(self._fs.getUri()) == "file:///" else None
-
     def _java(self, name: str) -> Any:
         # Written as jvm.org.apache.x, Java would look through all of Spark's jars for a class at each dot.
         return getattr(self._jvm, name)
 
     def _at(self, name: str) -> Any:
-        return self._path_of(self._path, name) if name else self._path
+        return self._tree.at(name)
 
     def _numbers(self, name: str) -> list[int]:
         folder = self._at(name)

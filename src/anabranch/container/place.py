@@ -69,7 +69,7 @@ class Place:
                 "restore the storage root; going on would write records twice",
             )
         if lane.folder_epoch and lane.abandoned:
-            folder = folder.clone(self.at(lane, epoch).uri, self.spark)
+            folder = folder.clone(self.at(lane, epoch).uri)
         _lock(folder, unless)
         return folder
 
@@ -79,7 +79,7 @@ class Place:
         kept: dict[str, list[int]] = {}
         for ssp in (*lane.ssps, *lane.broadcast):
             kept.setdefault(ssp.stream, []).append(ssp.partition)
-        former = self._of(lane.job, parent, epoch)
+        former = self.of(lane.job, parent, epoch)
         if not former.exists():
             raise StateError(
                 f"the folder of lane {parent} is gone, and lane {lane.id} goes on from it: {former.uri}",
@@ -89,7 +89,7 @@ class Place:
         for ssp in lane.fresh:
             first = self.systems.named(ssp.system).starts(ssp.stream)
             added.setdefault(ssp.stream, {})[ssp.partition] = first[ssp.partition]
-        copy = former.clone(folder.uri, self.spark, kept, added, self._come(lane))
+        copy = former.clone(folder.uri, kept, added, self._come(lane))
         if copy.pending or copy.planned() != lane.first_batch - 1:
             raise StateError(
                 f"lane {parent} was closed after batch {lane.first_batch - 1}, but its folder {former.uri} says "
@@ -120,7 +120,7 @@ class Place:
 
     def inherited(self, lane: Lane) -> Progress:
         """How far in event time the lanes were that a lane goes on from. Raises StateError if a folder is gone."""
-        found = [self._of(lane.job, name, epoch).left() for name, epoch in lane.inherits.items()]
+        found = [self.of(lane.job, name, epoch).left() for name, epoch in lane.inherits.items()]
         before = progress.joined(found)
         if lane.drained is not None:
             mine = {str(ssp.whole) for ssp in (*lane.ssps, *lane.broadcast)}
@@ -132,9 +132,10 @@ class Place:
 
     def at(self, lane: Lane, epoch: int) -> Folder:
         """The folder that a lane has, or would have, of an epoch."""
-        return self._of(lane.job, lane.id, epoch)
+        return self.of(lane.job, lane.id, epoch)
 
-    def _of(self, job: str, lane: str, epoch: int) -> Folder:
+    def of(self, job: str, lane: str, epoch: int) -> Folder:
+        """The folder that a lane of a job has, or would have, of an epoch."""
         return Folder(self.spark, f"{self.root}/{job}/{lane}/{epoch}", self.systems.streams_by_topic)
 
     def published(self, lane: Lane) -> int:

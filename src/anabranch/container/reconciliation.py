@@ -18,6 +18,7 @@ from anabranch.container import forgetting
 from anabranch.container.agent import Agent
 from anabranch.container.attempts import Attempts, Standstill
 from anabranch.container.beats import Beats, Coordination, Direct
+from anabranch.container.copies import Copies
 from anabranch.container.drained import Hook
 from anabranch.container.folder import Folder
 from anabranch.container.keeping import Keeper
@@ -46,7 +47,7 @@ class Container:
     """One container of a job. ``functions`` are the job file's, by node; ``home`` is its folder; ``formats`` are those
     of streams that aren't JSON.
 
-    ``period``: seconds between two beats, at most.
+    ``period``: seconds between two beats, at most. ``copies``: the standbys that it keeps, with a seat or without.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Container:
         self._place = Place(spark, settings.storage.root, Path(self._clocks.name), systems)
         self._preparations = Preparations(self._take)
         self._turn = threading.Event()
+        self.copies = Copies(lambda lane, epoch: self._place.of(graph.job, lane, epoch), self._turn.set)
         self._keepers: dict[str, Keeper] = {}
         self._readers: dict[forgetting.Reader, set[str]] = {}
         self._noted: dict[str, dict[int, int]] = {}
@@ -99,7 +101,7 @@ class Container:
         beats.listen(self._turn.set)
         try:
             while leaving is None or not leaving.is_set():
-                answer = beats.take(self.reports)
+                answer = beats.take(self.reports, self.copies.reports)
                 if answer is not None:
                     self._reconcile(answer)
                     self._forget()
@@ -133,6 +135,7 @@ class Container:
             if lane_id not in self._keepers:
                 self._keepers[lane_id] = self._kept(each, answer.until_caught_up)
         self._preparations.begin(answer.coming)
+        self.copies.want(answer.copies)
 
     def _kept(self, wanted: WantedLane, until_caught_up: bool) -> Keeper:
         lane, standstill = wanted.lane, self._standstill()
@@ -238,6 +241,7 @@ class Container:
             forgetting.forget(self._place.systems.kafka, forgetting.behind(lanes, streams, self._readers))
 
     def _stop_all(self) -> None:
+        self.copies.end()
         for keeper in self._keepers.values():
             keeper.leave()
         end = time.monotonic() + _ENDS_WITHIN

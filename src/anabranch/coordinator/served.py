@@ -180,6 +180,7 @@ class Served:
             self._move(serving, transition)
             self._take_drain_on(serving)
             moved = True
+        serving.prepare_copies(self.clock(), self.lease)
         if serving.renew() or moved:
             self.announce()
 

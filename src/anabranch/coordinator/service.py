@@ -345,7 +345,7 @@ class Coordinator:
                     serving.stand_by(registration, self._clock())
                     if serving.follows:
                         self._served.advance(serving)  # the lanes before it may end
-                    return Registered(lease=self._lease)
+                    return Registered(lease=self._lease, copies=serving.copying.get(registration.execution, ()))
                 seat = serving.nearest(free, registration.rack) if seat is None else seat
             lanes = [lane for lane in serving.lanes if lane.seat == seat and lane.state is not LaneState.CLOSED]
             unheld = map(reports.unheld, lanes)
@@ -621,7 +621,7 @@ class Coordinator:
         if changed or happened:
             self._served.write(self._store.put_lanes, changed.values(), happened)
             serving.known.update(changed)
-        return serving.hear(process, news, seen=beat.seen) or bool(news)
+        return serving.hear(process, news, beat) or bool(news)
 
     def _lane_events(
         self, process: Process, before: Lane, after: Lane, report: LaneReport, attempt: int

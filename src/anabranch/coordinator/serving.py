@@ -12,7 +12,8 @@ import msgspec
 from anabranch.assignment import placement, seating
 from anabranch.assignment.seating import Placing, Where
 from anabranch.config import AutoscaleSettings
-from anabranch.coordinator import draining, reports
+from anabranch.coordinator import copying, draining, reports
+from anabranch.coordinator.copying import Copies, Member
 from anabranch.coordinator.launching import Demand
 from anabranch.coordinator.reports import LAST_PHASES, LIVE_PHASES
 from anabranch.coordinator.states import DeploymentState, LaneView, Snapshot
@@ -21,6 +22,9 @@ from anabranch.errors import ConflictError, NotFoundError
 from anabranch.event_time import durations
 from anabranch.messages import (
     Answer,
+    Copy,
+    CopyReport,
+    CopyStatus,
     Drain,
     Heartbeat,
     JobStatus,
@@ -38,6 +42,8 @@ from anabranch.planning import changes, placing
 __all__ = ["Process", "Serving"]
 
 _WANTED = frozenset({LaneState.PLANNED, LaneState.RUNNING, LaneState.CLOSING})
+_COPIES_WITHIN = 300.0
+"""A lane that is to end goes on for so many seconds at most, until those that follow have standbys to begin with."""
 _STOP_IT = "stop that container: it runs what it was not told to"
 
 
@@ -46,6 +52,7 @@ class Process:
     """A process that holds a seat. ``offered``: lanes it was told to run and hasn't given back.
 
     ``heard``: the number of its last beat. ``doomed``: the store may know already that it has lost its seat.
+    ``copies``: the standbys that it keeps.
     """
 
     record: ContainerRecord
@@ -53,6 +60,7 @@ class Process:
     offered: set[str] = field(default_factory=set)
     heard: int = -1
     doomed: bool = False
+    copies: tuple[CopyReport, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -62,6 +70,7 @@ class Offer:
     revision: int
     wanted: tuple[WantedLane, ...] = ()
     coming: tuple[Lane, ...] = ()
+    copies: tuple[Copy, ...] = ()
     done: bool = False
     at_once: bool = False
 
@@ -73,7 +82,7 @@ class Offer:
         """Whether a process that was told ``before`` must hear of this one."""
         if self.done is not before.done or len(self.wanted) != len(before.wanted):
             return True
-        if self.at_once is not before.at_once:
+        if self.at_once is not before.at_once or self.copies != before.copies:
             return True
         if [(lane.id, lane.epoch) for lane in self.coming] != [(lane.id, lane.epoch) for lane in before.coming]:
             return True
@@ -95,7 +104,9 @@ class Serving:
     ``warning`` says why it doesn't go along with them. ``replicas``: the racks of its inputs' partitions, as they were
     last seen.
     ``begun``: when it was started, here. Before ``sure_from`` not all that live have been heard. ``asked``: when
-    processes that stand by, by their executions, asked for a seat last.
+    processes that stand by, by their executions, asked for a seat last, and ``resting`` what they said.
+    ``copying``: what processes should do with standbys, as :meth:`renew` found it last; ``patient``: whether lanes that
+    are to end wait until those that follow have some.
     ``autoscale``: how the coordinator scales it, which looked ``sized_at`` last; None: it isn't.
     ``at_once``: when it is stopped, it needn't come to batch boundaries.
     ``refused``: the generation that can't have the factor that it should. ``changed_at``: when its state was stored
@@ -119,6 +130,9 @@ class Serving:
     begun: float = 0.0
     sure_from: float = 0.0
     asked: dict[str, float] = field(default_factory=dict)
+    resting: dict[str, Registration] = field(default_factory=dict)
+    copying: Copies = field(default_factory=dict)
+    patient: bool = False
     launching: Launching | None = None
     autoscale: AutoscaleSettings | None = None
     sized_at: float = 0.0
@@ -256,7 +270,7 @@ class Serving:
         """What should run now, in all containers."""
         if not self.state.runs:
             return ()
-        drains, relieved = draining.of_lane(self.drain, self.state), self.relieved
+        drains, relieved, unready = draining.of_lane(self.drain, self.state), self.relieved, self._unready()
         followers = self._followers() if self.until_caught_up or drains else {}
         return tuple(
             WantedLane(
@@ -266,12 +280,85 @@ class Serving:
                     if drains
                     else self.until_caught_up and self._have_caught_up(lane.upstream, followers)
                 ),
-                closing=lane.state is LaneState.CLOSING and (lane.deployment == self.deployment or relieved),
+                closing=(
+                    lane.state is LaneState.CLOSING
+                    and (lane.deployment == self.deployment or relieved)
+                    and lane.id not in unready
+                ),
                 draining=None if lane.state is LaneState.CLOSING else drains,
             )
             for lane in self.lanes
             if lane.state in _WANTED and lane.may_start and not lane.unfenced and not self.ended(lane.id)
         )
+
+    @property
+    def members(self) -> dict[str, Member]:
+        """Its processes, by execution: those that have a seat, and those that stand by."""
+        found = {
+            execution: Member(rack=its.rack, copies=its.copies)
+            for execution, its in self.resting.items()
+            if execution in self.asked
+        }
+        return found | {
+            each.record.execution: Member(rack=each.record.rack, container=each.record.id, copies=each.copies)
+            for each in self.processes.values()
+        }
+
+    def _runners(self) -> dict[str, str]:
+        """Of each stateful lane that runs in a folder, its process."""
+        holders = {each.record.seat: each.record for each in self.processes.values()}
+        return {
+            lane.id: holders[lane.seat].execution
+            for lane in self.lanes
+            if lane.stateful
+            and lane.folder_epoch
+            and lane.state in _WANTED
+            and not (lane.abandoned or lane.unfenced or self.ended(lane.id))
+            and lane.seat in holders
+            and holders[lane.seat].deployment == lane.deployment
+        }
+
+    def _moving(self, runners: Mapping[str, str]) -> dict[str, list[str]]:
+        """Of each lane that is to end, the processes of those that go on from its state; its own for what has none."""
+        found: dict[str, list[str]] = {}
+        for lane in self.lanes if self.state is DeploymentState.CHANGING else ():
+            clears = lane.afresh or (lane.rewind is not None and lane.rewind.clear)
+            for before in lane.predecessors if lane.stateful and not lane.folder_epoch and not clears else ():
+                if before in runners and self.known[before].state is LaneState.CLOSING:
+                    holder = self.process_of(lane.seat)
+                    its = runners[before] if holder is None else holder.record.execution
+                    found.setdefault(before, []).append(its)
+        return found
+
+    def _unready(self) -> frozenset[str]:
+        """The lanes that are to end, and go on until those that follow have standbys to begin with."""
+        if not (self.patient and self.assignment.standbys and self.state is DeploymentState.CHANGING):
+            return frozenset()
+        members = self.members.values()
+        return frozenset(
+            lane
+            for lane, followers in self._moving(self._runners()).items()
+            if not copying.is_warm(self.known[lane], self._batch(lane), len(followers), members)
+        )
+
+    def prepare_copies(self, now: float, lease: float) -> None:
+        """Forget who stands by no more, and let lanes that are to end wait for standbys, or do so no more."""
+        self.standing_by(now - lease)
+        self.patient = now < max(self.changing_since, self.begun) + _COPIES_WITHIN
+
+    def _copies(self) -> Copies:
+        """What each process should do with standbys."""
+        members, count = self.members, self.assignment.standbys
+        if not self.state.runs or not (count or any(member.copies for member in members.values())):
+            return {}
+        runners = self._runners()
+        return copying.told(self.known, runners, members, count, self._moving(runners) if count else {})
+
+    def is_news_of_copies(self, process: Process, copies: Sequence[CopyReport]) -> bool:
+        """Whether anything may follow from what a process says of its standbys."""
+        if self.state is DeploymentState.CHANGING:
+            return process.copies != tuple(copies)
+        return {*map(_shape, process.copies)} != {*map(_shape, copies)}
 
     def coming(self) -> tuple[Lane, ...]:
         """What will be wanted, in all containers, once others are closed."""
@@ -392,10 +479,12 @@ class Serving:
     def stand_by(self, registration: Registration, now: float) -> None:
         """A process has asked for a seat, and there is none."""
         self.asked[registration.execution] = now
+        self.resting[registration.execution] = registration
 
     def standing_by(self, since: float) -> frozenset[str]:
         """The executions of those that have no seat, and asked for one ``since`` then."""
         self.asked = {execution: at for execution, at in self.asked.items() if at >= since}
+        self.resting = {execution: its for execution, its in self.resting.items() if execution in self.asked}
         return frozenset(self.asked)
 
     def demand(self, now: float, lease: float) -> Demand:
@@ -443,17 +532,20 @@ class Serving:
         for lane in self.coming() if self.state is DeploymentState.CHANGING else ():
             if lane.deployment == holders.get(lane.seat, lane.deployment):
                 coming.setdefault(lane.seat, []).append(lane)
+        self.copying = self._copies()
+        copies = {each.record.seat: self.copying.get(each.record.execution, ()) for each in self.processes.values()}
         news, busy = False, self.seats
         for seat in busy | holders.keys():
             over = seat in holders and holders[seat] != self.deployment and self.deployment_of(seat) != holders[seat]
             done = self.done or seat not in busy or over
             before, its = self.offers.get(seat), tuple(wanted.get(seat, ()))
-            then = tuple(coming.get(seat, ()))
+            then, kept = tuple(coming.get(seat, ())), copies.get(seat, ())
             hurry = self.at_once and self.state is DeploymentState.STOPPING
             same = before is not None and before.done is done and before.at_once is hurry
-            if same and before is not None and _identical(before.wanted, its) and before.coming == then:
+            same = same and before is not None and before.copies == kept and before.coming == then
+            if same and before is not None and _identical(before.wanted, its):
                 continue
-            offer = Offer(self.revision + 1, its, then, done, hurry)
+            offer = Offer(self.revision + 1, its, then, kept, done, hurry)
             if before is None or offer.is_news(before):
                 news, self.revision = True, offer.revision
             else:
@@ -496,6 +588,8 @@ class Serving:
     def hear_figures(self, process: Process, beat: Heartbeat) -> bool:
         """Keep the reports of a beat that brings figures only; gives whether it was one. If not, nothing was done."""
         news = []
+        if self.is_news_of_copies(process, beat.copies):
+            return False
         for report in beat.lanes:
             before, lane = self.reports.get(report.lane), self.known.get(report.lane)
             if before is None or lane is None or lane.seat != process.record.seat:
@@ -509,13 +603,17 @@ class Serving:
         if self._offered(process, news, beat.seen) != process.offered:
             return False
         self.reports.update({report.lane: report for report in news})
+        process.copies = beat.copies
         return True
 
-    def hear(self, process: Process, news: Sequence[LaneReport], seen: int) -> bool:
-        """Keep the reports, and find out which lanes the process still has; gives whether that has changed."""
-        before, process.offered = process.offered, self._offered(process, news, seen)
+    def hear(self, process: Process, news: Sequence[LaneReport], beat: Heartbeat) -> bool:
+        """Keep the reports, and find out which lanes and standbys the process still has; gives whether that has
+        changed."""
+        before, process.offered = process.offered, self._offered(process, news, beat.seen)
         self.reports.update({report.lane: report for report in news})
-        return process.offered != before
+        copies = self.is_news_of_copies(process, beat.copies)
+        process.copies = beat.copies
+        return process.offered != before or copies
 
     def _offered(self, process: Process, news: Sequence[LaneReport], seen: int) -> set[str]:
         """The lanes that a process has after its reports.
@@ -555,6 +653,7 @@ class Serving:
             revision=offer.revision,
             wanted=offer.wanted,
             coming=offer.coming,
+            copies=offer.copies,
             until_caught_up=self.until_caught_up,
             at_once=offer.at_once,
             done=offer.done,
@@ -632,7 +731,32 @@ class Serving:
             inputs=dict(self.counts),
             warnings=tuple(each for each in (self.warning, self.misplaced()) if each),
             drain=self.drain,
+            copies=tuple(
+                CopyStatus(
+                    lane=has.lane,
+                    number=has.number,
+                    container=member.container,
+                    rack=member.rack,
+                    batch=has.batch,
+                    behind=self._behind(has),
+                    error=has.error,
+                )
+                for member in self.members.values()
+                for has in member.copies
+            ),
         )
+
+    def _batch(self, lane: str) -> int:
+        """The last one that a lane is known to have committed."""
+        return self.reports[lane].batch if lane in self.reports else -1
+
+    def _behind(self, has: CopyReport) -> int | None:
+        return None if has.batch < 0 else max(0, self._batch(has.lane) - has.batch)
+
+
+def _shape(has: CopyReport) -> tuple[str, int, int, bool, str]:
+    """A report of a standby without how far it is."""
+    return (has.lane, has.epoch, has.number, has.batch < 0, has.error)
 
 
 def _rack(rack: str | None) -> str:

@@ -1,0 +1,170 @@
+"""The files below a folder, on a local disk or through Hadoop's FileSystem, and bringing a copy of them up to date."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+__all__ = ["File", "Tree", "update"]
+
+_AT_ONCE = 8
+"""So many files are copied at once: most are small, and what takes time is to ask for each."""
+
+_STATUS = re.compile(r"\bpath=(.*?); isDirectory=(true|false); length=(\d+);.*?modification_time=(-?\d+)")
+_PART = ".part"
+
+
+@dataclass(frozen=True)
+class File:
+    """``size`` in bytes; ``changed``: when it was written, by the clock of where it is."""
+
+    size: int
+    changed: float
+
+    def is_copy_of(self, other: File) -> bool:
+        """Whether it has another file's content, both of one storage and by name: files of a checkpoint are written
+        once, or anew as a whole, so a copy made later than that is one of what is there now."""
+        return self.size == other.size and self.changed > other.changed
+
+
+class Tree:
+    """What is below a path. ``local``: the same, where it is on a local disk: there Hadoop starts two processes for
+    each file that it makes."""
+
+    def __init__(self, spark: SparkSession, uri: str) -> None:
+        jvm: Any = spark._jvm
+        # Written as jvm.org.apache.x, Java would look through all of Spark's jars for a class at each dot.
+        self._path_of = getattr(jvm, "org.apache.hadoop.fs.Path")
+        self._files = getattr(jvm, "org.apache.hadoop.fs.FileUtil")
+        self._arrays = getattr(jvm, "org.apache.commons.lang3.ArrayUtils")
+        self._conf = spark._jsc.hadoopConfiguration()
+        self.path = self._path_of(uri)
+        self.fs = self.path.getFileSystem(self._conf)
+        self.local = Path(self.path.toUri().getPath()) if str(self.fs.getUri()) == "file:///" else None
+
+    def at(self, name: str) -> Any:
+        return self._path_of(self.path, name) if name else self.path
+
+    def beside(self, suffix: str) -> Any:
+        """What has its name, and more."""
+        return self.path.suffix(suffix)
+
+    def files(self, name: str, pool: ThreadPoolExecutor) -> dict[str, File]:
+        """The file or the files below a name, by their names in the tree; not those that are being written."""
+        found = self._local_files(self.local, name) if self.local is not None else self._far_files(name, pool)
+        return {each: file for each, file in found.items() if not _is_temporary(each)}
+
+    def copy(self, name: str, target: Tree, *, lives: bool) -> None:
+        """Copy a file to the same name in another tree. ``lives``: others write that one, too, or read it: the file is
+        there whole or not at all; and this one, so that it may be gone by now."""
+        try:
+            if not lives:
+                self._copy(name, target, name)
+                return
+            part = f"{name}.{uuid.uuid4().hex}{_PART}"
+            try:
+                self._copy(name, target, part)
+                target._rename(part, name)
+            finally:
+                target.remove(part)
+        except Exception:
+            if not lives or self.has(name):
+                raise
+
+    def has(self, name: str) -> bool:
+        """Whether there is such a file or folder."""
+        return self.local.joinpath(name).exists() if self.local is not None else bool(self.fs.exists(self.at(name)))
+
+    def remove(self, name: str) -> None:
+        """Remove a file."""
+        if self.local is not None:
+            self.local.joinpath(name).unlink(missing_ok=True)
+        else:
+            self.fs.delete(self.at(name), False)
+
+    def move(self, target: Tree) -> bool:
+        """Let all of it be at another place of the same storage; gives whether it was there."""
+        if self.local is not None and target.local is not None:
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(self.local, target.local)
+                return True
+            return False
+        return bool(self.fs.exists(self.path)) and bool(self.fs.rename(self.path, target.path))
+
+    def _copy(self, name: str, target: Tree, to: str) -> None:
+        if self.local is None or target.local is None:
+            self._files.copy(self.fs, self.at(name), target.fs, target.at(to), False, True, self._conf)
+            return
+        target.local.joinpath(to).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(self.local / name, target.local / to)
+
+    def _rename(self, name: str, to: str) -> None:
+        if self.local is not None:
+            os.replace(self.local / name, self.local / to)
+            return
+        self.fs.delete(self.at(to), False)
+        if not self.fs.rename(self.at(name), self.at(to)):
+            raise OSError(f"{self.at(to).toString()} could not be written")
+
+    @staticmethod
+    def _local_files(root: Path, name: str) -> dict[str, File]:
+        found = {}
+        first = root / name
+        below = [(str(first.parent), [first.name])] if first.is_file() else [(at, its) for at, _, its in os.walk(first)]
+        for at, its in below:
+            for each in its:
+                with contextlib.suppress(FileNotFoundError):
+                    about = os.stat(os.path.join(at, each))
+                    found[os.path.relpath(os.path.join(at, each), root)] = File(about.st_size, about.st_mtime)
+        return found
+
+    def _far_files(self, name: str, pool: ThreadPoolExecutor) -> dict[str, File]:
+        begin = f"{self.fs.makeQualified(self.path).toString()}/"
+        found: dict[str, File] = {}
+        due = [name] if self.fs.exists(self.at(name)) else []
+        while due:
+            listed, due = "\n".join(pool.map(self._listed, due)), []
+            for path, folder, size, changed in _STATUS.findall(listed):
+                its = path.removeprefix(begin)
+                if folder == "true":
+                    due.append(its)
+                else:
+                    found[its] = File(int(size), int(changed) / 1000)
+        return found
+
+    def _listed(self, name: str) -> str:
+        """What is in a folder, in one text: calls for each of hundreds of files would take longer than all the rest."""
+        return str(self._arrays.toString(self.fs.listStatus(self.at(name))))
+
+
+def update(source: Tree, target: Tree, names: Iterable[str], *, lives: bool) -> int:
+    """Let what is below the names be in the target as it is in the source, name after name; gives how many files were
+    copied. ``lives``: others use both meanwhile.
+
+    Raises:
+        Exception: as the storage's own: something couldn't be read or written. Once more, it goes on from there.
+    """
+    copied = 0
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="copies") as pool:
+        for name in names:
+            theirs, ours = source.files(name, pool), target.files(name, pool)
+            due = [each for each, file in theirs.items() if each not in ours or not ours[each].is_copy_of(file)]
+            list(pool.map(lambda each: source.copy(each, target, lives=lives), due))
+            list(pool.map(target.remove, ours.keys() - theirs.keys()))
+            copied += len(due)
+    return copied
+
+
+def _is_temporary(name: str) -> bool:
+    file = name.rpartition("/")[2]
+    return _PART in file or (file.startswith(".") and ".tmp" in file)

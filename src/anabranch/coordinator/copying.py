@@ -1,0 +1,114 @@
+"""Which process keeps which standby of which lane's folder, and whether a lane that moves has what it needs. Pure."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from anabranch.assignment import standbys
+from anabranch.messages import Copy, CopyReport
+from anabranch.model.lane import Lane, LaneState
+
+__all__ = ["Copies", "Member", "is_warm", "told"]
+
+Copies = Mapping[str, tuple[Copy, ...]]
+"""What each process should do with standbys, by its execution."""
+
+_NEAR = 10
+"""A standby that lacks no more batches is up to date: the rest is copied while its lane doesn't run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Member:
+    """A process of a job. ``container``: as which it has a seat; empty: it stands by. ``copies``: what it keeps."""
+
+    rack: str | None
+    container: str = ""
+    copies: tuple[CopyReport, ...] = ()
+
+
+def told(
+    lanes: Mapping[str, Lane],
+    runners: Mapping[str, str],
+    members: Mapping[str, Member],
+    count: int,
+    moving: Mapping[str, Sequence[str]],
+) -> dict[str, tuple[Copy, ...]]:
+    """What each process should do with standbys.
+
+    Args:
+        lanes: all that there are.
+        runners: of each stateful lane that runs in a folder, its process.
+        members: the processes, by execution.
+        count: standbys of each lane.
+        moving: of a lane that is to end, the process of each lane that will go on from it: these keep a copy each.
+    """
+    former: dict[str, dict[str, int]] = {}
+    for name, member in members.items():
+        for has in member.copies:
+            if has.lane in runners and has.epoch == lanes[has.lane].folder_epoch:
+                former.setdefault(has.lane, {})[name] = has.number
+    staying = {lane: name for lane, name in runners.items() if lane not in moving}
+    placed = _placed(
+        tuple(sorted(staying.items())),
+        tuple(sorted((name, member.rack) for name, member in members.items())),
+        count,
+        tuple((lane, tuple(sorted(former[lane]))) for lane in sorted(staying.keys() & former.keys())),
+    )
+    keepers = {lane: standbys.numbered(names, former.get(lane, {})) for lane, names in placed.items()}
+    keepers |= {lane: dict(enumerate(names)) for lane, names in moving.items()}
+    found: dict[str, list[Copy]] = {name: [] for name in members}
+    for lane, its in keepers.items():
+        for number, name in its.items():
+            found[name].append(Copy(lane=lane, epoch=lanes[lane].folder_epoch, number=number))
+    awaited = _awaited(lanes.values())
+    for name, member in members.items():
+        found[name] += [copy for has in member.copies for copy in _left(has, lanes, keepers, awaited)]
+    return {
+        name: tuple(sorted(its, key=lambda copy: (copy.lane, copy.epoch, copy.number))) for name, its in found.items()
+    }
+
+
+@functools.lru_cache(maxsize=64)
+def _placed(
+    lanes: tuple[tuple[str, str], ...],
+    processes: tuple[tuple[str, str | None], ...],
+    count: int,
+    former: tuple[tuple[str, tuple[str, ...]], ...],
+) -> dict[str, tuple[str, ...]]:
+    """It is asked again at every beat that brings news, mostly with the same words."""
+    return standbys.place(dict(lanes), dict(processes), count, dict(former))
+
+
+def is_warm(lane: Lane, batch: int, needed: int, members: Iterable[Member]) -> bool:
+    """Whether nothing is to be waited for: there are so many standbys of a lane, none of them far behind ``batch``, but
+    for those that can't be brought up to date."""
+    its = [has for member in members for has in member.copies if (has.lane, has.epoch) == (lane.id, lane.folder_epoch)]
+    near = {has.number for has in its if has.error or 0 <= has.batch >= batch - _NEAR}
+    return near >= {*range(needed)}
+
+
+def _awaited(lanes: Iterable[Lane]) -> frozenset[str]:
+    """The lanes whose folders others have still to go on from."""
+    over = (LaneState.CLOSED, LaneState.FAILED)
+    return frozenset(
+        name for lane in lanes if not lane.folder_epoch and lane.state not in over for name in lane.predecessors
+    )
+
+
+def _left(
+    has: CopyReport, lanes: Mapping[str, Lane], keepers: Mapping[str, Mapping[int, str]], awaited: frozenset[str]
+) -> list[Copy]:
+    """What becomes of a standby that its process need not keep; nothing: another one does, or this one does."""
+    lane = lanes.get(has.lane)
+    copy = Copy(lane=has.lane, epoch=has.epoch, number=has.number, to="remove")
+    if lane is None:
+        return []
+    if lane.folder_epoch != has.epoch:
+        return [copy]
+    if lane.id in keepers:
+        return [] if has.number in keepers[lane.id] else [copy]
+    if lane.state is LaneState.CLOSED and lane.id not in awaited:
+        return [copy]
+    return [Copy(lane=has.lane, epoch=has.epoch, number=has.number, to="hold")]

@@ -1,0 +1,209 @@
+"""Standbys: copies of a lane's folder that follow it, and that others begin with. They save time and decide nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import msgspec
+import pytest
+from structlog.testing import capture_logs
+
+from anabranch import steps
+from anabranch.container.folder import Folder
+from anabranch.container.tree import Tree
+from anabranch.coordinator.service import Coordinator
+from anabranch.coordinator.store.store import Store
+from anabranch.messages import JobStatus, Scaling, Start
+from anabranch.systems.systems import Systems
+from tests.integration.harness import Deployed, Site
+from tests.integration.test_container import serve, until
+from tests.integration.test_folder import counting, counts, expected, feed
+
+
+class Killed(BaseException):
+    """The process ends here, and cleans nothing up."""
+
+
+def content(folder: Folder) -> dict[str, bytes]:
+    """What others go on from, by name."""
+    root = Path(folder.uri.removeprefix("file:"))
+    kept = [path for path in root.rglob("*") if path.is_file() and path.name not in ("metadata", ".metadata.crc")]
+    return {str(path.relative_to(root)): path.read_bytes() for path in kept}
+
+
+def ran(site: Site, batches: int = 2) -> tuple[Deployed, Folder]:
+    """A lane of state that has run some batches, and its folder."""
+    run = counting(site)
+    for number in range(batches):
+        feed(site, 0, 5 * number, 5)
+        run.ran()
+    return run, run.folder(run.lanes[0])
+
+
+def test_a_standby_follows_its_folder_and_has_nothing_that_is_being_written(site: Site) -> None:
+    run, folder = ran(site)
+    standby = folder.standby(0)
+    state = Path(folder.uri) / "state" / "0" / "0"
+    (state / "SSTs").mkdir(exist_ok=True)
+    (state / "SSTs" / "old.sst").touch()
+    assert folder.refresh(standby) == folder.committed() >= 1
+    before = content(standby)
+    assert before == content(folder)
+    (state / ".9.changelog.1234.tmp").write_bytes(b"half of it")
+    (state / "SSTs" / "old.sst").unlink()  # Spark needs it no more
+    feed(site, 0, 10, 5)
+    run.ran()
+    copied: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        was = Tree.copy
+        patch.setattr(Tree, "copy", lambda *args, **more: (copied.append(args[1]), was(*args, **more)))
+        assert folder.refresh(standby) == folder.committed()
+    whole = content(folder)
+    assert content(standby) == {name: its for name, its in whole.items() if not name.endswith(".tmp")}
+    assert {*whole} - {*before} <= {*copied, "state/0/0/.9.changelog.1234.tmp"}
+    assert not {name for name in copied if whole[name] == before.get(name) and "state" in name and name[-4:] != ".crc"}
+
+
+def old(folder: Folder, standby: Folder) -> None:
+    """It lacks the last batch, and a file of the one before."""
+    root = Path(standby.uri)
+    last = folder.committed()
+    for name in (f"commits/{last}", f"offsets/{last}"):
+        (root / name).unlink()
+    next(iter(root.glob("state/0/*/*.changelog"))).unlink()
+
+
+def torn(_: Folder, standby: Folder) -> None:
+    found = next(iter(Path(standby.uri).glob("state/0/*/*.changelog")))
+    found.write_bytes(found.read_bytes()[:-3])
+
+
+def overtaken(folder: Folder, standby: Folder) -> None:
+    """A file was written again, and is as long as before."""
+    name = f"offsets/{folder.committed()}"
+    was = Path(standby.uri, name).read_bytes()
+    Path(standby.uri, name).write_bytes(was[::-1])
+    os.utime(Path(standby.uri, name), (time.time() - 60,) * 2)
+
+
+def more(_: Folder, standby: Folder) -> None:
+    """A batch that the folder doesn't have, as if it had been taken back."""
+    root = Path(standby.uri)
+    for name in ("offsets", "commits"):
+        shutil.copyfile(root / name / "1", root / name / "99")
+
+
+def barred(_: Folder, standby: Folder) -> None:
+    """A folder where a file should be."""
+    found = next(iter(Path(standby.uri).glob("state/0/*/*.changelog")))
+    found.unlink()
+    found.mkdir()
+    (found / "x").touch()
+
+
+@pytest.mark.parametrize("odd", [lambda *_: None, old, torn, overtaken, more, barred], ids=str)
+def test_who_begins_with_a_standby_has_what_a_copy_has(site: Site, odd: Callable[[Folder, Folder], None]) -> None:
+    _, folder = ran(site)
+    cold = content(folder.clone(f"file:{site.root}/cold"))
+    standby = folder.standby(0)
+    folder.refresh(standby)
+    odd(folder, standby)
+    with capture_logs() as said:
+        warm = folder.clone(f"file:{site.root}/warm")
+    assert content(warm) == cold
+    assert warm.committed() == folder.committed()
+    assert not standby.exists()
+    (told,) = [line for line in said if line["event"] == "a folder was copied"]
+    assert told["warm"]
+    assert odd is not barred or any("of no use" in line["event"] for line in said)
+
+
+def test_a_lane_goes_on_exactly_from_a_standby_and_after_a_kill_in_the_middle(site: Site) -> None:
+    run, folder = ran(site)
+    folder.refresh(folder.standby(0))
+    feed(site, 0, 10, 5)
+    feed(site, 1, 0, 5)
+    target = f"file:{site.place.root}/{run.lanes[0].job}/{run.lanes[0].id}/{run.epoch}"
+
+    def kill(step: str, lane: str, batch: int) -> None:
+        assert (step, lane, batch) == (steps.ADOPTED, run.lanes[0].id, folder.committed())
+        raise Killed
+
+    with pytest.raises(Killed), steps.watched(kill):
+        folder.clone(target)
+    assert Folder(site.spark, target).exists()
+    assert not folder.standby(0).exists()
+    run.epoch += 1  # whoever comes then
+    run.lanes = [msgspec.structs.replace(run.lanes[0], abandoned=True)]
+    run.ran()
+    assert run.lanes[0].folder_epoch == run.epoch - 1
+    assert counts(site) == expected({0: 15, 1: 5})
+
+
+def test_standbys_of_a_parted_lane_are_for_one_follower_each(site: Site) -> None:
+    _, folder = ran(site)
+    for number in (0, 1):
+        folder.refresh(folder.standby(number))
+    with capture_logs() as said:
+        made = [folder.clone(f"file:{site.root}/half-{number}") for number in range(3)]
+    assert [line["warm"] for line in said if line["event"] == "a folder was copied"] == [True, True, False]
+    assert content(made[0]) == content(made[1]) == content(made[2]) == content(folder)
+
+
+def test_a_full_disk_costs_the_standby_and_no_more(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, folder = ran(site)
+    before = content(folder)
+    was = shutil.copyfile
+
+    def full(source: Path, target: Path) -> None:
+        was(source, target)
+        if "changelog" in str(source):
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copyfile", full)
+    with pytest.raises(OSError, match="No space left"):
+        folder.refresh(folder.standby(0))
+    monkeypatch.undo()
+    assert not [name for name in content(folder.standby(0)) if ".part" in name]
+    assert content(folder) == before
+    assert content(folder.clone(f"file:{site.root}/copy")) == before
+
+
+def test_a_lane_that_is_parted_goes_on_until_there_are_standbys_and_then_each_has_the_others(site: Site) -> None:
+    """One container becomes two."""
+    run = counting(site, partitions=4)
+    for partition in range(4):
+        feed(site, partition, 0, 20)
+    coordinator = Coordinator(Store("sqlite://"), systems=Systems(run.settings, "j"))
+    settings, lanes = {"assignment": {"standbys": 1}}, tuple(run.lanes)
+    coordinator.start(Start(graph=run.job.graph, model=run.plan.model, lanes=lanes, fingerprint={}, settings=settings))
+
+    def status() -> JobStatus:
+        return coordinator.status("j")
+
+    with ExitStack() as stack, capture_logs() as said:
+        for seat in ("0", "1"):
+            thread = threading.Thread(target=serve, args=(run, coordinator, seat))
+            thread.start()
+            stack.callback(thread.join, 60)
+            if seat == "0":
+                until(lambda: counts(site) == expected(dict.fromkeys(range(4), 20)))
+                assert status().copies == ()
+                coordinator.wishes.scale("j", Scaling(containers=2))
+        stack.callback(coordinator.stop, "j")
+        for partition in range(4):
+            feed(site, partition, 20, 5)
+        until(lambda: status().state == "running" and counts(site) == expected(dict.fromkeys(range(4), 25)))
+        until(lambda: [copy.behind for copy in status().copies] == [0, 0])
+        seats = {lane.lane.id: lane.lane.seat for lane in status().lanes}
+        holders = {one.container: one.seat for one in status().containers}
+        assert {(seats[copy.lane], holders[copy.container]) for copy in status().copies} == {("0", "1"), ("1", "0")}
+    assert [line["warm"] for line in said if line["event"] == "a folder was copied"] == [True, True]
+    kept = {path.parent.name for path in Path(site.place.root).glob("j/*/*.standby-*")}
+    assert kept == seats.keys()  # those of the lane that was parted are removed
