@@ -168,6 +168,28 @@ def killed(dice: random.Random, served: Served) -> str:
     return f"killed; its seat was taken after {seconds:.1f} s"
 
 
+def killed_with_a_standby(dice: random.Random, served: Served) -> str:
+    """A container is killed; one that stands by has kept a standby of its lane with state, and begins with that."""
+    served.start(assignment__standbys=1)
+    first = served.container()
+    served.until_under_way(first, dice.randint(0, 2))
+    second = served.standing_by()
+    second.until("a standby", lambda: any(copy["behind"] is not None for copy in served.status()["copies"]))
+    served.check_under_way()
+    kept = _state(served, "standby-*")
+    first.kill()
+    ended_well(second)
+    served.check()
+    assert kept & _state(served, "[0-9]*"), "the standby has not become the lane's folder"
+    assert not _state(served, "standby-*")
+    return "killed, with a standby"
+
+
+def _state(served: Served, folders: str) -> set[int]:
+    """The files of state in some folders of lanes, by what stays as they are renamed."""
+    return {file.stat().st_ino for file in served.workspace.lanes.glob(f"1-*/{folders}/state/**/*.changelog")}
+
+
 def killed_twice(dice: random.Random, served: Served) -> str:
     """A container is killed, and so is the one that took its seat: the third goes on in a copy of a copy."""
     first = served.under_way()
@@ -411,5 +433,6 @@ SCENARIOS: tuple[Scenario, ...] = (
     fenced_by_hand,
     one_of_two_killed,
     java_killed,
+    killed_with_a_standby,
 )
 """On both systems."""

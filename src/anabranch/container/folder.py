@@ -237,15 +237,20 @@ class Folder:
     def standby(self, number: int) -> Folder:
         """The place of a standby: a copy of the folder that is kept up to date while its lane runs, beside it. It only
         saves time: it may be gone at any time, or be old."""
-        return Folder(self._spark, f"{self.uri}.{_STANDBY}-{number}", self._streams)
+        return Folder(self._spark, f"{self._beside}{number}", self._streams)
 
     def standbys(self) -> list[Folder]:
         """The standbys that there are, the newest first."""
-        begin = f"{self._fs.makeQualified(self._path).toString()}.{_STANDBY}-"
-        found = self._fs.globStatus(self._tree.beside(f".{_STANDBY}-*"))
-        numbers = [str(each.getPath().toString()).removeprefix(begin) for each in found or ()]
+        found = self._fs.globStatus(self._tree.path_of(f"{self._beside}*"))
+        numbers = [str(each.getPath().getName()).rpartition("-")[2] for each in found or ()]
         there = [self.standby(int(number)) for number in numbers if number.isdecimal()]
         return sorted(there, key=lambda each: -each.committed()) if len(there) > 1 else there
+
+    @property
+    def _beside(self) -> str:
+        """How the names of its standbys begin."""
+        lane, _, epoch = self.uri.rpartition("/")
+        return f"{lane}/{_STANDBY}-{epoch}-"
 
     def refresh(self, standby: Folder) -> int:
         """Bring a standby of the folder up to date, whose lane may run meanwhile; gives the last batch that it has."""

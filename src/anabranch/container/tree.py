@@ -44,25 +44,20 @@ class Tree:
     def __init__(self, spark: SparkSession, uri: str) -> None:
         jvm: Any = spark._jvm
         # Written as jvm.org.apache.x, Java would look through all of Spark's jars for a class at each dot.
-        self._path_of = getattr(jvm, "org.apache.hadoop.fs.Path")
+        self.path_of = getattr(jvm, "org.apache.hadoop.fs.Path")
         self._files = getattr(jvm, "org.apache.hadoop.fs.FileUtil")
         self._arrays = getattr(jvm, "org.apache.commons.lang3.ArrayUtils")
         self._conf = spark._jsc.hadoopConfiguration()
-        self.path = self._path_of(uri)
+        self.path = self.path_of(uri)
         self.fs = self.path.getFileSystem(self._conf)
         self.local = Path(self.path.toUri().getPath()) if str(self.fs.getUri()) == "file:///" else None
 
     def at(self, name: str) -> Any:
-        return self._path_of(self.path, name) if name else self.path
-
-    def beside(self, suffix: str) -> Any:
-        """What has its name, and more."""
-        return self.path.suffix(suffix)
+        return self.path_of(self.path, name) if name else self.path
 
     def files(self, name: str, pool: ThreadPoolExecutor) -> dict[str, File]:
-        """The file or the files below a name, by their names in the tree; not those that are being written."""
-        found = self._local_files(self.local, name) if self.local is not None else self._far_files(name, pool)
-        return {each: file for each, file in found.items() if not _is_temporary(each)}
+        """The file or the files below a name, by their names in the tree."""
+        return self._local_files(self.local, name) if self.local is not None else self._far_files(name, pool)
 
     def copy(self, name: str, target: Tree, *, lives: bool) -> None:
         """Copy a file to the same name in another tree. ``lives``: others write that one, too, or read it: the file is
@@ -75,8 +70,9 @@ class Tree:
             try:
                 self._copy(name, target, part)
                 target._rename(part, name)
-            finally:
+            except Exception:
                 target.remove(part)
+                raise
         except Exception:
             if not lives or self.has(name):
                 raise
@@ -158,6 +154,7 @@ def update(source: Tree, target: Tree, names: Iterable[str], *, lives: bool) -> 
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="copies") as pool:
         for name in names:
             theirs, ours = source.files(name, pool), target.files(name, pool)
+            theirs = {each: file for each, file in theirs.items() if not _is_temporary(each)}
             due = [each for each, file in theirs.items() if each not in ours or not ours[each].is_copy_of(file)]
             list(pool.map(lambda each: source.copy(each, target, lives=lives), due))
             list(pool.map(target.remove, ours.keys() - theirs.keys()))
@@ -166,5 +163,6 @@ def update(source: Tree, target: Tree, names: Iterable[str], *, lives: bool) -> 
 
 
 def _is_temporary(name: str) -> bool:
+    """Whether a file is being written, or was when somebody was killed."""
     file = name.rpartition("/")[2]
     return _PART in file or (file.startswith(".") and ".tmp" in file)
