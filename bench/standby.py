@@ -90,7 +90,7 @@ def moved(site: Away, keys: int, storage: Far, far_by: tuple[float, float], warm
     """The pause of a lane that is parted, in seconds, without the time of the batch that ends it."""
     storage.latency, storage.speed = 0.0, 1e12
     run = site.fed(keys)
-    coordinator = Coordinator(Store("sqlite://"), systems=Systems(run.settings, "j"))
+    coordinator = Coordinator(Store("sqlite://"), grace=1000.0, systems=Systems(run.settings, "j"))
     settings: dict[str, Any] = {"assignment": {"standbys": int(warm)}}
     lanes = tuple(run.lanes)
     coordinator.start(Start(graph=run.job.graph, model=run.plan.model, lanes=lanes, fingerprint={}, settings=settings))
