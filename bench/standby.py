@@ -106,11 +106,11 @@ def moved(site: Away, keys: int, storage: Far, far_by: tuple[float, float], warm
             thread = threading.Thread(target=serve, args=(run, coordinator, seat))
             thread.start()
             stack.callback(thread.join, 60)
+            stack.callback(coordinator.stop, "j")  # before it is waited for
             if seat == "0":
                 until(is_read, 240)
                 storage.latency, storage.speed = far_by
                 coordinator.wishes.scale("j", Scaling(containers=2))
-        stack.callback(coordinator.stop, "j")
         begun = time.monotonic()
         while coordinator.status("j").state != "running" or not all(r.changeover for r in reports()):
             for partition in range(PARTITIONS):

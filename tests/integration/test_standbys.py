@@ -192,11 +192,11 @@ def test_a_lane_that_is_parted_goes_on_until_there_are_standbys_and_then_each_ha
             thread = threading.Thread(target=serve, args=(run, coordinator, seat))
             thread.start()
             stack.callback(thread.join, 60)
+            stack.callback(coordinator.stop, "j")  # before it is waited for
             if seat == "0":
                 until(lambda: counts(site) == expected(dict.fromkeys(range(4), 20)))
                 assert status().copies == ()
                 coordinator.wishes.scale("j", Scaling(containers=2))
-        stack.callback(coordinator.stop, "j")
         for partition in range(4):
             feed(site, partition, 20, 5)
         until(lambda: status().state == "running" and counts(site) == expected(dict.fromkeys(range(4), 25)))
