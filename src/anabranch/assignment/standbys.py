@@ -1,11 +1,12 @@
-"""Which processes keep copies of which lanes' folders: by the rules for standbys, with lanes in place of tasks."""
+"""Which processes keep copies of which lanes' folders: by the rules for standbys, with lanes in place of tasks.
+
+What solves it is imported where it is needed: it takes half a second, and few jobs have standbys.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from anabranch.assignment.racks import standby
-from anabranch.assignment.racks.instance import Instance
 from anabranch.assignment.racks.problem import Container, Problem, Task
 
 __all__ = ["numbered", "place"]
@@ -28,6 +29,9 @@ def place(
     """
     if not lanes or not copies or len(processes) < 2:
         return dict.fromkeys(sorted(lanes), ())
+    from anabranch.assignment.racks import standby
+    from anabranch.assignment.racks.instance import Instance
+
     problem = Problem(
         containers=tuple(Container(id=name, rack=rack) for name, rack in processes.items()),
         tasks=tuple(
