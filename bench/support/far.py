@@ -98,8 +98,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _say(self, found: Any, status: int = 200) -> None:
         body = json.dumps(found).encode()
         self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Length", str(len(body)))  # of no type: Spark's Hadoop lacks what would look at it
         self.end_headers()
         self.wfile.write(body)
 

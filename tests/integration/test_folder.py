@@ -17,6 +17,7 @@ import pytest
 from anabranch import Job
 from anabranch.container.folder import Folder
 from anabranch.container.offset_log import Entry
+from anabranch.container.tree import Tree
 from anabranch.errors import ConflictError, StateError, UnsupportedFormatError
 from anabranch.model.lane import Lane
 from anabranch.spark.publishing import Publishing
@@ -190,7 +191,7 @@ def test_a_copy_has_all_that_a_lane_goes_on_from(site: Site, monkeypatch: pytest
         folder._write(f"state/0/1/{batch}.changelog", f"state {batch}")
     folder._write("metadata", '{"id": "former"}')
     if not local:
-        monkeypatch.setattr(Folder, "_local", None)
+        monkeypatch.setattr(Tree, "local", None)
     copy = folder.clone(f"file://{site.root}/copy")
     assert _texts(site.root / "copy") == {**_texts(site.root / "original"), "metadata": copy._read("metadata")}
     assert json.loads(copy._read("metadata"))["id"] != "former"

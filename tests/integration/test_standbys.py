@@ -106,8 +106,14 @@ def barred(_: Folder, standby: Folder) -> None:
     (found / "x").touch()
 
 
-def test_who_begins_with_a_standby_has_what_a_copy_has(site: Site) -> None:
-    _, folder = ran(site)
+@pytest.mark.parametrize("local", [True, False])
+def test_who_begins_with_a_standby_has_what_a_copy_has(
+    site: Site, monkeypatch: pytest.MonkeyPatch, local: bool
+) -> None:
+    run, _ = ran(site)
+    if not local:
+        monkeypatch.setattr(Tree, "local", None)
+    folder = run.folder(run.lanes[0])
     cold = content(folder.clone(f"file:{site.root}/cold"))
     assert cold == content(folder)
     standby = folder.standby(0)
@@ -115,7 +121,7 @@ def test_who_begins_with_a_standby_has_what_a_copy_has(site: Site) -> None:
         folder.refresh(standby)
         odd(folder, standby)
         with capture_logs() as said:
-            warm = folder.clone(f"file:{site.root}/{odd.__name__}")
+            warm = folder.clone(f"file:{site.root}/{odd.__name__}/1")
         assert content(warm) == cold, odd
         assert warm.committed() == folder.committed()
         assert not standby.exists()
@@ -151,7 +157,7 @@ def test_standbys_of_a_parted_lane_are_for_one_follower_each(site: Site) -> None
     for number in (0, 1):
         folder.refresh(folder.standby(number))
     with capture_logs() as said:
-        made = [folder.clone(f"file:{site.root}/half-{number}") for number in range(3)]
+        made = [folder.clone(f"file:{site.root}/half-{number}/1") for number in range(3)]
     assert [line["warm"] for line in said if line["event"] == "a folder was copied"] == [True, True, False]
     assert content(made[0]) == content(made[1]) == content(made[2]) == content(folder)
 

@@ -61,7 +61,7 @@ class Folder:
         self._files = self._java("org.apache.hadoop.fs.FileUtil")
         self._arrays = self._java("org.apache.commons.lang3.ArrayUtils")
         self._io = self._java("org.apache.commons.io.IOUtils")
-        self._path, self._fs, self._local = self._tree.path, self._tree.fs, self._tree.local
+        self._path, self._fs = self._tree.path, self._tree.fs
 
     def make(self) -> None:
         self._fs.mkdirs(self._path)
@@ -371,9 +371,9 @@ class Folder:
         Raises:
             ConflictError: another process has it.
         """
-        if self._local is None:
+        if self._tree.local is None:
             return
-        path = str(self._local)
+        path = str(self._tree.local)
         if path in _locked:
             return
         holder = self._java("java.io.RandomAccessFile")(f"{path}.lock", "rw")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import shutil
@@ -38,8 +39,7 @@ class File:
 
 
 class Tree:
-    """What is below a path. ``local``: the same, where it is on a local disk: there Hadoop starts two processes for
-    each file that it makes."""
+    """What is below a path."""
 
     def __init__(self, spark: SparkSession, uri: str) -> None:
         jvm: Any = spark._jvm
@@ -50,7 +50,11 @@ class Tree:
         self._conf = spark._jsc.hadoopConfiguration()
         self.path = self.path_of(uri)
         self.fs = self.path.getFileSystem(self._conf)
-        self.local = Path(self.path.toUri().getPath()) if str(self.fs.getUri()) == "file:///" else None
+
+    @functools.cached_property
+    def local(self) -> Path | None:
+        """Its place on a local disk: there Hadoop starts two processes for each file that it makes."""
+        return Path(self.path.toUri().getPath()) if str(self.fs.getUri()) == "file:///" else None
 
     def at(self, name: str) -> Any:
         return self.path_of(self.path, name) if name else self.path
@@ -90,12 +94,16 @@ class Tree:
 
     def move(self, target: Tree) -> bool:
         """Let all of it be at another place of the same storage; gives whether it was there."""
-        if self.local is not None and target.local is not None:
-            with contextlib.suppress(FileNotFoundError):
-                os.rename(self.local, target.local)
-                return True
+        if not self.has(""):
             return False
-        return bool(self.fs.exists(self.path)) and bool(self.fs.rename(self.path, target.path))
+        if self.local is None or target.local is None:
+            target.fs.mkdirs(target.path.getParent())
+            return bool(self.fs.rename(self.path, target.path))
+        target.local.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):  # somebody else has just moved it
+            os.rename(self.local, target.local)
+            return True
+        return False
 
     def _copy(self, name: str, target: Tree, to: str) -> None:
         if self.local is None or target.local is None:
