@@ -200,6 +200,7 @@ def test_news_are_told_while_a_poll_waits(script: Scripted, clock: Clock) -> Non
                 [report(FIRST, "starting", folder_epoch=1)],
                 [report(FIRST, "running", folder_epoch=1)],
                 [report(FIRST, "running", folder_epoch=1, batch=0)],
+                [report(FIRST, "running", folder_epoch=1, batch=0, halted="a-drain")],
                 [report(FIRST, "ended", folder_epoch=1, batch=3)],
             ),
             start=2,
@@ -207,8 +208,8 @@ def test_news_are_told_while_a_poll_waits(script: Scripted, clock: Clock) -> Non
             beats.take(told)
             script.until(lambda come, number=number: len(come) == number)  # type: ignore[misc]
             assert script.beats[-1].lanes == tuple(told)
-        assert script.waits[1:] == [0.0] * 5
-        assert [beat.number for beat in script.beats] == [1, 2, 3, 4, 5, 6]
+        assert script.waits[1:] == [0.0] * 6
+        assert [beat.number for beat in script.beats] == [1, 2, 3, 4, 5, 6, 7]
 
 
 def test_progress_alone_is_no_news(script: Scripted, clock: Clock) -> None:

@@ -42,7 +42,8 @@ def pod(name: str) -> dict[str, Any]:
 
 def options(words: list[str]) -> None:
     """Check that a verb knows its options."""
-    known = typer.main.get_command(app).commands[words[1]].params  # type: ignore[attr-defined]
+    verbs = typer.main.get_group(app)
+    known = verbs.get_command(typer.Context(verbs), words[1]).params  # type: ignore[union-attr]
     names = {option for each in known for option in each.opts}
     assert {word for word in words[2:] if word.startswith("--")} <= names
 

@@ -123,7 +123,7 @@ class Beating:
             raise FencedError(f"container {self._agent.me.container} must stop: it was fenced", fenced.error or "")
         with self._lock:
             self._reports, self._copies = tuple(reports), tuple(copies)
-            lanes = [(report.lane, report.phase, report.folder_epoch, report.batch < 0) for report in reports]
+            lanes = [(each.lane, each.phase, each.folder_epoch, each.batch < 0, each.halted) for each in reports]
             shape = (lanes, [(copy.lane, copy.epoch, copy.number, copy.batch < 0, copy.error) for copy in copies])
             news, self._shape = shape != self._shape, shape
             _check(self._agent)
