@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from typing import Any
 
 import msgspec
@@ -191,3 +193,35 @@ def test_what_cannot_be_understood_is_refused(raw: bytes, why: str) -> None:
 def test_an_ssp_is_read_as_it_is_shown(ssp: SSP) -> None:
     assert SSP.parse(str(ssp)) == ssp
     assert SSP.parse(str(ssp.whole)) == ssp.whole
+
+
+_THREADS_AT_FIRST_USE = """
+import sys, threading
+from anabranch.model.document import Document, decode
+
+def kind(name, **fields):
+    return type(name, (Document,), {"__annotations__": fields, "__module__": "__main__", **dict.fromkeys(fields)})
+
+def read(raw):
+    begin.wait()
+    assert decode(raw, Outer).middle.inner[0].n == 1
+
+sys.setswitchinterval(1e-6)
+for number in range(30):
+    Inner = kind("Inner", n="int", **{f"field{number}": "dict[str, int] | None" for number in range(30)})
+    Middle = kind("Middle", inner="tuple[Inner, ...]")  # this one would be seen half-done
+    Outer = kind("Outer", middle="Middle")
+    begin = threading.Barrier(4)
+    known, unknown = '{"middle": {"inner": [{"n": 1}]}}', '{"middle": {"inner": [{"n": 1, "later": 2}]}}'
+    threads = [threading.Thread(target=read, args=(each,)) for each in (known, unknown, known, unknown)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+"""
+
+
+def test_threads_may_read_the_first_of_a_kind_at_once() -> None:
+    """In a process of its own: msgspec crashes there where they meet."""
+    done = subprocess.run([sys.executable, "-c", _THREADS_AT_FIRST_USE], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

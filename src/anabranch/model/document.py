@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable
 from typing import Any, Literal, Self, TypeVar
 
@@ -13,6 +14,10 @@ from anabranch.errors import UnsupportedFormatError
 FORMAT_VERSION = 1
 
 T = TypeVar("T", bound="Document")
+
+first_use = threading.Lock()
+"""What msgspec finds out about a type when that is first used, other threads see half-done: the process crashes. So
+decoders are made under this lock, or when their module is imported."""
 
 
 class Unknown(dict[str, Any]):
@@ -36,6 +41,7 @@ class Document(
     @classmethod
     def from_builtins(cls, value: Any) -> Self:
         """Build from parsed JSON. Raises msgspec.ValidationError naming the path of what doesn't fit."""
+        _decoder(cls)
         return msgspec.convert(_collect_extra(cls, value), cls)
 
     def to_builtins(self) -> dict[str, Any]:
@@ -95,7 +101,9 @@ def _decoder(kind: type[T]) -> Callable[[bytes | str], T]:
     names = [field.name for field in msgspec.structs.fields(kind)]
     version = ("version", Literal[1], FORMAT_VERSION)
     versioned = msgspec.defstruct(kind.__name__, [version], bases=(kind,), kw_only=True, frozen=True)
-    read = msgspec.json.Decoder(versioned).decode
+    with first_use:
+        msgspec.json.Decoder(kind)
+        read = msgspec.json.Decoder(versioned).decode
 
     def decoded(raw: bytes | str) -> T:
         found = read(raw)

@@ -17,7 +17,7 @@ from anabranch.spark.dead_letters import Rejects
 from anabranch.spark.functions import Rejecting
 from anabranch.spark.records import task_number
 from anabranch.systems import headers
-from anabranch.systems.output import Numbers, Output, Target, Written
+from anabranch.systems.output import Numbers, Output, Target, Written, read_written
 from anabranch.systems.records import RECORD_SCHEMA
 
 SLOT = "slot"
@@ -59,7 +59,7 @@ def write(
 ) -> list[Written]:
     """Write all output rows of a batch durably. ``targets`` are by the number of the output."""
     told = rows.mapInArrow(_writing(output, dict(targets), batch, keyless), _WRITTEN_DDL).collect()
-    return [msgspec.msgpack.decode(bytes(row["written"]), type=Written) for row in told]
+    return [read_written(bytes(row["written"])) for row in told]
 
 
 def _writing(

@@ -17,7 +17,7 @@ from anabranch.errors import GraphError
 from anabranch.event_time.control import Control
 from anabranch.model.lane import Lane
 from anabranch.spark.records import task_number
-from anabranch.systems.output import Output, Target, Written
+from anabranch.systems.output import Output, Target, Written, read_written
 from anabranch.tables.contract import Owner, Table
 
 __all__ = ["TablePublisher", "schema_of", "write"]
@@ -45,7 +45,7 @@ def schema_of(columns: StructType, where: str) -> pa.Schema:
 def write(rows: DataFrame, table: Table, output: str, owner: Owner, schema: pa.Schema) -> list[Written]:
     """Write the rows of a batch durably, where no reader sees them yet."""
     told = rows.mapInArrow(_writing(table, output, owner, schema), _WRITTEN_DDL).collect()
-    return [msgspec.msgpack.decode(bytes(row["written"]), type=Written) for row in told]
+    return [read_written(bytes(row["written"])) for row in told]
 
 
 def _writing(

@@ -40,6 +40,10 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     total: int = 0
 
 
+read_written = msgspec.msgpack.Decoder(Written).decode
+"""The inverse of ``msgspec.msgpack.encode``. Made once: see :data:`anabranch.model.document.first_use`."""
+
+
 class Writer(Protocol):
     """Takes one Spark task's part of a batch. Not after :meth:`close` or :meth:`abort`."""
 

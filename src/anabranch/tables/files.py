@@ -31,6 +31,9 @@ class FileRef(msgspec.Struct, frozen=True):
     bytes: int
 
 
+_read = msgspec.msgpack.Decoder(FileRef).decode
+
+
 class Place(Protocol):
     """Holds files, each of which is written once."""
 
@@ -167,7 +170,7 @@ class Rows:
 
 def named(parts: Sequence[bytes]) -> list[FileRef]:
     """The files that tasks have written."""
-    return [msgspec.msgpack.decode(part, type=FileRef) for part in parts]
+    return [_read(part) for part in parts]
 
 
 def columns(place: Place, ref: FileRef) -> pa.Schema:

@@ -352,9 +352,12 @@ def _property(job: str, lane: str) -> str:
     return f"anabranch/{job}/{lane}"
 
 
+_read_mark = msgspec.json.Decoder(Mark).decode
+
+
 def _mark(table: Table, job: str, lane: str) -> Mark | None:
     text = table.properties.get(_property(job, lane))
-    return None if text is None else msgspec.json.decode(text, type=Mark)
+    return None if text is None else _read_mark(text)
 
 
 def _line(error: BaseException) -> str:

@@ -54,6 +54,10 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         return Mark(self.epoch, self.batch)
 
 
+_read_head = msgspec.json.Decoder(_Head).decode
+_read_entry = msgspec.json.Decoder(Entry).decode
+
+
 class ParquetFolder:
     """``<path>/*.parquet`` are the rows. A batch is committed when its entry is in the log of its lane; then its files
     are moved from ``_anabranch/staged`` to where readers see them, by whoever has the lane. An entry is a new file with
@@ -145,7 +149,7 @@ class ParquetFolder:
     def _head(self) -> _Head:
         path = self._root / _HIDDEN / "table.json"
         try:
-            head = msgspec.json.decode(path.read_bytes(), type=_Head)
+            head = _read_head(path.read_bytes())
         except FileNotFoundError:
             raise NotFoundError(
                 f"{self} isn't there, or isn't a table: {path} is missing",
@@ -192,7 +196,7 @@ class ParquetFolder:
         while _entry(log, number + 1).exists():
             number += 1
         self._seen[job, lane] = number
-        return msgspec.json.decode(_entry(log, number).read_bytes(), type=Entry)
+        return _read_entry(_entry(log, number).read_bytes())
 
     def _append(self, owner: Owner, entry: Entry) -> bool:
         """Whether this is the one that has made the entry of that number."""

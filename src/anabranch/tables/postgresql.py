@@ -87,6 +87,9 @@ class _Part(msgspec.Struct, frozen=True):
     columns: tuple[str, ...]
 
 
+_read = msgspec.msgpack.Decoder(_Part).decode
+
+
 @dataclass(frozen=True)
 class _Column:
     """Of the table. ``needed``: it may not be null, and has no default."""
@@ -200,7 +203,7 @@ class PostgresqlTable:
         return _Rows(self._connect(autocommit=True), self._at(stage), tuple(schema.names), str(self))
 
     def commit(self, owner: Owner, batch: int, parts: Sequence[bytes]) -> None:
-        wrote = [msgspec.msgpack.decode(part, type=_Part) for part in parts]
+        wrote = [_read(part) for part in parts]
         with self._connected() as connection:
             self._lock(connection, owner)
             mark = marks.check(self._found(connection, owner.job, owner.lane), owner, str(self))

@@ -19,6 +19,8 @@ from anabranch.systems.output import Numbers, Target, Written
 
 __all__ = ["EmbeddedOutput", "EmbeddedPublisher"]
 
+_read_ref = msgspec.msgpack.Decoder(SegmentRef).decode
+
 
 @dataclass(frozen=True)
 class EmbeddedOutput:
@@ -88,7 +90,7 @@ class EmbeddedPublisher:
     def publish(self, batch: int, written: Sequence[Written], controls: Mapping[Target, Control]) -> None:
         refs: dict[tuple[str, int], list[SegmentRef]] = {}
         for each in written:
-            ref = msgspec.msgpack.decode(each.ref, type=SegmentRef)
+            ref = _read_ref(each.ref)
             refs.setdefault((each.stream, each.partition), []).append(ref)
         told: dict[tuple[str, int], dict[str, Any]] = {
             (target.stream, p): control.to_builtins()

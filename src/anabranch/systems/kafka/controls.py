@@ -46,6 +46,9 @@ class _Value(msgspec.Struct, frozen=True, kw_only=True):
     control: dict[str, Any]
 
 
+_read = msgspec.json.Decoder(_Value).decode
+
+
 class ControlLog:
     """The control records of one job, kept in memory as far as they were read. May be shared by threads.
 
@@ -175,7 +178,7 @@ class ControlLog:
 def _decoded(raw: bytes, where: str) -> _Value:
     """Raises UnsupportedFormatError if it is of another version, or no control record."""
     try:
-        value = msgspec.json.decode(raw, type=_Value)
+        value = _read(raw)
     except msgspec.DecodeError as error:
         raise UnsupportedFormatError(
             f"{where} holds what is no control record: {error}",
