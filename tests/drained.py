@@ -21,7 +21,8 @@ PORTION = 200
 _OF_CONTAINERS = [
     f"{stage}-:{step}:0+" for stage in (0, 1) for step in steps.OF_DRAINS if (stage, step) != (1, steps.HALTED)
 ]
-_OF_COORDINATORS = ["draining", "until", "last"]
+_OF_COORDINATORS = ["draining", "until", "last", "ended", "drained"]
+"""What is stored when the coordinator is killed. ``ended``: stage 0 has; when stage 1 has, the job is drained."""
 STEPS = [*_OF_CONTAINERS, *_OF_COORDINATORS]
 """Where something is killed. A lane of stage 1 has nothing to tell when it halts."""
 
@@ -37,7 +38,7 @@ def drained(seed: int, workspace: Workspace) -> str:
     fed.until_it_runs()
     asked = workspace.start("drain", JOB, "--up-to", mode, coordinator__url=served.url)
     others = _strike(fed, container, step)
-    fed.until("it has drained", lambda: asked.ended)
+    fed.until("it has drained", lambda: has_drained(asked, others))
     assert asked.wait() == 0, asked.stderr
     for each in others:
         ended_well(each)
@@ -105,12 +106,21 @@ def _strike(fed: Fed, container: Process, step: str) -> list[Process]:
         drain = status.drain
         if drain is None:
             return status.state == "drained"
-        return {"draining": True, "until": drain.until is not None, "last": drain.last}[step]
+        ended = all(each.lane.stage != "0" for each in status.lanes)
+        there = {"draining": True, "until": drain.until is not None, "last": drain.last, "ended": ended}
+        return there.get(step, False)
 
     fed.until(step, there)
     served.coordinator.kill()
     served.lead()
     return [container]
+
+
+def has_drained(asked: Process, containers: Iterable[Process]) -> bool:
+    """Whether the verb has ended; a container that died would be waited for in vain."""
+    for each in containers:
+        assert not each.ended or each.wait() == 0, f"a container ended with {each.wait()}:\n{each.stderr}"
+    return asked.ended
 
 
 def taken(workspace: Workspace) -> list[Flight]:
