@@ -1,8 +1,8 @@
 """A Structured Streaming query as one writes it by hand, with Spark's defaults: a process of its own.
 
-For the count, what nobody would leave as it is: RocksDB, and as many state partitions as anabranch has, not 200.
-SIGUSR1 stops the query and starts it again. Arguments: a JSON object with bootstrap, work, input, output, folder, jars,
-batch (0: no limit), schema, late and state.
+Where there is state, what nobody would leave as it is: RocksDB, and as many state partitions as anabranch has, not 200.
+SIGUSR1 stops the query and starts it again, SIGTERM stops it for good: it says how long that took, and ends.
+Arguments: a JSON object with bootstrap, work, input, output, folder, jars, batch (0: no limit), schema, late and state.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import signal
 import sys
 import threading
+import time
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -35,11 +36,18 @@ def counted(raw: DataFrame, given: dict[str, Any]) -> DataFrame:
     return counts.select("key", F.to_json(F.struct("flights", "total")).alias("value"))
 
 
+def windowed(raw: DataFrame, given: dict[str, Any]) -> DataFrame:
+    parsed = raw.select("key", F.from_json(raw.value.cast("string"), "at timestamp").at.alias("at"))
+    of_window = parsed.withWatermark("at", "5 seconds").groupBy("key", F.window("at", "10 seconds").alias("window"))
+    counts = of_window.agg(F.count("*").alias("flights"))
+    return counts.select("key", F.to_json(F.struct("window", "flights")).alias("value"))
+
+
 def main(given: dict[str, Any]) -> None:
     builder = SparkSession.builder.appName("by hand").master("local[*]").config("spark.driver.memory", "2g")
     builder = builder.config("spark.jars", given["jars"]).config("spark.ui.enabled", "false")
     builder = builder.config("spark.ui.showConsoleProgress", "false")
-    if given["work"] == "count":
+    if given["work"] in ("count", "windows"):
         builder = builder.config("spark.sql.streaming.stateStore.providerClass", ROCKSDB)
         builder = builder.config("spark.sql.shuffle.partitions", str(given["state"]))
     spark = builder.getOrCreate()
@@ -47,19 +55,26 @@ def main(given: dict[str, Any]) -> None:
     reader = reader.option("subscribe", given["input"]).option("startingOffsets", "earliest")
     if given["batch"]:
         reader = reader.option("maxOffsetsPerTrigger", str(given["batch"]))
-    build = {"filter": passed, "rewrite": rewritten, "count": counted}[given["work"]]
+    build = {"filter": passed, "rewrite": rewritten, "count": counted, "windows": windowed}[given["work"]]
     writer = build(reader.load(), given).writeStream.format("kafka")
     writer = writer.option("kafka.bootstrap.servers", given["bootstrap"]).option("topic", given["output"])
     writer = writer.outputMode("update" if given["work"] == "count" else "append")
     writer = writer.option("checkpointLocation", f"{given['folder']}/checkpoint")
-    query, again = writer.start(), threading.Event()
+    query, again, over = writer.start(), threading.Event(), threading.Event()
     signal.signal(signal.SIGUSR1, lambda *_: again.set())
-    while query.isActive:
+    signal.signal(signal.SIGTERM, lambda *_: over.set())
+    while query.isActive and not over.is_set():
         if again.wait(0.05):
             again.clear()
             query.stop()
             query = writer.start()
-    query.awaitTermination()
+    if over.is_set():
+        begun = time.monotonic()
+        query.stop()
+        print(f"stopped in {time.monotonic() - begun:.3f} s", flush=True)
+        spark.stop()
+    else:
+        query.awaitTermination()
 
 
 if __name__ == "__main__":

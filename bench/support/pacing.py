@@ -1,6 +1,6 @@
-"""Sends records at a steady rate, each with the time at which it is sent, until it is ended: a process of its own.
+"""Sends records at a steady rate, each with the time of its sending, until it is ended: a process of its own.
 
-Arguments: bootstrap servers, topic, records a second.
+``sent`` is that in Unix ns, ``at`` in s. Arguments: bootstrap servers, topic, records a second.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ def main(bootstrap: str, topic: str, rate: int) -> None:
         if ahead > 0:
             producer.poll(ahead)
             continue
-        producer.produce(topic, b'{"dep_delay":20,"sent":%d}' % time.time_ns(), b"N%05d" % (number % 20_000))
+        sent = time.time_ns()
+        value = b'{"dep_delay":20,"sent":%d,"at":%d}' % (sent, sent // 1_000_000_000)
+        producer.produce(topic, value, b"N%05d" % (number % 20_000))
         number += 1
 
 

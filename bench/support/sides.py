@@ -32,8 +32,14 @@ job.read("flights", schema="{SCHEMA}").where("dep_delay >= {LATE}").write("out")
 flights = job.read("flights", key="tailnum string", schema="dep_delay int")
 flights.agg(flights="count(*)", total="sum(dep_delay)").write("out")
 """,
+    "windows": """
+from anabranch import tumbling
+
+flights = job.read("flights", key="tailnum string", schema="at timestamp", event_time="at", watermark="5 seconds")
+flights.window(tumbling("10 seconds")).agg(flights="count(*)", emit="on_close").write("out")
+""",
 }
-FORMATS = {"filter": "string", "rewrite": "json", "count": "json"}
+FORMATS = {"filter": "string", "rewrite": "json", "count": "json", "windows": "json"}
 
 
 class UnsupportedError(Exception):

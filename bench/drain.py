@@ -1,0 +1,176 @@
+"""How long a drain takes: with very many open windows; and with little in flight, beside a query by hand that stops.
+
+Both sides read one Kafka topic and count by key in windows of ten seconds. The query by hand is stopped by SIGTERM, at
+which it calls ``query.stop()``: its open windows stay in its state. ``anabranch drain`` lets all come out. A side's
+time is up to the end of its process: it has the verb in it, and the end of Java. Sides run in turn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import signal
+import statistics
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from confluent_kafka import Producer
+
+from bench.support import cluster as clusters
+from bench.support import sides
+from bench.support.cluster import Cluster, python
+from bench.support.processes import Side, explained, interruptible, side
+from bench.support.sides import Anabranch, Task
+
+RATE = 100
+WARMING = 5.0
+GOAL = 2.0
+HAND, DRAIN, STOP = "by-hand", "drain", "stop"
+PATIENCE = 600.0
+_AT = 1_800_000_000
+
+
+@dataclass(frozen=True)
+class Found:
+    """Seconds until the process was gone; and until ``query.stop()``, or the verb, had returned. ``parts``: of a drain,
+    until it was accepted, lanes had halted, and all had drained."""
+
+    whole: float
+    call: float
+    parts: tuple[float, ...] = ()
+
+
+def ended(cluster: Cluster, number: int, name: str) -> Found:
+    """Let a side work for a while, and end it."""
+    output = f"{name}-{number}"
+    cluster.create(output)
+    task = Task(cluster, "windows", "in", output, quick=True)
+    with side(cluster.folder / output) as started:
+        (sides.by_hand if name == HAND else Anabranch(delivery="exactly-once"))(task, started)
+        _wait(lambda: cluster.end(output) > 0, started)
+        time.sleep(WARMING)
+        begun, at = time.monotonic(), time.time()
+        if name == HAND:
+            started.signal(signal.SIGTERM)
+        else:
+            _verb(started, name, output)
+        call = time.monotonic() - begun
+        started.finish()
+        whole = time.monotonic() - begun
+        told = re.findall(r"^stopped in ([0-9.]+) s$", started.log.read_text(), re.MULTILINE)
+        parts = tuple(found - at for found in _steps(started, output)) if name == DRAIN else ()
+    return Found(whole, float(told[-1]) if name == HAND else call, parts)
+
+
+def _steps(started: Side, job: str) -> list[float]:
+    """When the steps of a drain were stored, in Unix seconds."""
+    command = [sides.anabranch(), "events", job, "--json"]
+    told = subprocess.run(command, cwd=started.folder, capture_output=True, text=True, check=True)
+    at = {event["what"]: float(event["at"]) for event in json.loads(told.stdout)}
+    return [at[what] for what in ("running → draining", "all is taken in: time ends", "draining → drained")]
+
+
+def many(cluster: Cluster, windows: int) -> None:
+    """Drain a job with so many open windows."""
+    cluster.create("many-in")
+    cluster.create("many")
+    producer = Producer(
+        {"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 20, "partitioner": "murmur2_random"}
+    )
+    for number in range(windows):
+        while True:
+            try:
+                producer.produce("many-in", b'{"at":%d}' % _AT, b"N%07d" % number)
+                break
+            except BufferError:
+                producer.poll(0.05)
+    producer.flush()
+    with side(cluster.folder / "many") as started:
+        Anabranch(delivery="exactly-once")(Task(cluster, "windows", "many-in", "many"), started)
+        _wait(lambda: _windows(started) >= windows, started, 3.0)
+        before, most, over = started.resident_mb(), [0], threading.Event()
+
+        def watch() -> None:
+            while not over.wait(0.2):
+                most.append(started.resident_mb())
+
+        watching = threading.Thread(target=watch, daemon=True)
+        watching.start()
+        begun = time.monotonic()
+        _verb(started, DRAIN, "many")
+        took = time.monotonic() - begun
+        over.set()
+        watching.join()
+        started.finish()
+    came = sum(1 for _ in cluster.records("many"))
+    if came != windows:
+        raise SystemExit(f"{came:,} windows came out of {windows:,}")
+    print(
+        f"{windows:,} open windows: drained in {took:.1f} s, {windows / took:,.0f} a second; memory of all processes "
+        f"at most {max(most):,} MB, before it {before:,} MB",
+        flush=True,
+    )
+
+
+def _windows(started: Side) -> int:
+    command = [sides.anabranch(), "plan", "drain", "many"]
+    told = subprocess.run(command, cwd=started.folder, capture_output=True, text=True, check=False)
+    return sum(int(n.replace(",", "")) for n in re.findall(r"([0-9,]+) rows of state come out", told.stdout))
+
+
+def _verb(started: Side, verb: str, job: str) -> None:
+    command = [sides.anabranch(), verb, job, *(["--timeout", str(PATIENCE)] if verb == DRAIN else [])]
+    done = subprocess.run(command, cwd=started.folder, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"{done.stderr}\n{started.said()}")
+
+
+def _wait(until: Callable[[], bool], started: Side, every: float = 0.2) -> None:
+    end = time.monotonic() + PATIENCE
+    while not until():
+        started.check()
+        if time.monotonic() > end:
+            raise SystemExit(f"it took longer than {PATIENCE:.0f} s\n{started.said()}")
+        time.sleep(every)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", type=int, default=5, help="how often each side runs (default: 5)")
+    parser.add_argument("--windows", type=int, default=1_000_000, help="open windows (default: 1,000,000; 0: none)")
+    arguments = parser.parse_args()
+    interruptible()
+    with clusters.fresh() as cluster, explained():
+        if arguments.windows:
+            many(cluster, arguments.windows)
+        if not arguments.pairs:
+            return
+        cluster.create("in")
+        found: dict[str, list[Found]] = {HAND: [], DRAIN: [], STOP: []}
+        with side(cluster.folder / "in") as sending:
+            sending.start(python("bench.support.pacing", cluster.bootstrap_servers, "in", RATE))
+            for number in range(arguments.pairs):
+                for name in found if number % 2 else reversed(found):
+                    each = ended(cluster, number, name)
+                    found[name].append(each)
+                    steps = "".join(f", {at:.2f}" for at in each.parts)
+                    print(
+                        f"{number + 1}: {name}: {each.whole:.2f} s, {each.call:.2f} s of it the call{steps}", flush=True
+                    )
+        for name, its in found.items():
+            whole, call = (statistics.median(times) for times in ([e.whole for e in its], [e.call for e in its]))
+            print(f"{name}: {whole:.2f} s, {call:.2f} s of it {'query.stop()' if name == HAND else 'the verb'}")
+        accepted, halted, drained = (statistics.median(e.parts[n] for e in found[DRAIN]) for n in range(3))
+        print(f"drain: accepted after {accepted:.2f} s, lanes halted after {halted:.2f}, drained after {drained:.2f}")
+        for what in (STOP, DRAIN):
+            ratio = statistics.median(o.whole / h.whole for o, h in zip(found[what], found[HAND], strict=True))
+            print(f"{what} / by hand, median of {arguments.pairs} pairs: {ratio:.2f}")
+        print(f"goal for drain: {GOAL:g}: {'met' if ratio <= GOAL else 'missed'}")
+
+
+if __name__ == "__main__":
+    main()
