@@ -122,10 +122,11 @@ def _without_runners(text: str) -> str:
     return "".join(re.sub(r"^Traceback ", "", each) if said.search(each) else each for each in blocks)
 
 
-def ended_fenced(process: Process) -> None:
-    """It ends because it has lost its seat, and says so."""
+def ended_fenced(process: Process, by_itself: bool = False) -> None:
+    """It ends because it has lost its seat, and says so; or by itself, as nobody else can keep it from writing."""
     assert process.wait() == FENCED, process.stderr
-    assert re.search(r"^error: container \S+ must stop: ", process.stderr, re.MULTILINE), process.stderr
+    why = "the coordinator was not heard for" if by_itself else r"container \S+ must stop: "
+    assert re.search(rf"^error: {why}", process.stderr, re.MULTILINE), process.stderr
 
 
 def frozen(dice: random.Random, served: Served) -> str:

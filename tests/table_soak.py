@@ -17,7 +17,7 @@ from tests.acceptance import numbered
 from tests.acceptance.harness import LATE, TABLE, Workspace, flights
 from tests.acceptance.test_exactly_once import NARROW
 from tests.disks import Disk, mounted
-from tests.tabled import TabledWorkspace
+from tests.tabled import FunctionWorkspace, TabledWorkspace
 
 COUNT, SMALL, LARGER = 12_000, 1000, 4000
 _AWAY = 3.0
@@ -56,7 +56,7 @@ def frozen(seed: int, workspace: TabledWorkspace) -> str:
     first = failover.replaced_while_frozen(served, hold)
     served.check()
     first.wake()
-    failover.ended_fenced(first)
+    failover.ended_fenced(first, by_itself=isinstance(workspace, FunctionWorkspace))
     served.check()
     return f"frozen at {hold}"
 
