@@ -27,7 +27,8 @@ def unpack(packed: pa.Array) -> pa.Array:
     """The inverse of :func:`pack`."""
     if packed.null_count == len(packed):
         return pa.nulls(len(packed), _TYPE)
-    return pa.array([None if text is None else _unpacked(text) for text in packed.to_pylist()], _TYPE)
+    found = packed.dictionary_encode()  # many records have the same headers
+    return pa.array([_unpacked(text) for text in found.dictionary.to_pylist()], _TYPE).take(found.indices)
 
 
 def _packed(row: list[dict[str, bytes | None]]) -> str:
