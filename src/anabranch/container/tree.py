@@ -21,7 +21,7 @@ __all__ = ["File", "Tree", "update"]
 _AT_ONCE = 8
 """So many files are copied at once: most are small, and what takes time is to ask for each."""
 
-_STATUS = re.compile(r"\bpath=(.*?); isDirectory=(true|false); length=(\d+);.*?modification_time=(-?\d+)")
+_STATUS = re.compile(r"\bpath=(.*?); isDirectory=(?:true|false; length=(\d+);.*?modification_time=(-?\d+))")
 _PART = ".part"
 
 
@@ -138,10 +138,10 @@ class Tree:
         due = [name] if self.fs.exists(self.at(name)) else []
         while due:
             listed, due = "\n".join(pool.map(self._listed, due)), []
-            for path, folder, size, changed in _STATUS.findall(listed):
+            for path, size, changed in _STATUS.findall(listed):
                 its = path.removeprefix(begin)
-                if folder == "true":
-                    due.append(its)
+                if not size:
+                    due.append(its)  # a folder
                 else:
                     found[its] = File(int(size), int(changed) / 1000)
         return found
