@@ -164,10 +164,19 @@ def update(source: Tree, target: Tree, names: Iterable[str], *, lives: bool) -> 
             theirs, ours = source.files(name, pool), target.files(name, pool)
             theirs = {each: file for each, file in theirs.items() if not _is_temporary(each)}
             due = [each for each, file in theirs.items() if each not in ours or not ours[each].is_copy_of(file)]
+            folders = {folder for each in ours for folder in _folders(each)}
+            if not folders.isdisjoint(due):  # Hadoop would copy into it
+                raise OSError(f"a folder is where a file should be: {sorted(folders.intersection(due))[0]}")
             list(pool.map(lambda each: source.copy(each, target, lives=lives), due))
             list(pool.map(target.remove, ours.keys() - theirs.keys()))
             copied += len(due)
     return copied
+
+
+def _folders(name: str) -> list[str]:
+    """Those that a file is in."""
+    parts = name.split("/")
+    return ["/".join(parts[:count]) for count in range(1, len(parts))]
 
 
 def _is_temporary(name: str) -> bool:
