@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import uuid
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
 
 from anabranch.container import partitioner
+from anabranch.container.inputs import Inputs
 from anabranch.model.hashing import partition_for
 from anabranch.model.ssp import SSP
 from anabranch.systems.embedded import EmbeddedSystem, LaneWriter, SegmentWriter
@@ -70,3 +73,15 @@ def test_a_stream_may_have_grown_since_the_lane_was_planned(last: int, count: in
     mine = tuple(SSP(system="embedded", stream="in", partition=p) for p in range(last + 1))
     its = msgspec.structs.replace(lane(FIRST), ssps=mine, base={str(each): each for each in mine})
     assert partitioner.bases(its, "in", count) == found
+
+
+def test_a_broadcast_may_have_its_keys_anywhere(system: EmbeddedSystem) -> None:
+    system.create("rules", 2)
+    read = tuple(SSP(system="kafka", stream="in", partition=partition) for partition in (0, 1))
+    rules = SSP(system="kafka", stream="rules", partition=0)
+    systems: Any = SimpleNamespace(kafka=system)
+    mine = msgspec.structs.replace(lane(FIRST), ssps=read, broadcast=(rules,))
+    assert Inputs(systems, mine, {}).warnings(()) == ()
+    put(system, 0, key(1, 2))
+    (told,) = Inputs(systems, mine, {}).warnings(())
+    assert "embedded/in isn't partitioned by murmur2" in told

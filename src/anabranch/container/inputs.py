@@ -52,12 +52,13 @@ class Inputs:
             log.debug("positions could not be committed", lane=self._lane.id, error=str(error))
 
     def warnings(self, own: Collection[str]) -> tuple[str, ...]:
-        """What is odd about the keys of topics that others write. ``own``: the job's own streams."""
+        """What is odd about the keys of topics that others write. ``own``: the job's own streams. Of a broadcast, each
+        task has all keys."""
         found = []
         for name, stream in self.streams:
-            if name != "kafka" or stream in own:
+            mine = sorted(ssp.partition for ssp in self._lane.ssps if ssp.stream == stream)
+            if name != "kafka" or stream in own or not mine:
                 continue
-            mine = sorted(ssp.partition for ssp in self.ssps if ssp.stream == stream)
             try:
                 base = partitioner.bases(self._lane, stream, self._systems.kafka.partitions(stream))
                 some = dict.fromkeys((mine[0], mine[-1]))
