@@ -130,6 +130,19 @@ def test_all_windows_come_out_of_what_was_taken_in(site: Site) -> None:
     assert sum(report.late_groups for report in second.reports.values()) == 0
 
 
+def test_told_before_it_starts_it_reads_nothing(site: Site) -> None:
+    site.log.create("flights", 2)
+    put(site, 0, flights(1, hours=3))
+    run = site.deployed(chained())
+    drained = Drained(run)
+    drained.begin(Draining(uuid="1"))
+    to = drained.halted()
+    assert set(to.values()) == {0}
+    drained.end(to)
+    assert not [stream for stream in site.system.streams() if stream != "flights" and site.all_records(stream)]
+    assert {p.offset for lane in followed(run).lanes for p in lane.starting} == {0}
+
+
 def counted(site: Site) -> dict[str, int]:
     last: dict[str, int] = {}
     for value in site.values("counts"):
