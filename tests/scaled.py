@@ -7,7 +7,7 @@ import random
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -106,9 +106,9 @@ class Fed:
         words = [word for name, value in wish.items() for word in (f"--{name}", str(value))]
         return self.workspace.start("scale", JOB, *words, coordinator__url=self.served.url)
 
-    def end(self, containers: list[Process]) -> None:
-        """Stop the job, and see that all came out as it must."""
-        self.workspace.call("stop", JOB, coordinator__url=self.served.url)
+    def end(self, containers: list[Process], verb: Sequence[str] = ("stop",)) -> None:
+        """End the job, and see that all came out as it must."""
+        self.workspace.call(*verb, JOB, coordinator__url=self.served.url)
         for each in containers:
             ended_well(each)
         self.workspace.check_outputs([*self.served.flights, *self.served.later])
@@ -124,10 +124,12 @@ def changed(
     count: int = COUNT,
     portion: int = COUNT // 10,
     portions: int = 40,
+    ends: Sequence[str] = ("stop",),
 ) -> str:
     """A job that is fed all the time goes through changes. A container is killed before one, by its number, and in one.
 
-    ``count`` records are there at first, then so many ``portions`` come. Gives what happened.
+    ``count`` records are there at first, then so many ``portions`` come. ``ends``: the verb that ends it. Gives what
+    happened.
     """
     served = Served(workspace, count=count, seed=seed, later=portion * portions)
     workspace.settings["job__max_rows_per_batch"] = portion
@@ -166,7 +168,7 @@ def changed(
     lanes = fed.client.status(JOB).lanes
     assert {each["lane"] for each in held} == {each.lane.id for each in lanes if each.lane.stateful}
     assert all(0 <= each["foreignRows"] <= each["rows"] and each["batch"] >= 0 for each in held), held
-    fed.end(containers)
+    fed.end(containers, ends)
     told = ", ".join(f"{next(iter(wish))} {next(iter(wish.values()))}" for wish in wishes)
     return f"{told}; changes took {min(seconds):.1f} to {max(seconds):.1f} s"
 

@@ -24,6 +24,7 @@ from tests import (
     compacted,
     deployed,
     drained,
+    emptied,
     expanded,
     failover,
     histories,
@@ -270,6 +271,7 @@ SCENARIOS: dict[str, Scenario] = {
     "histories": histories.lived_through,
     "deployed": deployed.upgraded,
     "drained": drained.drained,
+    "emptied": emptied.emptied,
     "stuck": drained.stuck,
     "autoscaled": autoscaled.scaled_by_itself,
     "compacted": compacted.compacted,
@@ -289,6 +291,7 @@ SCENARIOS_IN_KAFKA: dict[str, Scenario] = {
     "kafka-deployed": deployed.upgraded,
     "kafka-upgraded": deployed.upgraded_by_drain,
     "kafka-drained": drained.drained,
+    "kafka-emptied": emptied.emptied,
     "kafka-expanded": expanded.expanded,
     "kafka-joined": joined.joined,
     "kafka-broadcast": broadcasting.broadcasts,
@@ -298,7 +301,11 @@ SCENARIOS_IN_KAFKA: dict[str, Scenario] = {
     "kafka-racks": racked.racked,
 }
 ALL = {**SCENARIOS, **SCENARIOS_IN_KAFKA}
-_THEIRS = {expanded.expanded: expanded.workspace_of, joined.joined: joined.workspace_of}
+_THEIRS = {
+    expanded.expanded: expanded.workspace_of,
+    joined.joined: joined.workspace_of,
+    emptied.emptied: emptied.workspace_of,
+}
 WITH_THEIR_JOB = {name: _THEIRS[scenario] for name, scenario in ALL.items() if scenario in _THEIRS}
 """What makes the workspace of a scenario whose job isn't ``delays``."""
 
