@@ -250,6 +250,10 @@ class _Source:
     ssps: tuple[SSP, ...]
 
     @property
+    def name(self) -> str:
+        return self.stream
+
+    @property
     def node(self) -> Any:
         return SimpleNamespace(name=self.stream)
 

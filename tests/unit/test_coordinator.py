@@ -54,6 +54,7 @@ STARVED = LaneView(id="a", running=True, held=True, starved=True)
         (S.STOPPING, (RUNS, ENDED), {}, None, None),
         (S.STOPPING, (OFFERED,), {}, None, None),
         (S.STOPPING, (ENDED, IDLE), {}, S.STOPPED, None),
+        (S.STOPPING, (), {}, S.DRAINED, None),
         (S.STOPPING, (RUNS, BROKEN), {"error": "first"}, None, None),
         (S.STOPPING, (ENDED, BROKEN), {"error": "first"}, S.FAILED, "first"),
         (S.STOPPING, (ENDED, BROKEN), {}, S.FAILED, "lane a: boom"),

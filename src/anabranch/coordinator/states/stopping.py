@@ -8,6 +8,8 @@ from anabranch.coordinator.states.snapshot import DeploymentState, Snapshot, Tra
 def step(snapshot: Snapshot) -> Transition | None:
     if snapshot.start_wanted:
         return Transition(to=DeploymentState.STARTING, why="the process that was stopping it died")
+    if not snapshot.lanes:
+        return Transition(to=DeploymentState.DRAINED, why="all its lanes have drained before they could be stopped")
     if any(lane.held for lane in snapshot.lanes):
         return None
     if snapshot.failure is not None:
