@@ -10,7 +10,7 @@ import pytest
 from anabranch.model.lane import LaneState
 from anabranch.planning.changes import _Share
 
-FIRST = 200
+FIRST = 600
 BREAKS = frozenset({"progress"})
 
 

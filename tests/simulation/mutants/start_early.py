@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from anabranch.coordinator.serving import Serving
+from anabranch.messages import WantedLane
 
 BREAKS = frozenset({"predecessors-first"})
 
@@ -13,12 +14,18 @@ BREAKS = frozenset({"predecessors-first"})
 def apply(patch: pytest.MonkeyPatch) -> None:
     wanted = Serving.wanted
 
-    def early(self: Serving) -> object:
+    def early(self: Serving) -> tuple[WantedLane, ...]:
         known = self.known
         self.known = {lane.id: msgspec.structs.replace(lane, predecessors=()) for lane in known.values()}
         try:
-            return wanted(self)
+            found = wanted(self)
         finally:
             self.known = known
+        return tuple(
+            msgspec.structs.replace(
+                each, lane=msgspec.structs.replace(each.lane, predecessors=known[each.lane.id].predecessors)
+            )
+            for each in found
+        )
 
     patch.setattr(Serving, "wanted", early)
