@@ -21,7 +21,7 @@ from tests import jvm
 from tests.acceptance.harness import descendants, start_of
 
 ADDRESS = "127.0.0.1"
-PATIENCE = 60.0
+PATIENCE = 200.0
 _CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 _KEPT = ("PATH", "JAVA_HOME", "HOME", "TMPDIR", "LANG", "LC_ALL")
 

@@ -69,7 +69,7 @@ def stuck(seed: int, workspace: Workspace) -> str:
         workspace.settings["job__message_timeout"] = "3 seconds"
     workspace.put(several)
     process = workspace.start("run", "delays.py")
-    process.until("it runs", lambda: workspace.status()["state"] == "running")
+    process.until("it runs", lambda: f"{JOB} running: " in process.stderr)
     (at,) = [(p, o) for p, o, value, _ in workspace.raw(INPUT) if json.loads(value)["origin"] == "EWR-1500"]
     process.until("it is near", lambda: _near(workspace, *at))
     told = workspace.call("drain", JOB, "--up-to", "latest", "--timeout", "600" if seed % 2 else "20", code=5).stderr

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 from anabranch.systems.kafka import broker, jars
 
-PATIENCE = 60.0
+PATIENCE = 200.0
 PROPERTIES = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
     "transaction.max.timeout.ms": "180000",

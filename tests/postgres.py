@@ -26,7 +26,7 @@ from anabranch import fetched
 VERSION = "16.4.0"
 USER = "anabranch"
 PASSWORD = "s3cr3t-of-tests"
-PATIENCE = 60.0
+PATIENCE = 200.0
 _TRUST = "host all postgres 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
 _SETTINGS = {
     "fsync": "off",

@@ -38,7 +38,7 @@ LEAST = {1: 2, 2: 1, 3: 0}
 EACH, SIZE = 10_000, 1000
 """So many records in each partition, of so many bytes."""
 WITHIN = 0.05
-PATIENCE = 120.0
+PATIENCE = 400.0
 
 
 def workspace_of(folder: Path, stack: ExitStack) -> Workspace:

@@ -23,7 +23,7 @@ from tests import postgres
 from tests.acceptance.harness import EXAMPLE, LATE, TABLE, Workspace
 from tests.iceberg import iceberg_catalog, iceberg_rows
 
-PATIENCE = 240.0
+PATIENCE = 600.0
 FUNCTIONS = Path(__file__).parent / "functions"
 _KEYS = {LATE: "tailnum", TABLE: "dest"}
 

@@ -37,7 +37,7 @@ JOB = "delays"
 INPUT, LATE, TABLE = "flights", "late-flights", "delay-by-destination"
 PARTITIONS = 4
 LATE_FROM = 15
-PATIENCE = 120.0
+PATIENCE = 400.0
 MIDNIGHT = datetime(2013, 1, 1, tzinfo=UTC)
 
 Flight = dict[str, Any]

@@ -15,6 +15,7 @@ BROKEN = broken(40)
 SMALL, LARGER = 1500, 3000
 
 
+@pytest.mark.long
 def test_killed_at_a_step(workspace: Workspace) -> None:
     """Between publishing and the commit of a batch. Soak kills at each step, of each stage, and at any time."""
     workspace.put(AHEAD[:1000])

@@ -30,7 +30,8 @@ def test_drained_and_run_again(workspace: Workspace) -> None:
 
     workspace.put(second)
     process = workspace.start("run", "delays.py")
-    process.until("it runs", lambda: (workspace.status()["deployment"], workspace.status()["state"]) == (2, "running"))
+    process.until("it runs", lambda: f"{JOB} running: " in process.stderr)
+    assert workspace.status()["deployment"] == 2
     workspace.call("drain", JOB, "--up-to", "latest")
     assert process.wait() == 0, process.stderr
     whole = drained.taken(workspace)

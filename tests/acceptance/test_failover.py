@@ -10,7 +10,7 @@ from tests import failover
 from tests.acceptance.harness import Workspace
 from tests.failover import Served
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.acceptance
 
 
 @pytest.fixture

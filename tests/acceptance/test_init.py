@@ -20,7 +20,7 @@ def shell(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
     outside = {name: value for name, value in os.environ.items() if not name.startswith(("ANABRANCH", "PYTEST"))}
     env = {**outside, "SPARK_SUBMIT_OPTS": jvm.START, "PATH": f"{ANABRANCH.parent}{os.pathsep}{os.environ['PATH']}"}
     words = ["bash", "-euo", "pipefail", "-c", text]
-    done = subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done
 

@@ -21,7 +21,7 @@ from anabranch.systems.kafka import broker, jars
 
 pytestmark = pytest.mark.integration
 
-PATIENCE = 30.0
+PATIENCE = 100.0
 
 OWNER = """
 import sys

@@ -23,7 +23,7 @@ from anabranch.systems.kafka import broker, jars
 from anabranch.systems.kafka.broker import Cluster
 from tests import kafka_peers
 
-PATIENCE = 60.0
+PATIENCE = 200.0
 
 JOB = 'from anabranch import Job\n\njob = Job("{0}")\njob.read("{0}").write("{0}-out")\n'
 

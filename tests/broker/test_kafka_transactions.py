@@ -39,7 +39,7 @@ pytestmark = pytest.mark.integration
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
 PARTITIONS = 3
-PATIENCE = 20.0
+PATIENCE = 100.0
 SETTLING = 5.0
 
 # A Python worker: writes a batch for each line it reads, and kills itself at a step if it is told to.

@@ -53,7 +53,7 @@ from anabranch.systems.records import RECORD_SCHEMA
 from anabranch.systems.systems import Systems
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-PATIENCE = 60.0
+PATIENCE = 200.0
 
 Record = dict[str, Any]
 

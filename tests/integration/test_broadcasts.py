@@ -108,6 +108,7 @@ def test_tasks_that_are_further_than_others(site: Site) -> None:
     assert given(site.values("out")) == Counter(wanted)
 
 
+@pytest.mark.long
 def test_a_factor_that_changes() -> None:
     rows: list[Any] = [Message({"n": n}, key=f"k{n % 7}", partition=n % TASKS) for n in range(60)]
     rules: list[Any] = [Message({"n": 2000 + n}, key=f"k{n % 7}", partition=0) for n in range(60)]

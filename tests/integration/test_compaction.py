@@ -43,6 +43,7 @@ def owned(lane: Lane, factor: int) -> int:
     return sum((partition, bucket(key.encode(), 0, factor)) in mine for partition in (0, 1) for key in KEYS)
 
 
+@pytest.mark.long
 def test_foreign_state_goes_and_the_rest_stays_exact(spark: SparkSession, site: Site) -> None:
     parted = Parted(site)
     parted.put(40)

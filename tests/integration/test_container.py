@@ -95,6 +95,7 @@ def test_a_lane_that_is_stopped_in_a_batch_commits_it_and_begins_no_other(site: 
     assert (folder.committed(), folder.pending) == (2, False)
 
 
+@pytest.mark.long
 def test_two_containers_share_a_job(site: Site) -> None:
     """Windows close by the slower of the two, which begins only when the first one has read all."""
     site.log.create("in", 4)

@@ -50,7 +50,15 @@ def mixed(site: Site, partitions: int = 2) -> None:
         site.put("in", partition, values, [b"k%d" % n for n in range(len(values))])
 
 
-@pytest.mark.parametrize("shape", ["one output", "branches", "function", "agg", "apart"])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        *(pytest.param(shape, marks=pytest.mark.long) for shape in ("one output", "apart")),
+        "branches",
+        "function",
+        "agg",
+    ],
+)
 def test_faulty_records_are_put_aside_with_their_bytes_origin_and_error(site: Site, shape: str) -> None:
     mixed(site)
     job = Job("j")

@@ -119,6 +119,7 @@ def test_spark_s_own_watermark_loses_what_lags(site: Site) -> None:
     assert sum(found.values()) < sum(n for window, n in expected.items() if window in found)
 
 
+@pytest.mark.long
 def test_updates_are_emitted_for_open_windows(site: Site) -> None:
     site.log.create("flights", PARTITIONS)
     several = flights(3, hours=6)
@@ -174,6 +175,7 @@ def test_a_broadcast_moves_the_watermark_too_and_its_rows_are_in_each_task(site:
     assert rows == Counter({(dest, start, n): PARTITIONS for (dest, start), n in due.items()})
 
 
+@pytest.mark.long
 def test_a_clone_of_the_stateful_lane_goes_on_with_the_same_windows(site: Site) -> None:
     ahead, behind = lagging(site)
     run = site.deployed(by_destination(), max_rows_per_batch=ROWS)

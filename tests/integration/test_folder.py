@@ -86,7 +86,7 @@ def leave_pending(query: LaneQuery, monkeypatch: pytest.MonkeyPatch, *, publishe
             started.awaitTermination(60)
 
 
-@pytest.mark.parametrize("published", [False, True])
+@pytest.mark.parametrize("published", [pytest.param(False, marks=pytest.mark.long), True])
 def test_a_pending_batch_is_finished_exactly_once(site: Site, monkeypatch: pytest.MonkeyPatch, published: bool) -> None:
     run = counting(site)
     (lane,) = run.lanes

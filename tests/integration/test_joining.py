@@ -117,7 +117,7 @@ def test_what_no_side_can_take_is_put_aside(site: Site, function: bool) -> None:
     assert [report.late_groups for report in reports.values()] == [2]
 
 
-@pytest.mark.parametrize("scope", ["ssp", "lane"])
+@pytest.mark.parametrize("scope", [pytest.param("ssp", marks=pytest.mark.long), "lane"])
 def test_sides_meet_by_another_key_behind_a_stage(site: Site, scope: str) -> None:
     for stream in ("a", "b"):
         site.log.create(stream, 2)
@@ -134,6 +134,7 @@ def test_sides_meet_by_another_key_behind_a_stage(site: Site, scope: str) -> Non
     assert found == {(0, True): 4, (1, False): 2, (2, True): 8}
 
 
+@pytest.mark.long
 def test_a_row_that_finds_none_comes_once_when_state_has_parted(site: Site) -> None:
     """Each half has the state of both, and lets go of it by itself."""
     job, a, b = sides()

@@ -21,7 +21,7 @@ from anabranch.testing.incarnation import Incarnation
 from tests.integration.harness import Site
 
 KEYS, FACTOR = 9, 2
-PATIENCE = 120
+PATIENCE = 400
 
 
 class Trips:

@@ -126,6 +126,7 @@ class Every(Processor):
             self.value.set({"a": "no list"})
 
 
+@pytest.mark.long
 def test_values_come_back_as_they_were_and_a_wrong_one_is_the_message_s_error(site: Site) -> None:
     site.log.create("in", 1)
     job = Job("j")

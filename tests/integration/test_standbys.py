@@ -11,7 +11,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from structlog.testing import capture_logs
 
 from anabranch import steps
 from anabranch.container.folder import Folder
@@ -23,6 +22,7 @@ from anabranch.systems.systems import Systems
 from tests.integration.harness import Deployed, Site
 from tests.integration.test_container import serve, until
 from tests.integration.test_folder import counting, counts, expected, feed
+from tests.logs import captured
 
 
 class Killed(BaseException):
@@ -120,7 +120,7 @@ def test_who_begins_with_a_standby_has_what_a_copy_has(
     for odd in (lambda *_: None, old, torn, overtaken, more, barred):
         folder.refresh(standby)
         odd(folder, standby)
-        with capture_logs() as said:
+        with captured() as said:
             warm = folder.clone(f"file:{site.root}/{odd.__name__}/1")
         assert content(warm) == cold, odd
         assert warm.committed() == folder.committed()
@@ -156,7 +156,7 @@ def test_standbys_of_a_parted_lane_are_for_one_follower_each(site: Site) -> None
     _, folder = ran(site)
     for number in (0, 1):
         folder.refresh(folder.standby(number))
-    with capture_logs() as said:
+    with captured() as said:
         made = [folder.clone(f"file:{site.root}/half-{number}/1") for number in range(3)]
     assert [line["warm"] for line in said if line["event"] == "a folder was copied"] == [True, True, False]
     assert content(made[0]) == content(made[1]) == content(made[2]) == content(folder)
@@ -181,6 +181,7 @@ def test_a_full_disk_costs_the_standby_and_no_more(site: Site, monkeypatch: pyte
     assert content(folder.clone(f"file:{site.root}/copy")) == before
 
 
+@pytest.mark.long
 def test_a_lane_that_is_parted_goes_on_until_there_are_standbys_and_then_each_has_the_others(site: Site) -> None:
     """One container becomes two."""
     run = counting(site, partitions=4)
@@ -193,7 +194,7 @@ def test_a_lane_that_is_parted_goes_on_until_there_are_standbys_and_then_each_ha
     def status() -> JobStatus:
         return coordinator.status("j")
 
-    with ExitStack() as stack, capture_logs() as said:
+    with ExitStack() as stack, captured() as said:
         for seat in ("0", "1"):
             thread = threading.Thread(target=serve, args=(run, coordinator, seat))
             thread.start()

@@ -10,11 +10,17 @@ import pytest
 
 from tests.simulation import mutants, running
 
-_SEEDS, _BLOCK = 1000, 100
+_SEEDS, _MORE, _BLOCK = 500, 2000, 100
 _CAUGHT_WITHIN = 200
 
 
-@pytest.mark.parametrize("first", range(0, _SEEDS, _BLOCK))
+@pytest.mark.parametrize(
+    "first",
+    [
+        *range(0, _SEEDS, _BLOCK),
+        *(pytest.param(first, marks=pytest.mark.long) for first in range(_SEEDS, _MORE, _BLOCK)),
+    ],
+)
 def test_whatever_goes_wrong_all_invariants_hold(first: int) -> None:
     broken = {seed: found for seed in range(first, first + _BLOCK) if (found := running.run(seed)[1]) is not None}
     assert not broken, f"look at one: python -m tests.simulation --seed {min(broken)}"

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
+from typing import Any
 
 import msgspec
 import pytest
@@ -179,8 +180,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=2000, deadline=None)
-@given(
+HISTORIES = given(
     streams=st.lists(KEYS, min_size=1, max_size=3),
     factor=FACTORS,
     containers=st.integers(1, 4),
@@ -188,7 +188,22 @@ STEPS = st.lists(
     grouper=st.sampled_from(["partition", "ssp", "cogroup"]),
     steps=STEPS,
 )
-def test_each_message_is_taken_once_and_state_is_whole(
+
+
+@settings(max_examples=500, deadline=None)
+@HISTORIES
+def test_each_message_is_taken_once_and_state_is_whole(**history: Any) -> None:
+    _holds(**history)
+
+
+@pytest.mark.long
+@settings(max_examples=5000, deadline=None)
+@HISTORIES
+def test_each_message_is_taken_once_in_many_histories(**history: Any) -> None:
+    _holds(**history)
+
+
+def _holds(
     streams: list[list[bytes | None]],
     factor: int,
     containers: int,

@@ -72,10 +72,11 @@ class _Share:
     def is_had_by(self, lane: Lane) -> bool:
         """Whether a lane can go on with it: one that has failed can't, even if it is the same share."""
         named = tuple(task.name for task in self.tasks)
-        had = (lane.seat, lane.tasks, lane.factor, lane.ssps, lane.broadcast, owned(lane))
-        virtual = {number: frozenset(buckets) for number, buckets in self.virtual.items()}
-        wanted = (self.seat, named, self.factor, self.ssps, self.broadcast(lane), virtual)
-        return lane.state is not LaneState.FAILED and had == wanted
+        if (lane.seat, lane.tasks, lane.factor, lane.ssps) != (self.seat, named, self.factor, self.ssps):
+            return False
+        if lane.state is LaneState.FAILED or lane.broadcast != self.broadcast(lane):
+            return False
+        return owned(lane) == {number: frozenset(buckets) for number, buckets in self.virtual.items()}
 
 
 def open_lanes(lanes: Iterable[Lane]) -> list[Lane]:
