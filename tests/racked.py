@@ -214,8 +214,9 @@ def _create(servers: str, topic: str, replicas: Sequence[Sequence[int]]) -> None
 
 
 def _fill(servers: str, partitions: int) -> None:
-    """Put as many bytes in each partition of the input."""
-    producer = Producer({"bootstrap.servers": servers, "linger.ms": 50, "batch.size": 500_000, "acks": "all"})
+    """Put as many bytes in each partition of the input, in batches of the size that Kafka's own producer makes: a fetch
+    of 1 MB ends within a batch, which is then fetched again."""
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 50, "batch.size": 16_384, "acks": "all"})
     value = json.dumps({"n": 1, "rest": "x"}).encode()
     value = value.replace(b"x", b"x" * (SIZE - len(value) + 1))
     for number in range(EACH):
