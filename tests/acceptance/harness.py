@@ -287,8 +287,13 @@ class Workspace:
         return self.call("run", f"{self.job}.py", "--available-now", **settings)
 
     def read(self, lanes: str) -> int:
-        """Records read and committed by the lanes whose ids begin so."""
-        return sum(self.lane(folder.name).read for folder in self.lanes.glob(f"{lanes}*"))
+        """Records read and committed by the lanes whose ids begin so; what several of them read counts once."""
+        read: dict[tuple[str, int], int] = {}
+        for folder in self.lanes.glob(f"{lanes}*"):
+            for stream, positions in self.lane(folder.name).positions.items():
+                for partition, position in positions.items():
+                    read[stream, partition] = max(position, read.get((stream, partition), 0))
+        return sum(read.values())
 
     def lane(self, lane: str) -> LaneProgress:
         """Progress of a lane, by its id or the id's beginning, in its newest folder that is copied whole."""
