@@ -147,8 +147,7 @@ def frozen(dice: random.Random, served: Served) -> str:
 def replaced_while_frozen(served: Served, hold: str) -> Process:
     """A container that is frozen at a step, while another one takes over and ends the job."""
     first = served.container(hold=hold)
-    first.held()
-    served.check_under_way()
+    first.held()  # in a batch, which is left at least
     first.freeze()
     first.release()
     ended_well(served.container())
