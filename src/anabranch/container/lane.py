@@ -221,10 +221,11 @@ class LaneRunner:
         query = self._build(folder, str(self._clock), self._starting, self._count_dropped)
         self._query = query
         last = folder.batch(folder.planned()) if folder.planned() >= 0 else None
-        if not folder.pending:
+        if last is None or not folder.pending:
             query.look_back(last)
             return
         self._mend_time(folder, query)
+        self._query = query = query.ending(last)
         with _start_one_at_a_time:
             self._tell(begun=True)
             self._started = query.start(once=True, last=last, pending=True)
@@ -279,14 +280,13 @@ class LaneRunner:
     def _run_planned(self, folder: Folder) -> None:
         """Run the batch that was planned, and no other one."""
         assert self._query is not None
-        number = folder.planned()
-        taken = self._started is not None
+        last = folder.batch(folder.planned())
+        query, taken = self._goes_by(self._query.ending(last)), self._started is not None
         with _start_one_at_a_time:
             self._tell(begun=True, halted="")
-            self._started = self._query.start(once=True, last=folder.batch(number), pending=True, taken=taken)
-        ends = folder.entry(number).drains
+            self._started = query.start(once=True, last=last, pending=True, taken=taken)
         while not self._started.awaitTermination(1):
-            if not ends:  # however much state there is to come out
+            if not last.drains:  # however much state there is to come out
                 self._wait_for_batch(folder, self._started)
         self._take_progress(folder, self._started)
 
@@ -338,12 +338,16 @@ class LaneRunner:
         """The query, for the folder as it is now."""
         self._held = folder
         query = self._build(folder, str(self._clock), self._starting, self._count_dropped)
-        query = replace(query, max_rows=self._most)
-        if self._query is not None:
-            self._late += self._query.late
-        self._query = query
+        query = self._goes_by(replace(query, max_rows=self._most))
         self._mend_time(folder, query)
         self._shrink(folder, query)
+        return self._goes_by(query.ending(folder.batch(folder.planned()))) if folder.pending else query
+
+    def _goes_by(self, query: LaneQuery) -> LaneQuery:
+        """What former ones have counted stays."""
+        if self._query is not None and self._query is not query:
+            self._late += self._query.late
+        self._query = query
         return query
 
     def _start(self, folder: Folder) -> StreamingQuery:

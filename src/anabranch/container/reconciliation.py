@@ -33,6 +33,7 @@ from anabranch.model.lane import Lane
 from anabranch.operators.rules import is_boundary
 from anabranch.planning import stages
 from anabranch.spark import query
+from anabranch.spark.pruning import Needs
 from anabranch.spark.query import LaneQuery
 from anabranch.systems.systems import Systems
 
@@ -68,6 +69,7 @@ class Container:
         self._graph = graph
         self._functions = functions
         self._schemas = schemas
+        self._needs: Needs = {}
         self._formats = formats
         self._home = home
         self._clocks = tempfile.TemporaryDirectory(prefix="anabranch-clocks-")
@@ -199,6 +201,7 @@ class Container:
             inherited=lambda: self._place.inherited(lane),
             until=until or {},
             dropped=dropped,
+            needs=self._needs,
         )
 
     def _take(self, lane: Lane) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -39,7 +39,7 @@ def parse_type(declared: str) -> DataType:
     return DataType.fromDDL(declared)
 
 
-def pruned(schema: StructType, only: set[str] | None) -> StructType:
+def pruned(schema: StructType, only: Set[str] | None) -> StructType:
     """The fields that are needed; one at least, for a value must still be JSON."""
     if only is None:
         return schema

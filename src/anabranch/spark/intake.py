@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
@@ -47,7 +47,7 @@ class Intake:
     key: StructType | None
     keyed: bool
 
-    def pruned(self, only: set[str]) -> Intake:
+    def pruned(self, only: Set[str]) -> Intake:
         """With no more columns of the value than these."""
         return replace(self, reader=self.reader.pruned(only))
 

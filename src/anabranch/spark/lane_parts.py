@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -28,6 +28,7 @@ from anabranch.spark import codec, hidden, intake, ownership, pruning
 from anabranch.spark.audience import Audience
 from anabranch.spark.batches import Batch
 from anabranch.spark.operators import Context
+from anabranch.spark.pruning import Needs
 from anabranch.spark.records import SCHEMA
 from anabranch.spark.source import Source
 from anabranch.systems.systems import Systems
@@ -45,7 +46,7 @@ class LaneParts:
     that it goes on from. ``schemas``: columns after each operator. ``formats``:
     of streams that aren't JSON. ``dropped`` is told how many records each batch has dropped. ``max_rows``: of a batch
     (0: as settings say). ``nothing``: its batches read nothing. ``reached``: in the batch in which time ends, where the
-    watermark was before.
+    watermark was before. ``needs``: the columns that groups need, as far as lanes of the job have found that out.
     """
 
     spark: SparkSession
@@ -67,6 +68,7 @@ class LaneParts:
     max_rows: int = 0
     nothing: bool = False
     reached: int | None = None
+    needs: Needs = field(default_factory=dict)
 
     @property
     def working(self) -> str:
@@ -237,9 +239,15 @@ class LaneParts:
         whole = intake.of_graph(node, format_, keyed)
         if sum(node in group.sources for group in self._groups) > 1:
             return whole  # all lanes must find the same records faulty
-        rows = whole.rows(whole.opened(self._no_records), F.lit(0), "", fail=False)
-        needed = pruning.needed(self._group, node, rows.schema, self._bare_context)
+        needed = self._needed(node, lambda: whole.rows(whole.opened(self._no_records), F.lit(0), "", fail=False))
         return whole if needed is None else whole.pruned(needed | {whole.time})
+
+    def _needed(self, node: Node, rows: Callable[[], DataFrame]) -> Set[str] | None:
+        """See :func:`pruning.needed`. It takes Spark many analyses, half a second: once for all lanes of a group."""
+        key = (self._group.name, node.id)
+        if key not in self.needs:
+            self.needs[key] = pruning.needed(self._group, node, rows().schema, self._bare_context)
+        return self.needs[key]
 
     @property
     def _looks_for_null_keys(self) -> bool:
@@ -254,8 +262,9 @@ class LaneParts:
     def _columns(self, node: Node) -> StructType:
         """The columns of an intermediate stream that are needed."""
         whole = self.schemas[node.id]
-        frame = self._no_records.select(codec.parse_json(F.col("value"), whole), hidden.of_record(F.lit(0), node.id))
-        return codec.pruned(whole, pruning.needed(self._group, node, frame.schema, self._bare_context))
+        parsed = codec.parse_json(F.col("value"), whole)
+        needed = self._needed(node, lambda: self._no_records.select(parsed, hidden.of_record(F.lit(0), node.id)))
+        return codec.pruned(whole, needed)
 
     @property
     def _no_records(self) -> DataFrame:

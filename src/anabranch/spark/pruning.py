@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -11,6 +13,9 @@ from anabranch.operators import rule
 from anabranch.planning.groups import Group
 from anabranch.spark import hidden
 from anabranch.spark.operators import Context, apply
+
+Needs = dict[tuple[str, int], Set[str] | None]
+"""By the name of a group and the number of a source of it: what :func:`needed` has found."""
 
 
 def needed(group: Group, source: Node, schema: StructType, context: Context) -> set[str] | None:

@@ -46,16 +46,18 @@ def real_time_seconds(settings: Settings) -> float:
 class LaneQuery(LaneOutputs):
     """The streaming query of a lane."""
 
+    def ending(self, pending: Batch) -> LaneQuery:
+        """The query for a batch that is pending, in which time may end."""
+        return replace(self, reached=pending.reached) if pending.drains else self
+
     def start(
         self, once: bool = False, last: Batch | None = None, pending: bool = False, taken: bool = False
     ) -> StreamingQuery:
         """Start it: endlessly, or for ``once``: a pending (or planned) batch is run and the query ends.
 
-        ``last``: the batch that was planned last, if there is one; ``pending``: it isn't committed. ``taken``: its
-        outputs are this process's already. Spark's errors in the plan come out here.
+        ``last``: the batch that was planned last, if there is one; ``pending``: it isn't committed, and the query is
+        the one for it. ``taken``: its outputs are this process's already. Spark's errors in the plan come out here.
         """
-        if last is not None and pending and last.drains and self.reached is None:
-            return replace(self, reached=last.reached).start(once, last, pending)
         self.spark.conf.set("spark.sql.shuffle.partitions", str(self.lane.state_partitions))
         self.spark.conf.set(_STATE_FORMAT, "2" if self.real_time else "1")
         if self.real_time and not once:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -76,7 +76,7 @@ class AvroReader:
     def fault(self, opened: str) -> Column:
         return F.col(f"{opened}.{_READ}").isNull()
 
-    def pruned(self, only: set[str]) -> AvroReader:
+    def pruned(self, only: Set[str]) -> AvroReader:
         return replace(self, schema=codec.pruned(self.schema, only))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 
 from pyspark.sql import Column, DataFrame
@@ -32,7 +32,7 @@ class JsonReader:
     def fault(self, opened: str) -> Column:
         return codec.json_fault(opened)
 
-    def pruned(self, only: set[str]) -> JsonReader:
+    def pruned(self, only: Set[str]) -> JsonReader:
         return replace(self, schema=codec.pruned(self.schema, only))
 
 
@@ -54,7 +54,7 @@ class OpaqueReader:
     def fault(self, opened: str) -> None:
         return None
 
-    def pruned(self, only: set[str]) -> OpaqueReader:
+    def pruned(self, only: Set[str]) -> OpaqueReader:
         return self
 
 

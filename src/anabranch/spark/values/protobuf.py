@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -48,7 +48,7 @@ class ProtobufReader:
     def fault(self, opened: str) -> Column:
         return F.col(opened).isNull()
 
-    def pruned(self, only: set[str]) -> ProtobufReader:
+    def pruned(self, only: Set[str]) -> ProtobufReader:
         return replace(self, schema=codec.pruned(self.schema, only))
 
 

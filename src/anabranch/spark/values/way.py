@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Protocol, Self
 
 from pyspark.sql import Column, DataFrame
@@ -38,7 +38,7 @@ class Reader(Protocol):
         """Whether the value of an opened column couldn't be read; None where all can."""
         ...
 
-    def pruned(self, only: set[str]) -> Self:
+    def pruned(self, only: Set[str]) -> Self:
         """With no more columns than needed."""
         ...
 
