@@ -43,3 +43,21 @@ def test_a_lane_whose_outputs_could_not_be_taken_takes_them_itself() -> None:
     preparations = Preparations(take)
     preparations.begin([lane("0-a", epoch=3)])
     assert not preparations.taken(lane("0-a", epoch=3))
+
+
+def test_it_is_under_way_until_it_has_ended_well_or_not() -> None:
+    go, told = threading.Event(), threading.Event()
+
+    def take(each: Lane) -> None:
+        assert go.wait(10)
+        raise AnabranchError("the broker isn't there", "start it")
+
+    preparations = Preparations(take, told.set)
+    coming = [lane("0-a", epoch=3), lane("0-b", epoch=3)]
+    assert not preparations.under_way(coming)
+    preparations.begin(coming[:1])
+    assert preparations.under_way(coming)
+    assert not preparations.under_way(coming[1:])
+    go.set()
+    assert told.wait(10)
+    assert not preparations.under_way(coming)

@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from time import monotonic, time
 from typing import Any
 
@@ -298,7 +299,7 @@ class LaneRunner:
             self._started = replace(self._query, nothing=True).start()
         while folder.committed() < 0 and self._started.isActive:
             self._stop.wait(_POLL)
-        boundary.end(self._place.spark, self._started)
+        boundary.end(self._place.spark, self._started, self._query.writing.is_set)
         failed = self._started.exception()
         if failed is not None:
             raise failed
@@ -604,7 +605,8 @@ class LaneRunner:
         if self._query.real_time:
             query.stop()
         else:
-            boundary.end(self._place.spark, query, lambda: self._wait_for_batch(folder, query), self._hurry.is_set)
+            turn = partial(self._wait_for_batch, folder, query)
+            boundary.end(self._place.spark, query, self._query.writing.is_set, turn, self._hurry.is_set)
         self._take_progress(folder, query)
         failed = None if self._hurry.is_set() else query.exception()
         if failed is not None:

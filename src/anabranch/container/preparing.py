@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from time import monotonic
 
 import structlog
 
@@ -14,16 +15,18 @@ __all__ = ["Preparations"]
 log = structlog.get_logger()
 
 _Key = tuple[str, int]
+_PATIENCE = 5.0
 
 
 class Preparations:
     """Takes the outputs of coming lanes, each in a thread. A lane whose outputs couldn't be taken will try itself.
 
-    ``take`` takes those of one lane, which nobody ever had.
+    ``take`` takes those of one lane, which nobody ever had. ``done`` is called whenever one is prepared.
     """
 
-    def __init__(self, take: Callable[[Lane], None]) -> None:
+    def __init__(self, take: Callable[[Lane], None], done: Callable[[], None] = lambda: None) -> None:
         self._take = take
+        self._done = done
         self._begun: dict[_Key, _Preparation] = {}
 
     def begin(self, coming: Iterable[Lane]) -> None:
@@ -31,8 +34,14 @@ class Preparations:
         for lane in coming:
             key = (lane.id, lane.epoch)
             if key not in self._begun:
-                self._begun[key] = _Preparation(self._take, lane)
+                self._begun[key] = _Preparation(self._take, lane, self._done)
                 self._begun[key].start()
+
+    def under_way(self, coming: Iterable[Lane]) -> bool:
+        """Whether one of them is being prepared, and hasn't been for long: those that it goes on from had better run
+        meanwhile."""
+        begun = [self._begun.get((lane.id, lane.epoch)) for lane in coming]
+        return any(each is not None and each.is_under_way for each in begun)
 
     def taken(self, lane: Lane) -> bool:
         """Whether a lane's outputs are taken already, under its epoch; waits while they are being taken."""
@@ -44,11 +53,18 @@ class Preparations:
 
 
 class _Preparation(threading.Thread):
-    def __init__(self, take: Callable[[Lane], None], lane: Lane) -> None:
+    def __init__(self, take: Callable[[Lane], None], lane: Lane, done: Callable[[], None]) -> None:
         super().__init__(name=f"prepares {lane.id}", daemon=True)
         self._take = take
         self._lane = lane
+        self._done = done
+        self._begun = monotonic()
+        self._ended = threading.Event()
         self.taken = False
+
+    @property
+    def is_under_way(self) -> bool:
+        return not self._ended.is_set() and monotonic() < self._begun + _PATIENCE
 
     def run(self) -> None:
         try:
@@ -57,3 +73,6 @@ class _Preparation(threading.Thread):
             log.info("a coming lane isn't prepared", lane=self._lane.id, error=str(error))
         else:
             self.taken = True
+        finally:
+            self._ended.set()
+            self._done()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import structlog
 from pyspark.sql import SparkSession
 
@@ -75,8 +76,9 @@ class Container:
         self._clocks = tempfile.TemporaryDirectory(prefix="anabranch-clocks-")
         systems = Systems(settings, graph.job)
         self._place = Place(spark, settings.storage.root, Path(self._clocks.name), systems)
-        self._preparations = Preparations(self._take)
         self._turn = threading.Event()
+        self._preparations = Preparations(self._take, self._turn.set)
+        self._closing: list[tuple[WantedLane, list[Lane]]] = []
         self.copies = Copies(lambda lane, epoch: self._place.of(graph.job, lane, epoch), self._turn.set)
         self._keepers: dict[str, Keeper] = {}
         self._readers: dict[forgetting.Reader, set[str]] = {}
@@ -109,6 +111,7 @@ class Container:
                     self._forget()
                     if answer.done and all(keeper.ended for keeper in self._keepers.values()):
                         return
+                self._close_prepared()
                 self._turn.wait(self._period)
                 self._turn.clear()
         finally:
@@ -124,7 +127,8 @@ class Container:
         return tuple(keeper.report for keeper in self._keepers.values())
 
     def _reconcile(self, answer: Answer) -> None:
-        wanted = {w.lane.id: w for w in answer.wanted}
+        self._preparations.begin(answer.coming)
+        wanted = {each.lane.id: each for each in self._not_too_early(answer)}
         for lane_id, keeper in tuple(self._keepers.items()):
             if lane_id in wanted:
                 keeper.go_on(wanted[lane_id])
@@ -136,8 +140,28 @@ class Container:
             self._readers[each.lane.stage, each.lane.group] = {ssp.stream for ssp in each.lane.ssps}
             if lane_id not in self._keepers:
                 self._keepers[lane_id] = self._kept(each, answer.until_caught_up)
-        self._preparations.begin(answer.coming)
         self.copies.want(answer.copies)
+
+    def _not_too_early(self, answer: Answer) -> Iterator[WantedLane]:
+        """The wanted lanes; those that are to close go on while what follows them is prepared: output stands still only
+        from then on."""
+        self._closing = []
+        for each in answer.wanted:
+            following = [lane for lane in answer.coming if each.lane.id in lane.predecessors]
+            if each.closing and self._preparations.under_way(following):
+                self._closing.append((each, following))
+                yield msgspec.structs.replace(each, closing=False)
+            else:
+                yield each
+
+    def _close_prepared(self) -> None:
+        """Close lanes whose followers are prepared meanwhile."""
+        held, self._closing = self._closing, []
+        for each, following in held:
+            if self._preparations.under_way(following):
+                self._closing.append((each, following))
+            elif each.lane.id in self._keepers:
+                self._keepers[each.lane.id].go_on(each)
 
     def _kept(self, wanted: WantedLane, until_caught_up: bool) -> Keeper:
         lane, standstill = wanted.lane, self._standstill()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from functools import cached_property
+from threading import Event
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -47,6 +48,7 @@ class LaneParts:
     of streams that aren't JSON. ``dropped`` is told how many records each batch has dropped. ``max_rows``: of a batch
     (0: as settings say). ``nothing``: its batches read nothing. ``reached``: in the batch in which time ends, where the
     watermark was before. ``needs``: the columns that groups need, as far as lanes of the job have found that out.
+    ``writing``: set while a batch is written.
     """
 
     spark: SparkSession
@@ -69,6 +71,7 @@ class LaneParts:
     nothing: bool = False
     reached: int | None = None
     needs: Needs = field(default_factory=dict)
+    writing: Event = field(default_factory=Event)
 
     @property
     def working(self) -> str:

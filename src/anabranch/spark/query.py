@@ -66,12 +66,19 @@ class LaneQuery(LaneOutputs):
             self.take(new=last is None or last.number < self.lane.first_batch)
         self._publishing.begin(last, pending)
         body = self._body()
-        writer = body.frame.writeStream.foreachBatch(body.each).queryName(self.lane.id)
+        writer = body.frame.writeStream.foreachBatch(partial(self._written, body.each)).queryName(self.lane.id)
         writer = writer.option("checkpointLocation", self.folder)
         stateful = self._group.stateful
         closing = stateful is None or stateful.kind == "join" or stateful.args.get("emit") == "on_close"
         writer = writer.outputMode("append" if closing else "update")
         return (writer.trigger(once=True) if once else writer.trigger(processingTime=self._interval)).start()
+
+    def _written(self, each: Callable[[DataFrame, int], None], batch: DataFrame, number: int) -> None:
+        self.writing.set()
+        try:
+            each(batch, number)
+        finally:
+            self.writing.clear()
 
     @property
     def _interval(self) -> str:

@@ -1,0 +1,96 @@
+"""A query that is ended while it plans a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from anabranch.spark import boundary
+
+TERMINATED = "org.apache.spark.sql.execution.streaming.runtime.TERMINATED$"
+
+
+class Query:
+    """As far as ending one looks at it: what it says of itself, one message a look, and its thread, which lives until
+    some looks after it was ended."""
+
+    def __init__(self, messages: list[str], left: int = 1) -> None:
+        self._messages: Iterator[str] = iter(messages)
+        self._message, self._left = "", left
+        self.ended_at: str | None = None
+        self.stopped = False
+        self._jsq = SimpleNamespace(streamingQuery=lambda: self)
+
+    @property
+    def status(self) -> dict[str, str]:
+        self._message = next(self._messages, self._message)
+        return {"message": self._message}
+
+    def state(self) -> Any:
+        return self
+
+    def set(self, state: str) -> None:
+        assert state == "terminated"
+        self.ended_at = self._message
+
+    def queryExecutionThread(self) -> Any:
+        return self
+
+    def isAlive(self) -> bool:
+        return self.ended_at is None or self._left > 0
+
+    def join(self, _: int) -> None:
+        self._left -= 1
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+def ended(query: Query, **kwargs: Any) -> None:
+    module = SimpleNamespace(**{"MODULE$": "terminated"})
+    spark: Any = SimpleNamespace(_jvm=SimpleNamespace(**{TERMINATED: module}))
+    boundary.end(spark, query, **kwargs)  # type: ignore[arg-type]
+
+
+def test_a_batch_that_is_being_planned_is_run_first() -> None:
+    messages = ["Getting offsets from Kafka", "Writing offsets to log", *["Processing new data"] * 3, "Written"]
+    query = Query(messages)
+    ended(query, writes=lambda: query._message == "Written")
+    assert query.ended_at == "Written"
+    assert not query.stopped
+
+
+@pytest.mark.parametrize("message", ["Waiting for data to arrive", "Initializing sources"])
+def test_a_query_without_a_batch_is_ended_at_once(message: str) -> None:
+    query = Query([message])
+    ended(query)
+    assert query.ended_at == message
+    assert not query.stopped
+
+
+def test_one_that_waits_for_its_interval_is_stopped() -> None:
+    query = Query(["Waiting for next trigger"])
+    ended(query)
+    assert query.stopped
+
+
+def test_in_a_hurry_a_batch_is_not_waited_for() -> None:
+    query = Query(["Processing new data"])
+    ended(query, hurry=lambda: True)
+    assert query.ended_at == ""
+    assert query.stopped
+
+
+def test_what_is_raised_meanwhile_ends_the_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(boundary, "_TURN_MS", 0)
+
+    def turn() -> None:
+        raise TimeoutError
+
+    query = Query(["Writing offsets to log"])
+    with pytest.raises(TimeoutError):
+        ended(query, turn=turn)
+    assert query.ended_at is None
