@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from anabranch import Job
+from anabranch.container.reconciliation import Container
 from anabranch.coordinator.store import Store
-from anabranch.model.lane import LaneState
+from anabranch.model.lane import Lane, LaneState
 from anabranch.testing import KILL, SCALE, run
-from tests.histories import check, job, row
+from tests.histories import check, job, row, values
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -28,3 +31,31 @@ def test_factors_and_kills(tmp_path: Path) -> None:
     assert (len(lanes), len(open_), {lane.factor for lane in open_}) == (9, 3, {1})
     assert store.model("scaled", 1, 3).factor == 1
     store.close()
+
+
+def test_lanes_go_on_while_what_follows_them_is_prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Output stands still only from when they are closed: taking transactions over takes Kafka some time."""
+    take, went_on = Container._take, list[bool]()
+
+    def slow(container: Container, lane: Lane) -> None:
+        before = {report.lane: report.batch for report in container.reports}
+        deadline = time.monotonic() + 4
+        while not (further := _further(container, before, by=3)) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        went_on.append(further)
+        take(container, lane)
+
+    monkeypatch.setattr(Container, "_take", slow)
+    made = Job("going-on")
+    made.read("in", schema="n int").where("n >= 0").write("out")
+    rows: list[Any] = [{"n": n} for n in range(90)]
+    rows.insert(60, SCALE(4))
+    result = run(made, {"in": rows}, partitions=1, max_rows_per_batch=2, timeout=240, folder=tmp_path / "run")
+    assert sorted(row["n"] for row in values(result, "out")) == list(range(90))
+    assert went_on
+    assert all(went_on)
+
+
+def _further(container: Container, before: dict[str, int], by: int) -> bool:
+    """Whether a lane has committed so many batches more than one that may have run already."""
+    return any(report.batch > before.get(report.lane, 10**6) + by for report in container.reports)

@@ -148,7 +148,7 @@ class Container:
         self._closing = []
         for each in answer.wanted:
             following = [lane for lane in answer.coming if each.lane.id in lane.predecessors]
-            if each.closing and self._preparations.under_way(following):
+            if each.closing and each.lane.id in self._keepers and self._preparations.under_way(following):
                 self._closing.append((each, following))
                 yield msgspec.structs.replace(each, closing=False)
             else:

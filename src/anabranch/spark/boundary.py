@@ -12,7 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 __all__ = ["end"]
 
 _TURN_MS = 100
-_LOOK = 0.005
+_LOOK = 0.02
 _TERMINATED = "org.apache.spark.sql.execution.streaming.runtime.TERMINATED$"
 _IDLE = "Waiting for next trigger"
 _BETWEEN = ("Initializing", "Waiting", "Stopped")
