@@ -147,7 +147,9 @@ def frozen(dice: random.Random, served: Served) -> str:
 def replaced_while_frozen(served: Served, hold: str) -> Process:
     """A container that is frozen at a step, while another one takes over and ends the job."""
     first = served.container(hold=hold)
-    first.held()  # in a batch, which is left at least
+    first.held()
+    if hold.startswith("0-"):  # behind it, stage 0 may have read all: what is held is left
+        served.check_under_way()
     first.freeze()
     first.release()
     ended_well(served.container())

@@ -342,7 +342,7 @@ class LaneRunner:
         query = self._goes_by(replace(query, max_rows=self._most))
         self._mend_time(folder, query)
         self._shrink(folder, query)
-        return self._goes_by(query.ending(folder.batch(folder.planned()))) if folder.pending else query
+        return query
 
     def _goes_by(self, query: LaneQuery) -> LaneQuery:
         """What former ones have counted stays."""
@@ -353,12 +353,15 @@ class LaneRunner:
 
     def _start(self, folder: Folder) -> StreamingQuery:
         query = self._built(folder)
-        last = folder.planned()
+        last, pending = folder.planned(), folder.pending
+        batch = folder.batch(last) if last >= 0 else None
+        if batch is not None and pending:
+            query = self._goes_by(query.ending(batch))
         self._carry_idle(folder, last, query.settings.job.idle_seconds)
         taken = last < self.lane.first_batch and self._started is None and self._taken()
         with _start_one_at_a_time:
             self._tell(begun=True)
-            started = query.start(last=folder.batch(last) if last >= 0 else None, pending=folder.pending, taken=taken)
+            started = query.start(last=batch, pending=pending, taken=taken)
         self._started = started
         held = texts(self._positions(folder))
         self._tell(phase="running", batch=folder.committed(), positions=held, run=str(started.runId))
