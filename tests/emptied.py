@@ -54,7 +54,7 @@ def value_of(stream: str, row: Row) -> dict[str, Any]:
 
 
 def workspace_of(folder: Path, cluster: Cluster | None, patience: float = PATIENCE) -> Workspace:
-    return Workspace(folder, cluster, FILE, patience=patience, **SETTINGS, job__max_rows_per_batch=200)
+    return Workspace(folder, cluster, FILE, patience=patience, **SETTINGS, job__max_rows_per_batch=1000)
 
 
 class Fed:

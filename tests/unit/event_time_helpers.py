@@ -13,11 +13,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
+
 from anabranch.event_time import progress
 from anabranch.event_time.progress import Progress
 from anabranch.event_time.windows import Tumbling
-from anabranch.model.lane import Lane
+from anabranch.model.lane import Lane, LaneState
 from anabranch.model.ssp import SSP
+from anabranch.planning import changes
 from anabranch.spark import clock
 from anabranch.spark.batches import Batch
 from anabranch.spark.publishing import Publishing
@@ -430,6 +433,7 @@ class Site:
         self.log = MemoryLog()
         self.told: list[Told] = []
         self._count = 0
+        self._closed: dict[str, Lane] = {}
         self._destined = shape.destinies()
         for source in shape.sources():
             self.log.add(source, shape.of(source))
@@ -445,8 +449,7 @@ class Site:
                 ]
             )
 
-    def act(self, action: Action, patient: bool = True) -> None:
-        """``patient``: lanes are replaced only when all beside them have been heard of."""
+    def act(self, action: Action) -> None:
         stage = 0 if isinstance(action, Expand) else action.stage % len(self.lanes)
         lanes = self.lanes[stage]
         if isinstance(action, Take):
@@ -455,7 +458,7 @@ class Site:
                 lane.batch(action.rows, action.death)
             except Killed:
                 lane.restart()
-        elif all(lane.last is not None and (lane.told or not patient) for lane in lanes):
+        elif all(lane.last is not None for lane in lanes):
             self._replace(stage, lanes, action)
 
     def _replace(self, stage: int, lanes: Sequence[Running], action: Split | Merge | Recut | Expand) -> None:
@@ -522,10 +525,15 @@ class Site:
     def _succeed(self, stage: int, parents: Sequence[Running], shares: Sequence[Sequence[int]]) -> None:
         """Lanes that go on from others, each with the tasks of a share, on what is left of their offset logs."""
         others = [lane for lane in self.lanes[stage] if lane not in parents]
+        for parent in parents:
+            last = 0 if parent.told else -1
+            closed = msgspec.structs.replace(parent.lane, state=LaneState.CLOSED, last_batch=last)
+            self._closed[closed.id] = closed
         ids = [self._new_id(stage) for _ in shares]
         own = [[lane for lane in parents if set(lane.tasks) & set(share)] for share in shares]
-        beside = {lane.lane.id: lane.lane.predecessors for lane in others}
-        beside |= {i: tuple(lane.lane.id for lane in mine) for i, mine in zip(ids, own, strict=True)}
+        beside = {lane.lane.id: lane.lane.beside[lane.lane.id] for lane in others}
+        before = {i: tuple(lane.lane.id for lane in mine) for i, mine in zip(ids, own, strict=True)}
+        beside |= {i: changes.spoken_for(its, self._closed) for i, its in before.items()}
         children = []
         for lane_id, share, mine in zip(ids, shares, own, strict=True):
             lane = self._lane(lane_id, stage, share, beside)

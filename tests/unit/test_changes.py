@@ -368,6 +368,20 @@ def test_lanes_read_from_those_that_follow_the_writers() -> None:
     assert writer.beside == {writer.id: writer.predecessors}
 
 
+@pytest.mark.parametrize(("last_batch", "others"), [(0, 0), (-1, 1)])
+def test_who_follows_a_lane_that_never_spoke_speaks_for_those_before_it(last_batch: int, others: int) -> None:
+    """Or else what the first of them told last would hold the watermark of all that read it for ever."""
+    world = World([[b"a", b"b"]])
+    first, second, third = (
+        next(lane for lane in several if not lane.stateful)
+        for several in (world.open, world.change(2, 1).lanes, world.change(4, 1).lanes)
+    )
+    assert third.predecessors == (second.id,)
+    closed = msgspec.structs.replace(world.lanes[second.id], last_batch=last_batch)
+    opened = changes.opened(third, {**world.lanes, second.id: closed})
+    assert opened.speaks_for == (second.id, first.id)[: 1 + others]
+
+
 @pytest.mark.parametrize(
     ("factor", "containers", "match"), [(3, 1, "factor 3"), (2048, 1, "factor 2048"), (0, 1, "factor 0")]
 )

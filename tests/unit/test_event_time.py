@@ -436,10 +436,10 @@ def shapes(draw: st.DrawFn) -> Shape:
     return Shape(counts, own, tuple(draw(st.sampled_from(LANES))[:count] for count in counts), tuple(rows))
 
 
-def ran(shape: Shape, history: Sequence[Action], patient: bool = True) -> Site:
+def ran(shape: Shape, history: Sequence[Action]) -> Site:
     site = Site(shape)
     for action in history:
-        site.act(action, patient)
+        site.act(action)
     site.settle()
     return site
 

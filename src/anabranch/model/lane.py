@@ -62,7 +62,8 @@ class Lane(Document, frozen=True, kw_only=True):
     ``dead_letters``: for each stream that it reads, the stream that takes what could not be processed;
     ``reports`` names the reads whose unreadable records this lane puts there: of all lanes that read them, one does.
     ``put_aside``: how many records were there of it when it last ended, ``last_batch`` the last one committed then.
-    ``beside``: the lanes that write the same streams together with it, itself included, with the predecessors of each.
+    ``beside``: the lanes that write the same streams together with it, itself included, each with those in whose place
+    it speaks of event time: its predecessors, and where one of them never had a batch, those before that one.
     ``group`` names the output group (``outputs``) or the stateful operator that the lane runs. ``slots`` is the
     sorted list that slot numbers index. ``folder_epoch`` is the epoch under which its present folder was made,
     0 while it has none; ``ran``: its query has run in it. ``begun``: it may have, so that something may be written.
@@ -148,6 +149,16 @@ class Lane(Document, frozen=True, kw_only=True):
     def waits_for(self) -> tuple[str, ...]:
         """The lanes that must be closed before it is known where it begins."""
         return self.predecessors if self.rewind is None else (*self.predecessors, *self.rewind.after)
+
+    @property
+    def speaks_for(self) -> tuple[str, ...]:
+        """The lanes in whose place it speaks of event time."""
+        return self.beside.get(self.id, self.predecessors)
+
+    @property
+    def was_silent(self) -> bool:
+        """Of one that is closed: whether it has committed no batch of its own, so that nobody has heard of it."""
+        return self.last_batch < self.first_batch
 
     @property
     def may_start(self) -> bool:

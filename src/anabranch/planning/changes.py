@@ -35,6 +35,7 @@ __all__ = [
     "open_lanes",
     "opened",
     "rescaled",
+    "spoken_for",
 ]
 
 _NOWHERE = -1
@@ -293,7 +294,7 @@ def _lanes(
     wanted = [share for share in shares if not any(share.is_had_by(lane) for lane in kept)]
     ids = [f"{template.stage}-{new_id()}" for _ in wanted]
     before = {
-        **{lane.id: lane.predecessors for lane in kept},
+        **{lane.id: lane.speaks_for for lane in kept},
         **{name: tuple(lane.id for lane in share.of) for name, share in zip(ids, wanted, strict=True)},
     }
     made = []
@@ -312,7 +313,7 @@ def _lanes(
             base={str(s): base.get(str(w), w) for s, w in zip(share.ssps, wholes(share.ssps), strict=True)},
             fresh=tuple(w for w in fresh if w in {*wholes(share.ssps), *share.broadcast(template)}),
             slots=(),
-            predecessors=before[name],
+            predecessors=tuple(lane.id for lane in share.of),
             upstream=template.upstream,
             beside=before,
             outputs=template.outputs,
@@ -405,6 +406,19 @@ def never_begun(lane: Lane, why: str) -> Lane:
     )
 
 
+def spoken_for(names: Iterable[str], lanes: Mapping[str, Lane]) -> tuple[str, ...]:
+    """Those in whose place a lane speaks of event time that goes on from lanes of these names: from one that was closed
+    before it had a batch nobody has heard, so those are among them that it would have spoken for."""
+    found: dict[str, None] = {}
+    queue = list(names)
+    for name in queue:
+        lane = lanes.get(name)
+        if name not in found and lane is not None and lane.state is LaneState.CLOSED and lane.was_silent:
+            queue += lane.speaks_for
+        found[name] = None
+    return tuple(found)
+
+
 def opened(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
     """A lane whose predecessors are all closed, with where it begins.
 
@@ -412,6 +426,8 @@ def opened(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
         StateError: what they left doesn't fit: the store was damaged.
     """
     before = [lanes[name] for name in lane.predecessors]
+    beside = {name: spoken_for(names, lanes) for name, names in lane.beside.items()}
+    lane = msgspec.structs.replace(lane, beside=beside)
     lane = msgspec.structs.replace(lane, fresh=tuple(dict.fromkeys((*lane.fresh, *_unread(lane, before)))))
     inherits: dict[str, int] = {}
     for each in before:

@@ -251,7 +251,7 @@ def _together(lanes: Mapping[_Group, Sequence[Lane]], templates: Iterable[Lane])
     """The lanes, each with those beside it and those that write its inputs."""
     groups = {lane.id: _group(lane) for lane in templates}
     for its in lanes.values():
-        beside = {lane.id: lane.predecessors for lane in its}
+        beside = {lane.id: lane.speaks_for for lane in its}
         for lane in its:
             writers = dict.fromkeys(groups[name] for name in lane.upstream if name in groups)
             upstream = tuple(writer.id for group in writers for writer in lanes.get(group, ()))

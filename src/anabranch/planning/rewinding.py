@@ -197,7 +197,7 @@ def _followers(present: Sequence[Lane], closing: Sequence[Lane], how: Rewind, ne
     beside: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {}
     for lane in present:
         its = beside.setdefault((lane.stage, lane.group), {})
-        its.update({ids[lane.id]: (lane.id,)} if lane.id in ids else {lane.id: lane.predecessors})
+        its.update({ids[lane.id]: (lane.id,)} if lane.id in ids else {lane.id: lane.speaks_for})
     return changes.fed([_follower(lane, ids[lane.id], beside[lane.stage, lane.group], how) for lane in closing])
 
 

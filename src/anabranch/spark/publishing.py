@@ -136,7 +136,7 @@ class Publishing:
             said = Control(
                 lane=self.lane.id,
                 watermark=batch.progress.watermark,
-                predecessors=self.lane.predecessors,
+                predecessors=self.lane.speaks_for,
                 beside=self.lane.beside,
                 idle=progress.all_idle(batch.progress, self.delays) and not self.reads(batch),
                 open=not batch.drains,
