@@ -531,7 +531,7 @@ class Site:
             self._closed[closed.id] = closed
         ids = [self._new_id(stage) for _ in shares]
         own = [[lane for lane in parents if set(lane.tasks) & set(share)] for share in shares]
-        beside = {lane.lane.id: lane.lane.beside[lane.lane.id] for lane in others}
+        beside = {lane.lane.id: lane.lane.speaks_for for lane in others}
         before = {i: tuple(lane.lane.id for lane in mine) for i, mine in zip(ids, own, strict=True)}
         beside |= {i: changes.spoken_for(its, self._closed) for i, its in before.items()}
         children = []

@@ -427,8 +427,8 @@ def opened(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
     """
     before = [lanes[name] for name in lane.predecessors]
     beside = {name: spoken_for(names, lanes) for name, names in lane.beside.items()}
-    lane = msgspec.structs.replace(lane, beside=beside)
-    lane = msgspec.structs.replace(lane, fresh=tuple(dict.fromkeys((*lane.fresh, *_unread(lane, before)))))
+    fresh = tuple(dict.fromkeys((*lane.fresh, *_unread(lane, before))))
+    lane = msgspec.structs.replace(lane, beside=beside, fresh=fresh)
     inherits: dict[str, int] = {}
     for each in before:
         inherits |= {each.id: each.folder_epoch} if each.folder_epoch else each.inherits
