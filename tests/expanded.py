@@ -19,6 +19,7 @@ from anabranch.grouping import expansion
 from anabranch.model.hashing import bucket, partition_for
 from anabranch.systems.kafka.broker import Cluster
 from tests.acceptance.harness import PATIENCE, Process, Workspace, record_batch
+from tests.calm import until_calm
 from tests.failover import SETTINGS, ended_well
 
 JOB, INPUT, OTHER = "counted", "numbers", "others"
@@ -163,17 +164,7 @@ def expanded(seed: int, workspace: Workspace) -> str:
     ends = workspace.system.ends(INPUT)
     assert len(ends) == 8
     assert all(ends.values()), ends
-    coordinator.until("all is read", lambda: not any(lane.lag for lane in client.status(JOB).lanes))
-    held = [0.0, 0.0]
-
-    def calm() -> bool:
-        now = float(sum(lane.report.batch for lane in client.status(JOB).lanes if lane.report is not None))
-        if now != held[0]:
-            held[:] = [now, time.monotonic()]
-        time.sleep(0.2)
-        return time.monotonic() > held[1] + 6
-
-    coordinator.until("windows are out", calm)
+    until_calm(client, JOB, workspace.whole_ends(INPUT, OTHER), coordinator.until)
     (stage,) = (each for each in client.model(JOB).stages if f"{workspace.system.name}/{INPUT}" in each.inputs)
     assert set(expansion.base_partitions(stage).values()) == {2}
     assert len(stage.tasks) == 2 * factor

@@ -7,9 +7,7 @@ import json
 import os
 import signal
 import socket
-import time
 from collections import Counter
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from anabranch.coordinator.client import Client
 from anabranch.grouping import expansion
 from anabranch.systems.kafka.broker import Cluster
 from tests.acceptance.harness import PATIENCE, Workspace, record_batch
+from tests.calm import until_calm
 from tests.failover import SETTINGS, ended_well
 
 JOB = "joined"
@@ -89,7 +88,7 @@ def joined(seed: int, workspace: Workspace) -> str:
     _put(workspace, range(_AT_FIRST, COUNT))
     coordinator.until("it runs with 16 partitions", runs)
     _put_last(workspace)
-    _until_calm(client, coordinator.until)
+    until_calm(client, JOB, workspace.whole_ends(ASKED, TOLD), coordinator.until)
     (stage,) = client.model(JOB).stages
     name = workspace.system.name
     assert expansion.partitions(stage) == {f"{name}/{ASKED}": 12, f"{name}/{TOLD}": 16}
@@ -104,20 +103,6 @@ def joined(seed: int, workspace: Workspace) -> str:
         f"factor {factor}, {COUNT} records on each side, expanded 8 to 16 when {begun} were read{killed}; "
         f"{pairs} pairs, {alone} alone"
     )
-
-
-def _until_calm(client: Client, until: Callable[[str, Callable[[], bool]], None]) -> None:
-    until("all is read", lambda: not any(lane.lag for lane in client.status(JOB).lanes))
-    held = [0.0, 0.0]
-
-    def calm() -> bool:
-        now = float(sum(lane.report.batch for lane in client.status(JOB).lanes if lane.report is not None))
-        if now != held[0]:
-            held[:] = [now, time.monotonic()]
-        time.sleep(0.2)
-        return time.monotonic() > held[1] + 6
-
-    until("those that found nothing are out", calm)
 
 
 def _key(stream: str, n: int) -> str:

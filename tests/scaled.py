@@ -9,10 +9,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from anabranch.coordinator.client import Client
 from tests.acceptance.harness import INPUT, Process, Workspace, flights
+from tests.calm import until_calm
 from tests.failover import JOB, Served, ended_well
 
 COUNT = 1500
@@ -91,16 +91,7 @@ class Fed:
         """Until all that is kept was put and read, and the last windows that end are out."""
         while self.feed():
             pass
-        total = sum(self.workspace.ends()[INPUT].values())
-
-        def all_read() -> bool:
-            lanes = self.client.status(JOB).lanes
-            ends = [lane.report.positions for lane in lanes if lane.report is not None]
-            first = [sum(o for ssp, o in each.items() if f"/{INPUT}/" in ssp) for each in ends]
-            return all(lane.lag == 0 for lane in lanes) and max(first) <= total and _reaches(lanes, total)
-
-        self.until("all is read", all_read)
-        _settles(self)
+        until_calm(self.client, JOB, self.workspace.whole_ends(INPUT), self.until)
 
     def scaling(self, wish: dict[str, int]) -> Process:
         words = [word for name, value in wish.items() for word in (f"--{name}", str(value))]
@@ -218,27 +209,3 @@ def _replace(served: Served, containers: list[Process]) -> None:
 
 def stands_by(process: Process) -> None:
     process.until("it stands by", lambda: "standing by" in process.stderr)
-
-
-def _reaches(lanes: Any, total: int) -> bool:
-    """Whether the lanes of stage 0 have read each partition to its end."""
-    at: dict[str, int] = {}
-    for lane in lanes:
-        if lane.report is not None and lane.lane.stage == "0":
-            for ssp, offset in lane.report.positions.items():
-                if f"/{INPUT}/" in ssp:
-                    at[ssp] = min(offset, at.get(ssp, offset))
-    return sum(at.values()) == total
-
-
-def _settles(fed: Fed) -> None:
-    """Wait until event time goes on no more."""
-    seen: list[tuple[float, Any]] = []
-
-    def calm() -> bool:
-        now = [(lane.report.watermark, lane.report.batch) for lane in fed.client.status(JOB).lanes if lane.report]
-        if not seen or seen[-1][1] != now:
-            seen.append((time.monotonic(), now))
-        return time.monotonic() > seen[-1][0] + 5
-
-    fed.until("it is calm", calm)

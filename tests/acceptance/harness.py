@@ -315,6 +315,11 @@ class Workspace:
         """Where all streams end."""
         return {name: self.system.ends(name) for name in self.system.streams()}
 
+    def whole_ends(self, *streams: str) -> dict[str, int]:
+        """Where the partitions of these streams end, by the texts of their SSPs."""
+        ends = ((stream, self.system.ends(stream)) for stream in streams)
+        return {f"{self.system.name}/{stream}/{n}": end for stream, held in ends for n, end in held.items()}
+
     def contents(self, stream: str) -> Iterator[tuple[bytes | None, Any]]:
         """All records, partition by partition in order: key and parsed value."""
         for number, end in self.system.ends(stream).items():
