@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from time import monotonic, time
@@ -47,7 +48,7 @@ _SMALLER = 4
 """A batch that took too long is tried with so many times fewer rows."""
 _STUCK_EVERY = 1.0
 _URGENT = {"phase", "folder_epoch", "halted"}
-_start_one_at_a_time = threading.Lock()
+_one_at_a_time = threading.Lock()
 
 Offsets = dict[SSP, int]
 Build = Callable[[Folder, str, Offsets, Callable[[int], None]], LaneQuery]
@@ -106,6 +107,7 @@ class LaneRunner:
         self._idleness = Idleness(math.inf)
         self._idle: dict[str, int] = {}
         self._query: LaneQuery | None = None
+        self._analyzed: LaneQuery | None = None
         self._held: Folder | None = None
         self._started: StreamingQuery | None = None
         self._dropped = 0
@@ -183,14 +185,15 @@ class LaneRunner:
 
     def _run(self) -> None:
         try:
-            folder = self._place.folder(self.lane, self._epoch, self._leaving.is_set)
+            folder = self._place.folder(self.lane, self._epoch, self._leaving.is_set, self._taken())
             self._tell(folder_epoch=self._report.folder_epoch or self._epoch)
-            folder.note_streams(self._inputs.ids())
-            self._inputs.check(folder)
-            while not self._known.wait(_POLL):
-                if self._leaving.is_set():
-                    self._end(folder, begun=False)
-                    return
+            with self._analyzing(folder):
+                folder.note_streams(self._inputs.ids())
+                self._inputs.check(folder)
+                while not self._known.wait(_POLL):
+                    if self._leaving.is_set():
+                        self._end(folder, begun=False)
+                        return
             while not self._closing.is_set() or self._started is not None:
                 if self._drains(folder):
                     if self._drain(folder) or self._stop.is_set():
@@ -216,10 +219,31 @@ class LaneRunner:
             clock.forget(self._clock)
             self._tell(phase="failed", error=told, fenced=failures.is_fenced(error))
 
+    @contextmanager
+    def _analyzing(self, folder: Folder) -> Iterator[None]:
+        """Let Spark analyze the query meanwhile. What is wrong with it comes out when it starts."""
+
+        def analyze() -> None:
+            with suppress(Exception):
+                query = self._build_for(folder)
+                with _one_at_a_time:
+                    query.analyze()
+                self._analyzed = query
+
+        thread = threading.Thread(target=analyze, name=f"analyzes {self.lane.id}", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            thread.join()
+
+    def _build_for(self, folder: Folder) -> LaneQuery:
+        return self._build(folder, str(self._clock), self._starting, self._count_dropped)
+
     def _finish(self, folder: Folder) -> None:
         """Finish the batch that a former process has begun, and no other one."""
         self._held = folder
-        query = self._build(folder, str(self._clock), self._starting, self._count_dropped)
+        query = self._build_for(folder)
         self._query = query
         last = folder.batch(folder.planned()) if folder.planned() >= 0 else None
         if last is None or not folder.pending:
@@ -227,7 +251,7 @@ class LaneRunner:
             return
         self._mend_time(folder, query)
         self._query = query = query.ending(last)
-        with _start_one_at_a_time:
+        with _one_at_a_time:
             self._tell(begun=True)
             self._started = query.start(once=True, last=last, pending=True)
         self._started.awaitTermination()
@@ -238,7 +262,7 @@ class LaneRunner:
         if self._draining is None:
             return False
         if self._query is None:
-            self._query = self._build(folder, str(self._clock), self._starting, self._count_dropped)
+            self._query = self._build_for(folder)
         own = self._query.own
         return any(ssp.stream not in own for ssp in self._inputs.ssps) or self._upstream_ended.is_set()
 
@@ -283,7 +307,7 @@ class LaneRunner:
         assert self._query is not None
         last = folder.batch(folder.planned())
         query, taken = self._goes_by(self._query.ending(last)), self._started is not None
-        with _start_one_at_a_time:
+        with _one_at_a_time:
             self._tell(begun=True, halted="")
             self._started = query.start(once=True, last=last, pending=True, taken=taken)
         while not self._started.awaitTermination(1):
@@ -294,7 +318,7 @@ class LaneRunner:
     def _begin_with_nothing(self, folder: Folder) -> None:
         """Run a lane's first batch such that it reads nothing: after it, others can be planned."""
         assert self._query is not None
-        with _start_one_at_a_time:
+        with _one_at_a_time:
             self._tell(begun=True, halted="")
             self._started = replace(self._query, nothing=True).start()
         while folder.committed() < 0 and self._started.isActive:
@@ -338,8 +362,8 @@ class LaneRunner:
     def _built(self, folder: Folder) -> LaneQuery:
         """The query, for the folder as it is now."""
         self._held = folder
-        query = self._build(folder, str(self._clock), self._starting, self._count_dropped)
-        query = self._goes_by(replace(query, max_rows=self._most))
+        query, self._analyzed = self._analyzed or self._build_for(folder), None
+        query = self._goes_by(query if self._most == query.max_rows else replace(query, max_rows=self._most))
         self._mend_time(folder, query)
         self._shrink(folder, query)
         return query
@@ -359,7 +383,7 @@ class LaneRunner:
             query = self._goes_by(query.ending(batch))
         self._carry_idle(folder, last, query.settings.job.idle_seconds)
         taken = last < self.lane.first_batch and self._started is None and self._taken()
-        with _start_one_at_a_time:
+        with _one_at_a_time:
             self._tell(begun=True)
             started = query.start(last=batch, pending=pending, taken=taken)
         self._started = started
@@ -615,7 +639,7 @@ class LaneRunner:
         if failed is not None:
             raise failed
         if folder.pending and not self._hurry.is_set():
-            with _start_one_at_a_time:
+            with _one_at_a_time:
                 last = self._query.start(once=True, taken=True)
             last.awaitTermination()
 
@@ -629,18 +653,18 @@ class LaneRunner:
             folder.note_progress(reached, (str(ssp) for ssp in self._inputs.ssps))
         clock.forget(self._clock)
         positions = self._positions(folder)
-        self._inputs.tell(positions)
         self._tell(
             phase="ended",
             positions=texts(positions),
             batch=folder.committed(),
-            ends=self._ends(fresh=True),
+            ends=self._ends(fresh=not self._closing.is_set()),
             dead_letters=self._dead_letters(),
             dropped=self._dropped,
             stopped=(self._until is not None or self._draining is not None) and self._stop.is_set(),
             pending=folder.pending or not begun,
             wrote=self._wrote(),
         )
+        self._inputs.tell(positions)  # others may go on from it meanwhile
 
     def _wrote(self) -> dict[str, int]:
         """Where the streams between stages end that the lane writes, if others may go on from it."""

@@ -34,11 +34,12 @@ class Place:
     clocks: Path
     systems: Systems
 
-    def folder(self, lane: Lane, epoch: int, unless: Callable[[], bool]) -> Folder:
+    def folder(self, lane: Lane, epoch: int, unless: Callable[[], bool], checked: bool = False) -> Folder:
         """Take a lane's folder: a new one for a new lane, or a copy of that of the lane whose state it has; else the
         one it has, which must be there and agree, or a copy of that if it was abandoned.
 
-        ``unless``: whether to wait no longer for a process that has it.
+        ``unless``: whether to wait no longer for a process that has it. ``checked``: if it is new, its outputs were
+        taken for it and hold nothing of it.
         """
         folder = self.at(lane, lane.folder_epoch or epoch)
         if lane.folder_epoch:
@@ -53,13 +54,9 @@ class Place:
             if self.systems.marks(lane):
                 kafka.fence(self.systems.kafka, lane, epoch, new=False if began else None)
             self.systems.fence_tables(lane, epoch, new=False if began else None, foreign=True)
-        published = self.published(lane)
+        published = -1 if checked and not lane.folder_epoch else self.published(lane)
         if not lane.folder_epoch:
-            if published >= 0:
-                raise StateError(
-                    f"lane {lane.id} is new, but its outputs hold batch {published} of it",
-                    "the store was set back: restore the newest copy of it",
-                )
+            self.check_new(lane, published)
             folder = self._split(lane, folder) if _has_former_state(lane) else folder
             folder.make()
         if published > folder.planned():
@@ -72,6 +69,14 @@ class Place:
             folder = folder.clone(self.at(lane, epoch).uri)
         _lock(folder, unless)
         return folder
+
+    def check_new(self, lane: Lane, published: int) -> None:
+        """Raises StateError if the outputs of a lane that is new hold a batch of it."""
+        if published >= 0:
+            raise StateError(
+                f"lane {lane.id} is new, but its outputs hold batch {published} of it",
+                "the store was set back: restore the newest copy of it",
+            )
 
     def _split(self, lane: Lane, folder: Folder) -> Folder:
         """A copy of the folder of the lane that it goes on from, as its own."""

@@ -229,8 +229,9 @@ class Container:
         )
 
     def _take(self, lane: Lane) -> None:
-        """Take the outputs of a lane that is new."""
+        """Take the outputs of a lane that is new, and see that they hold nothing of it."""
         self._query(lane, self._place.at(lane, lane.epoch)).take(new=True)
+        self._place.check_new(lane, self._place.published(lane))
 
     def _starting(self, lane: Lane) -> Offsets:
         given: Offsets = lane.begins
@@ -238,11 +239,13 @@ class Container:
         latest = {stream for n in reads for stream in lane.streams_of(n.args["stream"])}
         places: dict[tuple[str, bool], dict[int, int]] = {}
         for ssp in (*lane.ssps, *lane.broadcast):
+            if ssp.whole in given:
+                continue
             at_end = ssp.stream in latest and ssp.whole not in lane.fresh
             if (ssp.stream, at_end) not in places:
                 system = self._place.systems.named(ssp.system)
                 places[ssp.stream, at_end] = system.ends(ssp.stream) if at_end else system.starts(ssp.stream)
-            given.setdefault(ssp.whole, places[ssp.stream, at_end][ssp.partition])
+            given[ssp.whole] = places[ssp.stream, at_end][ssp.partition]
         return given
 
     def _until(self, lane: Lane) -> Offsets:

@@ -65,7 +65,7 @@ class LaneQuery(LaneOutputs):
         if not taken:
             self.take(new=last is None or last.number < self.lane.first_batch)
         self._publishing.begin(last, pending)
-        body = self._body()
+        body = self._body
         writer = body.frame.writeStream.foreachBatch(partial(self._written, body.each)).queryName(self.lane.id)
         writer = writer.option("checkpointLocation", self.folder)
         stateful = self._group.stateful
@@ -180,6 +180,13 @@ class LaneQuery(LaneOutputs):
         nothing = [F.lit(None).cast(f.dataType).alias(f.name) for f in frame.schema]
         return self._clock_frame(rows=False).select(*nothing).union(frame)
 
+    def analyze(self) -> None:
+        """Let Spark analyze the query, which takes a while: :meth:`start` does the rest. Errors in the plan come out
+        here."""
+        if not self.real_time:
+            _ = self._body
+
+    @cached_property
     def _body(self) -> _Body:
         group, context, sinks = self._group, self._context, self._sinks
         frames = by_node(self._sources, lambda s: s.rows(s.observed(s.opened(self._streamed(s)))))
