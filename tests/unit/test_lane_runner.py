@@ -64,7 +64,7 @@ class LocalPlace:
         self.clocks = clocks
         self.its = Folder()
 
-    def folder(self, lane: object, epoch: int, unless: Callable[[], bool]) -> Folder:
+    def folder(self, lane: object, epoch: int, unless: Callable[[], bool], checked: bool) -> Folder:
         return self.its
 
 
