@@ -19,7 +19,7 @@ from anabranch.model.graph import Node
 from anabranch.operators.keys import KeyColumns
 from anabranch.operators.rules import is_by_intake, is_timed, is_windowed, on_late
 from anabranch.operators.times import EventTime
-from anabranch.spark import codec, hidden, joining, late, lookups, processing, raising
+from anabranch.spark import codec, hidden, joining, late, lines, lookups, processing, raising
 from anabranch.spark import functions as user_functions
 from anabranch.spark.buckets import Bucket
 from anabranch.spark.functions import Rejecting
@@ -136,7 +136,8 @@ def _select_star(frame: DataFrame, args: dict[str, Any]) -> DataFrame:
 
 
 def _transform(node: Node, frame: DataFrame, context: Context) -> DataFrame:
-    result = context.functions[node.id](frame)
+    with lines.noted():
+        result = context.functions[node.id](frame)
     if not isinstance(result, DataFrame):
         raise GraphError(f"{label(node)} returned {type(result).__name__}", "return a DataFrame")
     if hidden.NAME not in result.columns:

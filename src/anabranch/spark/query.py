@@ -19,7 +19,7 @@ from anabranch.grouping.ownership import owned
 from anabranch.model.graph import Node
 from anabranch.operators.rules import is_timed, on_late
 from anabranch.planning import stages
-from anabranch.spark import clock, evaluation, hidden, joining, late, lookups, ownership, publishing, routing
+from anabranch.spark import clock, evaluation, hidden, joining, late, lines, lookups, ownership, publishing, routing
 from anabranch.spark import functions as user_functions
 from anabranch.spark.batches import Batch
 from anabranch.spark.labels import label
@@ -262,7 +262,8 @@ class LaneQuery(LaneOutputs):
 
     def _call(self, node: Node, batch: DataFrame, number: int) -> None:
         try:
-            self.functions[node.id](batch, self.lane.id, number, self.epoch)
+            with lines.noted():
+                self.functions[node.id](batch, self.lane.id, number, self.epoch)
         except Exception as error:
             if "anabranch.errors." in str(error):
                 raise  # of an operator before it: Spark computes only when the function asks

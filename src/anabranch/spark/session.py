@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 from anabranch.config import Settings
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.formats import modules
-from anabranch.spark import cluster
+from anabranch.spark import cluster, lines
 from anabranch.spark.clock import EventTimeSource
 from anabranch.systems.embedded.spark import EmbeddedSource
 from anabranch.systems.kafka import jars
@@ -45,6 +45,7 @@ SETTINGS = {
     f"{_STATE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
     f"{_STATE}.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.python.daemon.module": "anabranch.spark.daemon",
+    **lines.UNNOTED,
 }
 
 HERE = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
