@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from anabranch import steps
 from anabranch.config import KafkaSettings
+from anabranch.coordinator import endpoint
 from anabranch.model.hashing import partition_for
 from anabranch.systems.contract import System
 from anabranch.systems.embedded import EmbeddedSystem
@@ -354,6 +355,11 @@ class Workspace:
         """The watermark of a stage's lanes when they were stopped: that of the slowest."""
         lanes = [lane["lane"] for lane in self.status()["lanes"] if lane["lane"]["stage"] == stage]
         return datetime.fromtimestamp(min(lane["watermark"] for lane in lanes) / 1000, UTC)
+
+    @property
+    def url(self) -> str:
+        """Where the process answers that runs the job."""
+        return endpoint.find(f"sqlite:///{self.folder}/.anabranch/coordinator.db")[self.job]
 
     def status(self) -> Any:
         """What ``status --json`` says."""
