@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from anabranch.coordinator.client import Client
 from tests.acceptance.harness import INPUT, Workspace, command, flights, start_of
+from tests.calm import until_calm
 from tests.failover import JOB, LEASE, Served
 
 COUNT = 1200
@@ -80,8 +81,7 @@ def _kept_running(seed: int, served: Served) -> None:
     until("a lease", lambda: time.monotonic() > end)
     assert processes(workspace) == both
 
-    total = sum(workspace.ends()[INPUT].values())
-    until("all is read", lambda: workspace.read("0-") == workspace.read("1-") == total)
+    until_calm(client, JOB, workspace.whole_ends(INPUT), until)
     workspace.call("stop", JOB, coordinator__url=served.url)
     until("no container lives", lambda: not processes(workspace))
     workspace.check_outputs([*served.flights, *later])
