@@ -3,7 +3,8 @@ query by hand that is stopped and started.
 
 Records are sent at a steady rate, each with the time of its sending; a consumer of committed records notes when each
 comes out. The pause of a change is the longest time in which none came, from its begin to some seconds behind its end.
-The query by hand is stopped and started again in its process, with its checkpoint, as often. Sides run in turn.
+The query by hand is stopped and started again in its process, with its checkpoint. All sides are there for the whole
+run, and make a change in turn, within two minutes or so of another: only the one whose turn it is gets records.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import statistics
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from confluent_kafka import TopicPartition
@@ -31,18 +33,22 @@ RATE = 5_000
 FACTORS = (8, 2, 1)
 EXPAND = "expand"
 WIDE = 2 * PARTITIONS
-WARMING, BETWEEN, BEHIND = 25.0, 30.0, 5.0
+WARMING, SETTLING, BETWEEN, BEHIND = 15.0, 12.0, 30.0, 5.0
+STOPS = 3
+"""How often the query by hand is stopped and started beside each change: where in a batch it is, is chance."""
+PATIENCE = 300.0
 GOAL, LATER, OFF = 1.5, 1.5, 0.5
 HAND, MINE, PLAIN = "by-hand", "anabranch", "anabranch, at least once"
 
 
 @dataclass(frozen=True)
 class Found:
-    """Of a change its name, its pause in seconds and that of its plan, how long it took, and the latency later to that
-    before."""
+    """Of a change its name, its pause in seconds, the pause to that of the query by hand beside it and to that of its
+    plan, how long it took, and the latency later to that before."""
 
     what: str
     pause: float
+    ratio: float
     planned: float
     took: float
     later: float
@@ -84,76 +90,133 @@ class Seen:
         return statistics.median(took for at, took in zip(self.came, self.took, strict=True) if begin <= at <= end)
 
 
+@dataclass
+class Runs:
+    """A side that runs, with its topics, and what was seen of it."""
+
+    name: str
+    source: str
+    output: str
+    cluster: Cluster
+    started: Side
+    seen: Seen
+    rate: int
+    stretches: int = 0
+
+    @contextmanager
+    def fed(self, seconds: float) -> Iterator[None]:
+        """Send records meanwhile; begins when some have come out for so long. What was sent has come out then."""
+        self.stretches += 1
+        had, folder = len(self.seen.came), self.cluster.folder / f"{self.source}-{self.stretches}"
+        with side(folder) as sending:
+            sending.start(python("bench.support.pacing", self.cluster.bootstrap_servers, self.source, self.rate))
+            self.wait(lambda: len(self.seen.came) > had, PATIENCE)
+            self.wait(lambda: False, seconds)
+            yield
+        if self.name != HAND:
+            end = self.cluster.end(self.source)
+            self.wait(lambda: len(self.seen.came) >= end, 60)
+
+    def wait(self, until: Callable[[], bool], seconds: float) -> None:
+        """So long, or until then. Raises EndedError if the side ends."""
+        end = time.monotonic() + seconds
+        while not until() and time.monotonic() < end:
+            self.started.check()
+            time.sleep(0.1)
+
+    def stopped(self) -> float:
+        """Stop and start the query by hand some times; gives the median pause in seconds."""
+        found = []
+        for _ in range(STOPS):
+            begin = time.time()
+            self.started.signal(signal.SIGUSR1)
+            self.wait(lambda: False, SETTLING)
+            found.append(self.seen.pause(begin, begin + SETTLING))
+        print(f"{self.name}: stopped and started: pauses {', '.join(f'{each:.2f}' for each in found)} s", flush=True)
+        return statistics.median(found)
+
+    def changed(self, verb: str, beside: float) -> Found:
+        """Make a change; ``beside``: the pause of the query by hand."""
+        words = change(verb, self.output)
+        planned = expected(self.started, words)
+        begin = time.time()
+        before = self.seen.latency(begin - 10, begin)
+        done(self.started, words)
+        took = time.time() - begin
+        self.wait(lambda: False, BETWEEN)
+        pause = self.seen.pause(begin, begin + took + BEHIND)
+        later = self.seen.latency(time.time() - 5, time.time()) / before
+        what = f"to {WIDE} partitions" if verb == EXPAND else f"factor {verb}"
+        found = Found(what, pause, pause / beside, planned, took, later)
+        print(
+            f"{self.name}: {what}: pause {pause:.2f} s, {found.ratio:.2f} of {HAND}'s, latency later {later:.2f} of "
+            "before",
+            flush=True,
+        )
+        return found
+
+
 def change(verb: str, job: str) -> list[str]:
     """The words of a change: of ``expand``, or to a factor."""
     return [EXPAND, job] if verb == EXPAND else ["scale", job, "--factor", verb]
 
 
-def done(started: Side, words: list[str]) -> None:
+def done(started: Side, words: Sequence[str]) -> None:
     command = [sides.anabranch(), *words]
     told = subprocess.run(command, cwd=started.folder, capture_output=True, text=True, check=False)
     if told.returncode != 0:
         raise RuntimeError(told.stderr)
 
 
-def expected(started: Side, words: list[str]) -> float:
+def expected(started: Side, words: Sequence[str]) -> float:
     """The pause that ``plan`` shows, in seconds."""
     command = [sides.anabranch(), "plan", *words, "--json"]
     told = subprocess.run(command, cwd=started.folder, capture_output=True, text=True, check=True)
     return float(json.loads(told.stdout)["pause"])
 
 
-def measured(cluster: Cluster, name: str, rate: int) -> list[Found]:
-    """Run a side."""
+@contextmanager
+def running(cluster: Cluster, name: str, rate: int) -> Iterator[Runs]:
+    """A side that runs meanwhile, and has run for a while."""
     number = (HAND, MINE, PLAIN).index(name)
     source, output = f"in-{number}", f"out-{number}"
     for topic in (source, output):
         cluster.create(topic)
     task = Task(cluster, "filter", source, output, quick=True)
-    seen, found = Seen(cluster, output), []
+    seen = Seen(cluster, output)
     watching = threading.Thread(target=seen.watch, daemon=True)
-    with side(cluster.folder / output) as started, side(cluster.folder / source) as sending:
+    with side(cluster.folder / output) as started:
         delivery = "exactly-once" if name == MINE else "at-least-once"
         (sides.by_hand if name == HAND else Anabranch(delivery=delivery))(task, started)
-        sending.start(python("bench.support.pacing", cluster.bootstrap_servers, source, rate))
         watching.start()
-        _wait(lambda: bool(seen.came), 120, started)
-        _wait(lambda: False, WARMING, started)
+        runs = Runs(name, source, output, cluster, started, seen, rate)
+        with runs.fed(WARMING):
+            pass
+        try:
+            yield runs
+        finally:
+            seen.over.set()
+            watching.join()
+
+
+def measured(cluster: Cluster, rate: int) -> dict[str, list[Found]]:
+    """Run all sides, and let each make each change."""
+    found: dict[str, list[Found]] = {HAND: [], MINE: [], PLAIN: []}
+    with ExitStack() as stack:
+        by_hand, *others = [stack.enter_context(running(cluster, name, rate)) for name in found]
         for verb in (*map(str, FACTORS), EXPAND):
-            if verb == EXPAND:
-                cluster.expand(source, WIDE)
-            words = change(verb, output)
-            planned = 0.0 if name == HAND else expected(started, words)
-            begin = time.time()
-            before = seen.latency(begin - 10, begin)
-            if name == HAND:
-                started.signal(signal.SIGUSR1)
-            else:
-                done(started, words)
-            took = time.time() - begin
-            _wait(lambda: False, BETWEEN, started)
-            pause = seen.pause(begin, begin + took + BEHIND)
-            later = seen.latency(time.time() - 5, time.time()) / before
-            what = f"to {WIDE} partitions" if verb == EXPAND else f"factor {verb}"
-            found.append(Found("stopped and started" if name == HAND else what, pause, planned, took, later))
-            print(f"{name}: {found[-1].what}: pause {pause:.2f} s, latency later {later:.2f} of before", flush=True)
-        sending.end()
-        end = cluster.end(source)
-        if name != HAND:
-            _wait(lambda: len(seen.came) >= end, 60, started)
-    seen.over.set()
-    watching.join()
-    if name != HAND:
-        print(f"{name}: {len(seen.came):,} of {end:,} records came out, {seen.disorder} of them out of order")
-    cluster.delete(source, output)
+            with by_hand.fed(SETTLING):
+                beside = by_hand.stopped()
+            found[HAND].append(Found("stopped and started", beside, 1.0, 0.0, 0.0, 0.0))
+            for runs in others:
+                if verb == EXPAND:
+                    cluster.expand(runs.source, WIDE)
+                with runs.fed(SETTLING):
+                    found[runs.name].append(runs.changed(verb, beside))
+        for runs in others:
+            end, came = cluster.end(runs.source), len(runs.seen.came)
+            print(f"{runs.name}: {came:,} of {end:,} records came out, {runs.seen.disorder} of them out of order")
     return found
-
-
-def _wait(until: Callable[[], bool], seconds: float, started: Side) -> None:
-    end = time.monotonic() + seconds
-    while not until() and time.monotonic() < end:
-        started.check()
-        time.sleep(0.1)
 
 
 def main() -> None:
@@ -162,17 +225,21 @@ def main() -> None:
     arguments = parser.parse_args()
     interruptible()
     with clusters.fresh() as cluster, explained():
-        found = {name: measured(cluster, name, arguments.rate) for name in (HAND, MINE, PLAIN)}
-    hand = statistics.median(each.pause for each in found[HAND])
+        found = measured(cluster, arguments.rate)
     print(f"\n| {arguments.rate:,} records/s | pause s | to {HAND} | planned s | took s | latency later to before |")
     print("| --- | ---: | ---: | ---: | ---: | ---: |")
-    for name in (HAND, MINE, PLAIN):
+    for each in found[HAND]:
+        print(f"| {HAND}: {each.what}, median of {STOPS} | {each.pause:.2f} | | | | |")
+    for name in (MINE, PLAIN):
         for each in found[name]:
-            planned = "-" if name == HAND else f"{each.planned:.2f}"
-            row = (f"{each.pause:.2f}", f"{each.pause / hand:.2f}", planned, f"{each.took:.1f}", f"{each.later:.2f}")
-            print(f"| {name}: {each.what} | {' | '.join(row)} |")
-    worst = max(each.pause for each in found[MINE]) / hand
-    print(f"pause: at most {worst:.2f} of {HAND}'s median, goal {GOAL}: {'met' if worst <= GOAL else 'missed'}")
+            row = (f"{each.pause:.2f}", f"{each.ratio:.2f}", f"{each.planned:.2f}", f"{each.took:.1f}")
+            print(f"| {name}: {each.what} | {' | '.join(row)} | {each.later:.2f} |")
+    for name in (MINE, PLAIN):
+        worst, middle = (of(each.ratio for each in found[name]) for of in (max, statistics.median))
+        print(
+            f"{name}: pause {middle:.2f} of {HAND}'s, at most {worst:.2f}, goal {GOAL}: "
+            f"{'met' if worst <= GOAL else 'missed'}"
+        )
     off = max(abs(each.pause / each.planned - 1) for each in found[MINE])
     print(f"pause beside the planned one: at most {off:.0%} off, goal {OFF:.0%}: {'met' if off <= OFF else 'missed'}")
     slowest = max(each.later for each in found[MINE])

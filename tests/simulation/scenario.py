@@ -27,7 +27,7 @@ from anabranch.messages import (
     Start,
 )
 from anabranch.model.graph import Graph
-from anabranch.model.lane import Lane, LaneState
+from anabranch.model.lane import Lane, LaneState, open_lanes
 from anabranch.operators.rules import is_boundary
 from anabranch.planning import changes, plan, stages
 from anabranch.planning.plan import Plan
@@ -172,7 +172,7 @@ class Scenario:
             return len(wish.plan.model.containers)
         last = max(stored)
         seats = {container.seat for container in self.database.models[job, last, stored[last].generation].containers}
-        return len(seats | {lane.seat for lane in changes.open_lanes(self.database.lanes[job].values())})
+        return len(seats | {lane.seat for lane in open_lanes(self.database.lanes[job].values())})
 
     def _ask(self, job: str, wish: _Wish) -> None:
         runs = wish.runs and not (self._has_failed(job) and self._state(job).active)

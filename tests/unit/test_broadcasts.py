@@ -16,7 +16,7 @@ from anabranch.errors import StateError
 from anabranch.grouping import broadcasts
 from anabranch.grouping.ownership import owned
 from anabranch.model.hashing import bucket
-from anabranch.model.lane import Lane, LaneState, Position
+from anabranch.model.lane import Lane, LaneState, Position, open_lanes
 from anabranch.model.ssp import SSP, wholes
 from anabranch.planning import changes
 from anabranch.planning import plan as planning
@@ -80,7 +80,7 @@ class World:
 
     @property
     def open(self) -> list[Lane]:
-        return [lane for lane in changes.open_lanes(self.lanes.values()) if lane.broadcast]
+        return [lane for lane in open_lanes(self.lanes.values()) if lane.broadcast]
 
     def _begin(self, lane: Lane) -> None:
         self.lanes[lane.id] = msgspec.structs.replace(lane, folder_epoch=1, state=LaneState.RUNNING)

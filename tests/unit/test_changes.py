@@ -19,7 +19,7 @@ from anabranch.errors import AnabranchError
 from anabranch.grouping.ownership import floors, owned
 from anabranch.model.hashing import bucket
 from anabranch.model.job_model import JobModel
-from anabranch.model.lane import Lane, LaneState, Position
+from anabranch.model.lane import Lane, LaneState, Position, open_lanes
 from anabranch.model.ssp import wholes
 from anabranch.planning import changes, deploying, expansion, rewinding
 from anabranch.planning import plan as planning
@@ -73,7 +73,7 @@ class World:
 
     @property
     def open(self) -> list[Lane]:
-        return changes.open_lanes(self.lanes.values())
+        return open_lanes(self.lanes.values())
 
     def _begin(self, lane: Lane) -> None:
         self.lanes[lane.id] = msgspec.structs.replace(lane, folder_epoch=1, state=LaneState.RUNNING)

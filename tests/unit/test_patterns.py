@@ -24,7 +24,7 @@ from anabranch.grouping.ownership import floors, owned
 from anabranch.messages import Expanding, Registration, Start
 from anabranch.model.hashing import bucket, partition_for
 from anabranch.model.job_model import JobModel, Matched
-from anabranch.model.lane import Lane, LaneState, Position
+from anabranch.model.lane import Lane, LaneState, Position, open_lanes
 from anabranch.model.ssp import SSP, wholes
 from anabranch.planning import changes, expansion, patterns, rewinding
 from anabranch.planning import plan as planning
@@ -237,7 +237,7 @@ class World:
         self._move(changes.rescaled(job().graph, self.model, self.lanes, factor, containers, new_id))
 
     def work(self, messages: int) -> None:
-        for lane in changes.open_lanes(self.lanes.values()):
+        for lane in open_lanes(self.lanes.values()):
             for whole in dict.fromkeys(wholes(lane.ssps)):
                 keys, begins = self.streams[whole.stream.removeprefix("in-")][whole.partition], floors(lane, whole)
                 start = self.read[lane.id][whole]
@@ -345,7 +345,7 @@ def test_a_key_stays_in_its_task_and_each_message_is_taken_once_whatever_comes(
     ]
     held = Counter(
         row
-        for lane in changes.open_lanes(world.lanes.values())
+        for lane in open_lanes(world.lanes.values())
         if lane.stateful
         for row in world.state[lane.id]
         if world._has(lane, row)

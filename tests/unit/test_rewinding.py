@@ -25,10 +25,11 @@ from anabranch.event_time.control import Control
 from anabranch.event_time.progress import Progress, Upstream
 from anabranch.grouping import positions
 from anabranch.messages import Rewinding, Scaling, Start
+from anabranch.model import lane as lane_model
 from anabranch.model.lane import Lane, LaneState, Position, Rewind
 from anabranch.model.ssp import SSP, wholes
-from anabranch.planning import changes, rewinding
 from anabranch.planning import plan as planning
+from anabranch.planning import rewinding
 from anabranch.planning.changes import Change
 from anabranch.systems.embedded import EmbeddedSystem
 from anabranch.systems.records import RECORD_SCHEMA
@@ -138,7 +139,7 @@ class Chain:
 
     @property
     def open(self) -> list[Lane]:
-        return changes.open_lanes(self.lanes.values())
+        return lane_model.open_lanes(self.lanes.values())
 
     def _left(self, lane: Lane) -> bool:
         return any(

@@ -16,7 +16,7 @@ import pytest
 import sqlalchemy as sa
 
 from anabranch.coordinator import endpoint
-from anabranch.coordinator.store import Store, database, postgresql, tables
+from anabranch.coordinator.store import Store, address, postgresql, tables
 from anabranch.errors import AnabranchError, ConfigError, StoreUnavailableError
 from anabranch.messages import Registration
 from anabranch.model.lane import Lane, LaneState
@@ -267,7 +267,7 @@ def test_references_are_resolved_for_each_connection_and_never_shown(
         store.jobs()
     (tmp_path / "password").write_text(f"{PASSWORD}\n")
     assert Store(url.replace(PASSWORD, f"${{file:{tmp_path}/password}}")).jobs() == ["delays"]
-    assert database.shown(f"{url}?sslpassword=hush&password=hush").endswith("/" + url.rpartition("/")[2])
+    assert address.shown(f"{url}?sslpassword=hush&password=hush").endswith("/" + url.rpartition("/")[2])
 
 
 def test_run_keeps_its_store_in_a_file(url: str) -> None:

@@ -9,8 +9,11 @@ import threading
 from pathlib import Path
 
 import pytest
+import sqlalchemy
+from hypothesis import given
+from hypothesis import strategies as st
 
-from anabranch.coordinator.store import Store, database, sqlite
+from anabranch.coordinator.store import Store, address, sqlite
 from anabranch.errors import ConfigError, ConflictError, NotFoundError, UnsupportedFormatError
 from tests.unit.coordinator_helpers import FIRST, SECOND
 from tests.unit.store_helpers import filled
@@ -46,7 +49,7 @@ def test_looking_creates_nothing(tmp_path: Path, url: str) -> None:
 
 def test_a_version_from_the_future_is_refused_and_left_as_it_is(url: str) -> None:
     filled(Store(url)).close()
-    path = database.path_of(url)
+    path = address.path_of(url)
     assert path is not None
     with sqlite3.connect(path) as raw:
         raw.execute("update meta set value = '5' where key = 'format'")
@@ -100,14 +103,20 @@ def test_what_can_t_be_a_store_is_a_setting_to_change(place: object, says: str, 
     assert caught.value.cure
 
 
+@given(st.text(st.sampled_from("aB /.:@%2?#&=\\~é\n"), max_size=12))
+def test_a_path_is_what_sqlalchemy_says(text: str) -> None:
+    expected = sqlalchemy.make_url(f"sqlite:///{text}").database
+    assert address.path_of(f"sqlite:///{text}") == (Path(expected) if expected else None)
+
+
 def test_a_path_has_no_references(tmp_path: Path) -> None:
-    assert database.path_of(f"sqlite:///{tmp_path}/${{env:HOME}}/c.db") == tmp_path / "${env:HOME}" / "c.db"
+    assert address.path_of(f"sqlite:///{tmp_path}/${{env:HOME}}/c.db") == tmp_path / "${env:HOME}" / "c.db"
 
 
 def test_a_locked_store_says_so(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.05)
     store = filled(Store(url))
-    holder = sqlite3.connect(database.path_of(url) or "", isolation_level=None)
+    holder = sqlite3.connect(address.path_of(url) or "", isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
     with pytest.raises(ConflictError, match=r"coordinator\.db is locked"):
         store.put_lanes([store.lanes("delays")[SECOND]], [])

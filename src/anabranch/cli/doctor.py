@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError
 from anabranch import config as configuration
 from anabranch.cli import preparation, progress
 from anabranch.config import Settings
-from anabranch.coordinator.store import database
+from anabranch.coordinator.store import address
 from anabranch.coordinator.store.store import Store
 from anabranch.errors import AnabranchError, NotFoundError
 from anabranch.formats import modules
@@ -97,7 +97,7 @@ def _store(settings: Settings) -> str:
     try:
         store = Store.open_existing(settings.coordinator.store)
     except NotFoundError:
-        return f"{database.shown(settings.coordinator.store)} (none yet; made by the first run)"
+        return f"{address.shown(settings.coordinator.store)} (none yet; made by the first run)"
     try:
         return f"{store.url}, {len(store.jobs())} job(s)"
     finally:

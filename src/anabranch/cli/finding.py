@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
 
 from anabranch import config as configuration
 from anabranch import references
 from anabranch.config import CoordinatorSettings, Settings
 from anabranch.coordinator import endpoint, reading
 from anabranch.coordinator.client import Client
-from anabranch.coordinator.store import Event, Store, database
+from anabranch.coordinator.store import Event, address
 from anabranch.errors import ConflictError, UsageError
 from anabranch.messages import JobStatus
 from anabranch.model.job_model import JobModel
+
+if TYPE_CHECKING:
+    from anabranch.coordinator.store import Store
 
 T = TypeVar("T")
 
@@ -24,11 +28,8 @@ def jobs(settings: CoordinatorSettings) -> list[JobStatus]:
         with _client(url, settings) as client:
             return client.jobs()
     served = endpoint.find(settings.store)
-    store = Store.open_existing(settings.store)
-    try:
+    with _opened(settings) as store:
         found = reading.jobs(store)
-    finally:
-        store.close()
     return [status(settings, each.job) if each.job in served else each for each in found]
 
 
@@ -92,13 +93,10 @@ def at(settings: Settings, url: str | None) -> Client:
 
 def _url(settings: CoordinatorSettings) -> str | None:
     """The coordinator that is configured; else the one that leads on a store that several machines reach."""
-    if settings.url is not None or not database.is_on_server(settings.store):
+    if settings.url is not None or not address.is_on_server(settings.store):
         return settings.url
-    store = Store.open_existing(settings.store)
-    try:
+    with _opened(settings) as store:
         leader = store.leader()
-    finally:
-        store.close()
     return None if leader is None else leader.holder
 
 
@@ -113,8 +111,17 @@ def _told(settings: CoordinatorSettings, job: str, ask: Callable[[Client], T], l
     if url is not None:
         with _client(url, settings) as found:
             return ask(found)
+    with _opened(settings) as store:
+        return look(store)
+
+
+@contextmanager
+def _opened(settings: CoordinatorSettings) -> Iterator[Store]:
+    """The store, to look into. Where a coordinator answers it isn't needed, nor what it takes to import it."""
+    from anabranch.coordinator.store import Store
+
     store = Store.open_existing(settings.store)
     try:
-        return look(store)
+        yield store
     finally:
         store.close()

@@ -18,7 +18,7 @@ from anabranch.cli import progress
 from anabranch.cli.loading import JobFile
 from anabranch.config import Settings
 from anabranch.coordinator import plans, reading
-from anabranch.coordinator.store import Store, database
+from anabranch.coordinator.store import Store, address
 from anabranch.errors import AnabranchError, ConfigError, ConflictError, NotFoundError, StateError
 from anabranch.formats import Format, settling
 from anabranch.grouping import expansion, groupers
@@ -56,7 +56,7 @@ def settings_of(job: Path, file: Path | None) -> Settings:
 
 def known_model(store_url: str, job: str) -> tuple[JobModel | None, bool]:
     """The present generation of a job that a store on this machine knows, and whether it was drained."""
-    if database.is_on_server(store_url):
+    if address.is_on_server(store_url):
         return None, False
     try:
         store = Store.open_existing(store_url)
@@ -291,7 +291,7 @@ def check_writers(plan: Plan, settings: Settings, known: set[str]) -> None:
                 continue
             raise StateError(
                 f"{where} holds records that lane {lane} of job {plan.model.job!r} wrote, but the store "
-                f"{database.shown(settings.coordinator.store)} doesn't know that lane",
+                f"{address.shown(settings.coordinator.store)} doesn't know that lane",
                 "restore the store; or, to begin afresh, remove the job's output streams or give the job another name",
             )
 

@@ -14,7 +14,7 @@ from typing import Self
 import httpx
 
 from anabranch.coordinator.naming import check_name
-from anabranch.coordinator.store import database
+from anabranch.coordinator.store import address
 from anabranch.coordinator.wire import SERVICE
 from anabranch.errors import ConfigError, ConflictError, UnsupportedFormatError, UsageError
 from anabranch.model.document import Document, decode, encode
@@ -35,10 +35,10 @@ class Note(Document, frozen=True, kw_only=True):
 
 def run_folder(store_url: str) -> Path:
     """The folder beside a store where notes and locks lie. ConfigError for a store without a place."""
-    path = database.path_of(store_url)
-    if database.is_on_server(store_url):
+    path = address.path_of(store_url)
+    if address.is_on_server(store_url):
         raise ConfigError(
-            f"anabranch run keeps its store in SQLite, and [coordinator] store is {database.shown(store_url)}",
+            f"anabranch run keeps its store in SQLite, and [coordinator] store is {address.shown(store_url)}",
             "a store in PostgreSQL is for a coordinator: anabranch coordinator",
         )
     if path is None:
@@ -49,7 +49,7 @@ def run_folder(store_url: str) -> Path:
 def write(store_url: str, job: str, url: str) -> None:
     """Note that this process serves a job at a URL, in place of a former note."""
     folder = run_folder(store_url)
-    database.make_folder(folder)
+    address.make_folder(folder)
     temporary = folder / f".{uuid.uuid4().hex}.tmp"
     try:
         temporary.write_bytes(encode(Note(url=url, pid=os.getpid(), started=time.time())))
@@ -90,7 +90,7 @@ class RunLock:
 
     def acquire(self) -> None:
         """Take the lock. ConflictError when another process has it, or another RunLock of this one."""
-        database.make_folder(self._path.parent)
+        address.make_folder(self._path.parent)
         try:
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         except OSError as error:

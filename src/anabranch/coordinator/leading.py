@@ -14,7 +14,7 @@ from anabranch.coordinator import endpoint
 from anabranch.coordinator.election import Election
 from anabranch.coordinator.launcher import Launcher
 from anabranch.coordinator.service import Coordinator, Fence
-from anabranch.coordinator.store import Store, database
+from anabranch.coordinator.store import Store, address
 from anabranch.errors import AnabranchError, ConflictError, NotLeadingError
 from anabranch.messages import Start
 from anabranch.model.lane import Lane
@@ -205,7 +205,7 @@ class Leading:
 
     def _take(self, job: str) -> bool:
         """Take a job's lock, so that ``anabranch run`` doesn't serve it, too. Gives whether it was free."""
-        if database.is_on_server(self._database) or database.path_of(self._database) is None:
+        if address.is_on_server(self._database) or address.path_of(self._database) is None:
             return False
         with self._guard:
             if job in self._locks:

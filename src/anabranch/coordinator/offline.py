@@ -9,10 +9,9 @@ import msgspec
 
 from anabranch.coordinator import endpoint, reading
 from anabranch.coordinator.states import DeploymentState
-from anabranch.coordinator.store import Event, Store, database
+from anabranch.coordinator.store import Event, Store, address
 from anabranch.errors import ConflictError, NotFoundError, NotLeadingError
-from anabranch.model.lane import Lane, LaneState
-from anabranch.planning import changes
+from anabranch.model.lane import Lane, LaneState, open_lanes
 
 __all__ = ["alone", "begun", "lanes", "replaced"]
 
@@ -29,7 +28,7 @@ def alone(store_url: str, job: str) -> Iterator[Store]:
     """
     store = Store.open_existing(store_url)
     try:
-        if not database.is_on_server(store_url):
+        if not address.is_on_server(store_url):
             with endpoint.RunLock(store_url, job):
                 yield store
             return
@@ -63,7 +62,7 @@ def lanes(store: Store, job: str) -> list[Lane]:
         runs = DeploymentState(its.state).active
         cure = f"anabranch stop {job}" if runs else "start it again, and stop it once it runs"
         raise ConflictError(f"job {job!r} is {its.state}: only one that is stopped can be compacted", cure)
-    found = [lane for lane in changes.open_lanes(store.lanes(job).values()) if lane.deployment == its.id]
+    found = [lane for lane in open_lanes(store.lanes(job).values()) if lane.deployment == its.id]
     odd = next((lane for lane in found if not _rests(lane)), None)
     if odd is not None:
         raise ConflictError(

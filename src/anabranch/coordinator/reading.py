@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from anabranch.coordinator.naming import check_name
-from anabranch.coordinator.store import DeploymentRecord, Event, Store
+from anabranch.coordinator.store import DeploymentRecord, Event
 from anabranch.errors import ConflictError, NotFoundError, UsageError
 from anabranch.formats import Format
 from anabranch.messages import JobStatus, LaneStatus, Running
 from anabranch.model.job_model import JobModel
-from anabranch.model.lane import Lane
-from anabranch.planning import changes
+from anabranch.model.lane import Lane, open_lanes
+
+if TYPE_CHECKING:
+    from anabranch.coordinator.store import Store
 
 __all__ = ["MOST_EVENTS", "deployment", "events", "jobs", "known_formats", "known_lanes", "model", "running", "status"]
 
@@ -30,7 +34,7 @@ def status(store: Store, job: str) -> JobStatus:
         deployment=its.id,
         generation=its.generation,
         state=its.state,
-        lanes=tuple(LaneStatus(lane=lane) for lane in changes.open_lanes(store.lanes(job).values())),
+        lanes=tuple(LaneStatus(lane=lane) for lane in open_lanes(store.lanes(job).values())),
         containers=tuple(container.status(alive=False) for container in store.containers(job)),
         error=its.error,
         served=False,

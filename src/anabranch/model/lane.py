@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 
 from anabranch.model.document import Document
 from anabranch.model.ssp import SSP
@@ -181,3 +182,8 @@ class Lane(Document, frozen=True, kw_only=True):
     def system(self, stream: str) -> str:
         """The system of a stream that it writes."""
         return self.systems.get(stream, "embedded")
+
+
+def open_lanes(lanes: Iterable[Lane]) -> list[Lane]:
+    """Those that aren't closed."""
+    return [lane for lane in lanes if lane.state is not LaneState.CLOSED]

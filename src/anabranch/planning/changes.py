@@ -17,7 +17,7 @@ from anabranch.grouping.request import Input
 from anabranch.model.document import Document
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import ContainerModel, JobModel, StageModel
-from anabranch.model.lane import Lane, LaneState, Position
+from anabranch.model.lane import Lane, LaneState, Position, open_lanes
 from anabranch.model.ssp import SSP, in_order, wholes
 from anabranch.model.task import Task
 from anabranch.planning import plan, stages
@@ -32,7 +32,6 @@ __all__ = [
     "heads",
     "inputs_of",
     "never_begun",
-    "open_lanes",
     "opened",
     "rescaled",
     "spoken_for",
@@ -78,11 +77,6 @@ class _Share:
         if lane.state is LaneState.FAILED or lane.broadcast != self.broadcast(lane):
             return False
         return owned(lane) == {number: frozenset(buckets) for number, buckets in self.virtual.items()}
-
-
-def open_lanes(lanes: Iterable[Lane]) -> list[Lane]:
-    """Those that aren't closed."""
-    return [lane for lane in lanes if lane.state is not LaneState.CLOSED]
 
 
 def heads(lanes: Iterable[Lane]) -> list[Lane]:

@@ -31,7 +31,7 @@ from anabranch.messages import (
     Rewinding,
     Scaling,
 )
-from anabranch.planning import changes
+from anabranch.model.lane import open_lanes
 from anabranch.planning.plan import Plan
 from anabranch.systems.systems import Systems
 from anabranch.testing.killing import Kill, KilledError
@@ -78,7 +78,7 @@ class Incarnation:
         with closing(self._store):
             container = self._container(until_caught_up=False)
             known = self._coordinator.known_lanes(self._job)
-            lanes = {lane.id: lane for lane in changes.open_lanes(known.values())}
+            lanes = {lane.id: lane for lane in open_lanes(known.values())}
             kill = Kill(self._spark, Systems(self._settings, self._job), self._settings.storage.root, lanes)
             self._coordination.kill = kill
             try:

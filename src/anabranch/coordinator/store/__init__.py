@@ -1,6 +1,20 @@
 """The coordinator's durable memory: one place knows the tables and the queries."""
 
+from typing import TYPE_CHECKING, Any
+
 from anabranch.coordinator.store.records import ContainerRecord, DeploymentRecord, Event, LeaderRecord
-from anabranch.coordinator.store.store import Store
+
+if TYPE_CHECKING:
+    from anabranch.coordinator.store.store import Store
 
 __all__ = ["ContainerRecord", "DeploymentRecord", "Event", "LeaderRecord", "Store"]
+
+
+def __getattr__(name: str) -> Any:
+    """The store itself is imported when it is asked for: SQLAlchemy takes longer than most verbs of the command line,
+    which ask a coordinator."""
+    if name == "Store":
+        from anabranch.coordinator.store.store import Store
+
+        return Store
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -3,22 +3,54 @@
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from pathlib import Path
-
-import sqlalchemy as sa
-from sqlalchemy.exc import ArgumentError
+from typing import TYPE_CHECKING
 
 from anabranch.errors import ConfigError
 from anabranch.references import hidden, resolved
 
-__all__ = ["Address"]
+if TYPE_CHECKING:  # it takes longer to import than most verbs do
+    import sqlalchemy as sa
 
+__all__ = ["CURE", "Address", "is_on_server", "make_folder", "path_of", "shown"]
+
+CURE = "set [coordinator] store to a place that can be written, as in sqlite:////home/me/coordinator.db"
 _SETTING = "[coordinator] store"
 _CURE = (
     "set [coordinator] store to a file, as in sqlite:////home/me/coordinator.db, or to a database of PostgreSQL's, "
     "as in postgresql://user:${env:PGPASSWORD}@host:5432/database"
 )
 _DRIVERS = ("sqlite", "postgresql", "postgresql+psycopg")
+_FILE = re.compile(r"sqlite:///([^?%]+)")
+_MEMORY = ":memory:"
+
+
+def path_of(url: str) -> Path | None:
+    """The file of a store's database; None for one in memory or on a server.
+
+    Raises:
+        ConfigError: not a database URL, or a database that a store can't live in.
+    """
+    return Address(url).path
+
+
+def shown(url: str) -> str:
+    """A store's URL as a message may name it: no password."""
+    return Address(url).shown
+
+
+def is_on_server(url: str) -> bool:
+    """Whether several machines may use it: it is PostgreSQL's."""
+    return Address(url).kind == "postgresql"
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder with its parents; ConfigError if that can't be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"the folder {folder} of the store can't be made: {error.strerror}", CURE) from error
 
 
 class Address:
@@ -29,9 +61,10 @@ class Address:
     """
 
     def __init__(self, url: str) -> None:
-        text, self._references = hidden(url)
-        self._url = _parsed(text, url)
-        self.kind = self._url.get_backend_name()
+        self._given = url
+        self._text, self._references = hidden(url)
+        self._file = _FILE.fullmatch(self._text)
+        self.kind = "sqlite" if self._file is not None else self._url.get_backend_name()
         if self.kind == "sqlite":
             self.shown = url
             return
@@ -41,16 +74,22 @@ class Address:
             raise ConfigError(f"{_outward(url)!r} has an @ in its password", "write it as %40, or use a reference")
         self.shown = self._put_back(self._url.set(query={}).render_as_string(hide_password=True))
 
+    @cached_property
+    def _url(self) -> sa.URL:
+        return _parsed(self._text, self._given)
+
     @property
     def path(self) -> Path | None:
         """SQLite's file; None for a database in memory, or on a server."""
-        database = self._url.database
-        if self.kind != "sqlite" or not database or database == ":memory:":
+        if self.kind != "sqlite":
             return None
-        return Path(self._put_back(database))
+        database = self._url.database if self._file is None else self._file[1]
+        return Path(self._put_back(database)) if database and database != _MEMORY else None
 
     def resolved(self) -> sa.URL:
         """For connecting; ConfigError when a reference can't be resolved."""
+        import sqlalchemy as sa
+
         url = self._url
         query = {name: self._filled(value) for name, value in url.query.items()}
         return sa.URL.create(
@@ -83,6 +122,9 @@ class Address:
 
 
 def _parsed(text: str, url: str) -> sa.URL:
+    import sqlalchemy as sa
+    from sqlalchemy.exc import ArgumentError
+
     try:
         parsed = sa.make_url(text)
         backend = parsed.get_backend_name()

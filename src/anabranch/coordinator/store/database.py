@@ -4,44 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from types import ModuleType
 
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from anabranch.coordinator.store import postgresql, sqlite, tables
-from anabranch.coordinator.store.address import Address
+from anabranch.coordinator.store import sqlite, tables
+from anabranch.coordinator.store.address import CURE, Address, make_folder
 from anabranch.errors import AnabranchError, ConfigError, NotFoundError, StoreUnavailableError, UnsupportedFormatError
 
-__all__ = ["create", "explained", "is_on_server", "make_folder", "open_existing", "path_of", "shown"]
-
-
-def path_of(url: str) -> Path | None:
-    """The file of a store's database; None for one in memory or on a server.
-
-    Raises:
-        ConfigError: not a database URL, or a database that a store can't live in.
-    """
-    return Address(url).path
-
-
-def shown(url: str) -> str:
-    """A store's URL as a message may name it: no password."""
-    return Address(url).shown
-
-
-def is_on_server(url: str) -> bool:
-    """Whether several machines may use it: it is PostgreSQL's."""
-    return Address(url).kind == "postgresql"
-
-
-def make_folder(folder: Path) -> None:
-    """Make a folder with its parents; ConfigError if that can't be."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"the folder {folder} of the store can't be made: {error.strerror}", sqlite.CURE) from error
+__all__ = ["create", "explained", "open_existing"]
 
 
 def create(url: str) -> sa.Engine:
@@ -49,7 +22,7 @@ def create(url: str) -> sa.Engine:
     address = Address(url)
     if address.path is not None:
         make_folder(address.path.parent)
-    engine = postgresql.engine(address) if address.kind == "postgresql" else sqlite.engine(address.path, "rwc")
+    engine = _on_server().engine(address) if address.kind == "postgresql" else sqlite.engine(address.path, "rwc")
     try:
         with explained(url):
             if not _is_ours(engine, address):
@@ -64,13 +37,13 @@ def open_existing(url: str) -> sa.Engine:
     """The database at ``url``; NotFoundError if there is none. Creates nothing."""
     address = Address(url)
     if address.kind == "postgresql":
-        engine = postgresql.engine(address)
+        engine: sa.Engine = _on_server().engine(address)
     else:
         try:
             if address.path is None or not address.path.is_file():
                 raise _missing(address)
         except OSError as error:
-            raise ConfigError(f"the store {address.path} can't be read: {error.strerror}", sqlite.CURE) from error
+            raise ConfigError(f"the store {address.path} can't be read: {error.strerror}", CURE) from error
         engine = sqlite.engine(address.path, "rw")
     try:
         with explained(url):
@@ -97,8 +70,15 @@ def explained(url: str) -> Iterator[None]:
         raise StoreUnavailableError(f"the store {where} is held up: all connections are in use", "try again") from error
     except DBAPIError as error:
         address = Address(url)
-        meaning = postgresql if address.kind == "postgresql" else sqlite
-        raise meaning.explanation(error, _where(address)) from error
+        explanation = _on_server().explanation if address.kind == "postgresql" else sqlite.explanation
+        raise explanation(error, _where(address)) from error
+
+
+def _on_server() -> ModuleType:
+    """What knows PostgreSQL: its driver takes long to import, and most stores don't need it."""
+    from anabranch.coordinator.store import postgresql
+
+    return postgresql
 
 
 def _where(address: Address) -> str:
@@ -154,7 +134,7 @@ def _prepare(engine: sa.Engine, address: Address) -> None:
         sqlite.keep_a_log(engine)
     with engine.execution_options(**sqlite.WRITES).begin() as connection:
         if address.kind == "postgresql":
-            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(postgresql.CREATION)))
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_on_server().CREATION)))
         if not _holds_store(connection, address):
             tables.metadata.create_all(connection)
             connection.execute(sa.insert(tables.meta).values(key="format", value=str(tables.FORMAT_VERSION)))

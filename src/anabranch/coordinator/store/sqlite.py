@@ -10,13 +10,13 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import StaticPool
 
+from anabranch.coordinator.store.address import CURE
 from anabranch.errors import AnabranchError, ConfigError, ConflictError
 
-__all__ = ["CURE", "WRITES", "engine", "explanation", "keep_a_log"]
+__all__ = ["WRITES", "engine", "explanation", "keep_a_log"]
 
 BUSY_SECONDS = 5.0
 WRITES = {"anabranch_writes": True}
-CURE = "set [coordinator] store to a place that can be written, as in sqlite:////home/me/coordinator.db"
 
 
 def engine(path: Path | None, mode: str) -> sa.Engine:

@@ -11,7 +11,7 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
-from anabranch.coordinator.store import database, sqlite
+from anabranch.coordinator.store import address, database, sqlite
 from anabranch.coordinator.store.records import ContainerRecord, DeploymentRecord, Event, LeaderRecord
 from anabranch.coordinator.store.tables import artifacts, containers, deployments, events, jobs, lanes, leader, models
 from anabranch.errors import NotLeadingError
@@ -53,7 +53,7 @@ class Store:
         return store
 
     def _open(self, url: str, engine: sa.Engine) -> None:
-        self.url = database.shown(url)
+        self.url = address.shown(url)
         self._database = url
         self._engine = engine
         self._writer = engine.execution_options(**sqlite.WRITES)
