@@ -87,6 +87,16 @@ class Fed:
 
         self.until("it runs", lambda: self.state == "running" and read() > 0)
 
+    def until_one_stands_by(self) -> None:
+        """Until each seat has a container that lives, and there is one more. It need not be the one that came last: one
+        that came for another that was killed may come later."""
+
+        def one_does() -> bool:
+            status = self.client.status(JOB)
+            return status.standing_by > 0 and sum(each.alive for each in status.containers) == status.seats
+
+        self.served.coordinator.until("one stands by", one_does)
+
     def until_all_is_read(self) -> None:
         """Until all that is kept was put and read, and the last windows that end are out."""
         while self.feed():
@@ -136,7 +146,7 @@ def changed(
         want = wish.get("containers", len(containers))
         while len(containers) < want:
             containers.append(served.container())
-            stands_by(containers[-1])
+            fed.until_one_stands_by()
         scaling = fed.scaling(wish)
         begun = time.monotonic()
         if number == kill_in:
