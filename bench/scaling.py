@@ -3,8 +3,8 @@ query by hand that is stopped and started.
 
 Records are sent at a steady rate, each with the time of its sending; a consumer of committed records notes when each
 comes out. The pause of a change is the longest time in which none came, from its begin to some seconds behind its end.
-The query by hand is stopped and started again in its process, with its checkpoint. All sides are there for the whole
-run, and make a change in turn, within two minutes or so of another: only the one whose turn it is gets records.
+The query by hand is stopped and started again in its process, with its checkpoint. It and a job run at the same time
+and make a change in turn, within two minutes: only the one whose turn it is gets records. Then it and another job do.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from confluent_kafka import TopicPartition
@@ -176,9 +176,9 @@ def expected(started: Side, words: Sequence[str]) -> float:
 
 
 @contextmanager
-def running(cluster: Cluster, name: str, rate: int) -> Iterator[Runs]:
-    """A side that runs meanwhile, and has run for a while."""
-    number = (HAND, MINE, PLAIN).index(name)
+def running(cluster: Cluster, name: str, beside: str, rate: int) -> Iterator[Runs]:
+    """A side that runs meanwhile, and has run for a while. ``beside``: the job of this comparison."""
+    number = f"{(HAND, MINE, PLAIN).index(name)}-{(MINE, PLAIN).index(beside)}"
     source, output = f"in-{number}", f"out-{number}"
     for topic in (source, output):
         cluster.create(topic)
@@ -199,24 +199,21 @@ def running(cluster: Cluster, name: str, rate: int) -> Iterator[Runs]:
             watching.join()
 
 
-def measured(cluster: Cluster, rate: int) -> dict[str, list[Found]]:
-    """Run all sides, and let each make each change."""
-    found: dict[str, list[Found]] = {HAND: [], MINE: [], PLAIN: []}
-    with ExitStack() as stack:
-        by_hand, *others = [stack.enter_context(running(cluster, name, rate)) for name in found]
+def measured(cluster: Cluster, name: str, rate: int) -> tuple[list[float], list[Found]]:
+    """Let a job make each change, and before each the query by hand stop and start. Gives the pauses of that, in
+    seconds, and what was found of the job."""
+    pauses, found = [], []
+    with running(cluster, HAND, name, rate) as by_hand, running(cluster, name, name, rate) as runs:
         for verb in (*map(str, FACTORS), EXPAND):
             with by_hand.fed(SETTLING):
-                beside = by_hand.stopped()
-            found[HAND].append(Found("stopped and started", beside, 1.0, 0.0, 0.0, 0.0))
-            for runs in others:
-                if verb == EXPAND:
-                    cluster.expand(runs.source, WIDE)
-                with runs.fed(SETTLING):
-                    found[runs.name].append(runs.changed(verb, beside))
-        for runs in others:
-            end, came = cluster.end(runs.source), len(runs.seen.came)
-            print(f"{runs.name}: {came:,} of {end:,} records came out, {runs.seen.disorder} of them out of order")
-    return found
+                pauses.append(by_hand.stopped())
+            if verb == EXPAND:
+                cluster.expand(runs.source, WIDE)
+            with runs.fed(SETTLING):
+                found.append(runs.changed(verb, pauses[-1]))
+        end, came = cluster.end(runs.source), len(runs.seen.came)
+        print(f"{name}: {came:,} of {end:,} records came out, {runs.seen.disorder} of them out of order")
+    return pauses, found
 
 
 def main() -> None:
@@ -225,24 +222,24 @@ def main() -> None:
     arguments = parser.parse_args()
     interruptible()
     with clusters.fresh() as cluster, explained():
-        found = measured(cluster, arguments.rate)
+        measures = {name: measured(cluster, name, arguments.rate) for name in (MINE, PLAIN)}
     print(f"\n| {arguments.rate:,} records/s | pause s | to {HAND} | planned s | took s | latency later to before |")
     print("| --- | ---: | ---: | ---: | ---: | ---: |")
-    for each in found[HAND]:
-        print(f"| {HAND}: {each.what}, median of {STOPS} | {each.pause:.2f} | | | | |")
-    for name in (MINE, PLAIN):
-        for each in found[name]:
+    for name, (pauses, found) in measures.items():
+        print(f"| {HAND}, medians of {STOPS}: {', '.join(f'{pause:.2f}' for pause in pauses)} | | | | | |")
+        for each in found:
             row = (f"{each.pause:.2f}", f"{each.ratio:.2f}", f"{each.planned:.2f}", f"{each.took:.1f}")
             print(f"| {name}: {each.what} | {' | '.join(row)} | {each.later:.2f} |")
-    for name in (MINE, PLAIN):
-        worst, middle = (of(each.ratio for each in found[name]) for of in (max, statistics.median))
+    for name, (_, found) in measures.items():
+        worst, middle = (of(each.ratio for each in found) for of in (max, statistics.median))
         print(
             f"{name}: pause {middle:.2f} of {HAND}'s, at most {worst:.2f}, goal {GOAL}: "
             f"{'met' if worst <= GOAL else 'missed'}"
         )
-    off = max(abs(each.pause / each.planned - 1) for each in found[MINE])
+    _, mine = measures[MINE]
+    off = max(abs(each.pause / each.planned - 1) for each in mine)
     print(f"pause beside the planned one: at most {off:.0%} off, goal {OFF:.0%}: {'met' if off <= OFF else 'missed'}")
-    slowest = max(each.later for each in found[MINE])
+    slowest = max(each.later for each in mine)
     print(f"latency {BETWEEN:.0f} s later: {slowest:.2f}, goal {LATER}: {'met' if slowest <= LATER else 'missed'}")
 
 
