@@ -20,10 +20,12 @@ from anabranch import steps
 from anabranch.container import blame, failures, pacing
 from anabranch.container.attempts import Standstill
 from anabranch.container.draining import Drain
+from anabranch.container.ends import Ends
 from anabranch.container.folder import Folder
 from anabranch.container.idleness import Idleness
 from anabranch.container.inputs import Inputs
 from anabranch.container.load import Load
+from anabranch.container.outputs import Outputs
 from anabranch.container.place import Place
 from anabranch.errors import AnabranchError, StalledError, StateError
 from anabranch.event_time.progress import Progress
@@ -38,7 +40,6 @@ from anabranch.spark.query import LaneQuery
 log = structlog.get_logger()
 
 _POLL = 0.1
-_ENDS_EVERY = 0.5
 _TELL_EVERY = 5.0
 _LOOK_EVERY = 5.0
 _SAMPLE_EVERY = 30.0
@@ -116,15 +117,13 @@ class LaneRunner:
         self._late_groups = 0
         self._late: Counter[str] = Counter()
         self._inputs = Inputs(place.systems, lane, starting)
-        self._ends_known: dict[str, int] = {}
-        self._ends_at = 0.0
-        self._ends_sure = False
+        self._ends = Ends(lane.id, self._inputs.ends, until)
+        self._outputs = Outputs(place.systems, lane)
         self._told_at = 0.0
         self._refreshed = monotonic()
         self._looked_at = monotonic()
         self._begun_at = 0.0
         self._sampled_at = monotonic()
-        self._gone = ""
         self._stuck_at = 0.0
         self._stuck_told: dict[str, Any] = {}
         self._thread = threading.Thread(target=self._run, name=f"lane {lane.id}", daemon=True)
@@ -420,7 +419,7 @@ class LaneRunner:
                 self._query.refresh()
                 self._refreshed = monotonic()
             if monotonic() > self._looked_at + _LOOK_EVERY:
-                self._look_for_outputs()
+                self._outputs.check()
                 self._looked_at = monotonic()
             if monotonic() > self._sampled_at + _SAMPLE_EVERY and self._query is not None:
                 self._sample(self._query)
@@ -442,27 +441,6 @@ class LaneRunner:
                 threads=stacks.of_lane(self._place.spark, self.lane.id),
             )
             raise StalledError(f"lane {self.lane.id} stands still: {still}", "its threads are in the container's log")
-
-    def _look_for_outputs(self) -> None:
-        """What is deleted under a running query, that goes on trying to write to for minutes.
-
-        Raises:
-            StateError: an output stream is gone, and was the last time.
-        """
-        streams = sorted(stream for stream in self.lane.outputs if not self._place.systems.is_table(stream))
-        systems = {self.lane.system(stream) for stream in streams}
-        try:
-            there = {name: self._place.systems.named(name).streams() for name in systems}
-        except AnabranchError as error:
-            log.debug("the output streams aren't known", lane=self.lane.id, error=str(error))
-            return
-        gone = next((s for s in streams if s not in there[self.lane.system(s)]), "")
-        if gone and gone == self._gone:
-            raise StateError(
-                f"the output stream {gone!r} of lane {self.lane.id} is gone from {self.lane.system(gone)}",
-                "restore it; or, to begin afresh, give the job another name",
-            )
-        self._gone = gone
 
     def _is_slow(self) -> bool:
         """Whether batches come near the time that they may take; then the next ones must be smaller."""
@@ -512,7 +490,7 @@ class LaneRunner:
             self._tell(watermark=told.progress.watermark, held_by=told.held_by, idle=tuple(told.idle))
             self._look_for_idle(told)
         if newest == self._newest_progress:
-            self._tell(ends=self._ends())
+            self._tell(ends=self._ends.now())
             if self._load.idled(self._report, monotonic()):
                 self._tell_load()
             return
@@ -527,7 +505,7 @@ class LaneRunner:
                 rows=self._rows,
                 seconds=ran.seconds,
                 rows_per_second=ran.rows / ran.seconds if ran.seconds else 0.0,
-                ends=self._ends(),
+                ends=self._ends.now(),
                 positions=texts(self._positions(folder)),
                 dead_letters=self._dead_letters(),
                 dropped=self._dropped,
@@ -547,8 +525,8 @@ class LaneRunner:
         if self._until is not None:
             return
         wanted = {ssp: at for ssp, at in time.positions.items() if time.delays.get(ssp) is not None}
-        ends = self._ends()
-        found = self._idleness.seen(wanted, ends if self._ends_sure else {}, monotonic())
+        ends = self._ends.now()
+        found = self._idleness.seen(wanted, ends if self._ends.sure else {}, monotonic())
         if found != self._idle:
             clock.note_idle(self._clock, found)
             self._idle = found
@@ -557,8 +535,8 @@ class LaneRunner:
         """What was idle when a former process ended is it still, unless something came meanwhile."""
         self._idleness = Idleness(patience)
         was = folder.batch(last).progress.idle if last >= 0 and self._until is None else frozenset()
-        ends = self._ends(fresh=True) if was else {}
-        at = texts(self._positions(folder)) if self._ends_sure else {}
+        ends = self._ends.now(fresh=True) if was else {}
+        at = texts(self._positions(folder)) if self._ends.sure else {}
         self._idle = self._idleness.carry(was, at, ends)
         clock.note_idle(self._clock, self._idle)
 
@@ -657,7 +635,7 @@ class LaneRunner:
             phase="ended",
             positions=texts(positions),
             batch=folder.committed(),
-            ends=self._ends(fresh=not self._closing.is_set()),
+            ends=self._ends.now(fresh=not self._closing.is_set()),
             dead_letters=self._dead_letters(),
             dropped=self._dropped,
             stopped=(self._until is not None or self._draining is not None) and self._stop.is_set(),
@@ -683,21 +661,6 @@ class LaneRunner:
             ssp.whole: held.get(ssp.stream, {}).get(ssp.partition, self._starting.get(ssp.whole, 0))
             for ssp in (*self.lane.ssps, *self.lane.broadcast)
         }
-
-    def _ends(self, fresh: bool = False) -> dict[str, int]:
-        """The ends of the inputs as they were looked up last: some systems take long to tell, and may be away."""
-        if fresh or monotonic() > self._ends_at + _ENDS_EVERY:
-            try:
-                ends = self._inputs.ends()
-            except AnabranchError as error:
-                log.debug("the ends of the inputs aren't known", lane=self.lane.id, error=str(error))
-                self._ends_sure = False
-            else:
-                self._ends_sure = True
-                until = self._until or {}
-                self._ends_known = texts({ssp: min(end, until.get(ssp, end)) for ssp, end in ends.items()})
-            self._ends_at = monotonic()
-        return self._ends_known
 
     def _tell(self, **changes: Any) -> None:
         held = {name: getattr(self._report, name) for name in self._report.__struct_fields__}
