@@ -257,7 +257,7 @@ class Deployed:
             epoch=epoch,
             folder=folder,
             planned=Folder(self.site.spark, folder).batch,
-            clock=str(self.site.place.clocks / f"{lane.id}.clock"),
+            clock=str(self.site.place.clock(lane)),
             home=str(Path(__file__).parent),
             starting={},
             until=until or {},

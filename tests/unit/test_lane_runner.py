@@ -61,8 +61,11 @@ class LocalPlace:
     systems = None
 
     def __init__(self, clocks: Path) -> None:
-        self.clocks = clocks
+        self._clocks = clocks
         self.its = Folder()
+
+    def clock(self, lane: Any) -> Path:
+        return self._clocks / lane.id
 
     def folder(self, lane: object, epoch: int, unless: Callable[[], bool], checked: bool) -> Folder:
         return self.its

@@ -26,6 +26,7 @@ from anabranch.spark.batches import Batch
 
 # Commits before offsets: a copy made while the source is still written to never has a commit without its offset.
 _COPY_ORDER = ("commits", "offsets", "metadata", "sources", "state", "streams.json")
+_BEGIN = "sources/0/0"
 _STATE = "state"
 _STREAMS = "streams.json"
 _PROGRESS = "progress.json"
@@ -162,6 +163,14 @@ class Folder:
         """Keep the ids of the streams that the lane reads, once."""
         if not self.exists(_STREAMS):
             self._write(_STREAMS, json.dumps(dict(sorted(ids.items()))))
+
+    def begin_at(self, offsets: Mapping[str, Mapping[int, int]]) -> None:
+        """Let the query's only source, of Spark's connector to Kafka, begin there (by topic) whatever its options say:
+        where it began once it finds here."""
+        if not self.exists(_BEGIN):
+            self._fs.mkdirs(self._at(_BEGIN.rpartition("/")[0]))
+            its = {topic: {str(p): at for p, at in sorted(each.items())} for topic, each in sorted(offsets.items())}
+            self._write(_BEGIN, f"\0v1\n{json.dumps(its)}")
 
     def note_progress(self, left: Progress, ssps: Iterable[str]) -> None:
         """Keep how far the lane is in event time as it ends, and what it read, for those that may go on from it."""

@@ -49,7 +49,8 @@ _SMALLER = 4
 """A batch that took too long is tried with so many times fewer rows."""
 _STUCK_EVERY = 1.0
 _URGENT = {"phase", "folder_epoch", "halted"}
-_one_at_a_time = threading.Lock()
+one_at_a_time = threading.Lock()
+"""Held while Spark analyzes or starts a query: all lanes share a session."""
 
 Offsets = dict[SSP, int]
 Build = Callable[[Folder, str, Offsets, Callable[[int], None]], LaneQuery]
@@ -104,7 +105,7 @@ class LaneRunner:
         self._load = Load()
         self._seen_batch = -1
         self._newest_progress = ""
-        self._clock = place.clocks / f"{lane.id}.clock"
+        self._clock = place.clock(lane)
         self._idleness = Idleness(math.inf)
         self._idle: dict[str, int] = {}
         self._query: LaneQuery | None = None
@@ -225,7 +226,7 @@ class LaneRunner:
         def analyze() -> None:
             with suppress(Exception):
                 query = self._build_for(folder)
-                with _one_at_a_time:
+                with one_at_a_time:
                     query.analyze()
                 self._analyzed = query
 
@@ -250,7 +251,7 @@ class LaneRunner:
             return
         self._mend_time(folder, query)
         self._query = query = query.ending(last)
-        with _one_at_a_time:
+        with one_at_a_time:
             self._tell(begun=True)
             self._started = query.start(once=True, last=last, pending=True)
         self._started.awaitTermination()
@@ -306,7 +307,7 @@ class LaneRunner:
         assert self._query is not None
         last = folder.batch(folder.planned())
         query, taken = self._goes_by(self._query.ending(last)), self._started is not None
-        with _one_at_a_time:
+        with one_at_a_time:
             self._tell(begun=True, halted="")
             self._started = query.start(once=True, last=last, pending=True, taken=taken)
         while not self._started.awaitTermination(1):
@@ -317,7 +318,7 @@ class LaneRunner:
     def _begin_with_nothing(self, folder: Folder) -> None:
         """Run a lane's first batch such that it reads nothing: after it, others can be planned."""
         assert self._query is not None
-        with _one_at_a_time:
+        with one_at_a_time:
             self._tell(begun=True, halted="")
             self._started = replace(self._query, nothing=True).start()
         while folder.committed() < 0 and self._started.isActive:
@@ -382,7 +383,7 @@ class LaneRunner:
             query = self._goes_by(query.ending(batch))
         self._carry_idle(folder, last, query.settings.job.idle_seconds)
         taken = last < self.lane.first_batch and self._started is None and self._taken()
-        with _one_at_a_time:
+        with one_at_a_time:
             self._tell(begun=True)
             started = query.start(last=batch, pending=pending, taken=taken)
         self._started = started
@@ -617,7 +618,7 @@ class LaneRunner:
         if failed is not None:
             raise failed
         if folder.pending and not self._hurry.is_set():
-            with _one_at_a_time:
+            with one_at_a_time:
                 last = self._query.start(once=True, taken=True)
             last.awaitTermination()
 

@@ -135,6 +135,10 @@ class Place:
         between = {ssp for _, ssps in found for ssp in ssps if ssp not in lane.rewind.to}
         return progress.cleared(before, between, lane.rewind.after)
 
+    def clock(self, lane: Lane) -> Path:
+        """The file of a lane's event time."""
+        return self.clocks / f"{lane.id}.clock"
+
     def at(self, lane: Lane, epoch: int) -> Folder:
         """The folder that a lane has, or would have, of an epoch."""
         return self.of(lane.job, lane.id, epoch)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from time import monotonic
+from typing import Generic, TypeVar
 
 import structlog
 
@@ -15,26 +16,35 @@ __all__ = ["Preparations"]
 log = structlog.get_logger()
 
 _Key = tuple[str, int]
+T = TypeVar("T")
 _PATIENCE = 5.0
 
 
-class Preparations:
-    """Takes the outputs of coming lanes, each in a thread. A lane whose outputs couldn't be taken will try itself.
+class Preparations(Generic[T]):
+    """Takes the outputs of coming lanes, and foresees their queries, each in a thread. A lane whose outputs couldn't be
+    taken will try itself.
 
-    ``take`` takes those of one lane, which nobody ever had. ``done`` is called whenever one is prepared.
+    ``take`` takes those of one lane, which nobody ever had; then ``foresee`` gives what can be known of it already.
+    ``done`` is called whenever one is prepared.
     """
 
-    def __init__(self, take: Callable[[Lane], None], done: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        take: Callable[[Lane], None],
+        done: Callable[[], None] = lambda: None,
+        foresee: Callable[[Lane], T | None] = lambda _: None,
+    ) -> None:
         self._take = take
         self._done = done
-        self._begun: dict[_Key, _Preparation] = {}
+        self._foresee = foresee
+        self._begun: dict[_Key, _Preparation[T]] = {}
 
     def begin(self, coming: Iterable[Lane]) -> None:
         """Prepare those that aren't being prepared. What was prepared is kept as long as the container lives."""
         for lane in coming:
             key = (lane.id, lane.epoch)
             if key not in self._begun:
-                self._begun[key] = _Preparation(self._take, lane, self._done)
+                self._begun[key] = _Preparation(self._take, self._foresee, lane, self._done)
                 self._begun[key].start()
 
     def under_way(self, coming: Iterable[Lane]) -> bool:
@@ -51,11 +61,24 @@ class Preparations:
         preparation.join()
         return preparation.taken
 
+    def foreseen(self, lane: Lane) -> T | None:
+        """What was foreseen of a lane, under its epoch, if anything was in time; it doesn't wait."""
+        preparation = self._begun.get((lane.id, lane.epoch))
+        return None if preparation is None else preparation.foreseen
 
-class _Preparation(threading.Thread):
-    def __init__(self, take: Callable[[Lane], None], lane: Lane, done: Callable[[], None]) -> None:
+
+class _Preparation(threading.Thread, Generic[T]):
+    def __init__(
+        self,
+        take: Callable[[Lane], None],
+        foresee: Callable[[Lane], T | None],
+        lane: Lane,
+        done: Callable[[], None],
+    ) -> None:
         super().__init__(name=f"prepares {lane.id}", daemon=True)
         self._take = take
+        self._foresee = foresee
+        self.foreseen: T | None = None
         self._lane = lane
         self._done = done
         self._begun = monotonic()
@@ -69,10 +92,10 @@ class _Preparation(threading.Thread):
     def run(self) -> None:
         try:
             self._take(self._lane)
-        except Exception as error:
-            log.info("a coming lane isn't prepared", lane=self._lane.id, error=str(error))
-        else:
             self.taken = True
+            self.foreseen = self._foresee(self._lane)
+        except Exception as error:
+            log.info("a coming lane isn't prepared", lane=self._lane.id, taken=self.taken, error=str(error))
         finally:
             self._ended.set()
             self._done()

@@ -23,7 +23,7 @@ from anabranch.container.copies import Copies
 from anabranch.container.drained import Hook
 from anabranch.container.folder import Folder
 from anabranch.container.keeping import Keeper
-from anabranch.container.lane import LaneRunner, Offsets
+from anabranch.container.lane import LaneRunner, Offsets, one_at_a_time
 from anabranch.container.place import Place
 from anabranch.container.preparing import Preparations
 from anabranch.event_time import durations
@@ -33,7 +33,8 @@ from anabranch.model.graph import Graph
 from anabranch.model.lane import Lane
 from anabranch.operators.rules import is_boundary
 from anabranch.planning import stages
-from anabranch.spark import query
+from anabranch.spark import foreseeing, query
+from anabranch.spark.foreseeing import Foreseen
 from anabranch.spark.pruning import Needs
 from anabranch.spark.query import LaneQuery
 from anabranch.systems.systems import Systems
@@ -77,7 +78,7 @@ class Container:
         systems = Systems(settings, graph.job)
         self._place = Place(spark, settings.storage.root, Path(self._clocks.name), systems)
         self._turn = threading.Event()
-        self._preparations = Preparations(self._take, self._turn.set)
+        self._preparations: Preparations[Foreseen] = Preparations(self._take, self._turn.set, self._foresee)
         self._closing: list[tuple[WantedLane, list[Lane]]] = []
         self.copies = Copies(lambda lane, epoch: self._place.of(graph.job, lane, epoch), self._turn.set)
         self._keepers: dict[str, Keeper] = {}
@@ -184,7 +185,12 @@ class Container:
         until = self._until(lane) if until_caught_up else None
 
         def build(folder: Folder, clock: str, positions: Offsets, dropped: Callable[[int], None]) -> LaneQuery:
-            return self._query(lane, folder, clock, positions, until or {}, dropped)
+            query = self._query(lane, folder, clock, positions, until or {}, dropped)
+            found = self._preparations.foreseen(lane)
+            known = None if found is None or until else found.known(query)
+            if known is not None and folder.planned() < 0:
+                folder.begin_at(self._begins(positions))
+            return known or query
 
         return LaneRunner(
             self._place,
@@ -232,6 +238,19 @@ class Container:
         """Take the outputs of a lane that is new, and see that they hold nothing of it."""
         self._query(lane, self._place.at(lane, lane.epoch)).take(new=True)
         self._place.check_new(lane, self._place.published(lane))
+
+    def _foresee(self, lane: Lane) -> Foreseen | None:
+        """Let Spark analyze the query of a coming lane, if it can."""
+        query = self._query(lane, self._place.at(lane, lane.epoch), str(self._place.clock(lane)))
+        with one_at_a_time:
+            return foreseeing.foreseen(query)
+
+    def _begins(self, positions: Offsets) -> dict[str, dict[int, int]]:
+        """Where topics are read from, by topic."""
+        found: dict[str, dict[int, int]] = {}
+        for ssp, offset in positions.items():
+            found.setdefault(self._place.systems.kafka.topic(ssp.stream), {})[ssp.partition] = offset
+        return found
 
     def _starting(self, lane: Lane) -> Offsets:
         given: Offsets = lane.begins

@@ -28,6 +28,7 @@ from anabranch.spark.lookups import Lookups
 from anabranch.spark.operators import Context
 from anabranch.spark.records import Limits
 from anabranch.spark.source import Measured, Source, by_node, measured
+from anabranch.systems.kafka.system import KafkaSystem
 from anabranch.systems.output import Written
 
 _STATE_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
@@ -186,20 +187,48 @@ class LaneQuery(LaneOutputs):
         if not self.real_time:
             _ = self._body
 
-    @cached_property
+    @property
+    def foreseeable(self) -> bool:
+        """Whether Spark can analyze the query before it is known where the lane begins: its only source looks into the
+        folder for that, and nothing else goes by it."""
+        if self.stateful or self.has_event_time or self.real_time or self.until or len(self._sources) != 1:
+            return False
+        (source,) = self._sources
+        return isinstance(source.system, KafkaSystem) and source.audience is None
+
+    def as_analyzed(self, before: LaneQuery) -> LaneQuery:
+        """The query, with what Spark has found out of one that is the same but for where it begins. What functions tell
+        is heard by both."""
+        for name in ("_busy", "_aside", "_context", "_frame"):
+            if name in before.__dict__:
+                self.__dict__[name] = before.__dict__[name]
+        return self
+
+    @property
     def _body(self) -> _Body:
+        frame, last = self._frame
+        if frame is None:
+            return self._apart
+        if last is None:
+            return _Body(frame, self._writing)
+        return _Body(frame, partial(self._evaluating, lambda batch: ({last: batch}, {})))
+
+    @cached_property
+    def _frame(self) -> tuple[DataFrame | None, int | None]:
+        """The streaming frame, of what is written, or of the rows of an operator and its id; None: there isn't one."""
         group, context, sinks = self._group, self._context, self._sinks
         frames = by_node(self._sources, lambda s: s.rows(s.observed(s.opened(self._streamed(s)))))
         way = evaluation.trunk(group, frames, context)
         if way is None:
-            return self._apart()
+            return None, None
         last, frame = way
         if sinks and not self._tables and evaluation.fans_out(group, last):
             rows = evaluation.fan_out(group, last, frame, sinks)
             if rows is not None:
-                return _Body(self._ticking(rows), self._writing)
-        return _Body(self._ticking(frame), partial(self._evaluating, lambda batch: ({last.id: batch}, {})))
+                return self._ticking(rows), None
+        return self._ticking(frame), last.id
 
+    @cached_property
     def _apart(self) -> _Body:
         """Sources that part before they come together: their records go through the query as they are."""
         tagged = [self._streamed(s).withColumn("source", F.lit(s.number)) for s in self._sources]
