@@ -189,7 +189,7 @@ class Container:
             found = self._preparations.foreseen(lane)
             known = None if found is None or until else found.known(query)
             if known is not None and folder.planned() < 0:
-                folder.begin_at(self._begins(positions))
+                folder.begin_at(known.begins)
             return known or query
 
         return LaneRunner(
@@ -244,13 +244,6 @@ class Container:
         query = self._query(lane, self._place.at(lane, lane.epoch), str(self._place.clock(lane)))
         with one_at_a_time:
             return foreseeing.foreseen(query)
-
-    def _begins(self, positions: Offsets) -> dict[str, dict[int, int]]:
-        """Where topics are read from, by topic."""
-        found: dict[str, dict[int, int]] = {}
-        for ssp, offset in positions.items():
-            found.setdefault(self._place.systems.kafka.topic(ssp.stream), {})[ssp.partition] = offset
-        return found
 
     def _starting(self, lane: Lane) -> Offsets:
         given: Offsets = lane.begins

@@ -196,6 +196,11 @@ class LaneQuery(LaneOutputs):
         (source,) = self._sources
         return isinstance(source.system, KafkaSystem) and source.audience is None
 
+    @property
+    def begins(self) -> dict[str, dict[int, int]]:
+        """Where it begins to read topics, by topic."""
+        return {self.systems.kafka.topic(source.stream): source.starts for source in self._sources}
+
     def as_analyzed(self, before: LaneQuery) -> LaneQuery:
         """The query, with what Spark has found out of one that is the same but for where it begins. What functions tell
         is heard by both."""
