@@ -352,9 +352,9 @@ class Workspace:
                     yield number, offset, row["value"], {each["key"]: each["value"] for each in row["headers"] or ()}
 
     def watermark(self, stage: str) -> datetime:
-        """The watermark of a stage's lanes when they were stopped: that of the slowest."""
+        """The watermark of a stage's lanes when they were stopped: that of the slowest. A running count has none."""
         lanes = [lane["lane"] for lane in self.status()["lanes"] if lane["lane"]["stage"] == stage]
-        return datetime.fromtimestamp(min(lane["watermark"] for lane in lanes) / 1000, UTC)
+        return datetime.fromtimestamp(min(w for lane in lanes if (w := lane["watermark"]) is not None) / 1000, UTC)
 
     @property
     def url(self) -> str:
