@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from typing import TYPE_CHECKING, TypeVar
 
 from anabranch import config as configuration
@@ -115,13 +115,8 @@ def _told(settings: CoordinatorSettings, job: str, ask: Callable[[Client], T], l
         return look(store)
 
 
-@contextmanager
-def _opened(settings: CoordinatorSettings) -> Iterator[Store]:
+def _opened(settings: CoordinatorSettings) -> closing[Store]:
     """The store, to look into. Where a coordinator answers it isn't needed, nor what it takes to import it."""
     from anabranch.coordinator.store import Store
 
-    store = Store.open_existing(settings.store)
-    try:
-        yield store
-    finally:
-        store.close()
+    return closing(Store.open_existing(settings.store))

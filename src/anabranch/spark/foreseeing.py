@@ -9,7 +9,7 @@ import msgspec
 
 from anabranch.grouping.ownership import NEVER, floors
 from anabranch.model.lane import Lane, LaneState
-from anabranch.model.ssp import wholes
+from anabranch.model.ssp import SSP, wholes
 from anabranch.spark.query import LaneQuery
 
 __all__ = ["Foreseen", "foreseen", "is_as_foreseen"]
@@ -55,7 +55,7 @@ def is_as_foreseen(announced: Lane, lane: Lane) -> bool:
     return all(_own(announced, ssp) == _own(lane, ssp) is not None for ssp in wholes(lane.ssps))
 
 
-def _own(lane: Lane, whole: Any) -> tuple[bool, ...] | None:
+def _own(lane: Lane, whole: SSP) -> tuple[bool, ...] | None:
     """Which buckets of a partition are the lane's; None: they don't begin together."""
     begin = floors(lane, whole)
     return tuple(at != NEVER for at in begin) if len(set(begin) - {NEVER}) == 1 else None
