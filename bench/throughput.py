@@ -135,7 +135,7 @@ def by_hand(bench: Bench, build: Callable[[DataFrame], DataFrame], mode: str, ou
     targets = {0: Target(output, PARTITIONS)}
 
     def each(batch: DataFrame, number: int) -> None:
-        publisher.publish(number, sink.write(batch, publisher.output, targets, number), {})
+        publisher.publish(number, sink.write(sink.writing(batch, publisher.output, targets, number)), {})
 
     frame = build(bench.spark.readStream.format(FORMAT).options(**options).load())
     stream = frame.writeStream.foreachBatch(each).outputMode(mode)

@@ -19,6 +19,7 @@ from tests.acceptance.harness import INPUT, LATE, Process, Workspace, command, d
 EACH = 100_000
 COUNT = EACH * len(numbered.STREAMS)
 SMALL, LARGER = 10_000, 40_000
+FEW = 20_000
 PATIENCE = 600.0
 OF_A_STAGE = steps.PRODUCED, steps.OPENING, steps.TRANSACTED, steps.PUBLISHED, steps.MARKED, steps.OPENING
 POINTS = tuple(itertools.product((0, 1), OF_A_STAGE))
@@ -132,6 +133,34 @@ def fencing(seed: int, workspace: Workspace) -> str:
     return f"frozen {how} for {seconds:.0f} s, ended with {code}: epoch {newer} has taken over from {older}"
 
 
+def ahead(seed: int, workspace: Workspace) -> str:
+    """The factor changes under load, and the job is killed in that: for even seeds once the first batch of a lane is
+    planned ahead, while the one that it goes on from writes its last one, for odd ones at some time; then another
+    change, in which nothing is killed. Each record is there once and in order."""
+    dice = random.Random(seed)
+    numbered.put(workspace, FEW)
+    hold = "" if seed % 2 else f"1-:{steps.AHEAD}:0"
+    process = workspace.start("run", "exactly.py", hold=hold, job__max_rows_per_batch=FEW // 10)
+    process.until("a batch of each stage", lambda: workspace.committed("1-") >= 0)
+    scaling = workspace.start("scale", "exactly", "--factor", str(dice.choice([1, 4, 64])))
+    if hold:
+        process.held()
+    later = dice.uniform(0, 1 if hold else 6)
+    time.sleep(later)
+    process.kill()
+    scaling.kill()  # it would wait for a coordinator for some minutes
+    how = f"killed {later:.1f} s after {'a lane was begun ahead' if hold else 'the call'}"
+    process = workspace.start("run", "exactly.py", job__max_rows_per_batch=FEW // 10)
+    process.until("it runs", lambda: "exactly running: " in process.stderr)
+    workspace.call("scale", "exactly", "--factor", "16")
+    workspace.call("stop", "exactly")
+    assert process.wait() == 0, process.stderr
+    workspace.finish(job__max_rows_per_batch=LARGER)
+    numbered.check(workspace, FEW)
+    numbered.check_nothing_is_left(workspace)
+    return how
+
+
 def deleted_under_a_job(workspace: Workspace, stream: str) -> None:
     """A topic goes that the job ``delays`` reads or writes: it fails and names it, and doesn't make it again."""
     process = workspace.start("run", "delays.py", job__max_rows_per_batch=500)
@@ -176,6 +205,7 @@ SCENARIOS: dict[str, Scenario] = {
     "kafka-chain": chain,
     "kafka-duplicates": duplicates,
     "kafka-fencing": fencing,
+    "kafka-ahead": ahead,
 }
 
 

@@ -23,8 +23,10 @@ HALTED = "halted"
 ENDING = "ending"
 ENDED = "ended"
 DRAINED = "drained"
+AHEAD = "ahead"
 ADOPTED = "adopted"
-"""Of a lane that goes on from a folder: a standby of it has become its own, and nothing newer was brought there yet."""
+"""Of a lane that goes on from others. ``AHEAD``: its first batch is planned while those write their last ones, and
+waits. ``ADOPTED``: a standby of a folder has become its own, and nothing newer was brought there yet."""
 NAMES = (PLANNING, PLANNED, PUBLISHED, COMMITTED)
 OF_SLOTS = (OPENING, PRODUCED, MARKED, TRANSACTED)
 """Of a slot's output to Kafka: its producer is being opened; its records are produced; so is its marker, and nothing is

@@ -1,15 +1,20 @@
-"""A lane whose query was analyzed before it was known where it begins reads on from where others have ended."""
+"""A lane whose query was analyzed, or begun, before it was known where it begins, reads on from where others end."""
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
-from anabranch import Job
+from anabranch import Job, steps
+from anabranch.container.ahead import Ahead, Beginnings
+from anabranch.model.lane import Lane
+from anabranch.model.ssp import SSP
 from anabranch.spark.foreseeing import Foreseen
-from anabranch.spark.query import LaneQuery
 from anabranch.systems.kafka.broker import Cluster
 from anabranch.testing import KILL, SCALE, Message, run
 
@@ -35,18 +40,71 @@ def functions(job: Job) -> None:
 
 @pytest.mark.parametrize("build", [sql, functions])
 def test_each_record_once_and_in_order(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, build: Any) -> None:
-    known, seen = Foreseen.known, list[bool]()
+    known = spied(monkeypatch, Foreseen, "known")
+    gone_on = spied(monkeypatch, Ahead, "go_on")
+    check(cluster, build, [(200, SCALE(2)), (150, SCALE(1)), (100, KILL), (60, SCALE(4))])
+    assert any(found is not None for found in known)
+    assert gone_on
 
-    def spied(foreseen: Foreseen, query: LaneQuery) -> LaneQuery | None:
-        found = known(foreseen, query)
-        seen.append(found is not None)
+
+def test_a_lane_that_begins_elsewhere_than_was_told_is_begun_anew(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told(beginnings: Beginnings, lane: str, ends: Mapping[SSP, int]) -> None:
+        as_it_was(beginnings, lane, {ssp: max(0, at - 3) for ssp, at in ends.items()})
+
+    as_it_was = Beginnings.end_at
+    abandoned, gone_on = spied(monkeypatch, Ahead, "abandon"), spied(monkeypatch, Ahead, "go_on")
+    monkeypatch.setattr(Beginnings, "end_at", told)
+    check(cluster, sql, [(150, SCALE(2)), (60, SCALE(1))])
+    assert abandoned
+    assert not gone_on
+
+
+def test_a_query_that_was_begun_ahead_and_failed_is_begun_anew(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(step: str, lane: str, _: int) -> None:
+        if step == steps.AHEAD:
+            raise RuntimeError("it fails")
+
+    def begun(beginnings: Beginnings, lane: Lane) -> Ahead | None:
+        found = as_it_was(beginnings, lane)
+        if found is not None:
+            with contextlib.suppress(StreamingQueryException):
+                found._started.awaitTermination()
+            failed.append(lane.id)
         return found
 
-    monkeypatch.setattr(Foreseen, "known", spied)
+    as_it_was, failed = Beginnings.begun, list[str]()
+    gone_on = spied(monkeypatch, Ahead, "go_on")
+    monkeypatch.setattr(Beginnings, "begun", begun)
+    with steps.watched(fail):
+        check(cluster, sql, [(150, SCALE(2)), (60, SCALE(1))])
+    assert failed
+    assert not gone_on
+
+
+def spied(monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> list[Any]:
+    """What a method has given so far."""
+    as_it_is, seen = getattr(owner, name), list[Any]()
+
+    def method(*args: Any) -> Any:
+        found = as_it_is(*args)
+        seen.append(found)
+        return found
+
+    monkeypatch.setattr(owner, name, method)
+    return seen
+
+
+def check(cluster: Cluster, build: Any, sentinels: list[tuple[int, Any]]) -> None:
+    """Run a job with these before the records of these numbers, the last ones first: each record is there once and in
+    order."""
     job = Job("foreseen")
     build(job)
     rows: list[Any] = [Message({"n": n}, key=f"k{n % KEYS}", partition=n % 2) for n in range(COUNT)]
-    for place, sentinel in ((200, SCALE(2)), (150, SCALE(1)), (100, KILL), (60, SCALE(4))):
+    for place, sentinel in sentinels:
         rows.insert(place, sentinel)
     result = run(
         job,
@@ -57,7 +115,6 @@ def test_each_record_once_and_in_order(cluster: Cluster, monkeypatch: pytest.Mon
         on_error="dead-letter",
         broker=cluster.bootstrap_servers,
     )
-    assert any(seen)
     by_key: dict[bytes | None, list[int]] = defaultdict(list)
     for record in result.records("out"):
         by_key[record.key].append(record.value["n"])

@@ -84,6 +84,23 @@ def test_in_a_hurry_a_batch_is_not_waited_for() -> None:
     assert query.stopped
 
 
+@pytest.mark.parametrize(("messages", "last"), [(["a", "a", "planned", "b"], "b"), (["a", "a"], "Waiting")])
+def test_another_batch_is_the_last_one_if_one_comes(
+    monkeypatch: pytest.MonkeyPatch, messages: list[str], last: str
+) -> None:
+    monkeypatch.setattr(boundary, "_NEXT", 0.2)
+    query = Query([*messages, *(["Waiting"] if last == "Waiting" else [])])
+    decided = list[str]()
+    ended(
+        query,
+        writes=lambda: query.status["message"] in ("a", "b"),
+        another=True,
+        decided=lambda: decided.append(query._message),
+    )
+    assert query.ended_at == last
+    assert decided == [last]
+
+
 def test_what_is_raised_meanwhile_ends_the_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(boundary, "_TURN_MS", 0)
 

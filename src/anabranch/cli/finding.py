@@ -76,7 +76,7 @@ def client(settings: CoordinatorSettings, job: str) -> Client:
         return _client(url, settings)
     known = status(settings, job)
     raise ConflictError(
-        f"job {job!r} is not running: it is {known.state}", "start it with anabranch run and its job file"
+        f"job {job!r} is not running: its last state is {known.state}", "start it with anabranch run and its job file"
     )
 
 

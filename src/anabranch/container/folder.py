@@ -172,6 +172,11 @@ class Folder:
             its = {topic: {str(p): at for p, at in sorted(each.items())} for topic, each in sorted(offsets.items())}
             self._write(_BEGIN, f"\0v1\n{json.dumps(its)}")
 
+    def begin_anew(self) -> None:
+        """Forget what was planned, and where the query began. Nothing may have been committed or published."""
+        for name in ("offsets", "sources"):
+            self._fs.delete(self._at(name), True)
+
     def note_progress(self, left: Progress, ssps: Iterable[str]) -> None:
         """Keep how far the lane is in event time as it ends, and what it read, for those that may go on from it."""
         self._replace(_PROGRESS, json.dumps({"progress": left.to_builtins(), "ssps": sorted(ssps)}))

@@ -67,6 +67,11 @@ class Inputs:
                 log.debug("keys could not be looked at", stream=stream, error=str(error))
         return tuple(warning for warning in found if warning)
 
+    def take(self, folder: Folder) -> None:
+        """Note in a lane's folder which streams they are, if it is new, and look at them, as :meth:`check` does."""
+        folder.note_streams(self.ids())
+        self.check(folder)
+
     def check(self, folder: Folder) -> None:
         """Look at the streams: a lane at its noted ends may end before its query has.
 

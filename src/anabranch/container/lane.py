@@ -18,6 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch import steps
 from anabranch.container import blame, failures, pacing
+from anabranch.container.ahead import Ahead, Handover
 from anabranch.container.attempts import Standstill
 from anabranch.container.draining import Drain
 from anabranch.container.ends import Ends
@@ -48,9 +49,15 @@ _REFRESH_EVERY = 12 * 3600.0
 _SMALLER = 4
 """A batch that took too long is tried with so many times fewer rows."""
 _STUCK_EVERY = 1.0
+_AT_ONCE = 0.01
+_BRIEF = 2.0
+"""Seconds. If a closing lane's batches are so short, another one is worth while: what follows it can be begun from
+when its last one is planned."""
 _URGENT = {"phase", "folder_epoch", "halted"}
 one_at_a_time = threading.Lock()
 """Held while Spark analyzes or starts a query: all lanes share a session."""
+
+_ALONE = Handover()
 
 Offsets = dict[SSP, int]
 Build = Callable[[Folder, str, Offsets, Callable[[int], None]], LaneQuery]
@@ -78,11 +85,15 @@ class LaneRunner:
         taken: Callable[[], bool] = lambda: False,
         wake: Callable[[], None] = lambda: None,
         drained: Callable[[Lane], None] = lambda _: None,
+        handover: Handover = _ALONE,
     ) -> None:
         self.lane = lane
         self._taken = taken
         self._wake = wake
         self._drained = drained
+        self._handover = handover
+        self._ahead: Ahead | None = None
+        self._was_ahead: Ahead | None = None
         self.final = False
         self.stalled = False
         self._standstill = standstill
@@ -113,6 +124,7 @@ class LaneRunner:
         self._held: Folder | None = None
         self._started: StreamingQuery | None = None
         self._dropped = 0
+        self._noted = False
         self._most = 0
         self._last_rows = 0
         self._late_groups = 0
@@ -185,17 +197,22 @@ class LaneRunner:
 
     def _run(self) -> None:
         try:
-            folder = self._place.folder(self.lane, self._epoch, self._leaving.is_set, self._taken())
+            self._ahead = self._handover.begun()
+            folder = self._place.folder(
+                self.lane, self._epoch, self._leaving.is_set, self._taken(), self._ahead is not None
+            )
             self._tell(folder_epoch=self._report.folder_epoch or self._epoch)
             with self._analyzing(folder):
-                folder.note_streams(self._inputs.ids())
-                self._inputs.check(folder)
+                if self._ahead is None:
+                    self._inputs.take(folder)
                 while not self._known.wait(_POLL):
                     if self._leaving.is_set():
+                        self._abandon_ahead()
                         self._end(folder, begun=False)
                         return
             while not self._closing.is_set() or self._started is not None:
                 if self._drains(folder):
+                    self._abandon_ahead()
                     if self._drain(folder) or self._stop.is_set():
                         break
                     continue
@@ -209,11 +226,14 @@ class LaneRunner:
                     if self._stop.is_set() or not self._drains(folder):
                         break
             else:
+                self._abandon_ahead()
                 self._finish(folder)
             self._end(folder)
         except Exception as error:
             told = self._told(error)
             self.final = self.final or failures.is_final(error)
+            with suppress(Exception):  # what it leaves is right: the lane begins there
+                self._abandon_ahead()
             if self._started is not None:
                 self._started.stop()  # what failed may be ours, and not the query
             clock.forget(self._clock)
@@ -375,7 +395,14 @@ class LaneRunner:
         self._query = query
         return query
 
+    def _abandon_ahead(self) -> None:
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.abandon()
+
     def _start(self, folder: Folder) -> StreamingQuery:
+        if self._ahead is not None:
+            return self._go_on_ahead(folder)
         query = self._built(folder)
         last, pending = folder.planned(), folder.pending
         batch = folder.batch(last) if last >= 0 else None
@@ -386,9 +413,26 @@ class LaneRunner:
         with one_at_a_time:
             self._tell(begun=True)
             started = query.start(last=batch, pending=pending, taken=taken)
+        return self._runs(folder, query, started)
+
+    def _go_on_ahead(self, folder: Folder) -> StreamingQuery:
+        """Let the query that was begun ahead be the lane's."""
+        ahead = self._was_ahead = self._ahead
+        self._ahead = None
+        assert ahead is not None
+        self._held = folder
+        query, self._analyzed = self._goes_by(self._analyzed or self._build_for(folder)), None
+        self._carry_idle(folder, -1, query.settings.job.idle_seconds)
+        self._tell(begun=True)
+        log.debug("a lane goes on with a query that was begun ahead", lane=self.lane.id)
+        return self._runs(folder, query, ahead.go_on(query))
+
+    def _runs(self, folder: Folder, query: LaneQuery, started: StreamingQuery) -> StreamingQuery:
         self._started = started
         held = texts(self._positions(folder))
         self._tell(phase="running", batch=folder.committed(), positions=held, run=str(started.runId))
+        if not query.has_event_time:
+            self._note_progress(folder, Progress())
         self._sample(query)
         return started
 
@@ -545,6 +589,8 @@ class LaneRunner:
         """See :class:`LaneReport`."""
         if ran.number != self.lane.first_batch or not self.lane.predecessors or self._report.changeover:
             return self._report.changeover
+        if self._was_ahead is not None:  # the batch was planned before the lane began
+            return max(_AT_ONCE, self._was_ahead.published_at - self._begun_at)
         return max(0.0, monotonic() - self._begun_at - ran.seconds)
 
     def _look_at_work(self) -> None:
@@ -612,7 +658,15 @@ class LaneRunner:
             query.stop()
         else:
             turn = partial(self._wait_for_batch, folder, query)
-            boundary.end(self._place.spark, query, self._query.writing.is_set, turn, self._hurry.is_set)
+            boundary.end(
+                self._place.spark,
+                query,
+                self._query.writing.is_set,
+                turn,
+                self._hurry.is_set,
+                another=self._closing.is_set() and 0 < self._load.usual < _BRIEF and self._handover.is_awaited(),
+                decided=partial(self._tell_end, folder),
+            )
         self._take_progress(folder, query)
         failed = None if self._hurry.is_set() else query.exception()
         if failed is not None:
@@ -622,14 +676,18 @@ class LaneRunner:
                 last = self._query.start(once=True, taken=True)
             last.awaitTermination()
 
+    def _tell_end(self, folder: Folder) -> None:
+        """Say where the last batch ends, as soon as it is planned: others may go on from there."""
+        if self._closing.is_set() and not self._hurry.is_set() and folder.planned() >= 0:
+            self._handover.ends_at(self._wholes(folder.planned_positions(folder.planned())))
+
     def _end(self, folder: Folder, *, begun: bool = True) -> None:
         """``begun`` False: whoever is next does what was to be done."""
-        if self._query is not None:
+        if self._query is not None and (not self._closing.is_set() or self._query.own & self.lane.outputs.keys()):
             self._query.settle()
         told = clock.read(self._clock)
-        if begun and not folder.pending:
-            reached = Progress() if told is None else told.progress
-            folder.note_progress(reached, (str(ssp) for ssp in self._inputs.ssps))
+        if begun and not (told is None and self._noted) and not folder.pending:
+            self._note_progress(folder, Progress() if told is None else told.progress)
         clock.forget(self._clock)
         positions = self._positions(folder)
         self._tell(
@@ -645,6 +703,10 @@ class LaneRunner:
         )
         self._inputs.tell(positions)  # others may go on from it meanwhile
 
+    def _note_progress(self, folder: Folder, left: Progress) -> None:
+        folder.note_progress(left, (str(ssp) for ssp in self._inputs.ssps))
+        self._noted = True
+
     def _wrote(self) -> dict[str, int]:
         """Where the streams between stages end that the lane writes, if others may go on from it."""
         if self._query is None or not (self._closing.is_set() or self._until is not None or self._report.drained):
@@ -657,7 +719,9 @@ class LaneRunner:
         return found
 
     def _positions(self, folder: Folder) -> Offsets:
-        held = folder.positions()
+        return self._wholes(folder.positions())
+
+    def _wholes(self, held: Mapping[str, Mapping[int, int]]) -> Offsets:
         return {
             ssp.whole: held.get(ssp.stream, {}).get(ssp.partition, self._starting.get(ssp.whole, 0))
             for ssp in (*self.lane.ssps, *self.lane.broadcast)

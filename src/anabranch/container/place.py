@@ -34,12 +34,14 @@ class Place:
     clocks: Path
     systems: Systems
 
-    def folder(self, lane: Lane, epoch: int, unless: Callable[[], bool], checked: bool = False) -> Folder:
+    def folder(
+        self, lane: Lane, epoch: int, unless: Callable[[], bool], checked: bool = False, ahead: bool = False
+    ) -> Folder:
         """Take a lane's folder: a new one for a new lane, or a copy of that of the lane whose state it has; else the
         one it has, which must be there and agree, or a copy of that if it was abandoned.
 
         ``unless``: whether to wait no longer for a process that has it. ``checked``: if it is new, its outputs were
-        taken for it and hold nothing of it.
+        taken for it and hold nothing of it. ``ahead``: its query was begun there already.
         """
         folder = self.at(lane, lane.folder_epoch or epoch)
         if lane.folder_epoch:
@@ -57,7 +59,10 @@ class Place:
         published = -1 if checked and not lane.folder_epoch else self.published(lane)
         if not lane.folder_epoch:
             self.check_new(lane, published)
-            folder = self._split(lane, folder) if _has_former_state(lane) else folder
+            if _has_former_state(lane):
+                folder = self._split(lane, folder)
+            elif not ahead:
+                folder.begin_anew()  # somebody may have begun ahead of the lane, and have died
             folder.make()
         if published > folder.planned():
             raise StateError(

@@ -6,6 +6,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,13 @@ from anabranch.clocks import boottime
 from anabranch.config import Settings
 from anabranch.container import forgetting
 from anabranch.container.agent import Agent
+from anabranch.container.ahead import Ahead, Beginnings, Handover
 from anabranch.container.attempts import Attempts, Standstill
 from anabranch.container.beats import Beats, Coordination, Direct
 from anabranch.container.copies import Copies
 from anabranch.container.drained import Hook
 from anabranch.container.folder import Folder
+from anabranch.container.inputs import Inputs
 from anabranch.container.keeping import Keeper
 from anabranch.container.lane import LaneRunner, Offsets, one_at_a_time
 from anabranch.container.place import Place
@@ -79,6 +82,7 @@ class Container:
         self._place = Place(spark, settings.storage.root, Path(self._clocks.name), systems)
         self._turn = threading.Event()
         self._preparations: Preparations[Foreseen] = Preparations(self._take, self._turn.set, self._foresee)
+        self._beginnings = Beginnings(self._begin_ahead, lambda lane: self._preparations.foreseen(lane) is not None)
         self._closing: list[tuple[WantedLane, list[Lane]]] = []
         self.copies = Copies(lambda lane, epoch: self._place.of(graph.job, lane, epoch), self._turn.set)
         self._keepers: dict[str, Keeper] = {}
@@ -129,6 +133,7 @@ class Container:
 
     def _reconcile(self, answer: Answer) -> None:
         self._preparations.begin(answer.coming)
+        self._beginnings.announce(answer.coming, (each.lane.id for each in answer.wanted))
         wanted = {each.lane.id: each for each in self._not_too_early(answer)}
         for lane_id, keeper in tuple(self._keepers.items()):
             if lane_id in wanted:
@@ -203,6 +208,11 @@ class Container:
             taken=lambda: self._preparations.taken(lane),
             wake=self._turn.set,
             drained=self._hook.drained,
+            handover=Handover(
+                begun=lambda: None if until else self._begun_ahead(lane, starting),
+                is_awaited=partial(self._beginnings.is_awaited, lane.id),
+                ends_at=partial(self._beginnings.end_at, lane.id),
+            ),
         )
 
     def _query(
@@ -245,6 +255,35 @@ class Container:
         with one_at_a_time:
             return foreseeing.foreseen(query)
 
+    def _begin_ahead(self, lane: Lane, starting: Offsets) -> Ahead | None:
+        """Begin the query of a coming lane that will begin there, if it was foreseen."""
+        foreseen = self._preparations.foreseen(lane)
+        folder = self._place.at(lane, lane.epoch)
+        query = self._query(lane, folder, str(self._place.clock(lane)), starting)
+        known = None if foreseen is None else foreseen.known(query)
+        if foreseen is None or known is None:
+            return None
+        with one_at_a_time:
+            ahead = Ahead(foreseen, known, folder, starting)
+        try:
+            Inputs(self._place.systems, lane, starting).take(folder)
+        except Exception:
+            ahead.abandon()
+            raise
+        return ahead
+
+    def _begun_ahead(self, lane: Lane, starting: Offsets) -> Ahead | None:
+        """The query of a lane that was begun ahead, if the lane begins so."""
+        ahead = self._beginnings.begun(lane)
+        if ahead is None:
+            return None
+        query = self._query(lane, self._place.at(lane, lane.epoch), str(self._place.clock(lane)), starting)
+        if ahead.begins_as(query, starting):
+            return ahead
+        log.info("a lane begins otherwise than was foreseen", lane=lane.id)
+        ahead.abandon()
+        return None
+
     def _starting(self, lane: Lane) -> Offsets:
         given: Offsets = lane.begins
         reads = [n for n in self._graph.nodes if n.kind == "read" and n.args["start"] == "latest"]
@@ -284,6 +323,7 @@ class Container:
 
     def _stop_all(self) -> None:
         self.copies.end()
+        self._beginnings.end()
         for keeper in self._keepers.values():
             keeper.leave()
         end = time.monotonic() + _ENDS_WITHIN

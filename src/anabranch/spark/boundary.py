@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from functools import partial
 from time import monotonic, sleep
 from typing import Any
 
@@ -13,6 +15,8 @@ __all__ = ["end"]
 
 _TURN_MS = 100
 _LOOK = 0.02
+_NEXT = 1.0
+"""Seconds in which the next batch comes, if there is anything to read."""
 _TERMINATED = "org.apache.spark.sql.execution.streaming.runtime.TERMINATED$"
 _IDLE = "Waiting for next trigger"
 _BETWEEN = ("Initializing", "Waiting", "Stopped")
@@ -25,11 +29,15 @@ def end(
     writes: Callable[[], bool] = lambda: False,
     turn: Callable[[], None] = lambda: None,
     hurry: Callable[[], bool] = lambda: False,
+    *,
+    another: bool = False,
+    decided: Callable[[], None] = lambda: None,
 ) -> None:
     """Let the batch that runs be committed, and no other one begin. ``query.exception()`` says whether it failed.
 
     ``writes``: whether a batch is planned, and being written. ``turn`` is called now and then; what it raises ends the
-    waiting.
+    waiting. ``another``: if a batch is being written, the next one is the last, unless it is long in coming.
+    ``decided`` is called once it is known which batch is the last one; that may still run.
 
     ``stop()`` would interrupt it. Between two triggers of an interval it is right: then nothing runs; and so it is in a
     ``hurry``. A batch that is just being planned Spark leaves, once the state says that the query has ended: it is
@@ -38,15 +46,26 @@ def end(
     jvm: Any = spark._jvm
     execution: Any = query._jsq.streamingQuery()
     thread = execution.queryExecutionThread()
-    turned = monotonic()
-    while thread.isAlive() and not (writes() or hurry() or query.status["message"].startswith(_BETWEEN)):
-        sleep(_LOOK)
-        if monotonic() > turned + _TURN_MS / 1000:
-            turned = monotonic()
-            turn()
+    wait = partial(_wait, lambda: hurry() or not thread.isAlive(), turn)
+    if another and writes():
+        wait(lambda: not writes())
+        wait(writes, _NEXT)
+    wait(lambda: writes() or query.status["message"].startswith(_BETWEEN))
     execution.state().set(getattr(getattr(jvm, _TERMINATED), "MODULE$"))
+    decided()
     while thread.isAlive():  # what the query itself says of being active goes by its state
         thread.join(_TURN_MS)
         turn()
         if hurry() or query.status["message"] == _IDLE:
             query.stop()
+
+
+def _wait(
+    ended: Callable[[], bool], turn: Callable[[], None], until: Callable[[], bool], seconds: float = math.inf
+) -> None:
+    begun = turned = monotonic()
+    while not (ended() or until()) and monotonic() < begun + seconds:
+        sleep(_LOOK)
+        if monotonic() > turned + _TURN_MS / 1000:
+            turned = monotonic()
+            turn()

@@ -74,8 +74,7 @@ class Publishing:
 
     def written(self, rows: DataFrame, batch: int, apart: bool = False) -> list[Written]:
         """Write a batch's output rows, so that they are durable. ``apart``: their branches were computed apart."""
-        systems = {number: self.lane.system(target.stream) for number, target in self.targets.items()}
-        ways = {number: "plain" if number in self.plain else systems[number] for number in systems}
+        ways = self._ways
         if len(set(ways.values())) == 1 and not self.aside.gathers:
             return self._written(rows, next(iter(ways)), batch, apart)
         kept = rows.persist()
@@ -92,16 +91,34 @@ class Publishing:
         finally:
             kept.unpersist()
 
+    def planned_write(self, rows: DataFrame, batch: int) -> DataFrame | None:
+        """What writes a batch's output rows, planned by Spark and not run; None where that isn't one pass of ours."""
+        numbers = [*self._ways]
+        if self.aside.gathers or {*self._ways.values()} != {"kafka"}:
+            return None
+        writing = self._writing(rows, numbers[0], batch, apart=False)
+        writing._jdf.queryExecution().executedPlan()
+        return writing
+
+    @property
+    def _ways(self) -> dict[int, str]:
+        """What writes each output, by its number."""
+        systems = {number: self.lane.system(target.stream) for number, target in self.targets.items()}
+        return {number: "plain" if number in self.plain else systems[number] for number in systems}
+
     def _written(self, rows: DataFrame, number: int, batch: int, apart: bool) -> list[Written]:
         """Write rows that go the same way as those of an output."""
         if number in self.plain:
             self.plain[number].write(rows)
             return []
+        return sink.write(self._writing(rows, number, batch, apart))
+
+    def _writing(self, rows: DataFrame, number: int, batch: int, apart: bool) -> DataFrame:
         publisher = self.publishers[self.lane.system(self.targets[number].stream)]
         if publisher.slotted and (self.unruly or apart):
             # The second Spark task with rows of a slot would find the first one's marker, and write nothing.
             rows = rows.repartitionById(len(self.lane.slots), F.col(sink.SLOT))
-        return sink.write(rows, publisher.output, self.targets, batch, self.without_key)
+        return sink.writing(rows, publisher.output, self.targets, batch, self.without_key)
 
     def settle(self) -> None:
         """Let readers see what was published; see :meth:`Publisher.settle`."""

@@ -19,7 +19,19 @@ from anabranch.grouping.ownership import owned
 from anabranch.model.graph import Node
 from anabranch.operators.rules import is_timed, on_late
 from anabranch.planning import stages
-from anabranch.spark import clock, evaluation, hidden, joining, late, lines, lookups, ownership, publishing, routing
+from anabranch.spark import (
+    clock,
+    evaluation,
+    hidden,
+    joining,
+    late,
+    lines,
+    lookups,
+    ownership,
+    publishing,
+    routing,
+    sink,
+)
 from anabranch.spark import functions as user_functions
 from anabranch.spark.batches import Batch
 from anabranch.spark.labels import label
@@ -66,18 +78,37 @@ class LaneQuery(LaneOutputs):
         if not taken:
             self.take(new=last is None or last.number < self.lane.first_batch)
         self._publishing.begin(last, pending)
-        body = self._body
-        writer = body.frame.writeStream.foreachBatch(partial(self._written, body.each)).queryName(self.lane.id)
+        return self._start(once, self.publish)
+
+    def begin_ahead(self, each: Callable[[DataFrame, int], None]) -> StreamingQuery:
+        """Start a query that is foreseeable, before its lane begins: ``each`` is called with what :meth:`publish` is to
+        be called with, once the lane may publish."""
+        self.spark.conf.set("spark.sql.shuffle.partitions", str(self.lane.state_partitions))
+        self.spark.conf.set(_STATE_FORMAT, "1")
+        return self._start(False, each)
+
+    def _start(self, once: bool, each: Callable[[DataFrame, int], None]) -> StreamingQuery:
+        writer = self._body.frame.writeStream.foreachBatch(each).queryName(self.lane.id)
         writer = writer.option("checkpointLocation", self.folder)
         stateful = self._group.stateful
         closing = stateful is None or stateful.kind == "join" or stateful.args.get("emit") == "on_close"
         writer = writer.outputMode("append" if closing else "update")
         return (writer.trigger(once=True) if once else writer.trigger(processingTime=self._interval)).start()
 
-    def _written(self, each: Callable[[DataFrame, int], None], batch: DataFrame, number: int) -> None:
+    def planned_write(self, batch: DataFrame, number: int) -> DataFrame | None:
+        """What computes and writes a batch of the query, as far as it can be made ready before it may; None: it can't
+        be."""
+        frame, last = self._frame
+        return None if frame is None or last is not None else self._publishing.planned_write(batch, number)
+
+    def publish(self, batch: DataFrame, number: int, planned: DataFrame | None = None) -> None:
+        """Compute a batch of the query and publish it. ``planned``: what :meth:`planned_write` gave for it."""
         self.writing.set()
         try:
-            each(batch, number)
+            if planned is None:
+                self._body.each(batch, number)
+            else:
+                self._publish(number, lambda: sink.write(planned))
         finally:
             self.writing.clear()
 
@@ -275,9 +306,12 @@ class LaneQuery(LaneOutputs):
 
     def _writing(self, batch: DataFrame, number: int) -> None:
         """Publish rows that the query has computed."""
+        self._publish(number, lambda: self._publishing.written(batch, number))
+
+    def _publish(self, number: int, write: Callable[[], list[Written]]) -> None:
         steps.reach(steps.PLANNED, self.lane.id, number)
         self._check_time(number)
-        written = self._publishing.written(batch, number)
+        written = write()
         self._publishing.finish(number, written, publishing.observed(self.spark, self.lane.id))
         steps.reach(steps.PUBLISHED, self.lane.id, number)
 

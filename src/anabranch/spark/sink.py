@@ -54,12 +54,17 @@ class Keyless:
         return rows.filter(pc.is_valid(keys))
 
 
-def write(
+def writing(
     rows: DataFrame, output: Output, targets: Mapping[int, Target], batch: int, keyless: Keyless | None = None
-) -> list[Written]:
-    """Write all output rows of a batch durably. ``targets`` are by the number of the output."""
-    told = rows.mapInArrow(_writing(output, dict(targets), batch, keyless), _WRITTEN_DDL).collect()
-    return [read_written(bytes(row["written"])) for row in told]
+) -> DataFrame:
+    """What :func:`write` runs to write all output rows of a batch durably. ``targets`` are by the number of the
+    output."""
+    return rows.mapInArrow(_writing(output, dict(targets), batch, keyless), _WRITTEN_DDL)
+
+
+def write(rows: DataFrame) -> list[Written]:
+    """Write what :func:`writing` has told of, and give what was written."""
+    return [read_written(bytes(row["written"])) for row in rows.collect()]
 
 
 def _writing(

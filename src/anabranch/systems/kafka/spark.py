@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -38,10 +40,14 @@ def streamed(
     """All records of the partitions that ``starting`` names, from there on. Only those of committed transactions."""
     topic = system.topic(stream)
     begin = {str(p): offset for p, offset in sorted(starting.items())}
-    options = {
+    reading = {
         **FETCHING,
         **{f"kafka.{name}": value for name, value in clients.java(system.settings).items()},
         "kafka.isolation.level": "read_committed",
+    }
+    options = {
+        "kafka.group.id": _group(frozenset(reading.items())),
+        **reading,
         "assign": json.dumps({topic: sorted(starting)}),
         "startingOffsets": json.dumps({topic: begin}),
         **({"maxOffsetsPerTrigger": str(limits.max_rows)} if limits.max_rows else {}),
@@ -53,6 +59,13 @@ def streamed(
     if bare:
         return raw.select("key", "value", "partition", "offset")
     return raw.select("key", "value", _packed().alias("headers"), "timestamp", "partition", "offset")
+
+
+@functools.cache
+def _group(reading: frozenset[tuple[str, str]]) -> str:
+    """The group of all consumers of this process that read so; nobody joins it. Executors keep a consumer by its group
+    and partition, with what it has fetched: the next lane that reads a partition goes on with it."""
+    return f"anabranch-reads-{uuid.uuid4()}"
 
 
 @dataclass(frozen=True)

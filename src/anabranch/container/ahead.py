@@ -1,0 +1,191 @@
+"""Queries that are begun before their lanes are: where those end that a lane goes on from is known once their last
+batches are planned, and while these are written, the first batch of what follows can be planned."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from time import monotonic
+
+import structlog
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+from anabranch import steps
+from anabranch.container.folder import Folder
+from anabranch.errors import StateError
+from anabranch.model.lane import Lane
+from anabranch.model.ssp import SSP
+from anabranch.spark.foreseeing import Foreseen
+from anabranch.spark.query import LaneQuery
+
+__all__ = ["Ahead", "Beginnings", "Handover", "begins"]
+
+log = structlog.get_logger()
+
+Offsets = dict[SSP, int]
+_Key = tuple[str, int]
+
+
+def begins(lane: Lane, ends: Mapping[str, Mapping[SSP, int]]) -> Offsets | None:
+    """Where a coming lane will begin, by the whole SSP, if those that it goes on from end there.
+
+    ``ends``: by lane, of whole SSPs. None: that isn't known of all of them, one of its SSPs is new, or its parts begin
+    apart.
+    """
+    if not lane.predecessors or not all(name in ends for name in lane.predecessors):
+        return None
+    found: Offsets = {}
+    for ssp in {each.whole for each in (*lane.ssps, *lane.broadcast)}:
+        at = {ends[name][ssp] for name in lane.predecessors if ssp in ends[name]}
+        if len(at) != 1:
+            return None
+        (found[ssp],) = at
+    return found
+
+
+class Ahead:
+    """A query that was begun ahead, in the lane's folder: it comes up to where its first batch would be computed and
+    published, and waits there until it is known whether the lane begins as was foreseen.
+
+    ``starting``: where, by the whole SSP. ``published_at``: when it began to publish, by the monotonic clock; 0.0 while
+    it has not.
+    """
+
+    def __init__(self, foreseen: Foreseen, query: LaneQuery, folder: Folder, starting: Offsets) -> None:
+        """``query``: that of the lane as it was announced, if it begins at ``starting``."""
+        self.starting = starting
+        self._foreseen = foreseen
+        self._folder = folder
+        self._known = query
+        self._query: LaneQuery | None = None
+        self.published_at = 0.0
+        self._decided = threading.Event()
+        folder.make()
+        folder.lock()
+        folder.begin_at(query.begins)
+        try:
+            self._started = query.begin_ahead(self._written)
+        except BaseException:
+            folder.begin_anew()
+            raise
+
+    def begins_as(self, query: LaneQuery, starting: Offsets) -> bool:
+        """Whether it is the query of a lane that begins there."""
+        return self._foreseen.known(query) is not None and starting == self.starting and not self._started.exception()
+
+    def go_on(self, query: LaneQuery) -> StreamingQuery:
+        """The lane begins as was foreseen: publish what its query computes."""
+        self._query = query
+        self._decided.set()
+        return self._started
+
+    def abandon(self) -> None:
+        """The lane begins otherwise, or not at all: end, and leave nothing in the folder that could be gone on with."""
+        self._decided.set()
+        self._started.stop()
+        self._folder.begin_anew()
+
+    def _written(self, batch: DataFrame, number: int) -> None:
+        planned = None
+        if not self._decided.is_set():
+            planned = self._known.planned_write(batch, number)
+            steps.reach(steps.AHEAD, self._known.lane.id, number)
+            self._decided.wait()
+        if self._query is None:
+            raise StateError("a query that was begun ahead isn't needed", "nothing is lost")
+        self.published_at = self.published_at or monotonic()
+        self._query.publish(batch, number, planned)
+
+
+@dataclass(frozen=True)
+class Handover:
+    """What a lane's runner has to do with the lanes before and behind it in the same container.
+
+    ``begun`` gives a query of the lane that was begun ahead, once. ``is_awaited``: whether one could be begun ahead
+    that goes on from the lane; ``ends_at`` is to be told, by the whole SSP, where the lane ends as soon as that is
+    planned.
+    """
+
+    begun: Callable[[], Ahead | None] = lambda: None
+    is_awaited: Callable[[], bool] = lambda: False
+    ends_at: Callable[[Offsets], None] = lambda _: None
+
+
+class Beginnings:
+    """Begins the queries of coming lanes once all have told where they end that those go on from. Thread-safe.
+
+    ``begin`` begins that of one lane, if it ``can``.
+    """
+
+    def __init__(self, begin: Callable[[Lane, Offsets], Ahead | None], can: Callable[[Lane], bool]) -> None:
+        self._begin = begin
+        self._can = can
+        self._lock = threading.Lock()
+        self._coming: tuple[Lane, ...] = ()
+        self._ends: dict[str, Mapping[SSP, int]] = {}
+        self._begun: dict[_Key, _Beginning] = {}
+
+    def announce(self, coming: Iterable[Lane], wanted: Iterable[str]) -> None:
+        """Only these lanes are coming; what was begun for others is abandoned, unless they are ``wanted`` now."""
+        with self._lock:
+            self._coming = tuple(coming)
+            if not self._coming:
+                self._ends.clear()
+            needed = {*((lane.id, lane.epoch) for lane in self._coming)}
+            mine = {*wanted}
+            gone = [key for key in self._begun if key not in needed and key[0] not in mine]
+            abandoned = [self._begun.pop(key) for key in gone]
+        for each in abandoned:
+            each.abandon()
+
+    def is_awaited(self, lane: str) -> bool:
+        """Whether the query of a lane that goes on from this one can be begun ahead."""
+        with self._lock:
+            return any(lane in each.predecessors and self._can(each) for each in self._coming)
+
+    def end_at(self, lane: str, ends: Mapping[SSP, int]) -> None:
+        """A lane's last batch is planned, and ends there, by the whole SSP."""
+        with self._lock:
+            self._ends[lane] = ends
+            for each in self._coming:
+                starting = begins(each, self._ends) if lane in each.predecessors else None
+                key = (each.id, each.epoch)
+                if starting is not None and key not in self._begun:
+                    self._begun[key] = _Beginning(self._begin, each, starting)
+                    self._begun[key].start()
+
+    def begun(self, lane: Lane) -> Ahead | None:
+        """What was begun for a lane, under its epoch, once: it is the caller's from then on."""
+        with self._lock:
+            beginning = self._begun.pop((lane.id, lane.epoch), None)
+        return None if beginning is None else beginning.result()
+
+    def end(self) -> None:
+        """Abandon all that was begun."""
+        self.announce((), ())
+
+
+class _Beginning(threading.Thread):
+    def __init__(self, begin: Callable[[Lane, Offsets], Ahead | None], lane: Lane, starting: Offsets) -> None:
+        super().__init__(name=f"begins {lane.id} ahead", daemon=True)
+        self._begin = begin
+        self._lane = lane
+        self._starting = starting
+        self._result: Ahead | None = None
+
+    def run(self) -> None:
+        try:
+            self._result = self._begin(self._lane, self._starting)
+        except Exception as error:
+            log.info("a coming lane isn't begun ahead", lane=self._lane.id, error=str(error))
+
+    def result(self) -> Ahead | None:
+        self.join()
+        return self._result
+
+    def abandon(self) -> None:
+        begun = self.result()
+        if begun is not None:
+            begun.abandon()
