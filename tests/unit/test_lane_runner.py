@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from anabranch.container import lane as lanes
+from anabranch.container.ahead import Handover
 from anabranch.container.attempts import Standstill
 from anabranch.container.lane import LaneRunner
 from anabranch.container.place import Place
@@ -28,9 +29,6 @@ class Folder:
     def note_progress(self, left: Progress, ssps: object) -> None:
         self.noted.append(left)
 
-    def note_streams(self, ids: object) -> None:
-        pass
-
     def positions(self) -> dict[str, dict[int, int]]:
         return {}
 
@@ -44,13 +42,10 @@ class Inputs:
 
     ssps = ()
 
-    def ids(self) -> dict[str, str]:
-        return {}
-
     def ends(self) -> dict[Any, int]:
         return {}
 
-    def check(self, folder: object) -> None:
+    def take(self, folder: object) -> None:
         pass
 
     def tell(self, positions: object) -> None:
@@ -67,13 +62,23 @@ class LocalPlace:
     def clock(self, lane: Any) -> Path:
         return self._clocks / lane.id
 
-    def folder(self, lane: object, epoch: int, unless: Callable[[], bool], checked: bool) -> Folder:
+    def folder(self, lane: object, epoch: int, unless: Callable[[], bool], checked: bool, ahead: bool) -> Folder:
         return self.its
 
 
-def made(place: LocalPlace) -> LaneRunner:
+class Begun:
+    """What was begun ahead of the lane."""
+
+    abandoned = False
+
+    def abandon(self) -> None:
+        self.abandoned = True
+
+
+def made(place: LocalPlace, handover: Handover | None = None) -> LaneRunner:
     build: Any = None
-    return LaneRunner(cast(Place, place), lane("0-a", epoch=3), 3, build, {}, None, Standstill(math.inf))
+    given = {} if handover is None else {"handover": handover}
+    return LaneRunner(cast(Place, place), lane("0-a", epoch=3), 3, build, {}, None, Standstill(math.inf), **given)
 
 
 @pytest.fixture
@@ -96,3 +101,15 @@ def test_it_ends_though_nobody_knows_its_folder_and_says_that_there_is_more_to_d
     told = runner.report
     assert (told.phase, told.pending, told.batch, told.folder_epoch, told.error) == ("ended", True, 6, 3, None)
     assert not place.its.noted
+
+
+def test_a_lane_that_never_begins_abandons_what_was_begun_ahead_of_it(place: LocalPlace) -> None:
+    begun: Any = Begun()
+    runner = made(place, Handover(begun=lambda: begun))
+    runner.start()
+    assert not runner.join(0.5)
+    assert not begun.abandoned
+    runner.stop()
+    assert runner.join(5)
+    assert begun.abandoned
+    assert runner.report.phase == "ended"
