@@ -43,6 +43,11 @@ def test_it_is_known_once_all_have_told_and_only_if_they_end_together(second: An
     assert begins(coming("0-a", "0-c", ssps=(HALF,)), ends) == found
 
 
+def test_what_it_reads_of_fresh_partitions_is_not_among_what_those_before_tell() -> None:
+    grown = msgspec.structs.replace(coming("0-a"), fresh=(SECOND,))
+    assert begins(grown, {"0-a": {FIRST: 5}}) == {FIRST: 5}
+
+
 def test_one_that_goes_on_from_none_is_not_begun_ahead() -> None:
     assert begins(coming(), {"0-a": {FIRST: 5, SECOND: 9}}) is None
 

@@ -29,15 +29,15 @@ _Key = tuple[str, int]
 
 
 def begins(lane: Lane, ends: Mapping[str, Mapping[SSP, int]]) -> Offsets | None:
-    """Where a coming lane will begin, by the whole SSP, if those that it goes on from end there.
+    """Where a coming lane will begin in what is read already, by the whole SSP, if those that it goes on from end there.
 
-    ``ends``: by lane, of whole SSPs. None: that isn't known of all of them, one of its SSPs is new, or its parts begin
-    apart.
+    ``ends``: by lane, of whole SSPs. None: that isn't known of all of them, one of its SSPs is neither theirs nor
+    fresh, or its parts begin apart.
     """
     if not lane.predecessors or not all(name in ends for name in lane.predecessors):
         return None
     found: Offsets = {}
-    for ssp in {each.whole for each in (*lane.ssps, *lane.broadcast)}:
+    for ssp in {each.whole for each in (*lane.ssps, *lane.broadcast)}.difference(lane.fresh):
         at = {ends[name][ssp] for name in lane.predecessors if ssp in ends[name]}
         if len(at) != 1:
             return None

@@ -186,7 +186,7 @@ class Container:
         return Standstill(patience)
 
     def _runner(self, lane: Lane, until_caught_up: bool, standstill: Standstill) -> LaneRunner:
-        starting = self._starting(lane)
+        starting = self._starting(lane, lane.begins)
         until = self._until(lane) if until_caught_up else None
 
         def build(folder: Folder, clock: str, positions: Offsets, dropped: Callable[[int], None]) -> LaneQuery:
@@ -256,7 +256,9 @@ class Container:
             return foreseeing.foreseen(query)
 
     def _begin_ahead(self, lane: Lane, starting: Offsets) -> Ahead | None:
-        """Begin the query of a coming lane that will begin there, if it was foreseen."""
+        """Begin the query of a coming lane that will begin there, if it was foreseen; in fresh partitions it begins
+        where its ``read`` says."""
+        starting = self._starting(lane, starting)
         foreseen = self._preparations.foreseen(lane)
         folder = self._place.at(lane, lane.epoch)
         query = self._query(lane, folder, str(self._place.clock(lane)), starting)
@@ -284,8 +286,9 @@ class Container:
         ahead.abandon()
         return None
 
-    def _starting(self, lane: Lane) -> Offsets:
-        given: Offsets = lane.begins
+    def _starting(self, lane: Lane, begins: Offsets) -> Offsets:
+        """Where a lane begins, by the whole SSP: as is known, and else where its ``read`` says."""
+        given = dict(begins)
         reads = [n for n in self._graph.nodes if n.kind == "read" and n.args["start"] == "latest"]
         latest = {stream for n in reads for stream in lane.streams_of(n.args["stream"])}
         places: dict[tuple[str, bool], dict[int, int]] = {}
