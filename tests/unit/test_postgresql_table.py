@@ -13,6 +13,7 @@ import psycopg
 import pyarrow as pa
 import pytest
 
+from anabranch import steps
 from anabranch.errors import AnabranchError, ConfigError, ConflictError, FencedError, NotFoundError
 from anabranch.tables import session
 from anabranch.tables.postgresql import PostgresqlTable
@@ -116,6 +117,19 @@ def test_a_fence_waits_for_a_commit_that_is_under_way(url: str, connection: psyc
     assert other.last("orders", LANE) == (0 if outcome == [None] else -1)
     with pytest.raises(FencedError):
         made.commit(owner(1), 1, written(made, owner(1), [2]))
+
+
+def test_a_commit_that_somebody_fences_just_after_it_has_succeeded(url: str) -> None:
+    made, other = table(url), opened(url)
+    parts = written(made, owner(1), [1])
+
+    def fence(step: str, lane: str, batch: int) -> None:
+        if step == steps.NAMED:
+            other.fence(owner(2), None)
+
+    with steps.watched(fence):
+        made.commit(owner(1), 0, parts)
+    assert other.last("orders", LANE) == 0
 
 
 def test_rows_of_a_worker_that_writes_late_are_never_seen(url: str, connection: psycopg.Connection[Any]) -> None:

@@ -355,10 +355,11 @@ class PostgresqlTable:
                 self._clear("drop table if exists {}", name)
 
     def _clear(self, statement: str, stage: str) -> None:
-        """Rows that nobody wants any more; they may also stay, for only named attempts are ever taken in."""
+        """Rows that nobody wants any more; they may also stay, for only named attempts are ever taken in. Who has
+        fenced the lane meanwhile has removed them."""
         with (
             session.told(str(self)),
-            contextlib.suppress(psycopg.errors.LockNotAvailable),
+            contextlib.suppress(psycopg.errors.LockNotAvailable, psycopg.errors.UndefinedTable),
             self._connect() as connection,
         ):
             connection.execute(sql.SQL("set lock_timeout = {}").format(_CLEARS_WITHIN))
