@@ -1,6 +1,12 @@
-"""Spark's Python daemon, with what its workers need imported once: they are forked from it."""
+"""Spark's Python daemon, with what its workers need imported once: they are forked from it.
+
+A worker looks for garbage after each task, and Spark gives it no other one before that. What was imported isn't looked
+through: else that takes longer than many a task.
+"""
 
 from __future__ import annotations
+
+import gc
 
 import numpy as np  # noqa: F401
 import pandas as pd  # noqa: F401
@@ -13,7 +19,10 @@ import anabranch.spark.clock
 import anabranch.spark.processing
 import anabranch.spark.sink
 import anabranch.systems.embedded.output
-import anabranch.systems.embedded.spark  # noqa: F401
+import anabranch.systems.embedded.spark
+import anabranch.systems.kafka.output  # noqa: F401
 
 if __name__ == "__main__":
+    gc.collect()
+    gc.freeze()
     manager()

@@ -5,6 +5,7 @@ Spark ends a worker that was idle for a minute, and the daemon stays: a lane tha
 
 from __future__ import annotations
 
+import gc
 import importlib
 import sys
 
@@ -21,4 +22,6 @@ def _nothing(*_: object) -> None:
 if __name__ == "__main__":
     worker = importlib.import_module(sys.argv[1])
     vars(worker)["print"] = _nothing  # that of a process would tell of each of its steps
+    gc.collect()
+    gc.freeze()  # see daemon.py
     manager()
