@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
 
 from anabranch import Job, steps
 from anabranch.container.ahead import Ahead, Beginnings
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP
 from anabranch.spark.foreseeing import Foreseen
+from anabranch.spark.query import LaneQuery
 from anabranch.systems.kafka.broker import Cluster
 from anabranch.testing import KILL, SCALE, Message, run
 
@@ -83,6 +85,24 @@ def test_a_query_that_was_begun_ahead_and_failed_is_begun_anew(
         check(cluster, sql, [(150, SCALE(2)), (60, SCALE(1))])
     assert failed
     assert not gone_on
+
+
+@pytest.mark.parametrize("build", [sql, functions])
+def test_spark_compiles_nothing_for_a_lane_like_a_former_one(
+    spark: SparkSession, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, build: Any
+) -> None:
+    def publish(query: LaneQuery, *args: Any) -> None:
+        as_it_was(query, *args)
+        compiled[query.lane.id] = metrics.METRIC_COMPILATION_TIME().getCount()
+
+    jvm: Any = spark._jvm
+    metrics = jvm.org.apache.spark.metrics.source.CodegenMetrics
+    as_it_was, compiled = LaneQuery.publish, dict[str, int]()
+    monkeypatch.setattr(LaneQuery, "publish", publish)
+    check(cluster, build, [(200, SCALE(2)), (150, SCALE(1)), (100, SCALE(2))])
+    first, scaled, *others = compiled.values()
+    assert first > 0
+    assert others == [scaled, scaled]
 
 
 def spied(monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> list[Any]:

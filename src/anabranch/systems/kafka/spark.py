@@ -95,14 +95,17 @@ class Plain:
         return writer.options(**{**PRODUCING, **(AT_ONCE if at_once else {}), **client})
 
 
+# In SQL: variables of PySpark's own lambdas get names that are new each time, which are in the code that Spark makes of
+# them. Every lane would have its code compiled anew, a tenth of a second and more before its first batch.
+_PAIR = "named_struct('key', pair[0], 'value', unbase64(pair[1]))"
+
+
 def _unpacked() -> Column:
     """The inverse of :func:`_packed`."""
-    pairs = F.from_json("headers", "array<array<string>>")
-    named = F.transform(pairs, lambda pair: F.struct(pair[0].alias("key"), F.unbase64(pair[1]).alias("value")))
-    return F.when(F.col("headers").isNotNull(), named)
+    pairs = "from_json(headers, 'array<array<string>>')"
+    return F.expr(f"if(headers is not null, transform({pairs}, pair -> {_PAIR}), null)")
 
 
 def _packed() -> Column:
     """Headers as :mod:`anabranch.systems.headers` packs them."""
-    pairs = F.transform("headers", lambda header: F.array(header["key"], F.base64(header["value"])))
-    return F.when(F.size("headers") > 0, F.to_json(pairs))
+    return F.expr("if(size(headers) > 0, to_json(transform(headers, each -> array(each.key, base64(each.value)))), null)")
