@@ -102,7 +102,7 @@ def test_another_batch_is_the_last_one_if_one_comes(
 
 
 def test_what_is_raised_meanwhile_ends_the_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(boundary, "_TURN_MS", 0)
+    monkeypatch.setattr(boundary, "_TURN", 0)
 
     def turn() -> None:
         raise TimeoutError

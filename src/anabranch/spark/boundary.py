@@ -13,7 +13,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 __all__ = ["end"]
 
-_TURN_MS = 100
+_JOIN_MS = 100
+_TURN = 0.5
 _LOOK = 0.02
 _NEXT = 1.0
 """Seconds in which the next batch comes, if there is anything to read."""
@@ -53,11 +54,14 @@ def end(
     wait(lambda: writes() or query.status["message"].startswith(_BETWEEN))
     execution.state().set(getattr(getattr(jvm, _TERMINATED), "MODULE$"))
     decided()
+    turned = monotonic()
     while thread.isAlive():  # what the query itself says of being active goes by its state
-        thread.join(_TURN_MS)
-        turn()
+        thread.join(_JOIN_MS)
         if hurry() or query.status["message"] == _IDLE:
             query.stop()
+        if monotonic() > turned + _TURN:
+            turn()
+            turned = monotonic()
 
 
 def _wait(
@@ -66,6 +70,6 @@ def _wait(
     begun = turned = monotonic()
     while not (ended() or until()) and monotonic() < begun + seconds:
         sleep(_LOOK)
-        if monotonic() > turned + _TURN_MS / 1000:
-            turned = monotonic()
+        if monotonic() > turned + _TURN:
             turn()
+            turned = monotonic()
