@@ -39,6 +39,7 @@ STOPS = 3
 PATIENCE = 300.0
 GOAL, LATER, OFF = 1.5, 1.5, 0.5
 HAND, MINE, PLAIN = "by-hand", "anabranch", "anabranch, at least once"
+DELIVERIES = {"exactly-once": MINE, "at-least-once": PLAIN}
 
 
 @dataclass(frozen=True)
@@ -186,8 +187,8 @@ def running(cluster: Cluster, name: str, beside: str, rate: int) -> Iterator[Run
     seen = Seen(cluster, output)
     watching = threading.Thread(target=seen.watch, daemon=True)
     with side(cluster.folder / output) as started:
-        delivery = "exactly-once" if name == MINE else "at-least-once"
-        (sides.by_hand if name == HAND else Anabranch(delivery=delivery))(task, started)
+        delivery = next((each for each, its in DELIVERIES.items() if its == name), None)
+        (sides.by_hand if delivery is None else Anabranch(delivery=delivery))(task, started)
         watching.start()
         runs = Runs(name, source, output, cluster, started, seen, rate)
         with runs.fed(WARMING):
@@ -219,10 +220,12 @@ def measured(cluster: Cluster, name: str, rate: int) -> tuple[list[float], list[
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rate", type=int, default=RATE, help=f"records a second (default: {RATE:,})")
+    parser.add_argument("--only", choices=[*DELIVERIES], help="the job with these outputs (default: both)")
     arguments = parser.parse_args()
     interruptible()
+    names = [name for delivery, name in DELIVERIES.items() if arguments.only in (None, delivery)]
     with clusters.fresh() as cluster, explained():
-        measures = {name: measured(cluster, name, arguments.rate) for name in (MINE, PLAIN)}
+        measures = {name: measured(cluster, name, arguments.rate) for name in names}
     print(f"\n| {arguments.rate:,} records/s | pause s | to {HAND} | planned s | took s | latency later to before |")
     print("| --- | ---: | ---: | ---: | ---: | ---: |")
     for name, (pauses, found) in measures.items():
@@ -236,7 +239,7 @@ def main() -> None:
             f"{name}: pause {middle:.2f} of {HAND}'s, at most {worst:.2f}, goal {GOAL}: "
             f"{'met' if worst <= GOAL else 'missed'}"
         )
-    _, mine = measures[MINE]
+    mine = [each for name in names for each in measures[name][1]]
     off = max(abs(each.pause / each.planned - 1) for each in mine)
     print(f"pause beside the planned one: at most {off:.0%} off, goal {OFF:.0%}: {'met' if off <= OFF else 'missed'}")
     slowest = max(each.later for each in mine)
