@@ -25,6 +25,7 @@ def told(name: str, **fields: Any) -> dict[str, LaneReport]:
         ({}, True, 1.2),
         ({"usual_seconds": 10.0}, False, 10.6),
         ({"usual_seconds": 0.5, "changeover": 2.0}, True, 3.5),
+        ({"usual_seconds": 0.5, "changeover": 0.01}, False, 0.7),
     ],
 )
 def test_a_pause_is_a_batch_and_what_the_last_change_has_shown(

@@ -11,6 +11,9 @@ __all__ = ["expected"]
 
 _STATELESS, _STATEFUL = 0.4, 0.8
 """Seconds from the end of a lane to the first batch of the next one, where no change has shown them yet."""
+_HANDOVER = 0.2
+"""Seconds from the last rows of a lane to when the next one could begin: the batch is committed, the lane tells that it
+has ended, and is heard. Where the next one was begun ahead, that is most of it."""
 
 
 def expected(closing: Iterable[Lane], reports: Mapping[str, LaneReport]) -> float:
@@ -26,4 +29,4 @@ def _pause(lane: Lane, report: LaneReport | None) -> float:
     between = _STATEFUL if lane.stateful else _STATELESS
     if report is None:
         return between
-    return report.usual_seconds + 1.5 * (report.changeover or between)
+    return report.usual_seconds + max(_HANDOVER, 1.5 * (report.changeover or between))
