@@ -29,7 +29,7 @@ _Key = tuple[str, int]
 
 
 def begins(lane: Lane, ends: Mapping[str, Mapping[SSP, int]]) -> Offsets | None:
-    """Where a coming lane will begin in what is read already, by the whole SSP, if those that it goes on from end there.
+    """Where a coming lane will begin in what is read already, by the whole SSP, if those before it end there.
 
     ``ends``: by lane, of whole SSPs. None: that isn't known of all of them, one of its SSPs is neither theirs nor
     fresh, or its parts begin apart.

@@ -97,6 +97,7 @@ class Plain:
 
 # In SQL: variables of PySpark's own lambdas get names that are new each time, which are in the code that Spark makes of
 # them. Every lane would have its code compiled anew, a tenth of a second and more before its first batch.
+_ITEM = "array(header.key, base64(header.value))"
 _PAIR = "named_struct('key', pair[0], 'value', unbase64(pair[1]))"
 
 
@@ -108,4 +109,4 @@ def _unpacked() -> Column:
 
 def _packed() -> Column:
     """Headers as :mod:`anabranch.systems.headers` packs them."""
-    return F.expr("if(size(headers) > 0, to_json(transform(headers, each -> array(each.key, base64(each.value)))), null)")
+    return F.expr(f"if(size(headers) > 0, to_json(transform(headers, header -> {_ITEM})), null)")
