@@ -148,7 +148,8 @@ def ahead(seed: int, workspace: Workspace) -> str:
     later = dice.uniform(0, 1 if hold else 6)
     time.sleep(later)
     process.kill()
-    scaling.kill()  # it would wait for a coordinator for some minutes
+    scaling.popen.kill()  # if it still waits: it would do so for a coordinator for some minutes
+    scaling.wait()
     how = f"killed {later:.1f} s after {'a lane was begun ahead' if hold else 'the call'}"
     process = workspace.start("run", "exactly.py", job__max_rows_per_batch=FEW // 10)
     process.until("it runs", lambda: "exactly running: " in process.stderr)
