@@ -11,6 +11,7 @@ from pathlib import Path
 
 from anabranch import steps
 from anabranch.coordinator.store import Store
+from anabranch.errors import NotLeadingError
 from tests.acceptance.harness import INPUT, LATE, TABLE, Flight, Process, Workspace, check_late, flights
 from tests.failover import JOB, Served, ended_well
 from tests.scaled import Fed
@@ -45,6 +46,7 @@ def drained(seed: int, workspace: Workspace) -> str:
     cut = taken(workspace)
     check(workspace, cut)
 
+    fed.until("a coordinator leads", lambda: _leads(fed))  # it may have been killed when the job had drained
     workspace.settings["job__max_rows_per_batch"] = COUNT  # by now much is waiting
     workspace.call("start", f"{JOB}.py", "--detach", "--coordinator", served.url)
     second = served.container()
@@ -114,6 +116,14 @@ def _strike(fed: Fed, container: Process, step: str) -> list[Process]:
     served.coordinator.kill()
     served.lead()
     return [container]
+
+
+def _leads(fed: Fed) -> bool:
+    try:
+        fed.client.holds_seat("whoever")
+    except NotLeadingError:
+        return False
+    return True
 
 
 def has_drained(asked: Process, containers: Iterable[Process]) -> bool:

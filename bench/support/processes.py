@@ -29,6 +29,7 @@ class Side:
 
     folder: Path
     _leaders: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    _finished: int = 0
 
     @property
     def log(self) -> Path:
@@ -58,8 +59,8 @@ class Side:
             leader.send_signal(number)
 
     def check(self) -> None:
-        """Raises EndedError if a command has ended."""
-        for leader in self._leaders:
+        """Raises EndedError if a command has ended that nobody has waited for."""
+        for leader in self._leaders[self._finished :]:
             if leader.poll() is not None:
                 raise EndedError(f"a process ended with {leader.returncode}:\n{self.said()}")
 
@@ -68,6 +69,7 @@ class Side:
         for leader in self._leaders:
             if leader.wait() != 0:
                 raise EndedError(f"a process ended with {leader.returncode}:\n{self.said()}")
+        self._finished = len(self._leaders)
 
     def said(self) -> str:
         """The end of the log."""
