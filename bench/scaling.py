@@ -297,7 +297,8 @@ def main() -> None:
             ("pause off the planned one", its.off, OFF),
             (f"latency {BETWEEN:.0f} s later to before", its.later, LATER),
         ):
-            judge(f"{name}: {label}", map(of, its.changes), goal)
+            for kind, several in (("factor", [*map(told, map(str, FACTORS))]), ("expansion, once", [told(EXPAND)])):
+                judge(f"{name}: {kind}: {label}", map(of, several), goal)
 
 
 def judge(what: str, ratios: Iterable[float], goal: float) -> None:
