@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 from anabranch.container.agent import Agent
 from anabranch.container.beats import Beating, Direct
+from anabranch.coordinator.polls import Polls
 from anabranch.errors import FencedError, UnreachableError
 from anabranch.messages import Answer, Heartbeat, LaneReport, Registered, Registration
 from anabranch.model.job_model import JobModel
@@ -329,6 +331,26 @@ def test_in_one_process_every_turn_is_a_beat(script: Scripted, clock: Clock) -> 
     script.answered = breaks
     with pytest.raises(ValueError, match="is broken"):
         Direct(script, agent_of(clock)).take([])
+
+
+def test_in_one_process_the_coordinator_wakes_the_container_until_the_next_turn(script: Scripted, clock: Clock) -> None:
+    polls, woken = Polls(), threading.Event()
+
+    class Listened:
+        register, heartbeat = script.register, script.heartbeat
+
+        def listening(self, beat: Heartbeat, wake: Callable[[], object]) -> AbstractContextManager[None]:
+            return polls.waiting(beat.container, beat.seen, wake)
+
+    beats = Direct(Listened(), agent_of(clock))
+    beats.listen(woken.set)
+    assert beats.take([]) == ok(1)
+    polls.wake(lambda container, seen: seen != 1)
+    assert not woken.is_set()
+    polls.wake(lambda container, seen: seen != 2)
+    assert woken.is_set()
+    beats.take([])
+    assert len(polls) == 1
 
 
 # The watchdog

@@ -49,7 +49,7 @@ def compact(
             try:
                 found = compacted(store, spark, its.storage.root, lanes)
             finally:
-                spark.stop()
+                session.stop(spark)
     if json:
         told = {"job": job, "lanes": [_plain(each) for each in found]}
         printing.as_json(told)

@@ -82,7 +82,7 @@ def container(
             me = _registration(job, running.deployment, settings.systems.kafka.rack)
             _serve(made, client, me, period, leaving, ended, _survives(file.graph, settings))
         finally:
-            spark.stop()
+            session.stop(spark)
             ended.set()
     leaving.check()
 

@@ -20,7 +20,7 @@ from anabranch.model.lane import LaneState
 __all__ = ["begun", "drain", "wait", "wished"]
 
 _MODES = ("planned", "latest")
-_POLL = 0.2
+_POLL = 0.05
 
 
 def drain(

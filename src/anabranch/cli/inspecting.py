@@ -79,7 +79,7 @@ def _looked(settings: Settings, model: JobModel, lanes: list[Lane]) -> list[dict
             found.append({**place, "tasks": list(lane.tasks), "batch": batch, **figures})
         return found
     finally:
-        spark.stop()
+        session.stop(spark)
 
 
 def _camel(name: str) -> str:

@@ -8,11 +8,11 @@ import os
 import sys
 from typing import Any
 
-import structlog
 import typer
 import typer.main
 from typer.core import TyperGroup
 
+from anabranch import logs
 from anabranch.errors import AnabranchError
 
 _VERBS = {
@@ -94,10 +94,7 @@ _INTERRUPTED = 130
 def main() -> None:
     """The entry point of ``anabranch``."""
     code = 1
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(os.environ.get("ANABRANCH_LOG", "warning")),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
+    logs.to_stderr(os.environ.get("ANABRANCH_LOG", "warning"))
     try:
         code = app(standalone_mode=False) or 0
     except AnabranchError as error:

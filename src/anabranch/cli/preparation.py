@@ -178,7 +178,7 @@ def checked(file: JobFile, settings: Settings, formats: Mapping[str, Format]) ->
     try:
         return resolved(file, formats)
     finally:
-        spark.stop()
+        session.stop(spark)
 
 
 def check_reset(job: str, reset_state: bool, drained: bool) -> None:

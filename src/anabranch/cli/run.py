@@ -101,7 +101,7 @@ def execute(
             with Watching(coordinator.wishes):
                 return _serve(prepared, coordinator, spark, show)
         finally:
-            spark.stop()
+            session.stop(spark)
             ended.set()
             store.close()
 

@@ -14,7 +14,7 @@ from anabranch.messages import JobStatus
 __all__ = ["answered", "until"]
 
 _FIRST, _LONGEST = 0.5, 5.0
-_POLL = 0.3
+_POLL = 0.1
 
 T = TypeVar("T")
 

@@ -8,11 +8,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from time import monotonic
 
-import structlog
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from anabranch import steps
+from anabranch import logs, steps
 from anabranch.container.folder import Folder
 from anabranch.errors import StateError
 from anabranch.model.lane import Lane
@@ -22,7 +21,7 @@ from anabranch.spark.query import LaneQuery
 
 __all__ = ["Ahead", "Beginnings", "Handover", "begins"]
 
-log = structlog.get_logger()
+log = logs.get_logger()
 
 Offsets = dict[SSP, int]
 _Key = tuple[str, int]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from contextlib import AbstractContextManager, ExitStack
+from typing import Protocol, runtime_checkable
 
-import structlog
+import msgspec
 
+from anabranch import logs
 from anabranch.container.agent import Agent
 from anabranch.errors import FencedError
 from anabranch.messages import Answer, CopyReport, Heartbeat, LaneReport, Registered, Registration
@@ -18,7 +20,7 @@ __all__ = ["Beating", "Beats", "Coordination", "Direct"]
 _SHORTEST = 0.75
 """The shortest poll, as a part of the period. They differ, or those that were held up together would go on together."""
 
-log = structlog.get_logger()
+log = logs.get_logger()
 
 
 class Coordination(Protocol):
@@ -27,6 +29,13 @@ class Coordination(Protocol):
     def register(self, registration: Registration) -> Registered: ...
 
     def heartbeat(self, beat: Heartbeat, wait: float = 0) -> Answer: ...
+
+
+@runtime_checkable
+class Listening(Coordination, Protocol):
+    """A coordinator in the same process, which can tell when it has something new to say."""
+
+    def listening(self, beat: Heartbeat, wake: Callable[[], object]) -> AbstractContextManager[None]: ...
 
 
 class Beats(Protocol):
@@ -51,14 +60,21 @@ class Direct:
     def __init__(self, coordination: Coordination, agent: Agent) -> None:
         self._coordination = coordination
         self._agent = agent
+        self._wake: Callable[[], object] = lambda: None
+        self._listening = ExitStack()
 
     def listen(self, wake: Callable[[], object]) -> None:
-        """Answers come at once."""
+        self._wake = wake
 
     def take(self, reports: Sequence[LaneReport], copies: Sequence[CopyReport] = ()) -> Answer | None:
+        self._listening.close()
         sent = self._agent.beat(reports, copies=copies)
-        self._agent.hear(sent, self._coordination.heartbeat(sent.beat))
+        answer = self._coordination.heartbeat(sent.beat)
+        self._agent.hear(sent, answer)
         _check(self._agent)
+        if isinstance(self._coordination, Listening):
+            seen = msgspec.structs.replace(sent.beat, seen=answer.revision)
+            self._listening.enter_context(self._coordination.listening(seen, self._wake))
         return self._agent.answer
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from time import monotonic
 
 import msgspec
-import structlog
 
+from anabranch import logs
 from anabranch.container.folder import Folder
 from anabranch.messages import Copy, CopyReport
 
@@ -17,7 +17,7 @@ __all__ = ["Copies"]
 _LOOK_EVERY = 1.0
 _AGAIN_AFTER = 30.0
 
-log = structlog.get_logger()
+log = logs.get_logger()
 
 _Key = tuple[str, int, int]
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from time import monotonic
 
-import structlog
-
+from anabranch import logs
 from anabranch.errors import AnabranchError
 from anabranch.model.ssp import SSP, texts
 
 __all__ = ["Ends"]
 
-log = structlog.get_logger()
+log = logs.get_logger()
 
 _EVERY = 0.5
 

@@ -12,10 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import structlog
 from pyspark.sql import SparkSession
 
-from anabranch import steps
+from anabranch import logs, steps
 from anabranch.container import offset_log, tree
 from anabranch.container.offset_log import Entry
 from anabranch.container.tree import Tree
@@ -32,7 +31,7 @@ _STREAMS = "streams.json"
 _PROGRESS = "progress.json"
 _STANDBY = "standby"
 
-log = structlog.get_logger()
+log = logs.get_logger()
 
 # Lock files by path. The JVM closes a file, and so gives up its lock, once nobody in Python holds it any more.
 _locked: dict[str, Any] = {}

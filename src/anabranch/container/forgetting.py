@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from fractions import Fraction
 
-import structlog
-
+from anabranch import logs
 from anabranch.errors import AnabranchError
 from anabranch.messages import LaneReport
 from anabranch.model.lane import Lane
@@ -19,7 +18,7 @@ Reader = tuple[str, str]
 """A stage and a group of it."""
 Readers = Mapping[Reader, Collection[str]]
 
-log = structlog.get_logger()
+log = logs.get_logger()
 
 
 def behind(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-import structlog
-
+from anabranch import logs
 from anabranch.container import partitioner
 from anabranch.container.folder import Folder
 from anabranch.errors import AnabranchError, StateError
@@ -15,7 +14,7 @@ from anabranch.systems.systems import Systems
 
 __all__ = ["Inputs"]
 
-log = structlog.get_logger()
+log = logs.get_logger()
 
 
 class Inputs:

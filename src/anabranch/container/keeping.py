@@ -6,8 +6,8 @@ from collections.abc import Callable
 from time import monotonic
 
 import msgspec
-import structlog
 
+from anabranch import logs
 from anabranch.container.attempts import Attempts
 from anabranch.container.lane import LaneRunner
 from anabranch.messages import LaneReport, WantedLane
@@ -15,7 +15,7 @@ from anabranch.model.lane import Lane
 
 __all__ = ["Keeper"]
 
-log = structlog.get_logger()
+log = logs.get_logger()
 
 
 class Keeper:

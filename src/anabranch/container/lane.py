@@ -13,10 +13,9 @@ from time import monotonic, time
 from typing import Any
 
 import msgspec
-import structlog
 from pyspark.sql.streaming.query import StreamingQuery
 
-from anabranch import steps
+from anabranch import logs, steps
 from anabranch.container import blame, failures, pacing
 from anabranch.container.ahead import Ahead, Handover
 from anabranch.container.attempts import Standstill
@@ -38,7 +37,7 @@ from anabranch.spark.clock import Clock
 from anabranch.spark.history import Ran
 from anabranch.spark.query import LaneQuery
 
-log = structlog.get_logger()
+log = logs.get_logger()
 
 _POLL = 0.1
 _TELL_EVERY = 5.0
@@ -103,6 +102,7 @@ class LaneRunner:
         self._build = build
         self._starting = starting
         self._until = until
+        self._news = threading.Event()
         self._stop = threading.Event()
         self._closing = threading.Event()
         self._leaving = threading.Event()
@@ -175,21 +175,26 @@ class LaneRunner:
             self._hurry.set()
         self._leaving.set()
         self._stop.set()
+        self._news.set()
 
     def close(self) -> None:
         """Finish what was begun, and end at the next batch boundary: others go on from there."""
         self._closing.set()
         self._stop.set()
+        self._news.set()
 
     def drain(self, how: Draining | None) -> None:
         """Drain so; None: go on as before."""
-        self._draining = how
+        if how != self._draining:
+            self._draining = how
+            self._news.set()
 
     def acknowledge(self, upstream_ended: bool) -> None:
         """The coordinator knows the lane's folder: only now may its query begin."""
         self._known.set()
-        if upstream_ended:
+        if upstream_ended and not self._upstream_ended.is_set():
             self._upstream_ended.set()
+            self._news.set()
 
     def join(self, timeout: float) -> bool:
         self._thread.join(timeout)
@@ -303,7 +308,7 @@ class LaneRunner:
             run=lambda: self._run_planned(folder),
             begin=lambda: self._begin_with_nothing(folder),
             tell=lambda: self._tell_halted(folder),
-            pause=self._stop.wait,
+            pause=self._pause,
             now=lambda: round(time() * 1000),
         )
         drained = drain().drained
@@ -342,7 +347,7 @@ class LaneRunner:
             self._tell(begun=True, halted="")
             self._started = replace(self._query, nothing=True).start()
         while folder.committed() < 0 and self._started.isActive:
-            self._stop.wait(_POLL)
+            self._pause(_POLL)
         boundary.end(self._place.spark, self._started, self._query.writing.is_set)
         failed = self._started.exception()
         if failed is not None:
@@ -471,8 +476,13 @@ class LaneRunner:
             if self._is_slow():
                 self._stop_at_boundary(folder, query)
                 query = self._start(folder)
-            self._stop.wait(_POLL)
+            self._pause(_POLL)
         self._stop_at_boundary(folder, query)
+
+    def _pause(self, seconds: float) -> None:
+        """Wait so long, or until the lane is told something."""
+        self._news.wait(seconds)
+        self._news.clear()
 
     def _check_progress(self) -> None:
         """Raises StalledError if records wait and nothing is done with them; shows what the threads do."""

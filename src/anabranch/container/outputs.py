@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import structlog
-
+from anabranch import logs
 from anabranch.errors import AnabranchError, StateError
 from anabranch.model.lane import Lane
 from anabranch.systems.systems import Systems
 
 __all__ = ["Outputs"]
 
-log = structlog.get_logger()
+log = logs.get_logger()
 
 
 class Outputs:

@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterable
 from time import monotonic
 from typing import Generic, TypeVar
 
-import structlog
-
+from anabranch import logs
 from anabranch.model.lane import Lane
 
 __all__ = ["Preparations"]
 
-log = structlog.get_logger()
+log = logs.get_logger()
 
 _Key = tuple[str, int]
 T = TypeVar("T")

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import structlog
 from pyspark.sql import SparkSession
 
+from anabranch import logs
 from anabranch.clocks import boottime
 from anabranch.config import Settings
 from anabranch.container import forgetting
@@ -46,7 +46,7 @@ _PERIOD = 0.1
 _FORGET_EVERY = 60.0
 _ENDS_WITHIN = 30.0
 
-log = structlog.get_logger()
+log = logs.get_logger()
 
 
 class Container:

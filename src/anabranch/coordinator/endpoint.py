@@ -147,7 +147,8 @@ def _lives(pid: int) -> bool:
 
 def _answers(url: str) -> bool:
     try:
-        body = httpx.get(f"{url}/healthz", timeout=_ANSWERS_WITHIN, trust_env=False).json()
+        secured = not url.startswith("http://")
+        body = httpx.get(f"{url}/healthz", timeout=_ANSWERS_WITHIN, trust_env=False, verify=secured).json()
     except (httpx.HTTPError, httpx.InvalidURL, ValueError):
         return False
     return isinstance(body, dict) and body.get("service") == SERVICE

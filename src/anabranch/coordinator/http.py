@@ -14,7 +14,6 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from importlib import metadata
 from typing import Any, Protocol, TypeVar
 
-import structlog
 import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -25,6 +24,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from anabranch import logs
 from anabranch.artifact import MAX_BYTES
 from anabranch.coordinator.openapi import Operation, described
 from anabranch.coordinator.service import Coordinator
@@ -68,7 +68,7 @@ _KEPT_ALIVE = 60  # seconds; longer than containers are silent
 _SHORT = 200
 
 T = TypeVar("T")
-log = structlog.get_logger()
+log = logs.get_logger()
 _CLOSE = {"Connection": "close"}  # uvicorn does so when a route breaks, without saying it
 
 

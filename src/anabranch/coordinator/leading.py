@@ -8,8 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
-import structlog
-
+from anabranch import logs
 from anabranch.coordinator import endpoint
 from anabranch.coordinator.election import Election
 from anabranch.coordinator.launcher import Launcher
@@ -25,7 +24,7 @@ _EVERY = 0.25
 _FENCERS = 8
 _TRY_AGAIN = 2.0
 
-log = structlog.get_logger()
+log = logs.get_logger()
 
 Fencing = Callable[[Lane, Mapping[str, Any]], None]
 

@@ -14,8 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import structlog
-
+from anabranch import logs
 from anabranch.coordinator.launching import Ended
 from anabranch.coordinator.naming import check_name
 from anabranch.errors import UsageError
@@ -25,7 +24,7 @@ __all__ = ["Processes"]
 _KEPT = 20
 _TAIL_BYTES, _TAIL_LINES, _TAIL_CHARACTERS = 4096, 3, 300
 
-log = structlog.get_logger()
+log = logs.get_logger()
 
 
 @dataclass

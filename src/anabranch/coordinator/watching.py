@@ -6,8 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-import structlog
-
+from anabranch import logs
 from anabranch.config import Settings
 from anabranch.errors import NotFoundError
 from anabranch.model.job_model import Matched
@@ -17,7 +16,7 @@ __all__ = ["Counting", "Locating", "Watching", "counted", "located"]
 
 _EVERY = 1.0
 
-log = structlog.get_logger()
+log = logs.get_logger()
 
 Counting = Callable[[str, Mapping[str, Any], Iterable[str], Iterable[Matched]], Mapping[str, int]]
 """See :func:`counted`."""

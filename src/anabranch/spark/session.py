@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -148,6 +149,15 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
     spark.dataSource.register(EmbeddedSource)
     spark.dataSource.register(EventTimeSource)
     return spark
+
+
+def stop(spark: SparkSession) -> None:
+    """Stop Spark. What its Python side hears accumulators with looks only twice a second whether it should end, and
+    PySpark waits for it: it does so meanwhile."""
+    hearing = getattr(spark.sparkContext, "_accumulatorServer", None)
+    if hearing is not None:
+        threading.Thread(target=hearing.shutdown, name="ends what hears accumulators", daemon=True).start()
+    spark.stop()
 
 
 def is_gone(spark: SparkSession) -> bool:
