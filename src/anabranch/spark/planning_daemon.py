@@ -1,6 +1,7 @@
 """Spark's Python daemon for what it asks of our sources outside of tasks, with that imported once.
 
 Spark ends a worker that was idle for a minute, and the daemon stays: a lane that starts later doesn't wait for imports.
+The first daemon of a session also forks the processes of sources: its second argument says where it is asked.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ import gc
 import importlib
 import sys
 
+import pyspark.sql.streaming.python_streaming_source_runner  # noqa: F401
 from pyspark.daemon import manager
 
 import anabranch.spark.clock
 import anabranch.systems.embedded.spark  # noqa: F401
+from anabranch.spark import source_server
 
 
 def _nothing(*_: object) -> None:
@@ -24,4 +27,5 @@ if __name__ == "__main__":
     vars(worker)["print"] = _nothing  # that of a process would tell of each of its steps
     gc.collect()
     gc.freeze()  # see daemon.py
+    source_server.serve(sys.argv[2])
     manager()

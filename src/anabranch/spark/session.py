@@ -52,6 +52,9 @@ SETTINGS = {
 HERE = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 """Where nothing but this machine has to reach the driver."""
 
+_SOURCES = "pyspark.sql.streaming.python_streaming_source_runner"
+"""What Spark runs in a process of its own for each Python source of a query."""
+
 _MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
 LOCAL_SETTINGS = {_MANAGER: f"{_CHECKPOINTING}.FileSystemBasedCheckpointFileManager"}
@@ -201,7 +204,7 @@ def carry(functions: Iterable[Callable[..., Any]]) -> None:
 
 
 def workers_python() -> str:
-    """The interpreter of Python workers on this machine: this one, without Spark's zips on its path, and our daemon
+    """The interpreter of Python workers on this machine: this one, without Spark's zips on its path, and our daemons
     where Spark can be told of none.
 
     Spark puts a zip with PySpark's sources there, before the PySpark that is installed: each of the processes that it
@@ -211,8 +214,14 @@ def workers_python() -> str:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     file = Path(folder) / "python"
     strip = "PYTHONPATH=${PYTHONPATH#*/pyspark.zip:}\nPYTHONPATH=${PYTHONPATH#*-src.zip:}\nexport PYTHONPATH\n"
-    ours = 'case "$2" in pyspark.daemon) shift 2; set -- -m anabranch.spark.planning_daemon "$@";; esac\n'
-    file.write_text(f'#!/bin/sh\n{strip}{ours}exec {shlex.quote(sys.executable)} "$@"\n')
+    python, asks = shlex.quote(sys.executable), shlex.quote(str(Path(__file__).with_name("source_client.py")))
+    where = shlex.quote(str(Path(folder) / "sources"))
+    ours = f"""case "$2" in
+pyspark.daemon) exec {python} -m anabranch.spark.planning_daemon "$3" {where};;
+{_SOURCES}) exec {python} -IS {asks} {where} "$@";;
+esac
+"""
+    file.write_text(f'#!/bin/sh\n{strip}{ours}exec {python} "$@"\n')
     file.chmod(0o700)
     return str(file) if os.access(file, os.X_OK) else sys.executable  # some have a /tmp that nothing can run from
 

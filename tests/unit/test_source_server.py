@@ -1,0 +1,129 @@
+"""Processes that are forked where Spark would start them: as if it had."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from anabranch.spark import source_client
+
+SERVES = """
+import sys
+from anabranch.spark import source_server
+import decimal
+source_server.serve(sys.argv[1])
+print("serves", flush=True)
+sys.stdin.read()
+"""
+TOLD = """
+import os, sys
+print("decimal" in sys.modules, os.getcwd(), os.environ["GIVEN"], *sys.argv[1:], sys.stdin.read(), flush=True)
+print("an error", file=sys.stderr)
+import beside
+sys.exit(7)
+"""
+SLEEPS = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
+
+
+@contextmanager
+def serving(path: Path) -> Iterator[subprocess.Popen[str]]:
+    words = [sys.executable, "-c", SERVES, str(path)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        assert server.stdout.readline() == "serves\n"
+        try:
+            yield server
+        finally:
+            server.stdin.close()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "told.py").write_text(TOLD)
+    (tmp_path / "beside.py").write_text("")
+    (tmp_path / "sleeps.py").write_text(SLEEPS)
+    return tmp_path
+
+
+def client(folder: Path, socket: Path, *words: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-IS", source_client.__file__, str(socket), "-m", *words]
+    known = os.environ.get("PYTHONPATH", "")
+    env = {**os.environ, "GIVEN": "a=b", "PYTHONPATH": os.pathsep.join([str(folder), known])}
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, cwd=folder, env=env, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+
+@pytest.mark.parametrize("forked", [True, False])
+def test_a_fork_has_what_the_process_was_given(folder: Path, forked: bool) -> None:
+    socket = folder / "socket"
+    with serving(socket if forked else folder / "elsewhere"):
+        for _ in range(3):
+            asked = client(folder, socket, "told", "an argument", "")
+            printed, errors = asked.communicate("a question", timeout=60)
+            assert (printed, errors) == (f"{forked} {folder} a=b an argument  a question\n", "an error\n")
+            assert asked.returncode == 7
+
+
+def test_an_error_is_printed(folder: Path) -> None:
+    with serving(folder / "socket"):
+        asked = client(folder, folder / "socket", "nothing_is_called_so")
+        _, errors = asked.communicate(timeout=60)
+        assert "nothing_is_called_so" in errors
+        assert asked.returncode == 1
+
+
+def gone(pid: int) -> bool:
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.01)
+    return False
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_fork_ends_with_its_client_and_the_client_with_its_fork(folder: Path, number: signal.Signals) -> None:
+    with serving(folder / "socket"):
+        for kills_client in (True, False):
+            asked = client(folder, folder / "socket", "sleeps")
+            assert asked.stdout is not None
+            fork = int(asked.stdout.readline())
+            assert fork != asked.pid
+            os.kill(asked.pid if kills_client else fork, number)
+            asked.communicate(timeout=60)
+            assert asked.returncode == (-number if kills_client else 1)
+            assert gone(fork)
+
+
+def test_a_server_ends_with_what_has_begun_it_and_its_forks_go_on(folder: Path) -> None:
+    socket = folder / "socket"
+    with serving(socket):
+        asked = client(folder, socket, "sleeps")
+        assert asked.stdout is not None
+        fork = int(asked.stdout.readline())
+        server = int(Path(f"/proc/{fork}/stat").read_text().rpartition(")")[2].split()[1])
+    assert gone(server)
+    os.kill(fork, 0)
+    asked.kill()
+    asked.communicate(timeout=60)
+    assert gone(fork)
+    asked = client(folder, socket, "told")
+    assert asked.communicate("", timeout=60)[0].startswith("False"), "what nobody serves is done without"
+
+
+def test_the_first_one_serves(folder: Path) -> None:
+    socket = folder / "socket"
+    with serving(socket), serving(socket):
+        asked = client(folder, socket, "told")
+        assert asked.communicate("", timeout=60)[0].startswith("True")
