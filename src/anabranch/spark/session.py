@@ -155,9 +155,10 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
 
 
 def stop(spark: SparkSession) -> None:
-    """Stop Spark. What its Python side hears accumulators with looks only twice a second whether it should end, and
-    PySpark waits for it: it does so meanwhile."""
-    hearing = getattr(spark.sparkContext, "_accumulatorServer", None)
+    """Stop Spark. PySpark waits for what hears its accumulators, which looks only once a second whether it should end:
+    that goes on by itself here."""
+    context: Any = spark.sparkContext
+    hearing, context._accumulatorServer = context._accumulatorServer, None
     if hearing is not None:
         threading.Thread(target=hearing.shutdown, name="ends what hears accumulators", daemon=True).start()
     spark.stop()
