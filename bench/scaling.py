@@ -37,7 +37,7 @@ FACTORS = (8, 2, 1)
 EXPAND = "expand"
 WIDE = 2 * PARTITIONS
 WARMING, SETTLING, BETWEEN, BEHIND = 15.0, 12.0, 30.0, 5.0
-ROUNDS = 3
+ROUNDS = 5
 PATIENCE = 300.0
 GOAL, LATER, OFF = 1.5, 1.5, 0.5
 HAND, MINE, PLAIN = "by-hand", "anabranch", "anabranch, at least once"
@@ -56,11 +56,11 @@ class Found:
 
 @dataclass
 class Measures:
-    """What was found of a job, by change, and the pauses of the query by hand: beside each change in its process, and
-    now and then of all of its process. Seconds."""
+    """What was found of a job, by change, and the pauses of the query by hand, which does the same each time: beside
+    the changes in its process, and now and then of all of its process. Seconds."""
 
     changes: dict[str, list[Found]] = field(default_factory=dict)
-    beside: dict[str, list[float]] = field(default_factory=dict)
+    beside: list[float] = field(default_factory=list)
     restarts: list[float] = field(default_factory=list)
 
     def pause(self, what: str) -> float:
@@ -68,7 +68,7 @@ class Measures:
 
     def ratio(self, what: str) -> float:
         """The pause of a change to that of the query by hand, in its process."""
-        return self.pause(what) / statistics.median(self.beside[what])
+        return self.pause(what) / statistics.median(self.beside)
 
     def ratio_of_process(self, what: str) -> float:
         """The pause of a change to that of the query by hand, with its process."""
@@ -249,7 +249,7 @@ def measured(cluster: Cluster, name: str, rate: int, rounds: int) -> Measures:
 
     def compare(verb: str, stops: int = 1) -> None:
         with by_hand.fed(SETTLING):
-            found.beside.setdefault(told(verb), []).extend(by_hand.stopped() for _ in range(stops))
+            found.beside.extend(by_hand.stopped() for _ in range(stops))
         with runs.fed(SETTLING):
             found.changes.setdefault(told(verb), []).append(runs.changed(verb))
 
@@ -277,22 +277,21 @@ def main() -> None:
     with clusters.fresh() as cluster, explained():
         measures = {name: measured(cluster, name, arguments.rate, arguments.rounds) for name in names}
     print(f"\nMedians of {arguments.rounds}, {arguments.rate:,} records/s\n")
-    print("| | pause s | by hand s | ratio | ratio to its process | planned s | took s | latency later to before |")
-    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
+    print("| | pause s | ratio to by hand | ratio to its process | planned s | took s | latency later to before |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
     for name, its in measures.items():
         for what, changes in its.changes.items():
             planned, took = (statistics.median(getattr(each, of) for each in changes) for of in ("planned", "took"))
             ratios = f"{its.ratio(what):.2f} | {its.ratio_of_process(what):.2f}"
-            by_hand = statistics.median(its.beside[what])
             print(
-                f"| {name}: {what} | {its.pause(what):.2f} | {by_hand:.2f} | {ratios} | {planned:.2f} | {took:.1f} | "
+                f"| {name}: {what} | {its.pause(what):.2f} | {ratios} | {planned:.2f} | {took:.1f} | "
                 f"{its.later(what):.2f} |"
             )
     print()
     for name, its in measures.items():
-        process = statistics.median(its.restarts)
+        process, beside = statistics.median(its.restarts), statistics.median(its.beside)
         for label, of, goal in (
-            (f"pause to {HAND}'s in its process, which Spark has warmed up", its.ratio, GOAL),
+            (f"pause to {HAND}'s in its process ({beside:.2f} s), which is warm", its.ratio, GOAL),
             (f"pause to {HAND}'s with its process ({process:.1f} s)", its.ratio_of_process, GOAL),
             ("pause off the planned one", its.off, OFF),
             (f"latency {BETWEEN:.0f} s later to before", its.later, LATER),
