@@ -27,7 +27,7 @@ from bench.support.processes import Side, explained, interruptible, side
 from bench.support.sides import Anabranch, Task
 
 RATE = 100
-WARMING = 5.0
+WARMING = 30.0
 GOAL = 2.0
 HAND, DRAIN, STOP = "by-hand", "drain", "stop"
 PATIENCE = 600.0

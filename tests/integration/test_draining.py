@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -85,7 +86,7 @@ class Drained:
                 runner.acknowledge(upstream_ended=True)
             for runner in its:
                 assert runner.join(PATIENCE), runner.report
-                assert (runner.report.phase, runner.report.drained) == ("ended", True), runner.report
+                assert (runner.report.phase, runner.report.drained) == ("ended", True), runner.report.error[:6000]
         self.run.lanes = [reports.applied(runner.lane, runner.report) for runner in self.runners]
         self.run.lanes = [
             msgspec.structs.replace(lane, folder_epoch=runner.report.folder_epoch)
@@ -141,6 +142,31 @@ def test_told_before_it_starts_it_reads_nothing(site: Site) -> None:
     drained.end(to)
     assert not [stream for stream in site.system.streams() if stream != "flights" and site.all_records(stream)]
     assert {p.offset for lane in followed(run).lanes for p in lane.starting} == {0}
+
+
+def test_a_lane_drains_with_the_query_that_runs_and_goes_on_with_it_if_that_is_taken_back(site: Site) -> None:
+    site.log.create("flights", 1)
+    its = flights(1, hours=30)
+    put(site, 0, its)
+    run = site.deployed(chained(), max_rows_per_batch=20)
+    drained = Drained(run)
+    drained.begin()
+    first = [r for r in drained.runners if r.lane.stage == "0"]
+    until(drained.has_taken_in)
+    to = drained.halted()["embedded/flights/0"]
+    assert 0 < to < len(its)
+    runs = {r.lane.id: r.report.run for r in first}
+    for runner in first:
+        runner.drain(None)
+    until(lambda: all(r.report.positions["embedded/flights/0"] > to for r in first))
+    drained.halted()
+    drained.end({"embedded/flights/0": len(its)})
+    assert {r.lane.id: r.report.run for r in first} == runs
+    assert counted(site) == Counter(f["dest"] for f in its)
+    assert written(site) == computed(its)
+    rows = [(row["window_end"], "drained" in row) for row in site.values("hourly")]
+    watermark = max(datetime.fromisoformat(f["at"]) for f in its) - timedelta(minutes=10)
+    assert {(datetime.fromisoformat(end) > watermark, cut) for end, cut in rows} == {(True, True), (False, False)}
 
 
 def counted(site: Site) -> dict[str, int]:

@@ -36,7 +36,6 @@ class Lane:
         self.entries = [Entry({"batchWatermarkMs": 5, "batchTimestampMs": 7}, tuple(places))]
         self.commits = 1
         self.stateful, self.tells_time, self.has_event_time = stateful, False, False
-        self.ticks = False
         self.most = 10
         self.own = frozenset({BETWEEN.stream})
         self.wanted: Draining | None = Draining(uuid="1")
@@ -108,6 +107,7 @@ class Lane:
             leaving=lambda: self.leaves,
             run=self.run,
             begin=self.run,
+            end=self.run,
             tell=self.tell,
             pause=self.pause,
             now=lambda: 9,
@@ -186,12 +186,11 @@ def test_a_lane_without_state_that_tells_nobody_the_time_just_ends() -> None:
     assert len(lane.entries) == 1
 
 
-def test_timers_of_processing_time_fire_by_the_time_of_the_batch() -> None:
+def test_the_time_of_the_last_batch_is_after_all_timers_and_tells_how_far_event_time_was() -> None:
     lane = Lane({IN[0]: 4}, {IN[0]: 100})
-    lane.ticks = True
     lane.wanted = Draining(uuid="1", until=texts({IN[0]: 4}), last=True)
     assert lane.drained()
-    assert lane.entries[-1].metadata == {"batchWatermarkMs": INFINITY, "batchTimestampMs": INFINITY}
+    assert lane.entries[-1].metadata == {"batchWatermarkMs": INFINITY, "batchTimestampMs": INFINITY + 6}
 
 
 def test_a_drain_that_is_taken_back_lets_it_go_on() -> None:

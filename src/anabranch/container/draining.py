@@ -47,7 +47,7 @@ def planned(entry: Entry, watermark: int, reached: Progress | None, now: int) ->
 
 @dataclass(frozen=True)
 class Drain:
-    """One lane, whose query has ended at a batch boundary, in its folder.
+    """One lane, in its folder, whose query plans nothing by itself: it has ended at a batch boundary, or is held.
 
     Args:
         starting: where it begins to read what it has never read.
@@ -56,6 +56,7 @@ class Drain:
         leaving: whether it must end as it is.
         run: runs the batch that was planned.
         begin: runs a first batch, which reads nothing.
+        end: runs the batch that was planned, and none after it.
         tell: reports that it has taken in all that it should so far.
         pause: waits so many seconds, at most.
         now: the time in Unix ms.
@@ -73,6 +74,7 @@ class Drain:
     leaving: Callable[[], bool]
     run: Callable[[], None]
     begin: Callable[[], None]
+    end: Callable[[], None]
     tell: Callable[[], None]
     pause: Callable[[float], object]
     now: Callable[[], int]
@@ -91,7 +93,7 @@ class Drain:
                     return Outcome(drained=True)
                 number = self._plan_last()
                 steps.reach(steps.ENDING, self.lane, number)
-                self.run()
+                self.end()
                 steps.reach(steps.DRAINED, self.lane, number)
                 continue
             self.tell()
@@ -148,8 +150,11 @@ class Drain:
         return self.folder.planned() >= 0 and (self.query.stateful or self.query.tells_time)
 
     def _plan_last(self) -> int:
-        entry = self._next().with_watermark(INFINITY)
-        return self.folder.plan(entry.with_time(INFINITY) if self.query.ticks else entry)
+        """Plan the batch in which time ends. Its own time is after all timers, and tells how far event time was."""
+        entry = self._next()
+        now = entry.progress() or Progress()
+        reached = max(now.watermark or 0, entry.watermark)
+        return self.folder.plan(entry.with_watermark(INFINITY).with_time(INFINITY + reached))
 
     def _next(self) -> Entry:
         """The next batch, which reads nothing yet."""

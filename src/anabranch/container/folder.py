@@ -111,7 +111,6 @@ class Folder:
             watermark=entry.watermark,
             progress=now,
             drains=entry.drains,
-            reached=max(now.watermark or 0, self.next_watermark(number - 1)) if entry.drains else 0,
         )
 
     def mend_time(self) -> None:

@@ -6,10 +6,10 @@ import math
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from time import monotonic, time
+from time import monotonic
 from typing import Any
 
 import msgspec
@@ -19,7 +19,7 @@ from anabranch import logs, steps
 from anabranch.container import blame, failures, pacing
 from anabranch.container.ahead import Ahead, Handover
 from anabranch.container.attempts import Standstill
-from anabranch.container.draining import Drain
+from anabranch.container.draining import Drain, Outcome
 from anabranch.container.ends import Ends
 from anabranch.container.folder import Folder
 from anabranch.container.idleness import Idleness
@@ -34,6 +34,7 @@ from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP, parsed, texts
 from anabranch.spark import boundary, busy, clock, history, stacks, working
 from anabranch.spark.clock import Clock
+from anabranch.spark.held import Held
 from anabranch.spark.history import Ran
 from anabranch.spark.query import LaneQuery
 
@@ -57,6 +58,11 @@ one_at_a_time = threading.Lock()
 """Held while Spark analyzes or starts a query: all lanes share a session."""
 
 _ALONE = Handover()
+
+
+class _HurryError(Exception):
+    """What runs is to be broken off."""
+
 
 Offsets = dict[SSP, int]
 Build = Callable[[Folder, str, Offsets, Callable[[int], None]], LaneQuery]
@@ -223,12 +229,12 @@ class LaneRunner:
                     continue
                 query = self._start(folder)
                 try:
-                    self._watch(folder, query)
+                    drained = self._watch(folder, query)
                 except Exception as error:
                     if not self._goes_on_smaller(folder, error):
                         raise
                 else:
-                    if self._stop.is_set() or not self._drains(folder):
+                    if drained or self._stop.is_set() or not self._drains(folder):
                         break
             else:
                 self._abandon_ahead()
@@ -275,7 +281,6 @@ class LaneRunner:
             query.look_back(last)
             return
         self._mend_time(folder, query)
-        self._query = query = query.ending(last)
         with one_at_a_time:
             self._tell(begun=True)
             self._started = query.start(once=True, last=last, pending=True)
@@ -292,12 +297,50 @@ class LaneRunner:
         return any(ssp.stream not in own for ssp in self._inputs.ssps) or self._upstream_ended.is_set()
 
     def _drain(self, folder: Folder) -> bool:
-        """Whether it has drained; False: it goes on as before, or leaves."""
-        query = self._built(folder)
-        drain = Drain(
+        """Drain after the query has ended: each batch that is planned has one of its own. Gives whether it has drained;
+        False: it goes on as before, or leaves."""
+        self._built(folder)
+        run = partial(self._run_planned, folder)
+        begin = partial(self._begin_with_nothing, folder)
+        outcome = self._draining_by(folder, run=run, begin=begin, end=run, pause=self._pause)()
+        return self._has_drained(outcome)
+
+    def _drain_held(self, folder: Folder, query: StreamingQuery) -> bool:
+        """The same with the query that runs: if it has drained, that has ended."""
+
+        def look() -> None:
+            if self._hurry.is_set():
+                raise _HurryError
+            self._raise_if_ended(query)
+            self._take_progress(folder, query)
+
+        def pause(seconds: float) -> None:
+            look()
+            self._pause(seconds)
+
+        def end() -> None:
+            assert self._query is not None
+            held.go()
+            while not self._query.writing.wait(_POLL) and folder.pending:
+                look()
+            self._stop_at_boundary(folder, query)
+
+        outcome = Outcome(drained=False)
+        with suppress(_HurryError), closing(Held(self._place.spark, query, look)) as held:
+            outcome = self._draining_by(folder, run=held.run, begin=held.begin, end=end, pause=pause)()
+            if not outcome.drained and not self._stop.is_set():
+                held.release()
+        if outcome.drained:
+            self._stop_at_boundary(folder, query)
+        return self._has_drained(outcome)
+
+    def _draining_by(self, folder: Folder, **how: Any) -> Drain:
+        """``how``: what depends on whether the query runs."""
+        assert self._query is not None
+        return Drain(
             lane=self.lane.id,
             folder=folder,
-            query=query,
+            query=self._query,
             clock=self._clock,
             systems=self._place.systems,
             ssps=self._inputs.ssps,
@@ -305,18 +348,19 @@ class LaneRunner:
             wanted=lambda: self._draining,
             upstream_ended=self._upstream_ended.is_set,
             leaving=self._stop.is_set,
-            run=lambda: self._run_planned(folder),
-            begin=lambda: self._begin_with_nothing(folder),
             tell=lambda: self._tell_halted(folder),
-            pause=self._pause,
-            now=lambda: round(time() * 1000),
+            now=clock.unix_ms,
+            **how,
         )
-        drained = drain().drained
-        if drained:
-            query.settle()
+
+    def _has_drained(self, outcome: Outcome) -> bool:
+        """Whether it has; lets all know that."""
+        if outcome.drained:
+            assert self._query is not None
+            self._query.settle()
             self._drained(self.lane)
-        self._tell(halted="", drained=drained)
-        return drained
+        self._tell(halted="", drained=outcome.drained)
+        return outcome.drained
 
     def _tell_halted(self, folder: Folder) -> None:
         positions, how = texts(self._positions(folder)), self._draining
@@ -331,10 +375,10 @@ class LaneRunner:
         """Run the batch that was planned, and no other one."""
         assert self._query is not None
         last = folder.batch(folder.planned())
-        query, taken = self._goes_by(self._query.ending(last)), self._started is not None
+        taken = self._started is not None
         with one_at_a_time:
             self._tell(begun=True, halted="")
-            self._started = query.start(once=True, last=last, pending=True, taken=taken)
+            self._started = self._query.start(once=True, last=last, pending=True, taken=taken)
         while not self._started.awaitTermination(1):
             if not last.drains:  # however much state there is to come out
                 self._wait_for_batch(folder, self._started)
@@ -411,8 +455,6 @@ class LaneRunner:
         query = self._built(folder)
         last, pending = folder.planned(), folder.pending
         batch = folder.batch(last) if last >= 0 else None
-        if batch is not None and pending:
-            query = self._goes_by(query.ending(batch))
         self._carry_idle(folder, last, query.settings.job.idle_seconds)
         taken = last < self.lane.first_batch and self._started is None and self._taken()
         with one_at_a_time:
@@ -454,16 +496,24 @@ class LaneRunner:
                 log.warning(warning, lane=self.lane.id)
         self._sampled_at = monotonic()
 
-    def _watch(self, folder: Folder, query: StreamingQuery) -> None:
+    def _raise_if_ended(self, query: StreamingQuery) -> None:
+        if not query.isActive:
+            error = query.exception()
+            raise error if error is not None else StateError(f"the query of lane {self.lane.id} ended by itself", "")
+
+    def _watch(self, folder: Folder, query: StreamingQuery) -> bool:
+        """Until the query has ended; gives whether the lane has drained."""
         while True:
             self._take_progress(folder, query)
-            if not query.isActive:
-                error = query.exception()
-                raise (
-                    error if error is not None else StateError(f"the query of lane {self.lane.id} ended by itself", "")
-                )
-            if self._stop.is_set() or self._drains(folder) or self._done(folder):
+            self._raise_if_ended(query)
+            if self._stop.is_set() or self._done(folder):
                 break
+            if self._drains(folder):
+                if self._query is None or not self._query.holdable:
+                    break
+                if self._drain_held(folder, query):
+                    return True
+                continue
             self._check_progress()
             if monotonic() > self._refreshed + _REFRESH_EVERY and self._query is not None:
                 self._query.refresh()
@@ -478,6 +528,7 @@ class LaneRunner:
                 query = self._start(folder)
             self._pause(_POLL)
         self._stop_at_boundary(folder, query)
+        return False
 
     def _pause(self, seconds: float) -> None:
         """Wait so long, or until the lane is told something."""

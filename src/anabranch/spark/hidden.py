@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -45,14 +45,23 @@ def of_result(task: Column, key: Column) -> Column:
 
 
 def _made() -> Column:
-    """When the batch began; in one that drains, whose time is no time, when the query was built for it."""
-    began = F.current_timestamp()
-    drains = F.unix_millis(began) >= INFINITY
-    return F.when(drains, F.lit(datetime.now(UTC))).otherwise(began)
+    """When the batch began; null in one in which time ends: it is written when it is written."""
+    return F.when(~_drains(), F.current_timestamp())
 
 
-def drained(row: Column, cut: Column) -> Column:
-    """The column, telling of a row whether it is of a window that a drain has cut."""
+def _began() -> Column:
+    """When the batch began, in ms since 1970. In one in which time ends, that is its end and how far event time was."""
+    return F.unix_millis(F.current_timestamp())
+
+
+def _drains() -> Column:
+    """Whether time ends in the batch."""
+    return _began() >= INFINITY
+
+
+def drained(row: Column, end: Column) -> Column:
+    """The column, telling of a row of a window that ends at ``end`` whether a drain has cut it."""
+    cut = _drains() & (end > F.timestamp_millis(_began() - INFINITY))
     return row.withField(DRAINED, F.when(cut, F.lit(True))).alias(NAME)
 
 
@@ -60,6 +69,14 @@ def marks(frame: DataFrame) -> bool:
     """Whether rows may be of windows that a drain has cut."""
     kind = frame.schema[NAME].dataType if NAME in frame.columns else None
     return isinstance(kind, StructType) and DRAINED in kind.names
+
+
+def alike(frames: Sequence[DataFrame]) -> list[DataFrame]:
+    """The frames, with hidden columns of one type."""
+    if not any(marks(frame) for frame in frames):
+        return list(frames)
+    none = F.col(NAME).withField(DRAINED, F.lit(None).cast("boolean"))
+    return [frame if marks(frame) else frame.withColumn(NAME, none) for frame in frames]
 
 
 def _no_bucket() -> Column:

@@ -46,8 +46,8 @@ class LaneParts:
     ``until``: offsets by whole SSP that are never read beyond. ``inherited`` gives how far in event time the lanes were
     that it goes on from. ``schemas``: columns after each operator. ``formats``:
     of streams that aren't JSON. ``dropped`` is told how many records each batch has dropped. ``max_rows``: of a batch
-    (0: as settings say). ``nothing``: its batches read nothing. ``reached``: in the batch in which time ends, where the
-    watermark was before. ``needs``: the columns that groups need, as far as lanes of the job have found that out.
+    (0: as settings say). ``nothing``: its batches read nothing. ``needs``: the columns that groups need, as far as
+    lanes of the job have found that out.
     ``writing``: set while a batch is written.
     """
 
@@ -69,7 +69,6 @@ class LaneParts:
     dropped: Callable[[int], None] = lambda _: None
     max_rows: int = 0
     nothing: bool = False
-    reached: int | None = None
     needs: Needs = field(default_factory=dict)
     writing: Event = field(default_factory=Event)
 

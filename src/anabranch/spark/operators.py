@@ -61,8 +61,7 @@ class Context:
     ``routing``: where rows go before the functions ``routed`` (None: they stay where they are). ``own_state``: which
     rows of state are of the lane's own tasks, ``own_tasks`` these, by number, with their buckets; None: all.
     ``table`` gives that of a ``join_table``.
-    ``working``: the file where functions tell what they are at. ``reached``: windows that end later are cut by a drain;
-    None: there is none.
+    ``working``: the file where functions tell what they are at.
     """
 
     functions: Mapping[int, Callable[..., Any]]
@@ -85,7 +84,6 @@ class Context:
     own_tasks: Mapping[int, frozenset[int]] | None = None
     table: Callable[[Node, SparkSession], DataFrame] | None = None
     working: str = ""
-    reached: int | None = None
 
 
 def apply(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFrame:
@@ -101,8 +99,8 @@ def apply(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFram
             columns = {name: F.expr(expression) for name, expression in args["columns"].items()}
             return frame.withColumns(columns)
         case "merge":
-            merged = frame
-            for other in inputs[1:]:
+            merged, *others = hidden.alike(inputs)
+            for other in others:
                 merged = merged.unionByName(other)
             return merged
         case "transform":
@@ -246,8 +244,8 @@ def _agg(node: Node, frame: DataFrame, context: Context) -> DataFrame:
         visible += [F.col(f"{_WINDOW}.start").alias(start), F.col(f"{_WINDOW}.end").alias(end)]
     visible += [F.col(f"`{name}`") for name in node.args["aggregates"]]
     row = hidden.of_result(F.col("_task"), stage_key(grouped, columns))
-    if window is not None and context.reached is not None:
-        row = hidden.drained(row, F.col(f"{_WINDOW}.end") > F.timestamp_millis(F.lit(context.reached)))
+    if window is not None:
+        row = hidden.drained(row, F.col(f"{_WINDOW}.end"))
     result = grouped.select(*visible, row)
     return result if context.own_state is None else result.where(context.own_state)
 

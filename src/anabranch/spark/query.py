@@ -59,10 +59,6 @@ def real_time_seconds(settings: Settings) -> float:
 class LaneQuery(LaneOutputs):
     """The streaming query of a lane."""
 
-    def ending(self, pending: Batch) -> LaneQuery:
-        """The query for a batch that is pending, in which time may end."""
-        return replace(self, reached=pending.reached) if pending.drains else self
-
     def start(
         self, once: bool = False, last: Batch | None = None, pending: bool = False, taken: bool = False
     ) -> StreamingQuery:
@@ -93,7 +89,8 @@ class LaneQuery(LaneOutputs):
         stateful = self._group.stateful
         closing = stateful is None or stateful.kind == "join" or stateful.args.get("emit") == "on_close"
         writer = writer.outputMode("append" if closing else "update")
-        return (writer.trigger(once=True) if once else writer.trigger(processingTime=self._interval)).start()
+        every = f"{self._interval} milliseconds"
+        return (writer.trigger(once=True) if once else writer.trigger(processingTime=every)).start()
 
     def planned_write(self, batch: DataFrame, number: int) -> DataFrame | None:
         """What computes and writes a batch of the query, as far as it can be made ready before it may; None: it can't
@@ -113,10 +110,15 @@ class LaneQuery(LaneOutputs):
             self.writing.clear()
 
     @property
-    def _interval(self) -> str:
-        """Between the starts of batches."""
-        least = _TICK_MS if self.ticks else 0
-        return f"{max(least, durations.parse(self.settings.job.interval))} milliseconds"
+    def _interval(self) -> int:
+        """Between the starts of batches, in ms."""
+        return max(_TICK_MS if self.ticks else 0, durations.parse(self.settings.job.interval))
+
+    @property
+    def holdable(self) -> bool:
+        """Whether the running query may be held, to run batches that are planned from outside: soon, that is, and not
+        when its interval is over."""
+        return not self.real_time and self._interval <= _TICK_MS
 
     def _start_real_time(self) -> StreamingQuery:
         """Batches last for the interval; where they end, the positions are kept. A stop abandons the one that runs."""
@@ -153,7 +155,6 @@ class LaneQuery(LaneOutputs):
             threads=job.threads,
             busy=self._busy.add,
             working=self.working,
-            reached=self.reached,
             routing=self._routing,
             routed=routing.before(self._group),
             table=self._tables_joined.now,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -107,8 +108,19 @@ def _parted(batch: pa.RecordBatch, column: str) -> Iterator[tuple[int, pa.Record
 def _records(rows: pa.RecordBatch) -> pa.RecordBatch:
     at = rows.schema.get_field_index("headers")
     unpacked = rows.set_column(at, "headers", headers.unpack(rows.column(at)))
+    unpacked = _timed(unpacked)
     columns = [unpacked.column(field.name).cast(field.type) for field in RECORD_SCHEMA]
     return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
+
+
+def _timed(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows that tell no time are of now."""
+    at = rows.schema.get_field_index("timestamp")
+    times = rows.column(at)
+    if not times.null_count:
+        return rows
+    now = pa.scalar(time.time_ns() // 1000, pa.int64()).cast(times.type)
+    return rows.set_column(at, "timestamp", pc.fill_null(times, now))
 
 
 def partitions(rows: pa.RecordBatch, count: int) -> Numbers:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadMaxRows
 from pyspark.sql.types import StructType
 
 from anabranch import steps
@@ -97,8 +98,11 @@ class EmbeddedReader(DataSourceStreamReader):
         return self._offset({p: self._starting.get(p, 0) for p in self._partitions})
 
     def latestOffset(self, start: dict[str, Any], limit: object) -> dict[str, Any]:
+        """``limit``: at most nothing, while the query is held; otherwise Spark knows of none."""
         if steps.ACTIVE:
             steps.reach(steps.PLANNING, self._lane, steps.next_batch(self._commits))
+        if limit == ReadMaxRows(0):
+            return start
         held = self._positions(start)
         self._tails = self._log.ends(self._stream, self._partitions, self._tails)
         ends = {p: min(tail.end, self._until.get(p, tail.end)) for p, tail in self._tails.items()}
