@@ -1,7 +1,8 @@
 """A Structured Streaming query as one writes it by hand, with Spark's defaults: a process of its own.
 
 Where there is state, what nobody would leave as it is: RocksDB, and as many state partitions as anabranch has, not 200.
-SIGUSR1 stops the query and starts it again, SIGTERM stops it for good: it says how long that took, and ends.
+SIGUSR1 stops the query and starts it again. SIGTERM stops it for good: it says how long that took, and ends. So does
+SIGUSR2, which first lets all be processed that is there: no batch is broken off.
 Arguments: a JSON object with bootstrap, work, input, output, folder, jars, batch (0: no limit), schema, late and state.
 """
 
@@ -60,9 +61,10 @@ def main(given: dict[str, Any]) -> None:
     writer = writer.option("kafka.bootstrap.servers", given["bootstrap"]).option("topic", given["output"])
     writer = writer.outputMode("update" if given["work"] == "count" else "append")
     writer = writer.option("checkpointLocation", f"{given['folder']}/checkpoint")
-    query, again, over = writer.start(), threading.Event(), threading.Event()
+    query, again, over, whole = writer.start(), threading.Event(), threading.Event(), threading.Event()
     signal.signal(signal.SIGUSR1, lambda *_: again.set())
     signal.signal(signal.SIGTERM, lambda *_: over.set())
+    signal.signal(signal.SIGUSR2, lambda *_: (whole.set(), over.set()))
     while query.isActive and not over.is_set():
         if again.wait(0.05):
             again.clear()
@@ -70,6 +72,8 @@ def main(given: dict[str, Any]) -> None:
             query = writer.start()
     if over.is_set():
         begun = time.monotonic()
+        if whole.is_set():
+            query.processAllAvailable()
         query.stop()
         print(f"stopped in {time.monotonic() - begun:.3f} s", flush=True)
         spark.stop()
