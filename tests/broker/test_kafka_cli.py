@@ -17,7 +17,7 @@ import pytest
 import structlog
 from confluent_kafka import Producer
 
-from anabranch.cli.main import main
+from anabranch.cli.main import called
 from anabranch.model.hashing import partition_for
 from anabranch.systems.kafka import broker, jars
 from anabranch.systems.kafka.broker import Cluster
@@ -57,10 +57,9 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.Ca
     def ran(*words: str) -> Said:
         monkeypatch.setattr(sys, "argv", ["anabranch", *words, "--config", str(tmp_path / "anabranch.toml")])
         capfdbinary.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main()
+        code = called()
         out, err = capfdbinary.readouterr()
-        return Said(int(str(ended.value.code)), out.decode(), err.decode())
+        return Said(code, out.decode(), err.decode())
 
     path = sys.path[:]
     yield ran

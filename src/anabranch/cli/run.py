@@ -8,6 +8,7 @@ import socket
 import sys
 import threading
 import uuid
+from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
@@ -66,7 +67,7 @@ def execute(
     kept = model if drained else None
     preparation.say_kept(settings, kept)
     plan = preparation.plan(file, settings, model, kept)
-    with endpoint.RunLock(store_url, name):
+    with endpoint.RunLock(store_url, name), ExitStack() as served:
         store = Store(store_url)
         coordinator = Coordinator(store, systems=Systems(settings, name))
         try:
@@ -99,18 +100,23 @@ def execute(
             preparation.prepare_tables(prepared, create=new)
             coordinator.start(preparation.start_message(prepared, available_now, reset_state=reset_state))
             with Watching(coordinator.wishes):
-                return _serve(prepared, coordinator, spark, show)
+                return _serve(prepared, coordinator, spark, show, served)
         finally:
             session.stop(spark)
             ended.set()
+            served.close()
             store.close()
 
 
-def _serve(prepared: Prepared, coordinator: Coordinator, spark: Any, show: progress.Show | None) -> JobStatus:
+def _serve(
+    prepared: Prepared, coordinator: Coordinator, spark: Any, show: progress.Show | None, served: ExitStack
+) -> JobStatus:
+    """``served`` is to be closed once Spark has been stopped: who asks the coordinator is answered meanwhile."""
     from anabranch.container.reconciliation import Container
 
     name = prepared.file.graph.job
     server = http.serve(coordinator)
+    served.callback(server.close)
     endpoint.write(prepared.settings.coordinator.store, name, server.url)
     signals = _Signals(coordinator, name)
     watching = threading.Event()
@@ -134,7 +140,7 @@ def _serve(prepared: Prepared, coordinator: Coordinator, spark: Any, show: progr
         shown.join(2)
         signals.restore()
         endpoint.remove(prepared.settings.coordinator.store, name)
-        server.close()
+        server.end()
     progress.summary(status)
     if status.state == "failed":
         raise JobFailedError(f"job {name} failed: {status.error}")

@@ -423,7 +423,8 @@ async def _body(request: Request, most: int = _MOST_BYTES) -> bytes:
 
 
 class Server:
-    """A coordinator that listens. ``close`` refuses new requests and gives those under way a second."""
+    """A coordinator that listens. ``end`` lets it refuse new requests, and gives those under way a second; ``close``
+    waits for that."""
 
     def __init__(self, routes: Starlette, listener: socket.socket) -> None:
         host, self.port = listener.getsockname()[:2]
@@ -450,8 +451,11 @@ class Server:
                 raise AnabranchError(f"the coordinator can't listen on {self.url}", "see its log")
             time.sleep(0.005)
 
-    def close(self) -> None:
+    def end(self) -> None:
         self._server.should_exit = True
+
+    def close(self) -> None:
+        self.end()
         self._thread.join(_STARTED_WITHIN)
         self._listener.close()
 
