@@ -226,6 +226,12 @@ def test_values_pass_through_json_unchanged(spark: SparkSession) -> None:
         assert _comparable(after) == _comparable(before)
 
 
+@pytest.mark.parametrize(("before", "after"), [("{}", '{"x":true}'), ('{"a":{"b":"}"}}', '{"a":{"b":"}"},"x":true}')])
+def test_a_field_is_added_to_a_json_object(spark: SparkSession, before: str, after: str) -> None:
+    frame = spark.createDataFrame([(bytearray(before.encode()),)], "value binary")
+    assert frame.select(codec.with_true(F.col("value"), "x")).collect()[0][0] == after.encode()
+
+
 def _comparable(value: Any) -> Any:
     """NaN equals NaN, and -0.0 isn't 0.0."""
     if isinstance(value, float):

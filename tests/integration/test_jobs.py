@@ -10,10 +10,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from anabranch import Job
 from anabranch.model.hashing import partition_for
+from anabranch.spark.query import LaneQuery
 from tests.integration.harness import AT, Site
 
 
@@ -47,6 +48,28 @@ def test_running_counts_are_exact_over_several_batches_and_runs(site: Site) -> N
         mine = [v["c"] for k, v in found if k == key and v["k"] == key.decode()]
         assert max(mine) == max(count, 10 * (key == b"k0"))
     assert latest(site.all_records("out"))[b"k3"] == {"k": "k3", "c": 9, "s": sum(range(3, 40, 5)) + 103}
+
+
+def test_spark_compiles_nothing_for_a_batch_like_a_former_one(
+    site: Site, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is compiled is quick after a while only: no value that each batch has another one of is in its code."""
+
+    def publish(query: LaneQuery, *args: Any) -> None:
+        as_it_was(query, *args)
+        compiled.append(metrics.METRIC_COMPILATION_TIME().getCount())
+
+    jvm: Any = spark._jvm
+    metrics = jvm.org.apache.spark.metrics.source.CodegenMetrics
+    as_it_was, compiled = LaneQuery.publish, list[int]()
+    monkeypatch.setattr(LaneQuery, "publish", publish)
+    site.log.create("in", 1)
+    site.put("in", 0, numbered(60), [b"a"] * 60)
+    job = Job("j")
+    job.read("in", key="k string", schema="n int").agg(c="count(*)").write("out")
+    site.deployed(job, max_rows_per_batch=10).ran()
+    assert len(compiled) >= 6
+    assert len(set(compiled[2:])) == 1, compiled
 
 
 def test_agg_by_further_columns_keeps_the_stage_key_and_counts_below_it(site: Site) -> None:

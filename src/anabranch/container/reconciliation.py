@@ -6,7 +6,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -234,7 +234,7 @@ class Container:
             lane=lane,
             epoch=lane.epoch,
             folder=folder.uri,
-            planned=folder.batch,
+            planned=lru_cache(maxsize=1)(folder.batch),
             clock=clock,
             home=self._home,
             starting=starting or {},

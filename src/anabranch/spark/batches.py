@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from anabranch.event_time.progress import Progress
+from anabranch.keyed.timers import INFINITY
 
 Positions = Mapping[str, Mapping[int, int]]
 
@@ -25,6 +26,11 @@ class Batch:
     at: int = 0
     watermark: int = 0
     drains: bool = False
+
+    @property
+    def reached(self) -> int:
+        """Of one that drains, where event time was before, in Unix ms."""
+        return self.at - INFINITY
 
     def ranges(self, stream: str, starting: Mapping[int, int]) -> dict[int, tuple[int, int]]:
         """What it reads of a stream: partition → first offset and the one after the last. ``starting``: of new ones."""

@@ -137,9 +137,17 @@ def json_fault(struct: str) -> Column:
     return F.col(struct).isNull() | F.col(f"{struct}.{CORRUPT}").isNotNull()
 
 
-def encode_json(frame: DataFrame, names: Sequence[str], more: Sequence[Column] = ()) -> Column:
+def encode_json(frame: DataFrame, names: Sequence[str]) -> Column:
     """Value bytes of these columns: a JSON object."""
-    return F.to_json(F.struct(*[frame[quoted(name)] for name in names], *more), _WRITE).cast("binary")
+    return F.to_json(F.struct(*[frame[quoted(name)] for name in names]), _WRITE).cast("binary")
+
+
+def with_true(value: Column, name: str) -> Column:
+    """Value bytes that are a JSON object, with one more field."""
+    text = value.cast("string")
+    begin = F.substring(text, 1, F.length(text) - 1)
+    comma = F.when(text == "{}", F.lit("")).otherwise(F.lit(","))
+    return F.concat(begin, comma, F.lit(f'"{name}":true}}')).cast("binary")
 
 
 def quoted(name: str) -> str:

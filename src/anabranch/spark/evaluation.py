@@ -18,8 +18,10 @@ from anabranch.spark.labels import label
 from anabranch.spark.naming import TaskNames
 from anabranch.spark.operators import Context, apply, stage_key
 from anabranch.spark.values import Writer
+from anabranch.spark.values.plain import JsonWriter
 
 TASK_HEADER = "anabranch.task"
+DRAINED = "drained"
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,8 @@ class Sink:
 
     ``traced``: its rows tell which record they come from, besides its offset. ``slots``: the numbers of the slots, by
     source and partition, if rows tell theirs; {} if they come of state, whose partition is their slot's number.
-    ``named``: what tells the name of a row's task, which is to be among its headers; None: it isn't.
+    ``named``: what tells the name of a row's task, which is to be among its headers; None: it isn't. ``windowed``: its
+    rows tell when their windows end, if they are of any and may say that a drain has cut them.
     """
 
     number: int
@@ -37,6 +40,7 @@ class Sink:
     traced: bool = False
     slots: Mapping[tuple[int, int], int] | None = None
     named: TaskNames | None = None
+    windowed: bool = False
 
 
 def trunk(group: Group, frames: Mapping[int, DataFrame], context: Context) -> tuple[Node, DataFrame] | None:
@@ -199,7 +203,21 @@ def _encoded_row(frame: DataFrame, names: list[str], sink: Sink) -> Column:
             else []
         ),
         *([_slot(sink.slots).alias("slot")] if sink.slots is not None else []),
+        *([_end(visible, names, sink).alias(hidden.END)] if sink.windowed else []),
     )
+
+
+def _end(frame: DataFrame, names: list[str], sink: Sink) -> Column:
+    """When a row's window ends; null if it is of none, or couldn't say that it was cut."""
+    may_say = isinstance(sink.writer, JsonWriter) and DRAINED not in names
+    return hidden.field(hidden.END) if may_say and hidden.is_of_window(frame) else F.lit(None).cast("timestamp")
+
+
+def told_cut(rows: DataFrame, reached: int) -> DataFrame:
+    """The output rows of a batch in which time ends; those of windows that end after ``reached``, in Unix ms, say that
+    a drain has cut them."""
+    cut = F.col(hidden.END) > F.timestamp_millis(F.lit(reached))
+    return rows.withColumn("value", F.when(cut, codec.with_true(F.col("value"), DRAINED)).otherwise(F.col("value")))
 
 
 def _slot(slots: Mapping[tuple[int, int], int]) -> Column:

@@ -8,10 +8,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from anabranch.keyed.timers import INFINITY
-
 NAME = "_anabranch"
-DRAINED = "drained"
+END = "end"
 
 
 def of_record(task: Column, source: int, bucket: Column | None = None) -> Column:
@@ -31,7 +29,8 @@ def of_record(task: Column, source: int, bucket: Column | None = None) -> Column
 
 
 def of_result(task: Column, key: Column) -> Column:
-    """For a row that a stateful operator made: it comes from no single record, but from a state partition."""
+    """For a row that a stateful operator made: it comes from no single record, but from a state partition. Its time is
+    when it is written: that of the batch would be in Spark's code, and have it compiled anew for each."""
     return F.struct(
         task.cast("int").alias("task"),
         F.lit(-1).alias("source"),
@@ -39,44 +38,28 @@ def of_result(task: Column, key: Column) -> Column:
         F.lit(0).cast("bigint").alias("offset"),
         key.alias("key"),
         F.lit(None).cast("string").alias("headers"),
-        _made().alias("timestamp"),
+        F.lit(None).cast("timestamp").alias("timestamp"),
         _no_bucket(),
     ).alias(NAME)
 
 
-def _made() -> Column:
-    """When the batch began; null in one in which time ends: it is written when it is written."""
-    return F.when(~_drains(), F.current_timestamp())
+def of_window(row: Column, end: Column) -> Column:
+    """The column, of a row of a window that ends then."""
+    return row.withField(END, end).alias(NAME)
 
 
-def _began() -> Column:
-    """When the batch began, in ms since 1970. In one in which time ends, that is its end and how far event time was."""
-    return F.unix_millis(F.current_timestamp())
-
-
-def _drains() -> Column:
-    """Whether time ends in the batch."""
-    return _began() >= INFINITY
-
-
-def drained(row: Column, end: Column) -> Column:
-    """The column, telling of a row of a window that ends at ``end`` whether a drain has cut it."""
-    cut = _drains() & (end > F.timestamp_millis(_began() - INFINITY))
-    return row.withField(DRAINED, F.when(cut, F.lit(True))).alias(NAME)
-
-
-def marks(frame: DataFrame) -> bool:
-    """Whether rows may be of windows that a drain has cut."""
+def is_of_window(frame: DataFrame) -> bool:
+    """Whether rows may be of windows."""
     kind = frame.schema[NAME].dataType if NAME in frame.columns else None
-    return isinstance(kind, StructType) and DRAINED in kind.names
+    return isinstance(kind, StructType) and END in kind.names
 
 
 def alike(frames: Sequence[DataFrame]) -> list[DataFrame]:
     """The frames, with hidden columns of one type."""
-    if not any(marks(frame) for frame in frames):
+    if not any(is_of_window(frame) for frame in frames):
         return list(frames)
-    none = F.col(NAME).withField(DRAINED, F.lit(None).cast("boolean"))
-    return [frame if marks(frame) else frame.withColumn(NAME, none) for frame in frames]
+    none = of_window(F.col(NAME), F.lit(None).cast("timestamp"))
+    return [frame if is_of_window(frame) else frame.withColumn(NAME, none) for frame in frames]
 
 
 def _no_bucket() -> Column:

@@ -191,9 +191,16 @@ class LaneOutputs(LaneParts):
     @cached_property
     def _sinks(self) -> dict[int, Sink]:
         traced = any(is_boundary(node) for node in self._group.sinks)
+        windowed = self._group.stateful is not None and "window" in self._group.stateful.args
         return {
             node.id: Sink(
-                number, node, values.writing(self._written_as(node)), traced, self._slots(node), self._named(node)
+                number,
+                node,
+                values.writing(self._written_as(node)),
+                traced,
+                self._slots(node),
+                self._named(node),
+                windowed,
             )
             for number, node in enumerate(self._group.sinks)
             if node.kind != "foreach_batch" and not self._table(node)

@@ -245,7 +245,7 @@ def _agg(node: Node, frame: DataFrame, context: Context) -> DataFrame:
     visible += [F.col(f"`{name}`") for name in node.args["aggregates"]]
     row = hidden.of_result(F.col("_task"), stage_key(grouped, columns))
     if window is not None:
-        row = hidden.drained(row, F.col(f"{_WINDOW}.end"))
+        row = hidden.of_window(row, F.col(f"{_WINDOW}.end"))
     result = grouped.select(*visible, row)
     return result if context.own_state is None else result.where(context.own_state)
 

@@ -17,7 +17,7 @@ from anabranch.event_time.control import Control
 from anabranch.event_time.progress import Progress
 from anabranch.event_time.windows import Window
 from anabranch.model.lane import Lane
-from anabranch.spark import clock, dead_letters, faults, sink
+from anabranch.spark import clock, dead_letters, evaluation, faults, hidden, sink
 from anabranch.spark.batches import Batch
 from anabranch.spark.clock import Clock
 from anabranch.spark.dead_letters import Aside
@@ -74,6 +74,8 @@ class Publishing:
 
     def written(self, rows: DataFrame, batch: int, apart: bool = False) -> list[Written]:
         """Write a batch's output rows, so that they are durable. ``apart``: their branches were computed apart."""
+        if hidden.END in rows.columns:
+            rows = self._cut(rows, self.planned(batch)).drop(hidden.END)
         ways = self._ways
         if len(set(ways.values())) == 1 and not self.aside.gathers:
             return self._written(rows, next(iter(ways)), batch, apart)
@@ -90,6 +92,10 @@ class Publishing:
             return found
         finally:
             kept.unpersist()
+
+    @staticmethod
+    def _cut(rows: DataFrame, batch: Batch) -> DataFrame:
+        return evaluation.told_cut(rows, batch.reached) if batch.drains else rows
 
     def planned_write(self, rows: DataFrame, batch: int) -> DataFrame | None:
         """What writes a batch's output rows, planned by Spark and not run; None where that isn't one pass of ours."""

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import StructType
 
 from anabranch.errors import GraphError
-from anabranch.spark import codec, hidden
+from anabranch.spark import codec
 from anabranch.spark.faults import ExplainValue, OfJson
 
 __all__ = ["JsonReader", "JsonWriter", "OpaqueReader", "OpaqueWriter"]
@@ -60,12 +60,10 @@ class OpaqueReader:
 
 @dataclass(frozen=True)
 class JsonWriter:
-    """A JSON object of all columns; those that are null are left out. A row of a window that a drain has cut says so in
-    ``drained``."""
+    """A JSON object of all columns; those that are null are left out."""
 
     def encode(self, frame: DataFrame, names: Sequence[str], where: str) -> Column:
-        says = hidden.marks(frame) and hidden.DRAINED not in names
-        return codec.encode_json(frame, names, [hidden.field(hidden.DRAINED).alias(hidden.DRAINED)] if says else [])
+        return codec.encode_json(frame, names)
 
 
 @dataclass(frozen=True)
