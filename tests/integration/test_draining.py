@@ -16,7 +16,7 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
-from anabranch import Job, tumbling
+from anabranch import Job, steps, tumbling
 from anabranch.container.attempts import Standstill
 from anabranch.container.lane import LaneRunner
 from anabranch.coordinator import reports
@@ -167,6 +167,41 @@ def test_a_lane_drains_with_the_query_that_runs_and_goes_on_with_it_if_that_is_t
     rows = [(row["window_end"], "drained" in row) for row in site.values("hourly")]
     watermark = max(datetime.fromisoformat(f["at"]) for f in its) - timedelta(minutes=10)
     assert {(datetime.fromisoformat(end) > watermark, cut) for end, cut in rows} == {(True, True), (False, False)}
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_lane_that_is_stopped_in_its_last_batch_ends_well(site: Site, at_once: bool) -> None:
+    """With all its windows out; or with that batch pending, which the next process finishes."""
+    site.log.create("flights", 1)
+    its = flights(1, hours=5)
+    put(site, 0, its)
+    job = Job("j")
+    read = job.read("flights", key="tail string", schema=SCHEMA, event_time="at", watermark="10 minutes")
+    read.window(tumbling("1 hour")).agg(n="count(*)").write("hourly")
+    drained = Drained(site.deployed(job))
+    (runner,) = drained.runners
+    last: list[int] = []
+    stopped: list[int] = []
+
+    def stop(step: str, _lane: str, batch: int) -> None:
+        if step == steps.ENDING:
+            last.append(batch)
+        if step == steps.PLANNED and batch in last:
+            runner.stop(at_once)
+            stopped.append(batch)
+            if at_once:
+                time.sleep(1)
+                raise RuntimeError("it was broken off")
+
+    with steps.watched(stop):
+        drained.begin()
+        until(drained.has_taken_in)
+        runner.drain(Draining(uuid="1", until={"embedded/flights/0": len(its)}, last=True))
+        assert runner.join(PATIENCE)
+    assert stopped == last
+    report = runner.report
+    assert (report.phase, report.drained, report.pending) == ("ended", not at_once, at_once), report.error
+    assert (sum(row["n"] for row in site.values("hourly")) == len(its)) is not at_once
 
 
 def counted(site: Site) -> dict[str, int]:

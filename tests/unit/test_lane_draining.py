@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
+
 from anabranch.container.draining import Drain
 from anabranch.container.folder import Folder
 from anabranch.container.offset_log import Entry
@@ -35,6 +37,7 @@ class Lane:
         places = [offset(s, {ssp.partition: o for ssp, o in at.items() if ssp.stream == s}) for s in streams]
         self.entries = [Entry({"batchWatermarkMs": 5, "batchTimestampMs": 7}, tuple(places))]
         self.commits = 1
+        self.ticks, self.breaks_off, self.leaves_at_the_end = False, False, False
         self.stateful, self.tells_time, self.has_event_time = stateful, False, False
         self.most = 10
         self.own = frozenset({BETWEEN.stream})
@@ -84,6 +87,10 @@ class Lane:
     def run(self) -> None:
         self.commits += 1
 
+    def end(self) -> None:
+        self.leaves = self.leaves_at_the_end
+        self.commits += not self.breaks_off
+
     def tell(self) -> None:
         self.halts += 1
 
@@ -107,7 +114,7 @@ class Lane:
             leaving=lambda: self.leaves,
             run=self.run,
             begin=self.run,
-            end=self.run,
+            end=self.end,
             tell=self.tell,
             pause=self.pause,
             now=lambda: 9,
@@ -186,11 +193,31 @@ def test_a_lane_without_state_that_tells_nobody_the_time_just_ends() -> None:
     assert len(lane.entries) == 1
 
 
-def test_the_time_of_the_last_batch_is_after_all_timers_and_tells_how_far_event_time_was() -> None:
+@pytest.mark.parametrize(("ticks", "at"), [(True, INFINITY), (False, 9)])
+def test_timers_of_processing_time_fire_by_the_time_of_the_batch(ticks: bool, at: int) -> None:
     lane = Lane({IN[0]: 4}, {IN[0]: 100})
+    lane.ticks = ticks
     lane.wanted = Draining(uuid="1", until=texts({IN[0]: 4}), last=True)
     assert lane.drained()
-    assert lane.entries[-1].metadata == {"batchWatermarkMs": INFINITY, "batchTimestampMs": INFINITY + 6}
+    assert lane.entries[-1].metadata == {"batchWatermarkMs": INFINITY, "batchTimestampMs": at}
+
+
+def test_a_lane_whose_last_batch_is_broken_off_has_not_drained_until_it_is_finished() -> None:
+    lane = Lane({IN[0]: 4}, {IN[0]: 100})
+    lane.wanted = Draining(uuid="1", until=texts({IN[0]: 4}), last=True)
+    lane.breaks_off = True
+    assert not lane.drained()
+    assert lane.pending
+    lane.breaks_off = False
+    assert lane.drained()
+    assert (lane.commits, len(lane.entries)) == (2, 2)
+
+
+def test_a_lane_that_is_told_to_leave_in_its_last_batch_has_drained() -> None:
+    lane = Lane({IN[0]: 4}, {IN[0]: 100})
+    lane.wanted = Draining(uuid="1", until=texts({IN[0]: 4}), last=True)
+    lane.leaves_at_the_end = True
+    assert lane.drained()
 
 
 def test_a_drain_that_is_taken_back_lets_it_go_on() -> None:

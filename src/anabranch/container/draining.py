@@ -94,8 +94,10 @@ class Drain:
                 number = self._plan_last()
                 steps.reach(steps.ENDING, self.lane, number)
                 self.end()
+                if self.folder.pending:  # it was broken off
+                    break
                 steps.reach(steps.DRAINED, self.lane, number)
-                continue
+                return Outcome(drained=True)
             self.tell()
             steps.reach(steps.HALTED, self.lane, self.folder.planned())
             self.pause(_POLL)
@@ -150,11 +152,8 @@ class Drain:
         return self.folder.planned() >= 0 and (self.query.stateful or self.query.tells_time)
 
     def _plan_last(self) -> int:
-        """Plan the batch in which time ends. Its own time is after all timers, and tells how far event time was."""
-        entry = self._next()
-        now = entry.progress() or Progress()
-        reached = max(now.watermark or 0, entry.watermark)
-        return self.folder.plan(entry.with_watermark(INFINITY).with_time(INFINITY + reached))
+        entry = self._next().with_watermark(INFINITY)
+        return self.folder.plan(entry.with_time(INFINITY) if self.query.ticks else entry)
 
     def _next(self) -> Entry:
         """The next batch, which reads nothing yet."""

@@ -49,7 +49,7 @@ class Come:
 
 
 class Folder:
-    """A checkpoint folder of a lane that is stopped (or whose files are only read)."""
+    """A checkpoint folder of a lane that is stopped, or held (or whose files are only read)."""
 
     def __init__(self, spark: SparkSession, uri: str, streams: Mapping[str, str] | None = None) -> None:
         """``streams``: by topic, where a stream of Kafka's has another name."""
@@ -111,6 +111,7 @@ class Folder:
             watermark=entry.watermark,
             progress=now,
             drains=entry.drains,
+            reached=max(now.watermark or 0, self.next_watermark(number - 1)) if entry.drains else 0,
         )
 
     def mend_time(self) -> None:
@@ -191,7 +192,7 @@ class Folder:
         return progress.from_builtins(told["progress"]), told["ssps"]
 
     def plan(self, entry: Entry) -> int:
-        """Write the next batch's entry; running the query ``once`` then runs exactly that batch.
+        """Write the next batch's entry; running the query ``once``, or letting one go that is held, runs that batch.
 
         Raises:
             StateError: a batch is pending; finish it first.

@@ -314,8 +314,13 @@ class LaneRunner:
             self._raise_if_ended(query)
             self._take_progress(folder, query)
 
+        def turn() -> None:
+            look()
+            self._check_progress()
+
         def pause(seconds: float) -> None:
             look()
+            self._standstill.begin()  # it stands as it should
             self._pause(seconds)
 
         def end() -> None:
@@ -323,10 +328,11 @@ class LaneRunner:
             held.go()
             while not self._query.writing.wait(_POLL) and folder.pending:
                 look()
-            self._stop_at_boundary(folder, query)
+            # However much state there is to come out: nobody sees whether the batch goes on.
+            self._stop_at_boundary(folder, query, partial(self._take_progress, folder, query))
 
         outcome = Outcome(drained=False)
-        with suppress(_HurryError), closing(Held(self._place.spark, query, look)) as held:
+        with suppress(_HurryError), closing(Held(self._place.spark, query, turn)) as held:
             outcome = self._draining_by(folder, run=held.run, begin=held.begin, end=end, pause=pause)()
             if not outcome.drained and not self._stop.is_set():
                 held.release()
@@ -505,9 +511,9 @@ class LaneRunner:
         """Until the query has ended; gives whether the lane has drained."""
         while True:
             self._take_progress(folder, query)
-            self._raise_if_ended(query)
             if self._stop.is_set() or self._done(folder):
                 break
+            self._raise_if_ended(query)
             if self._drains(folder):
                 if self._query is None or not self._query.holdable:
                     break
@@ -712,18 +718,18 @@ class LaneRunner:
         fresh = self._place.systems.named(ssp.system).high_watermarks(ssp.stream)[ssp.partition]
         return max(fresh, ends.get(ssp, 0))
 
-    def _stop_at_boundary(self, folder: Folder, query: StreamingQuery) -> None:
-        """Let the running batch end, and no other one begin; one that was just being planned is finished by itself."""
+    def _stop_at_boundary(self, folder: Folder, query: StreamingQuery, turn: Callable[[], None] | None = None) -> None:
+        """Let the running batch end, and no other one begin; one that was just being planned is finished by itself.
+        ``turn`` is called meanwhile; None: sees that the batch goes on."""
         assert self._query is not None
         if self._query.real_time:
             query.stop()
         else:
-            turn = partial(self._wait_for_batch, folder, query)
             boundary.end(
                 self._place.spark,
                 query,
                 self._query.writing.is_set,
-                turn,
+                turn or partial(self._wait_for_batch, folder, query),
                 self._hurry.is_set,
                 another=self._closing.is_set() and 0 < self._load.usual < _BRIEF and self._handover.is_awaited(),
                 decided=partial(self._tell_end, folder),

@@ -13,8 +13,7 @@ __all__ = ["EVENT_TIME", "INFINITY", "PROCESSING_TIME", "StoredTimers", "Timers"
 
 EVENT_TIME, PROCESSING_TIME = "event_time", "processing_time"
 INFINITY = 253402300799000
-"""The watermark of a batch that drains, in ms since 1970: the last second that Spark can write. The batch's own time is
-at or after it."""
+"""The watermark of a batch that drains, and its time, in ms since 1970: the last second that Spark can write."""
 _LAST = INFINITY - 1
 """Of all timers: a batch that drains comes after it."""
 
@@ -76,7 +75,7 @@ class Timers:
 
     def begin(self, now: int) -> None:
         """Another key has its turn, at a time in ms since 1970."""
-        self._now = min(now, INFINITY)
+        self._now = now
         self._changed = {}
 
     def flush(self) -> dict[int, bool]:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from anabranch.event_time.progress import Progress
-from anabranch.keyed.timers import INFINITY
 
 Positions = Mapping[str, Mapping[int, int]]
 
@@ -16,7 +15,7 @@ class Batch:
     """``begins`` and ``ends`` are stream → partition → next offset; a partition that isn't in ``begins`` is new.
 
     ``at``: when it was planned first, and ``watermark``: Spark's for it, both in Unix ms.
-    ``drains``: it takes the watermark to infinity, and is the last one.
+    ``drains``: it takes the watermark to infinity, and is the last one; ``reached``: where that was before, in Unix ms.
     """
 
     number: int
@@ -26,11 +25,7 @@ class Batch:
     at: int = 0
     watermark: int = 0
     drains: bool = False
-
-    @property
-    def reached(self) -> int:
-        """Of one that drains, where event time was before, in Unix ms."""
-        return self.at - INFINITY
+    reached: int = 0
 
     def ranges(self, stream: str, starting: Mapping[int, int]) -> dict[int, tuple[int, int]]:
         """What it reads of a stream: partition → first offset and the one after the last. ``starting``: of new ones."""

@@ -20,11 +20,13 @@ __all__ = ["Held"]
 
 _LIMIT = "org.apache.spark.sql.connector.read.streaming.ReadLimit"
 _LIMIT_IN_PYTHON = "org.apache.spark.sql.execution.datasources.v2.python.PythonStreamingSourceReadLimit"
+_PROGRESS = "org.apache.spark.sql.execution.streaming.runtime.StreamProgress"
 _NOTHING_IN_PYTHON = json.dumps({"_type": "ReadMaxRows", "max_rows": 0})
 _PLANS = ".constructNextBatch("
 """The method in which a query plans a batch, all of it under one lock."""
 _LOOK = 0.005
 _HANDOVER_NS = 50_000_000
+_LOCKING_MS = 100
 _TURN = 0.2
 
 
@@ -38,17 +40,21 @@ class Held:
     """
 
     def __init__(self, spark: SparkSession, query: StreamingQuery, turn: Callable[[], None]) -> None:
-        jvm: Any = spark._jvm
-        self._arrays: Any = getattr(jvm, "org.apache.commons.lang3.ArrayUtils")
+        self._jvm: Any = spark._jvm
+        self._arrays: Any = getattr(self._jvm, "org.apache.commons.lang3.ArrayUtils")
+        self._milliseconds: Any = getattr(self._jvm, "java.util.concurrent.TimeUnit").MILLISECONDS
         self._execution: Any = query._jsq.streamingQuery()
         self._thread: Any = self._execution.queryExecutionThread()
         self._planning: Any = self._execution.awaitProgressLock()
         self._progress: Any = self._execution.awaitProgressLockCondition()
         self._turn, self._turned = turn, 0.0
-        self._planning.lock()
         self._stand()
-        self._sources: Any = self._execution.uniqueSources()
-        self._limits(self._nothing(jvm))
+        try:
+            self._sources: Any = self._execution.uniqueSources()
+            self._limits(self._nothing())
+        except BaseException:
+            self.close()
+            raise
 
     def run(self) -> None:
         """Run the batch that was planned.
@@ -57,7 +63,6 @@ class Held:
             StateError: the query has ended.
         """
         self.go()
-        self._planning.lock()
         self._stand()
 
     def begin(self) -> None:
@@ -65,7 +70,6 @@ class Held:
         self._planning.unlock()
         while not self._execution.offsetLog().getLatestBatchId().isDefined():
             self._look()
-        self._planning.lock()
         self._stand()
 
     def go(self) -> None:
@@ -76,7 +80,7 @@ class Held:
     def release(self) -> None:
         """Let the query go on as before."""
         self._limits(self._sources)
-        self._planning.unlock()
+        self.close()
 
     def close(self) -> None:
         """Let the query plan batches, which read nothing, so that it may end. Idempotent."""
@@ -84,8 +88,10 @@ class Held:
             self._planning.unlock()
 
     def _stand(self) -> None:
-        """Wait until the query waits for our lock, to plan a batch: what is adopted then is what it runs. Anywhere else
-        in its turn it would yet forget that, or take it for done."""
+        """Take the lock, and wait until the query waits for it to plan a batch: what is adopted then is what it runs.
+        Anywhere else in its turn it would yet forget that, or take it for done."""
+        while not self._planning.tryLock(_LOCKING_MS, self._milliseconds):
+            self._look()
         try:
             while not self._would_plan():
                 if self._planning.hasQueuedThread(self._thread):  # for something else, which it may do
@@ -119,7 +125,7 @@ class Held:
         latest = execution.offsetLog().getLatest().get()
         number, entry = latest._1(), latest._2()
         metadata = entry.metadataOpt().get()
-        ends = entry.toStreamProgress(execution.sources(), execution.sourceIdMap())
+        ends = self._read(entry.toStreamProgress(execution.sources(), execution.sourceIdMap()))
         if execution.lastExecution() is not None:
             execution.lastExecution().watermarkPropagator().purge(number)
         watermark = max(execution.watermarkTracker().currentWatermark(), metadata.batchWatermarkMs())
@@ -128,14 +134,23 @@ class Held:
         getattr(context, "offsetSeqMetadata_$eq")(metadata)
         getattr(context, "isCurrentBatchConstructed_$eq")(True)
 
-    def _nothing(self, jvm: Any) -> Any:
+    def _read(self, ends: Any) -> Any:
+        """Offsets as sources make them: those of a log differ from them, if they are written in another way."""
+        found, sources = self._sources.empty(), ends.keysIterator()
+        while sources.hasNext():
+            source = sources.next()
+            found = found.updated(source, source.deserializeOffset(ends.apply(source).json()))
+        return getattr(self._jvm, _PROGRESS)(found)
+
+    def _nothing(self) -> Any:
         """The limits of the sources, so that each of them reads nothing."""
+        nothing = getattr(self._jvm, _LIMIT).maxRows(0)
+        nothing_in_python = getattr(self._jvm, _LIMIT_IN_PYTHON)(_NOTHING_IN_PYTHON)
         limits, sources = self._sources, self._sources.keysIterator()
         while sources.hasNext():
             source = sources.next()
             in_python = limits.apply(source).getClass().getName() == _LIMIT_IN_PYTHON
-            limit = getattr(jvm, _LIMIT_IN_PYTHON)(_NOTHING_IN_PYTHON) if in_python else getattr(jvm, _LIMIT).maxRows(0)
-            limits = limits.updated(source, limit)
+            limits = limits.updated(source, nothing_in_python if in_python else nothing)
         return limits
 
     def _limits(self, limits: Any) -> None:

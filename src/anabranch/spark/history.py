@@ -16,7 +16,7 @@ __all__ = ["Ran", "newest", "since"]
 @dataclass(frozen=True)
 class Ran:
     """A batch that was run: the records that it read, how long it took, its groups of late rows, and the rows of state
-    after it."""
+    after it. ``seconds`` are those of its parts: a query that is held waits, too."""
 
     number: int
     rows: int
@@ -51,7 +51,7 @@ def _ran(told: dict[str, Any]) -> Ran:
     return Ran(
         number=told["batchId"],
         rows=sum(each["numInputRows"] for each in told["sources"] if not clock.is_of_clock(each["endOffset"])),
-        seconds=told["durationMs"].get("triggerExecution", 0) / 1000,
+        seconds=sum(ms for part, ms in told["durationMs"].items() if part != "triggerExecution") / 1000,
         late_groups=sum(state["numRowsDroppedByWatermark"] for state in told["stateOperators"]),
         state_rows=sum(state["numRowsTotal"] for state in told["stateOperators"]),
     )

@@ -64,8 +64,8 @@ class LaneQuery(LaneOutputs):
     ) -> StreamingQuery:
         """Start it: endlessly, or for ``once``: a pending (or planned) batch is run and the query ends.
 
-        ``last``: the batch that was planned last, if there is one; ``pending``: it isn't committed, and the query is
-        the one for it. ``taken``: its outputs are this process's already. Spark's errors in the plan come out here.
+        ``last``: the batch that was planned last, if there is one; ``pending``: it isn't committed. ``taken``: its
+        outputs are this process's already. Spark's errors in the plan come out here.
         """
         self.spark.conf.set("spark.sql.shuffle.partitions", str(self.lane.state_partitions))
         self.spark.conf.set(_STATE_FORMAT, "2" if self.real_time else "1")

@@ -60,7 +60,8 @@ def writing(
 ) -> DataFrame:
     """What :func:`write` runs to write all output rows of a batch durably. ``targets`` are by the number of the
     output."""
-    return rows.mapInArrow(_writing(output, dict(targets), batch, keyless), _WRITTEN_DDL)
+    now = time.time_ns() // 1000  # of one clock, however many executors write
+    return rows.mapInArrow(_writing(output, dict(targets), batch, keyless, now), _WRITTEN_DDL)
 
 
 def write(rows: DataFrame) -> list[Written]:
@@ -69,7 +70,7 @@ def write(rows: DataFrame) -> list[Written]:
 
 
 def _writing(
-    output: Output, targets: dict[int, Target], number: int, keyless: Keyless | None
+    output: Output, targets: dict[int, Target], number: int, keyless: Keyless | None, now: int
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         writer = output.writer(task_number(), number)
@@ -80,7 +81,7 @@ def _writing(
                     for sink, all_rows in _parted(of_slot, "output"):
                         rows = all_rows if keyless is None else keyless.taken_out(sink, all_rows, rejects)
                         target = targets[sink]
-                        writer.write(target, slot, partitions(rows, target.partitions), _records(rows))
+                        writer.write(target, slot, partitions(rows, target.partitions), _records(rows, now))
             for rejected in rejects.values():
                 rejected.close()
             written = writer.close()
@@ -105,22 +106,21 @@ def _parted(batch: pa.RecordBatch, column: str) -> Iterator[tuple[int, pa.Record
         yield int(number), batch if len(mine) == batch.num_rows else batch.take(pa.array(mine))
 
 
-def _records(rows: pa.RecordBatch) -> pa.RecordBatch:
+def _records(rows: pa.RecordBatch, now: int) -> pa.RecordBatch:
+    """``now``: the time of those that tell none, in microseconds since 1970."""
     at = rows.schema.get_field_index("headers")
     unpacked = rows.set_column(at, "headers", headers.unpack(rows.column(at)))
-    unpacked = _timed(unpacked)
+    unpacked = _timed(unpacked, now)
     columns = [unpacked.column(field.name).cast(field.type) for field in RECORD_SCHEMA]
     return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
 
 
-def _timed(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows that tell no time are of now."""
+def _timed(rows: pa.RecordBatch, now: int) -> pa.RecordBatch:
     at = rows.schema.get_field_index("timestamp")
     times = rows.column(at)
     if not times.null_count:
         return rows
-    now = pa.scalar(time.time_ns() // 1000, pa.int64()).cast(times.type)
-    return rows.set_column(at, "timestamp", pc.fill_null(times, now))
+    return rows.set_column(at, "timestamp", pc.fill_null(times, pa.scalar(now, pa.int64()).cast(times.type)))
 
 
 def partitions(rows: pa.RecordBatch, count: int) -> Numbers:
