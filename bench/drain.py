@@ -2,9 +2,9 @@
 
 Both sides read one Kafka topic and count by key in windows of ten seconds. The query by hand is stopped in two ways,
 and its open windows stay in its state in both: ``query.stop()`` breaks its batch off, and Spark does that again at the
-next start; ``processAllAvailable()`` before it leaves nothing in flight, as a drain does. ``anabranch drain`` lets all
-windows come out, too. A side's time is up to the end of its process: it has the verb in it, and the end of Java. Sides
-run in turn.
+next start; or it is called when the batch that runs has been committed, which a drain waits for, too. ``anabranch
+drain`` lets all windows come out in another batch. A side's time is up to the end of its process: it has the verb in
+it, and the end of Java. Sides run in turn.
 """
 
 from __future__ import annotations

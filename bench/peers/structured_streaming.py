@@ -2,7 +2,7 @@
 
 Where there is state, what nobody would leave as it is: RocksDB, and as many state partitions as anabranch has, not 200.
 SIGUSR1 stops the query and starts it again. SIGTERM stops it for good: it says how long that took, and ends. So does
-SIGUSR2, which first lets all be processed that is there: no batch is broken off.
+SIGUSR2, which first lets the batch that runs be committed.
 Arguments: a JSON object with bootstrap, work, input, output, folder, jars, batch (0: no limit), schema, late and state.
 """
 
@@ -17,6 +17,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
@@ -42,6 +43,12 @@ def windowed(raw: DataFrame, given: dict[str, Any]) -> DataFrame:
     of_window = parsed.withWatermark("at", "5 seconds").groupBy("key", F.window("at", "10 seconds").alias("window"))
     counts = of_window.agg(F.count("*").alias("flights"))
     return counts.select("key", F.to_json(F.struct("window", "flights")).alias("value"))
+
+
+def _batch(query: StreamingQuery) -> int:
+    """The last batch that was committed."""
+    told = query.lastProgress
+    return -1 if told is None else told["batchId"]
 
 
 def main(given: dict[str, Any]) -> None:
@@ -72,8 +79,9 @@ def main(given: dict[str, Any]) -> None:
             query = writer.start()
     if over.is_set():
         begun = time.monotonic()
-        if whole.is_set():
-            query.processAllAvailable()
+        last = _batch(query)
+        while whole.is_set() and _batch(query) == last:
+            time.sleep(0.01)
         query.stop()
         print(f"stopped in {time.monotonic() - begun:.3f} s", flush=True)
         spark.stop()
