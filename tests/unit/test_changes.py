@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
@@ -45,10 +45,21 @@ def job(stateful: bool = True) -> Job:
 
 
 @dataclass
+class Batch:
+    """One that was begun. ``rows`` are those of its messages that are the lane's own, by the slot that publishes them;
+    ``committed``: the slots that have; ``ends``: by partition."""
+
+    rows: dict[Any, list[tuple[int, bytes, int, int]]]
+    ends: dict[int, int]
+    committed: set[Any] = field(default_factory=set)
+
+
+@dataclass
 class World:
     """A job on streams of some messages, as its lanes have read it. What was done is by group and partition.
 
-    ``taken``: what needn't be done any more, unless it is rewound; ``kept``: what the state should hold.
+    ``taken``: what needn't be done any more, unless it is rewound; ``kept``: what the state should hold; ``pending``:
+    by lane, the batch in which its process was killed.
     """
 
     streams: list[list[bytes | None]]
@@ -62,6 +73,7 @@ class World:
     done: list[tuple[str, int, int]] = field(default_factory=list)
     taken: set[tuple[str, int, int]] = field(default_factory=set)
     kept: Counter[tuple[int, bytes, int, int]] = field(default_factory=Counter)
+    pending: dict[str, Batch] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.job = job()
@@ -86,21 +98,55 @@ class World:
         self.state[lane.id] = [row for name in before for row in self.state[name]]
 
     def work(self, number: int, messages: int) -> None:
+        """A lane has a batch; that of a killed process comes first."""
+        lane = self._planned(number, messages)
+        self._finish(lane)
+
+    def kill(self, number: int, seed: int) -> None:
+        """A lane's process dies in a batch of which some slots are committed. Who goes on finishes just that batch, as
+        far as the slots' markers don't say that it is done; so does who goes on from the lane."""
+        dice = random.Random(seed)
+        lane = self._planned(number, dice.randint(1, 9))
+        self._publish(lane, [slot for slot in self.pending[lane.id].rows if dice.random() < 0.5])
+
+    def _planned(self, number: int, messages: int) -> Lane:
         lane = self.open[number % len(self.open)]
+        self._finish(lane)
+        rows: dict[Any, list[tuple[int, bytes, int, int]]] = {}
+        ends: dict[int, int] = {}
         for whole in dict.fromkeys(wholes(lane.ssps)):
             stream, begins = self.streams[whole.partition], floors(lane, whole)
             start = self.read[lane.id][whole.partition]
-            end = min(len(stream), start + messages)
-            for offset in range(start, end):
+            ends[whole.partition] = min(len(stream), start + messages)
+            for offset in range(start, ends[whole.partition]):
                 key = stream[offset]
                 if lane.stateful and key is None:
                     continue
-                if offset >= begins[bucket(key, offset, len(begins))]:
-                    self._take((lane.group, whole.partition, offset))
+                mine = bucket(key, offset, len(begins))
+                if offset >= begins[mine]:
+                    slot = bucket(key, offset, 4) if lane.stateful else (whole.partition, mine)
                     row = (lane.numbers[str(whole)], key or b"", whole.partition, offset)
-                    self.state[lane.id].append(row)
-                    self.kept[row] += lane.stateful
-            self.read[lane.id][whole.partition] = end
+                    rows.setdefault(slot, []).append(row)
+        self.pending[lane.id] = Batch(rows, ends)
+        return lane
+
+    def _publish(self, lane: Lane, slots: Iterable[Any]) -> None:
+        batch = self.pending[lane.id]
+        for slot in {*slots} - batch.committed:
+            for _, _, partition, offset in batch.rows[slot]:
+                self._take((lane.group, partition, offset))
+            batch.committed.add(slot)
+
+    def _finish(self, lane: Lane) -> None:
+        """Commit the batch that a lane has begun, if there is one."""
+        if lane.id not in self.pending:
+            return
+        self._publish(lane, self.pending[lane.id].rows)
+        batch = self.pending.pop(lane.id)
+        rows = [row for its in batch.rows.values() for row in its]
+        self.state[lane.id] += rows
+        self.kept.update(rows if lane.stateful else ())
+        self.read[lane.id] |= batch.ends
 
     def _take(self, message: tuple[str, int, int]) -> None:
         """Process a message: never twice unless it was rewound, and never before an older one of its key."""
@@ -118,6 +164,8 @@ class World:
 
     def rewind(self, seed: int, cancel: bool) -> None:
         """To places by chance, of some partitions or all; maybe cancelled before it has an effect."""
+        for lane in self.open:
+            self._finish(lane)
         dice = random.Random(seed)
         some = [p for p in range(len(self.streams)) if dice.random() < 0.7] or [0]
         state = dice.choice(["keep", "clear"])
@@ -154,6 +202,7 @@ class World:
     def _move(self, change: Change) -> Change:
         for name in change.closing:
             lane = self.lanes[name]
+            self._finish(lane)
             final = [
                 Position(ssp=ssp, offset=self.read[name][ssp.partition]) for ssp in dict.fromkeys(wholes(lane.ssps))
             ]
@@ -172,11 +221,12 @@ class World:
 FACTORS = st.sampled_from([1, 2, 4, 8, 16, 64])
 STEPS = st.lists(
     st.tuples(st.just("work"), st.integers(0, 40), st.integers(1, 9))
+    | st.tuples(st.just("kill"), st.integers(0, 40), st.integers(0, 10_000))
     | st.tuples(st.just("change"), FACTORS, st.integers(1, 4))
     | st.tuples(st.sampled_from(["rewind", "cancel"]), st.integers(0, 10_000), st.just(0))
     | st.tuples(st.just("deploy"), st.integers(0, 1), st.just(0))
     | st.tuples(st.just("grow"), st.sampled_from([1, 2, 3]), st.integers(0, 5)),
-    max_size=14,
+    max_size=16,
 )
 
 
@@ -217,6 +267,8 @@ def _holds(
     for what, first, second in steps:
         if what == "work":
             world.work(first, second)
+        elif what == "kill":
+            world.kill(first, second)
         elif what == "change":
             world.change(first, second)
         elif what == "deploy":
