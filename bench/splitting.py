@@ -67,7 +67,7 @@ def _told(what: str, fed: scaled.Fed, containers: list[Process]) -> None:
     reports = [lane.report for lane in fed.client.status(JOB).lanes if lane.report is not None]
     batch = statistics.median(report.usual_seconds for report in reports)
     memory = [sum(_resident_mb(pid) for pid in (each.popen.pid, *descendants(each.popen.pid))) for each in containers]
-    disk = sum(file.stat().st_size for file in _files(fed.workspace.lanes))
+    disk = sum(map(_size, fed.workspace.lanes.rglob("*")))
     print(
         f"{what}: a batch {batch:.2f} s (median of lanes); memory {' + '.join(map(str, memory))} MB; "
         f"lanes' folders {disk / 1e6:.1f} MB in {sum(1 for _ in fed.workspace.lanes.iterdir())} lanes",
@@ -75,8 +75,11 @@ def _told(what: str, fed: scaled.Fed, containers: list[Process]) -> None:
     )
 
 
-def _files(folder: Path) -> list[Path]:
-    return [path for path in folder.rglob("*") if path.is_file()]
+def _size(path: Path) -> int:
+    """The bytes of a file; 0 of one that Spark has renamed or removed meanwhile."""
+    with suppress(FileNotFoundError):
+        return path.stat().st_size if path.is_file() else 0
+    return 0
 
 
 def _resident_mb(pid: int) -> int:
