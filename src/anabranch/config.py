@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
-from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict, SettingsError
 
 from anabranch.errors import ConfigError, NotFoundError
 from anabranch.event_time import durations
@@ -29,7 +28,7 @@ S = TypeVar("S", bound=BaseModel)
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class AutoscaleSettings(_Section):
@@ -311,12 +310,8 @@ _FOR = {"schema_file": ("avro", "protobuf", "confluent"), "message": ("protobuf"
 """The formats that a setting of a stream is for."""
 
 
-class Settings(BaseSettings):
+class Settings(_Section):
     """All settings; ``folder`` is where relative paths start."""
-
-    model_config = SettingsConfigDict(
-        env_prefix=PREFIX, env_nested_delimiter="__", extra="forbid", frozen=True, case_sensitive=False
-    )
 
     job: JobSettings = JobSettings()
     assignment: AssignmentSettings = AssignmentSettings()
@@ -373,10 +368,6 @@ class Settings(BaseSettings):
     def is_plain(self, stream: str) -> bool:
         """Whether jobs write a stream in Kafka at least once."""
         return self.job.trigger == "real-time" or stream in self.at_least_once
-
-    @classmethod
-    def settings_customise_sources(cls, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        return (kwargs["init_settings"],)
 
 
 def load(file: Path | None = None, beside: Path | None = None, over: Mapping[str, Any] | None = None) -> Settings:
@@ -465,15 +456,23 @@ def _find(file: Path | None, beside: Path | None) -> Path | None:
 
 
 def _environment() -> dict[str, Any]:
-    for name in os.environ:
+    names = [name for name in os.environ if name.startswith(PREFIX)]
+    for name in names:
         section = name.removeprefix(PREFIX).split("__")[0].lower()
-        if name.startswith(PREFIX) and section not in Settings.model_fields:
+        if section not in Settings.model_fields:
             raise ConfigError(
                 f"the environment variable {name} sets an unknown section {section!r}",
                 _nearest(section, Settings.model_fields),
             )
+    if not names:
+        return {}
+    from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict, SettingsError
+
+    class OfEnvironment(BaseSettings, Settings):
+        model_config = SettingsConfigDict(env_prefix=PREFIX, env_nested_delimiter="__", case_sensitive=False)
+
     try:
-        return EnvSettingsSource(Settings)()
+        return EnvSettingsSource(OfEnvironment)()
     except SettingsError as error:
         raise ConfigError(
             f"the environment has a section that is no JSON object: {error}",

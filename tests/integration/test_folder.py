@@ -208,7 +208,7 @@ def test_a_copy_that_broke_off_can_be_made_again(site: Site, monkeypatch: pytest
     folder.make()
     folder.note_streams({"in": "id"})
     with monkeypatch.context() as patched:
-        patched.setattr(Folder, "_replace", lambda *_: 1 / 0)
+        patched.setattr(Folder, "_write", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             folder.clone(f"file://{site.root}/copy")
     assert folder.clone(f"file://{site.root}/copy").stream_ids() == {"in": "id"}

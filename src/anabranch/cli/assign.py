@@ -15,7 +15,7 @@ from rich.table import Table
 from anabranch import config as configuration
 from anabranch.assignment.racks.matrix import Matrix
 from anabranch.assignment.racks.problem import Answer, Problem
-from anabranch.cli import finding, printing, progress, scale
+from anabranch.cli import drawing, finding, printing, progress, scale
 from anabranch.cli import traffic as pictures
 from anabranch.errors import NotFoundError, UsageError
 from anabranch.messages import Assigning, Scaled
@@ -142,7 +142,7 @@ def _show_traffic(traffic: Matrix) -> None:
         table.add_column(column, justify="right")
     for reader in traffic.readers:
         table.add_row(reader, *(f"{traffic.weights.get((source, reader), 0):g}" for source in traffic.sources))
-    progress.wide().print(table)
+    drawing.wide().print(table)
 
 
 def _show(problem: Problem, answer: Answer) -> None:
@@ -152,7 +152,7 @@ def _show(problem: Problem, answer: Answer) -> None:
     for container in sorted(problem.containers, key=lambda container: container.id):
         loads = (answer.loads[container.id], answer.standby_loads[container.id])
         table.add_row(container.id, container.rack or "", str(container.slots), *map(str, loads))
-    progress.wide().print(table)
+    drawing.wide().print(table)
     if answer.why_not:
         typer.echo(f"racks are not used: {answer.why_not}")
     if answer.traffic_by_role:

@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from anabranch import config as configuration
-from anabranch.cli import finding, printing, progress
+from anabranch.cli import drawing, finding, printing, progress
 from anabranch.config import Settings
 from anabranch.errors import StateError
 from anabranch.model.job_model import JobModel
@@ -49,7 +49,7 @@ def state(
         figures = (f"{each[name]:,}" for name in ("rows", "bytes", "foreignRows", "foreignBytes"))
         place = each["lane"], each["operator"], each["seat"], str(each["batch"])
         table.add_row(*place, *figures, ", ".join(each["tasks"]))
-    progress.wide().print(table)
+    drawing.wide().print(table)
     rows, foreign = (sum(each[name] for each in found) for name in ("rows", "foreignRows"))
     if foreign:
         typer.echo(f"{foreign:,} of {rows:,} rows ({foreign / rows:.0%}) are of tasks that other lanes own by now")

@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 
 from anabranch import config as configuration
-from anabranch.cli import finding, printing, progress
+from anabranch.cli import drawing, finding, printing, progress
 from anabranch.messages import JobStatus
 
 Config = Annotated[Path | None, typer.Option(help="The configuration file.")]
@@ -32,7 +32,7 @@ def jobs(config: Config = None, json: Json = False) -> None:
     for status in found:
         served = "yes" if status.served else "no: nothing runs"
         table.add_row(status.job, status.state, str(status.deployment), str(len(status.lanes)), served)
-    progress.wide().print(table)
+    drawing.wide().print(table)
 
 
 def status(
@@ -52,7 +52,7 @@ def status(
             time.sleep(1)
     with Live(refresh_per_second=4) as live:
         while True:
-            live.update(progress.table(finding.status(where, job)))
+            live.update(drawing.table(finding.status(where, job)))
             time.sleep(1)
 
 
@@ -111,7 +111,7 @@ def _show(found: JobStatus, json: bool) -> None:
     if json:
         printing.as_json(_plain(found))
         return
-    progress.wide().print(progress.table(found))
+    drawing.wide().print(drawing.table(found))
     for _, line in progress.containers(found):
         typer.echo(line)
     for line in [*progress.staffing(found), *progress.standbys(found)]:

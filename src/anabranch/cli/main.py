@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import gc
 import importlib
 import os
 import sys
@@ -66,7 +67,11 @@ class _Verbs(TyperGroup):
 
 def _imported(name: str) -> Any:
     module, _, member = _VERBS[name].partition(":")
-    verb = getattr(importlib.import_module(f"anabranch.cli.{module}"), member)
+    gc.disable()  # there is none in what is imported, and to look for it takes a tenth of the time
+    try:
+        verb = getattr(importlib.import_module(f"anabranch.cli.{module}"), member)
+    finally:
+        gc.enable()
     if isinstance(verb, typer.Typer):
         found: Any = typer.main.get_group(verb)
         found.name = name

@@ -14,12 +14,12 @@ from anabranch.cli import (
     assign,
     deploy,
     drain,
+    drawing,
     expand,
     finding,
     loading,
     preparation,
     printing,
-    progress,
     rewind,
     scale,
     traffic,
@@ -97,7 +97,7 @@ def plan(
     if json:
         printing.as_json(made)
         return
-    console = progress.wide(record=html is not None)
+    console = drawing.wide(record=html is not None)
     _print(made, console)
     if html is not None:
         title = f"job {made.model.job}, before it is started"
@@ -133,7 +133,7 @@ def _drain(job: str, config: Path | None, json: bool) -> None:
     if json:
         printing.as_json(told)
         return
-    console = progress.wide()
+    console = drawing.wide()
     for line in drain.listed(told, status):
         console.print(line, highlight=False)
 
@@ -142,7 +142,7 @@ def _print_change(said: str, scaled: Scaled, status: JobStatus, json: bool, html
     if json:
         printing.as_json(scaled)
         return
-    console = progress.wide(record=html is not None)
+    console = drawing.wide(record=html is not None)
     console.print(f"job {status.job}: {said}")
     if scaled.lanes:
         _print_moves(console, scaled, status)
@@ -172,7 +172,7 @@ def _rewind(job: str, wish: Rewinding, config: Path | None, json: bool) -> None:
     if json:
         printing.as_json(rewound)
         return
-    console = progress.wide()
+    console = drawing.wide()
     began = Table(title="what is read again", title_justify="left")
     for column in ("SSP", "from offset", "is at"):
         began.add_column(column)
@@ -205,7 +205,7 @@ def _deploy(job: Path, drop_state: tuple[str, ...], config: Path | None, json: b
     if json:
         printing.as_json(told)
         return
-    console = progress.wide()
+    console = drawing.wide()
     console.print(f"job {status.job}: deployment {status.deployment} → {told.deployment}")
     for note in told.notes:
         console.print(note)

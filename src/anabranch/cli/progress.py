@@ -1,40 +1,13 @@
-"""Live progress on stderr: a table on a terminal, plain lines when not."""
+"""What is said of a job's progress, in lines on stderr."""
 
 from __future__ import annotations
 
 import sys
-import threading
-import time
-from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Protocol
-
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
-from rich.table import Table
 
 from anabranch import drains
 from anabranch.messages import ContainerStatus, JobStatus, LaneReport, LaneStatus, Launching
 from anabranch.model.lane import LaneState
-
-_REFRESH = 0.5
-_LINE_EVERY = 5.0
-_WIDE = 1000
-
-Show = Callable[[], RenderableType]
-
-
-class Status(Protocol):
-    """Whoever can say how a job is."""
-
-    def status(self, job: str) -> JobStatus: ...
-
-
-def wide(record: bool = False) -> Console:
-    """For tables on stdout, which are cut to the width of a terminal, and not cut where there is none. ``record``: what
-    is printed can be exported, and isn't cut."""
-    console = Console()
-    return console if console.is_terminal and not record else Console(width=_WIDE, record=record)
 
 
 def say(line: str) -> None:
@@ -70,7 +43,8 @@ def _troubles(lane: LaneStatus) -> list[str]:
     return found
 
 
-def _idle(report: LaneReport) -> str:
+def idle(report: LaneReport) -> str:
+    """How many inputs of a lane without a watermark are idle; the empty text for none."""
     return f"none, {len(report.idle)} idle" if report.idle else ""
 
 
@@ -82,40 +56,6 @@ def event_time(report: LaneReport) -> str:
     if report.watermark is None:
         return f"; no watermark: {report.held_by} has had no event time, and holds every window open"
     return f"; watermark {when(report.watermark)}, held by {report.held_by}{idle}"
-
-
-def table(status: JobStatus) -> Table:
-    """A job's lanes as a table."""
-    title = f"{status.job}: {status.state}, deployment {status.deployment}, generation {status.generation}"
-    found = Table(title=title, title_justify="left")
-    left = ("lane", "runs", "state", "held by")
-    for column in (*left[:3], "batch", "rows", "rows/s", "lag", "batch s", "rejected", "watermark", left[3]):
-        found.add_column(column, justify="left" if column in left else "right")
-    for lane in status.lanes:
-        report = lane.report
-        resting = "stopped" if lane.lane.final and lane.lane.state is LaneState.PLANNED else lane.lane.state.value
-        phase = report.phase if report is not None else resting
-        numbers = (
-            (
-                f"{report.batch}",
-                f"{report.rows:,}",
-                f"{report.rows_per_second:,.0f}",
-                f"{lane.lag:,}",
-                f"{report.seconds:.1f}",
-                rejected(report),
-                when(report.watermark),
-                report.held_by or _idle(report),
-            )
-            if report is not None
-            else (
-                *("-",) * 5,
-                f"{lane.lane.put_aside:,} dead" if lane.lane.put_aside else "",
-                when(lane.lane.watermark),
-                "",
-            )
-        )
-        found.add_row(lane.lane.id, lane.lane.group, phase, *numbers)
-    return found
 
 
 def containers(status: JobStatus) -> list[tuple[ContainerStatus, str]]:
@@ -174,31 +114,6 @@ def line(status: JobStatus) -> str:
         if lane.report is not None
     ]
     return f"{status.job} {status.state}: " + ("; ".join(parts) or "no lane has started")
-
-
-def watch(coordinator: Status, job: str, until: threading.Event, show: Show | None) -> None:
-    """Show a job's progress until told to end. ``show``: more to draw below the table."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        last, told = "", set[str]()
-        while not until.wait(_LINE_EVERY):
-            status = coordinator.status(job)
-            now = line(status)
-            if now != last:
-                say(now)
-            last = now
-            for trouble in (each for each in troubles(status) if each not in told):
-                told.add(trouble)
-                say(f"warning: {trouble}")
-        return
-    with Live(console=console, refresh_per_second=4, transient=True) as live:
-        while not until.is_set():
-            status = coordinator.status(job)
-            parts: list[RenderableType] = [table(status), *troubles(status)]
-            if show is not None:
-                parts.append(show())
-            live.update(Group(*parts))
-            time.sleep(_REFRESH)
 
 
 def draining(status: JobStatus) -> str:

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from anabranch.cli import loading, preparation, progress
+from anabranch.cli import drawing, loading, preparation, progress
 from anabranch.cli.loading import JobFile
 from anabranch.cli.preparation import Prepared
 from anabranch.config import Settings
@@ -48,7 +48,7 @@ def execute(
     file: JobFile,
     settings: Settings,
     available_now: bool,
-    show: progress.Show | None = None,
+    show: drawing.Show | None = None,
     reset_state: bool = False,
 ) -> JobStatus:
     """Run a loaded job to its end; gives its last status. ``reset_state``: without state, after a drain.
@@ -109,7 +109,7 @@ def execute(
 
 
 def _serve(
-    prepared: Prepared, coordinator: Coordinator, spark: Any, show: progress.Show | None, served: ExitStack
+    prepared: Prepared, coordinator: Coordinator, spark: Any, show: drawing.Show | None, served: ExitStack
 ) -> JobStatus:
     """``served`` is to be closed once Spark has been stopped: who asks the coordinator is answered meanwhile."""
     from anabranch.container.reconciliation import Container
@@ -120,7 +120,7 @@ def _serve(
     endpoint.write(prepared.settings.coordinator.store, name, server.url)
     signals = _Signals(coordinator, name)
     watching = threading.Event()
-    shown = threading.Thread(target=progress.watch, args=(coordinator, name, watching, show), daemon=True)
+    shown = threading.Thread(target=drawing.watch, args=(coordinator, name, watching, show), daemon=True)
     try:
         container = Container(
             spark,

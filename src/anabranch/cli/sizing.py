@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from anabranch import config as configuration
-from anabranch.cli import finding, printing, progress
+from anabranch.cli import drawing, finding, printing
 
 _FIGURES = ("busy", "functions", "lag", "in/s", "read/s", "batch s")
 
@@ -25,7 +25,7 @@ def sizing(
     if json:
         printing.as_json(found)
         return
-    console = progress.wide()
+    console = drawing.wide()
     console.print(f"job {job}: {found.state}, factor {found.factor}, {found.containers} container(s)")
     table = Table()
     for column in ("lane", "container", *_FIGURES, "slowest bucket", "its s", "skew"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import re
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -58,16 +57,13 @@ class Folder:
         self._jvm: Any = spark._jvm
         self._spark = spark
         self._tree = Tree(spark, uri)
-        self._files = self._java("org.apache.hadoop.fs.FileUtil")
-        self._arrays = self._java("org.apache.commons.lang3.ArrayUtils")
-        self._io = self._java("org.apache.commons.io.IOUtils")
         self._path, self._fs = self._tree.path, self._tree.fs
 
     def make(self) -> None:
         self._fs.mkdirs(self._path)
 
     def exists(self, name: str = "") -> bool:
-        return bool(self._fs.exists(self._at(name)))
+        return self._tree.has(name)
 
     def remove(self) -> None:
         """Delete the folder with all that is in it."""
@@ -117,7 +113,7 @@ class Folder:
     def mend_time(self) -> None:
         """Let the pending batch have been planned at its watermark."""
         last = self.planned()
-        self._replace(f"offsets/{last}", offset_log.format(self.entry(last).planned_in_time()))
+        self._write(f"offsets/{last}", offset_log.format(self.entry(last).planned_in_time()))
 
     def settled(self) -> bool:
         """Whether the last batch was committed and Spark's watermark calls for no further one."""
@@ -143,9 +139,9 @@ class Folder:
         if entry.drains and self.exists(f"offsets/{last - 1}"):
             time = self.entry(last - 1).metadata["batchTimestampMs"]
         reset = entry.with_watermark(0).with_time(time).with_progress(now)
-        self._replace(f"offsets/{last}", offset_log.format(reset))
+        self._write(f"offsets/{last}", offset_log.format(reset))
         told = json.dumps({**json.loads(told), "nextBatchWatermarkMs": 0})
-        self._replace(f"commits/{last}", "\n".join([version, told, *rest]))
+        self._write(f"commits/{last}", "\n".join([version, told, *rest]))
 
     def _positions(self, entry: Entry) -> dict[str, dict[int, int]]:
         return {self._streams.get(name, name): entry.positions(number) for name, number in entry.streams().items()}
@@ -161,7 +157,7 @@ class Folder:
     def note_streams(self, ids: Mapping[str, str]) -> None:
         """Keep the ids of the streams that the lane reads, once."""
         if not self.exists(_STREAMS):
-            self._write(_STREAMS, json.dumps(dict(sorted(ids.items()))))
+            self._write(_STREAMS, json.dumps(dict(sorted(ids.items()))), new=True)
 
     def begin_at(self, offsets: Mapping[str, Mapping[int, int]]) -> None:
         """Let the query's only source, of Spark's connector to Kafka, begin there (by topic) whatever its options say:
@@ -169,7 +165,7 @@ class Folder:
         if not self.exists(_BEGIN):
             self._fs.mkdirs(self._at(_BEGIN.rpartition("/")[0]))
             its = {topic: {str(p): at for p, at in sorted(each.items())} for topic, each in sorted(offsets.items())}
-            self._write(_BEGIN, f"\0v1\n{json.dumps(its)}")
+            self._write(_BEGIN, f"\0v1\n{json.dumps(its)}", new=True)
 
     def begin_anew(self) -> None:
         """Forget what was planned, and where the query began. Nothing may have been committed or published."""
@@ -178,7 +174,7 @@ class Folder:
 
     def note_progress(self, left: Progress, ssps: Iterable[str]) -> None:
         """Keep how far the lane is in event time as it ends, and what it read, for those that may go on from it."""
-        self._replace(_PROGRESS, json.dumps({"progress": left.to_builtins(), "ssps": sorted(ssps)}))
+        self._write(_PROGRESS, json.dumps({"progress": left.to_builtins(), "ssps": sorted(ssps)}))
 
     def left(self) -> tuple[Progress, list[str]]:
         """How far the lane was in event time when it ended last, and the SSPs that it read.
@@ -203,7 +199,7 @@ class Folder:
                 "run the lane's query once, which finishes the pending batch",
             )
         number = self.planned() + 1
-        self._write(f"offsets/{number}", offset_log.format(entry))
+        self._write(f"offsets/{number}", offset_log.format(entry), new=True)
         return number
 
     def sources(self, batch: int) -> dict[str, int]:
@@ -218,7 +214,7 @@ class Folder:
         """
         if not self.pending:
             raise StateError(f"{self.uri} has no pending batch", "")
-        self._replace(f"offsets/{self.planned()}", offset_log.format(entry))
+        self._write(f"offsets/{self.planned()}", offset_log.format(entry))
 
     def clone(
         self,
@@ -283,7 +279,7 @@ class Folder:
             seconds = round(time.monotonic() - begun, 2)
             log.info("a folder was copied", folder=self.uri, to=target, files=copied, seconds=seconds, warm=warm)
             copy._relocate()
-            copy._replace("metadata", json.dumps({"id": str(uuid.uuid4())}))
+            copy._write("metadata", json.dumps({"id": str(uuid.uuid4())}))
             yield copy
         except Exception:
             copy.remove()  # whoever tries again makes it anew
@@ -332,13 +328,13 @@ class Folder:
             for store in told["stateStoreInfo"]:
                 paths = store.get("stateSchemaFilePaths", ())
                 store["stateSchemaFilePaths"] = [f"{whole}/{'/'.join(path.split('/')[-4:])}" for path in paths]
-            self._replace(name, f"{version}\n{json.dumps(told)}")
+            self._write(name, f"{version}\n{json.dumps(told)}")
 
     def keep(self, partitions: Mapping[str, Iterable[int]]) -> None:
         """Drop all other partitions from every entry of the offset log."""
         kept = {stream: set(numbers) for stream, numbers in partitions.items()}
         for batch in self._numbers("offsets"):
-            self._replace(f"offsets/{batch}", offset_log.format(self.entry(batch).keeping(kept)))
+            self._write(f"offsets/{batch}", offset_log.format(self.entry(batch).keeping(kept)))
 
     def rewind(self, positions: Mapping[str, Mapping[int, int]]) -> None:
         """Let the next batch begin at these positions, stream → partition → offset: of a copy, before it runs.
@@ -349,7 +345,7 @@ class Folder:
         entry = self.entry(last)
         for stream, number in self.sources(last).items():
             entry = entry.with_positions(number, {**entry.positions(number), **positions.get(stream, {})})
-        self._replace(f"offsets/{last}", offset_log.format(entry))
+        self._write(f"offsets/{last}", offset_log.format(entry))
 
     def let_come(self, stream: Come) -> None:
         """Let the next batch begin to read one more stream; one that it has already is left as it is."""
@@ -360,15 +356,15 @@ class Folder:
         # The other entries say where batches began whose records nobody reads again: Spark only counts their sources.
         for batch in self._numbers("offsets"):
             entry = self.entry(batch).with_source(number, stream.offset if batch == last else None)
-            self._replace(f"offsets/{batch}", offset_log.format(entry))
+            self._write(f"offsets/{batch}", offset_log.format(entry))
         noted = {**self.stream_ids(), stream.name: stream.id}
-        self._replace(_STREAMS, json.dumps(dict(sorted(noted.items()))))
+        self._write(_STREAMS, json.dumps(dict(sorted(noted.items()))))
 
     def widen(self, partitions: Mapping[str, Mapping[int, int]]) -> None:
         """Let the next batch begin to read more partitions: stream → partition → offset. No batch may be pending."""
         last = self.planned()
         if last >= 0 and partitions:
-            self._replace(f"offsets/{last}", offset_log.format(self._widened(self.entry(last), partitions)))
+            self._write(f"offsets/{last}", offset_log.format(self._widened(self.entry(last), partitions)))
 
     def _widened(self, entry: Entry, partitions: Mapping[str, Mapping[int, int]]) -> Entry:
         for name, number in entry.streams().items():
@@ -403,34 +399,10 @@ class Folder:
         return self._tree.at(name)
 
     def _numbers(self, name: str) -> list[int]:
-        folder = self._at(name)
-        if not self._fs.exists(folder):
-            return []
-        # One call for all the names: there may be hundreds, and a call for each costs as much as all the rest.
-        listed = self._arrays.toString(self._files.stat2Paths(self._fs.listStatus(folder)))
-        begin = re.escape(str(self._fs.makeQualified(folder).toString()))
-        return sorted(int(number) for number in re.findall(begin + r"/(\d+)(?=[,}])", listed))
+        return self._tree.numbers(name)
 
     def _read(self, name: str) -> str:
-        stream = self._fs.open(self._at(name))
-        try:
-            return str(self._io.toString(stream, "UTF-8"))
-        finally:
-            stream.close()
+        return self._tree.read(name)
 
-    def _write(self, name: str, text: str) -> None:
-        """Write a new file so that it is there whole or not at all."""
-        part = self._at(f"{name}.{uuid.uuid4().hex}.part")
-        stream = self._fs.create(part, True)
-        try:
-            stream.write(bytearray(text.encode()))
-            stream.hsync()
-        finally:
-            stream.close()
-        if not self._fs.rename(part, self._at(name)):
-            self._fs.delete(part, False)
-            raise StateError(f"{self.uri}/{name} could not be written", "see that the storage root can be written to")
-
-    def _replace(self, name: str, text: str) -> None:
-        self._fs.delete(self._at(name), False)
-        self._write(name, text)
+    def _write(self, name: str, text: str, *, new: bool = False) -> None:
+        self._tree.write(name, text, new=new)

@@ -16,6 +16,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from anabranch.errors import StateError
+
 __all__ = ["File", "Tree", "update"]
 
 _AT_ONCE = 8
@@ -47,6 +49,7 @@ class Tree:
         self.path_of = getattr(jvm, "org.apache.hadoop.fs.Path")
         self._files = getattr(jvm, "org.apache.hadoop.fs.FileUtil")
         self._arrays = getattr(jvm, "org.apache.commons.lang3.ArrayUtils")
+        self._io = getattr(jvm, "org.apache.commons.io.IOUtils")
         self._conf = spark._jsc.hadoopConfiguration()
         self.path = self.path_of(uri)
         self.fs = self.path.getFileSystem(self._conf)
@@ -85,6 +88,52 @@ class Tree:
         """Whether there is such a file or folder."""
         return self.local.joinpath(name).exists() if self.local is not None else bool(self.fs.exists(self.at(name)))
 
+    def numbers(self, name: str) -> list[int]:
+        """The files in a folder whose names are numbers, in order; none if it isn't there."""
+        if self.local is not None:
+            with contextlib.suppress(FileNotFoundError):
+                return sorted(int(each) for each in os.listdir(self.local / name) if each.isdecimal())
+            return []
+        folder = self.at(name)
+        if not self.fs.exists(folder):
+            return []
+        # One call for all the names: there may be hundreds, and a call for each costs as much as all the rest.
+        listed = self._arrays.toString(self._files.stat2Paths(self.fs.listStatus(folder)))
+        begin = re.escape(str(self.fs.makeQualified(folder).toString()))
+        return sorted(int(number) for number in re.findall(begin + r"/(\d+)(?=[,}])", listed))
+
+    def read(self, name: str) -> str:
+        """The text of a file."""
+        if self.local is not None:
+            return self.local.joinpath(name).read_text()
+        stream = self.fs.open(self.at(name))
+        try:
+            return str(self._io.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def write(self, name: str, text: str, *, new: bool = False) -> None:
+        """Write a file so that it is there whole or not at all. ``new``: there is none of that name that it is to
+        replace.
+
+        Raises:
+            StateError: it can't be written.
+        """
+        part = f"{name}.{uuid.uuid4().hex}{_PART}"
+        try:
+            if self.local is not None:
+                self._write_here(part, text)
+            else:
+                self._write_far(part, text)
+            self._rename(part, name, new=new)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                self.remove(part)
+            raise StateError(
+                f"{self.path.toString()}/{name} could not be written: {error}",
+                "see that the storage root can be written to",
+            ) from error
+
     def remove(self, name: str) -> None:
         """Remove a file."""
         if self.local is not None:
@@ -112,11 +161,31 @@ class Tree:
         target.local.joinpath(to).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(self.local / name, target.local / to)
 
-    def _rename(self, name: str, to: str) -> None:
+    def _write_here(self, name: str, text: str) -> None:
+        assert self.local is not None
+        at = self.local / name
+        at.parent.mkdir(parents=True, exist_ok=True)
+        with at.open("w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _write_far(self, name: str, text: str) -> None:
+        stream = self.fs.create(self.at(name), True)
+        try:
+            stream.write(bytearray(text.encode()))
+            stream.hsync()
+        finally:
+            stream.close()
+
+    def _rename(self, name: str, to: str, *, new: bool = False) -> None:
         if self.local is not None:
-            os.replace(self.local / name, self.local / to)
+            at = self.local / to
+            at.with_name(f".{at.name}.crc").unlink(missing_ok=True)  # Hadoop's, of what was there
+            os.replace(self.local / name, at)
             return
-        self.fs.delete(self.at(to), False)
+        if not new:
+            self.fs.delete(self.at(to), False)
         if not self.fs.rename(self.at(name), self.at(to)):
             raise OSError(f"{self.at(to).toString()} could not be written")
 

@@ -6,7 +6,6 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 from urllib.parse import quote
 
-import httpx
 import msgspec
 
 from anabranch.coordinator.naming import check_container, check_name
@@ -20,6 +19,7 @@ from anabranch.errors import (
     UnreachableError,
     UsageError,
 )
+from anabranch.httpx_alone import httpx
 from anabranch.messages import (
     Answer,
     Assigning,

@@ -11,12 +11,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import httpx
-
 from anabranch.coordinator.naming import check_name
 from anabranch.coordinator.store import address
 from anabranch.coordinator.wire import SERVICE
 from anabranch.errors import ConfigError, ConflictError, UnsupportedFormatError, UsageError
+from anabranch.httpx_alone import httpx
 from anabranch.model.document import Document, decode, encode
 
 __all__ = ["RunLock", "find", "remove", "run_folder", "write"]

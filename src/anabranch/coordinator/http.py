@@ -64,6 +64,7 @@ _LOOPBACK = "127.0.0.1"
 _MOST_BYTES = 16_000_000  # a beat of 1,000 positions has some hundred thousand
 _MOST_OF_A_PLAN = 100_000_000  # one of 1,000 containers has some thirty million
 _STARTED_WITHIN = 10.0
+_HEARD_WITHIN = 0.08  # seconds; verbs that wait ask every 0.05
 _KEPT_ALIVE = 60  # seconds; longer than containers are silent
 _SHORT = 200
 
@@ -423,8 +424,8 @@ async def _body(request: Request, most: int = _MOST_BYTES) -> bytes:
 
 
 class Server:
-    """A coordinator that listens. ``end`` lets it refuse new requests, and gives those under way a second; ``close``
-    waits for that."""
+    """A coordinator that listens. ``end`` lets it refuse new requests, soon, so that those who ask again and again hear
+    how a job has ended, and gives those under way a second; ``close`` waits for that."""
 
     def __init__(self, routes: Starlette, listener: socket.socket) -> None:
         host, self.port = listener.getsockname()[:2]
@@ -452,12 +453,17 @@ class Server:
             time.sleep(0.005)
 
     def end(self) -> None:
-        self._server.should_exit = True
+        ending = threading.Timer(_HEARD_WITHIN, self._refuse)
+        ending.daemon = True
+        ending.start()
 
     def close(self) -> None:
-        self.end()
+        self._refuse()
         self._thread.join(_STARTED_WITHIN)
         self._listener.close()
+
+    def _refuse(self) -> None:
+        self._server.should_exit = True
 
 
 def listen(host: str = _LOOPBACK, port: int = 0) -> socket.socket:

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-import httpx
-
 from anabranch.config import FormatsSettings
 from anabranch.errors import AnabranchError, ConfigError, NotFoundError
+from anabranch.httpx_alone import httpx
 from anabranch.references import resolved
 
 __all__ = ["Registry", "Version"]

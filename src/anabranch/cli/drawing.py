@@ -1,0 +1,94 @@
+"""What is drawn on a terminal: tables, and a job's progress. To import rich takes as long as all else of a verb."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+
+from anabranch.cli import progress
+from anabranch.messages import JobStatus
+from anabranch.model.lane import LaneState
+
+_REFRESH = 0.5
+_LINE_EVERY = 5.0
+_WIDE = 1000
+
+Show = Callable[[], RenderableType]
+
+
+class Status(Protocol):
+    """Whoever can say how a job is."""
+
+    def status(self, job: str) -> JobStatus: ...
+
+
+def wide(record: bool = False) -> Console:
+    """For tables on stdout, which are cut to the width of a terminal, and not cut where there is none. ``record``: what
+    is printed can be exported, and isn't cut."""
+    console = Console()
+    return console if console.is_terminal and not record else Console(width=_WIDE, record=record)
+
+
+def table(status: JobStatus) -> Table:
+    """A job's lanes as a table."""
+    title = f"{status.job}: {status.state}, deployment {status.deployment}, generation {status.generation}"
+    found = Table(title=title, title_justify="left")
+    left = ("lane", "runs", "state", "held by")
+    for column in (*left[:3], "batch", "rows", "rows/s", "lag", "batch s", "rejected", "watermark", left[3]):
+        found.add_column(column, justify="left" if column in left else "right")
+    for lane in status.lanes:
+        report = lane.report
+        resting = "stopped" if lane.lane.final and lane.lane.state is LaneState.PLANNED else lane.lane.state.value
+        phase = report.phase if report is not None else resting
+        numbers = (
+            (
+                f"{report.batch}",
+                f"{report.rows:,}",
+                f"{report.rows_per_second:,.0f}",
+                f"{lane.lag:,}",
+                f"{report.seconds:.1f}",
+                progress.rejected(report),
+                progress.when(report.watermark),
+                report.held_by or progress.idle(report),
+            )
+            if report is not None
+            else (
+                *("-",) * 5,
+                f"{lane.lane.put_aside:,} dead" if lane.lane.put_aside else "",
+                progress.when(lane.lane.watermark),
+                "",
+            )
+        )
+        found.add_row(lane.lane.id, lane.lane.group, phase, *numbers)
+    return found
+
+
+def watch(coordinator: Status, job: str, until: threading.Event, show: Show | None) -> None:
+    """Show a job's progress until told to end. ``show``: more to draw below the table."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        last, told = "", set[str]()
+        while not until.wait(_LINE_EVERY):
+            status = coordinator.status(job)
+            now = progress.line(status)
+            if now != last:
+                progress.say(now)
+            last = now
+            for trouble in (each for each in progress.troubles(status) if each not in told):
+                told.add(trouble)
+                progress.say(f"warning: {trouble}")
+        return
+    with Live(console=console, refresh_per_second=4, transient=True) as live:
+        while not until.is_set():
+            status = coordinator.status(job)
+            parts: list[RenderableType] = [table(status), *progress.troubles(status)]
+            if show is not None:
+                parts.append(show())
+            live.update(Group(*parts))
+            time.sleep(_REFRESH)
