@@ -3,8 +3,9 @@
 Both sides read one Kafka topic and count by key in windows of ten seconds. The query by hand is stopped in two ways,
 and its open windows stay in its state in both: ``query.stop()`` breaks its batch off, and Spark does that again at the
 next start; or it is called when the batch that runs has been committed, which a drain waits for, too. ``anabranch
-drain`` lets all windows come out in another batch. A side's time is up to the end of its process: it has the verb in
-it, and the end of Java. Sides run in turn.
+drain`` lets all windows come out in another batch. A side's time is from when it is told, by a signal or once the
+coordinator has accepted what a verb asks for, up to the end of its process, and so of Java; another ratio has the start
+of the verb in it, which is a process of its own. Sides run in turn.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import statistics
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from confluent_kafka import Producer
@@ -35,16 +36,26 @@ HAND, WHOLE, DRAIN, STOP = "by-hand", "by-hand-whole", "drain", "stop"
 _SIGNALS = {HAND: signal.SIGTERM, WHOLE: signal.SIGUSR2}
 PATIENCE = 600.0
 _AT = 1_800_000_000
+_STEPS = {
+    DRAIN: ("running → draining", "all is taken in: time ends", "draining → drained"),
+    STOP: ("running → stopping",),
+}
+"""The events of a job, of which the first is that it was told."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """Seconds until the process was gone; and until ``query.stop()``, or the verb, had returned. ``parts``: of a drain,
-    until it was accepted, lanes had halted, and all had drained."""
+    """Seconds until the process was gone; and until ``query.stop()``, or the verb, had returned. ``parts``: until what
+    was asked was accepted; and of a drain, until lanes had halted, and all had drained."""
 
     whole: float
     call: float
     parts: tuple[float, ...] = ()
+
+    @property
+    def told(self) -> float:
+        """Seconds from when it was told until the process was gone."""
+        return self.whole - (self.parts[0] if self.parts else 0.0)
 
 
 def ended(cluster: Cluster, number: int, name: str) -> Found:
@@ -65,16 +76,18 @@ def ended(cluster: Cluster, number: int, name: str) -> Found:
         started.finish()
         whole = time.monotonic() - begun
         told = re.findall(r"^stopped in ([0-9.]+) s$", started.log.read_text(), re.MULTILINE)
-        parts = tuple(found - at for found in _steps(started, output)) if name == DRAIN else ()
+        parts = tuple(found - at for found in _steps(started, output, _STEPS.get(name, ())))
     return Found(whole, float(told[-1]) if name in _SIGNALS else call, parts)
 
 
-def _steps(started: Side, job: str) -> list[float]:
-    """When the steps of a drain were stored, in Unix seconds."""
+def _steps(started: Side, job: str, names: Sequence[str]) -> list[float]:
+    """When events of a job were stored, in Unix seconds."""
+    if not names:
+        return []
     command = [sides.anabranch(), "events", job, "--json"]
     told = subprocess.run(command, cwd=started.folder, capture_output=True, text=True, check=True)
     at = {event["what"]: float(event["at"]) for event in json.loads(told.stdout)}
-    return [at[what] for what in ("running → draining", "all is taken in: time ends", "draining → drained")]
+    return [at[what] for what in names]
 
 
 def many(cluster: Cluster, windows: int) -> None:
@@ -165,14 +178,17 @@ def main() -> None:
                         f"{number + 1}: {name}: {each.whole:.2f} s, {each.call:.2f} s of it the call{steps}", flush=True
                     )
         for name, its in found.items():
-            whole, call = (statistics.median(times) for times in ([e.whole for e in its], [e.call for e in its]))
-            print(f"{name}: {whole:.2f} s, {call:.2f} s of it {'the query' if name in _SIGNALS else 'the verb'}")
+            whole, call, told = (statistics.median(getattr(e, part) for e in its) for part in ("whole", "call", "told"))
+            of = "the query" if name in _SIGNALS else f"the verb; {told:.2f} s from when it was told"
+            print(f"{name}: {whole:.2f} s, {call:.2f} s of it {of}")
         accepted, halted, drained = (statistics.median(e.parts[n] for e in found[DRAIN]) for n in range(3))
         print(f"drain: accepted after {accepted:.2f} s, lanes halted after {halted:.2f}, drained after {drained:.2f}")
         for what, hand in ((STOP, HAND), (STOP, WHOLE), (DRAIN, HAND), (DRAIN, WHOLE)):
-            ratio = statistics.median(o.whole / h.whole for o, h in zip(found[what], found[hand], strict=True))
-            told = f", goal {GOAL:g}: {'met' if ratio <= GOAL else 'missed'}" if what == DRAIN else ""
-            print(f"{what} / {hand}, median of {arguments.pairs} pairs: {ratio:.2f}{told}")
+            pairs = [*zip(found[what], found[hand], strict=True)]
+            ratio = statistics.median(its.told / theirs.told for its, theirs in pairs)
+            whole = statistics.median(its.whole / theirs.whole for its, theirs in pairs)
+            goal = f", goal {GOAL:g}: {'met' if ratio <= GOAL else 'missed'}" if what == DRAIN else ""
+            print(f"{what} / {hand}, median of {arguments.pairs} pairs: {ratio:.2f}{goal}; {whole:.2f} with the verb")
 
 
 if __name__ == "__main__":

@@ -198,6 +198,35 @@ def test_a_copy_has_all_that_a_lane_goes_on_from(site: Site, monkeypatch: pytest
     assert (copy.committed(), copy._read("state/0/1/2.changelog")) == (2, "state 2")
 
 
+@pytest.mark.parametrize("local", [True, False])
+def test_a_file_is_written_whole_in_place_of_a_former_one(
+    site: Site, monkeypatch: pytest.MonkeyPatch, local: bool
+) -> None:
+    if not local:
+        monkeypatch.setattr(Tree, "local", None)
+    tree = Tree(site.spark, f"file://{site.root}/lane")
+    assert (tree.numbers("offsets"), tree.has("offsets/0")) == ([], False)
+    stream = tree.fs.create(tree.at("offsets/10"), True)  # as Spark does, with the checksum of what it holds
+    stream.write(bytearray(b"Spark's"))
+    stream.close()
+    tree.write("offsets/10", "ours, in place of it: \u00e9")
+    tree.write("offsets/9", "new", new=True)
+    (site.root / "lane/offsets/.11.tmp").write_text("")
+    assert tree.numbers("offsets") == [9, 10]
+    assert tree.read("offsets/10") == "ours, in place of it: \u00e9"
+    monkeypatch.setattr(Tree, "local", None)
+    assert tree.read("offsets/10") == "ours, in place of it: \u00e9", "Hadoop still goes by Spark's checksum"
+    assert not [*(site.root / "lane").rglob("*.part")]
+
+
+def test_a_file_that_cannot_be_written_is_named(site: Site) -> None:
+    tree = Tree(site.spark, f"file://{site.root}/lane")
+    (site.root / "lane/offsets/0").mkdir(parents=True)
+    with pytest.raises(StateError, match=r"/lane/offsets/0 could not be written: .*\n.*storage root can be written"):
+        tree.write("offsets/0", "text")
+    assert not [*(site.root / "lane").rglob("*.part")]
+
+
 def _texts(folder: Path) -> dict[str, str]:
     files = (path for path in folder.rglob("*") if path.is_file() and path.suffix != ".crc")
     return {str(path.relative_to(folder)): path.read_text() for path in files}

@@ -139,6 +139,27 @@ def test_a_fault_of_ours_is_told_and_the_next_request_is_served(coordinator: Coo
             client.status("delays")
 
 
+def test_who_asks_again_hears_the_end_and_is_refused_soon(
+    coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "_HEARD_WITHIN", 1.0)  # however slow this machine is
+    server = http.serve(coordinator)
+    server.end()
+    with Client(server.url) as client:
+        assert client.jobs() == []
+    wait_for(lambda: not _answers(server.url))
+    server.close()
+
+
+def _answers(url: str) -> bool:
+    try:
+        with Client(url) as client:
+            client.jobs()
+    except NotFoundError:
+        return False
+    return True
+
+
 def test_nobody_at_the_other_end(coordinator: Coordinator) -> None:
     server = http.serve(coordinator)
     server.close()

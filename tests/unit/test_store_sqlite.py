@@ -134,12 +134,26 @@ def test_the_coordinator_needs_no_spark() -> None:
     assert done.stdout == "[]\n"
 
 
+SLOW = ["sqlalchemy", "psycopg", "pyspark", "pandas", "ortools", "structlog", "pydantic_settings", "anabranch.job"]
+
+
 @pytest.mark.parametrize("verb", ["drain", "events", "fence", "scale", "sizing", "status", "stop", "cancel"])
 def test_a_verb_that_asks_a_coordinator_needs_no_database(verb: str) -> None:
     code = (
         "import sys, typer.main\nfrom anabranch.cli.main import app\n"
         f"assert typer.main.get_command(app).get_command(None, {verb!r}) is not None\n"
-        "print([name for name in ('sqlalchemy', 'psycopg', 'pyspark', 'pandas', 'ortools') if name in sys.modules])"
+        f"print([name for name in {SLOW} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("verb", ["drain", "fence", "scale", "stop", "cancel"])
+def test_a_verb_that_draws_nothing_imports_nothing_to_draw_with(verb: str) -> None:
+    code = (
+        "import sys, typer.main\nfrom anabranch.cli.main import app\n"
+        f"assert typer.main.get_command(app).get_command(None, {verb!r}) is not None\n"
+        "print([name for name in ('rich.console', 'pygments') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
