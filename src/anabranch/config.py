@@ -28,7 +28,7 @@ S = TypeVar("S", bound=BaseModel)
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class AutoscaleSettings(_Section):

@@ -105,7 +105,7 @@ class Tree:
     def read(self, name: str) -> str:
         """The text of a file."""
         if self.local is not None:
-            return self.local.joinpath(name).read_text()
+            return self.local.joinpath(name).read_bytes().decode()
         stream = self.fs.open(self.at(name))
         try:
             return str(self._io.toString(stream, "UTF-8"))
@@ -165,8 +165,8 @@ class Tree:
         assert self.local is not None
         at = self.local / name
         at.parent.mkdir(parents=True, exist_ok=True)
-        with at.open("w") as file:
-            file.write(text)
+        with at.open("wb") as file:
+            file.write(text.encode())
             file.flush()
             os.fsync(file.fileno())
 
