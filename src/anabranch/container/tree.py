@@ -123,6 +123,8 @@ class Tree:
         try:
             if self.local is not None:
                 self._write_here(part, text)
+                at = self.local / name
+                at.with_name(f".{at.name}.crc").unlink(missing_ok=True)  # Hadoop's checksum of what was there
             else:
                 self._write_far(part, text)
             self._rename(part, name, new=new)
@@ -180,9 +182,7 @@ class Tree:
 
     def _rename(self, name: str, to: str, *, new: bool = False) -> None:
         if self.local is not None:
-            at = self.local / to
-            at.with_name(f".{at.name}.crc").unlink(missing_ok=True)  # Hadoop's, of what was there
-            os.replace(self.local / name, at)
+            os.replace(self.local / name, self.local / to)
             return
         if not new:
             self.fs.delete(self.at(to), False)
