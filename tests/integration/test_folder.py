@@ -186,16 +186,16 @@ def test_a_copy_has_all_that_a_lane_goes_on_from(site: Site, monkeypatch: pytest
     folder.make()
     folder.note_streams({"in": "id"})
     for batch in range(3):
-        folder._write(f"offsets/{batch}", f"offset {batch}")
-        folder._write(f"commits/{batch}", f"commit {batch}")
-        folder._write(f"state/0/1/{batch}.changelog", f"state {batch}")
-    folder._write("metadata", '{"id": "former"}')
+        folder._tree.write(f"offsets/{batch}", f"offset {batch}")
+        folder._tree.write(f"commits/{batch}", f"commit {batch}")
+        folder._tree.write(f"state/0/1/{batch}.changelog", f"state {batch}")
+    folder._tree.write("metadata", '{"id": "former"}')
     if not local:
         monkeypatch.setattr(Tree, "local", None)
     copy = folder.clone(f"file://{site.root}/copy")
-    assert _texts(site.root / "copy") == {**_texts(site.root / "original"), "metadata": copy._read("metadata")}
-    assert json.loads(copy._read("metadata"))["id"] != "former"
-    assert (copy.committed(), copy._read("state/0/1/2.changelog")) == (2, "state 2")
+    assert _texts(site.root / "copy") == {**_texts(site.root / "original"), "metadata": copy._tree.read("metadata")}
+    assert json.loads(copy._tree.read("metadata"))["id"] != "former"
+    assert (copy.committed(), copy._tree.read("state/0/1/2.changelog")) == (2, "state 2")
 
 
 @pytest.mark.parametrize("local", [True, False])
@@ -237,7 +237,7 @@ def test_a_copy_that_broke_off_can_be_made_again(site: Site, monkeypatch: pytest
     folder.make()
     folder.note_streams({"in": "id"})
     with monkeypatch.context() as patched:
-        patched.setattr(Folder, "_write", lambda *_: 1 / 0)
+        patched.setattr(Tree, "write", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             folder.clone(f"file://{site.root}/copy")
     assert folder.clone(f"file://{site.root}/copy").stream_ids() == {"in": "id"}

@@ -134,26 +134,22 @@ def test_the_coordinator_needs_no_spark() -> None:
     assert done.stdout == "[]\n"
 
 
-SLOW = ["sqlalchemy", "psycopg", "pyspark", "pandas", "ortools", "structlog", "pydantic_settings", "anabranch.job"]
+def imported(verb: str, names: list[str]) -> str:
+    """Those of the modules that a verb imports, as Python writes a list."""
+    code = (
+        "import sys, typer.main\nfrom anabranch.cli.main import app\n"
+        f"assert typer.main.get_command(app).get_command(None, {verb!r}) is not None\n"
+        f"print([name for name in {names} if name in sys.modules])"
+    )
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
 
 @pytest.mark.parametrize("verb", ["drain", "events", "fence", "scale", "sizing", "status", "stop", "cancel"])
 def test_a_verb_that_asks_a_coordinator_needs_no_database(verb: str) -> None:
-    code = (
-        "import sys, typer.main\nfrom anabranch.cli.main import app\n"
-        f"assert typer.main.get_command(app).get_command(None, {verb!r}) is not None\n"
-        f"print([name for name in {SLOW} if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+    slow = ["sqlalchemy", "psycopg", "pyspark", "pandas", "ortools", "structlog", "pydantic_settings", "anabranch.job"]
+    assert imported(verb, slow) == "[]\n"
 
 
 @pytest.mark.parametrize("verb", ["drain", "fence", "scale", "stop", "cancel"])
 def test_a_verb_that_draws_nothing_imports_nothing_to_draw_with(verb: str) -> None:
-    code = (
-        "import sys, typer.main\nfrom anabranch.cli.main import app\n"
-        f"assert typer.main.get_command(app).get_command(None, {verb!r}) is not None\n"
-        "print([name for name in ('rich.console', 'pygments') if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+    assert imported(verb, ["rich.console", "pygments"]) == "[]\n"

@@ -1,4 +1,4 @@
-"""A lane's checkpoint folder and its surgery, through Hadoop's FileSystem: any storage root works."""
+"""A lane's checkpoint folder and its surgery, on any storage root."""
 
 from __future__ import annotations
 
@@ -71,11 +71,11 @@ class Folder:
 
     def planned(self) -> int:
         """The last batch that was planned, -1 if none."""
-        return max(self._numbers("offsets"), default=-1)
+        return max(self._tree.numbers("offsets"), default=-1)
 
     def committed(self) -> int:
         """The last batch that was committed, -1 if none."""
-        return max(self._numbers("commits"), default=-1)
+        return max(self._tree.numbers("commits"), default=-1)
 
     @property
     def pending(self) -> bool:
@@ -84,7 +84,7 @@ class Folder:
 
     def entry(self, batch: int) -> Entry:
         """What was planned for a batch."""
-        return offset_log.parse(self._read(f"offsets/{batch}"), f"{self.uri}/offsets/{batch}")
+        return offset_log.parse(self._tree.read(f"offsets/{batch}"), f"{self.uri}/offsets/{batch}")
 
     def positions(self) -> dict[str, dict[int, int]]:
         """Stream → partition → next offset, after the last committed batch."""
@@ -113,7 +113,7 @@ class Folder:
     def mend_time(self) -> None:
         """Let the pending batch have been planned at its watermark."""
         last = self.planned()
-        self._write(f"offsets/{last}", offset_log.format(self.entry(last).planned_in_time()))
+        self._tree.write(f"offsets/{last}", offset_log.format(self.entry(last).planned_in_time()))
 
     def settled(self) -> bool:
         """Whether the last batch was committed and Spark's watermark calls for no further one."""
@@ -129,7 +129,7 @@ class Folder:
         return int(json.loads(self._commit(batch)[1]).get("nextBatchWatermarkMs", 0))
 
     def _commit(self, batch: int) -> list[str]:
-        return self._read(f"commits/{batch}").split("\n")
+        return self._tree.read(f"commits/{batch}").split("\n")
 
     def reset_time(self, now: Progress) -> None:
         """Let the next batch begin in event time as a new lane does that knows ``now``: of a copy, before it runs."""
@@ -139,9 +139,9 @@ class Folder:
         if entry.drains and self.exists(f"offsets/{last - 1}"):
             time = self.entry(last - 1).metadata["batchTimestampMs"]
         reset = entry.with_watermark(0).with_time(time).with_progress(now)
-        self._write(f"offsets/{last}", offset_log.format(reset))
+        self._tree.write(f"offsets/{last}", offset_log.format(reset))
         told = json.dumps({**json.loads(told), "nextBatchWatermarkMs": 0})
-        self._write(f"commits/{last}", "\n".join([version, told, *rest]))
+        self._tree.write(f"commits/{last}", "\n".join([version, told, *rest]))
 
     def _positions(self, entry: Entry) -> dict[str, dict[int, int]]:
         return {self._streams.get(name, name): entry.positions(number) for name, number in entry.streams().items()}
@@ -152,12 +152,12 @@ class Folder:
 
     def stream_ids(self) -> dict[str, str]:
         """The ids that the streams had when the folder was made: a stream that was made again has another."""
-        return dict(json.loads(self._read(_STREAMS))) if self.exists(_STREAMS) else {}
+        return dict(json.loads(self._tree.read(_STREAMS))) if self.exists(_STREAMS) else {}
 
     def note_streams(self, ids: Mapping[str, str]) -> None:
         """Keep the ids of the streams that the lane reads, once."""
         if not self.exists(_STREAMS):
-            self._write(_STREAMS, json.dumps(dict(sorted(ids.items()))), new=True)
+            self._tree.write(_STREAMS, json.dumps(dict(sorted(ids.items()))), new=True)
 
     def begin_at(self, offsets: Mapping[str, Mapping[int, int]]) -> None:
         """Let the query's only source, of Spark's connector to Kafka, begin there (by topic) whatever its options say:
@@ -165,7 +165,7 @@ class Folder:
         if not self.exists(_BEGIN):
             self._fs.mkdirs(self._at(_BEGIN.rpartition("/")[0]))
             its = {topic: {str(p): at for p, at in sorted(each.items())} for topic, each in sorted(offsets.items())}
-            self._write(_BEGIN, f"\0v1\n{json.dumps(its)}", new=True)
+            self._tree.write(_BEGIN, f"\0v1\n{json.dumps(its)}", new=True)
 
     def begin_anew(self) -> None:
         """Forget what was planned, and where the query began. Nothing may have been committed or published."""
@@ -174,7 +174,7 @@ class Folder:
 
     def note_progress(self, left: Progress, ssps: Iterable[str]) -> None:
         """Keep how far the lane is in event time as it ends, and what it read, for those that may go on from it."""
-        self._write(_PROGRESS, json.dumps({"progress": left.to_builtins(), "ssps": sorted(ssps)}))
+        self._tree.write(_PROGRESS, json.dumps({"progress": left.to_builtins(), "ssps": sorted(ssps)}))
 
     def left(self) -> tuple[Progress, list[str]]:
         """How far the lane was in event time when it ended last, and the SSPs that it read.
@@ -184,7 +184,7 @@ class Folder:
         """
         if not self.exists(_PROGRESS):
             raise StateError(f"{self.uri} doesn't tell how far its lane was in event time", "restore the storage root")
-        told = json.loads(self._read(_PROGRESS))
+        told = json.loads(self._tree.read(_PROGRESS))
         return progress.from_builtins(told["progress"]), told["ssps"]
 
     def plan(self, entry: Entry) -> int:
@@ -199,7 +199,7 @@ class Folder:
                 "run the lane's query once, which finishes the pending batch",
             )
         number = self.planned() + 1
-        self._write(f"offsets/{number}", offset_log.format(entry), new=True)
+        self._tree.write(f"offsets/{number}", offset_log.format(entry), new=True)
         return number
 
     def sources(self, batch: int) -> dict[str, int]:
@@ -214,7 +214,7 @@ class Folder:
         """
         if not self.pending:
             raise StateError(f"{self.uri} has no pending batch", "")
-        self._write(f"offsets/{self.planned()}", offset_log.format(entry))
+        self._tree.write(f"offsets/{self.planned()}", offset_log.format(entry))
 
     def clone(
         self,
@@ -279,7 +279,7 @@ class Folder:
             seconds = round(time.monotonic() - begun, 2)
             log.info("a folder was copied", folder=self.uri, to=target, files=copied, seconds=seconds, warm=warm)
             copy._relocate()
-            copy._write("metadata", json.dumps({"id": str(uuid.uuid4())}))
+            copy._tree.write("metadata", json.dumps({"id": str(uuid.uuid4())}))
             yield copy
         except Exception:
             copy.remove()  # whoever tries again makes it anew
@@ -323,18 +323,18 @@ class Folder:
         it holds whole paths, and that folder will go."""
         whole = self._fs.makeQualified(self._at(_STATE)).toString()
         for name in self._found(f"{_STATE}/*/_metadata/v2/*"):
-            version, text = self._read(name).split("\n", 1)
+            version, text = self._tree.read(name).split("\n", 1)
             told = json.loads(text)
             for store in told["stateStoreInfo"]:
                 paths = store.get("stateSchemaFilePaths", ())
                 store["stateSchemaFilePaths"] = [f"{whole}/{'/'.join(path.split('/')[-4:])}" for path in paths]
-            self._write(name, f"{version}\n{json.dumps(told)}")
+            self._tree.write(name, f"{version}\n{json.dumps(told)}")
 
     def keep(self, partitions: Mapping[str, Iterable[int]]) -> None:
         """Drop all other partitions from every entry of the offset log."""
         kept = {stream: set(numbers) for stream, numbers in partitions.items()}
-        for batch in self._numbers("offsets"):
-            self._write(f"offsets/{batch}", offset_log.format(self.entry(batch).keeping(kept)))
+        for batch in self._tree.numbers("offsets"):
+            self._tree.write(f"offsets/{batch}", offset_log.format(self.entry(batch).keeping(kept)))
 
     def rewind(self, positions: Mapping[str, Mapping[int, int]]) -> None:
         """Let the next batch begin at these positions, stream → partition → offset: of a copy, before it runs.
@@ -345,7 +345,7 @@ class Folder:
         entry = self.entry(last)
         for stream, number in self.sources(last).items():
             entry = entry.with_positions(number, {**entry.positions(number), **positions.get(stream, {})})
-        self._write(f"offsets/{last}", offset_log.format(entry))
+        self._tree.write(f"offsets/{last}", offset_log.format(entry))
 
     def let_come(self, stream: Come) -> None:
         """Let the next batch begin to read one more stream; one that it has already is left as it is."""
@@ -354,17 +354,17 @@ class Folder:
             return
         number = self.sources(last)[stream.after] + 1
         # The other entries say where batches began whose records nobody reads again: Spark only counts their sources.
-        for batch in self._numbers("offsets"):
+        for batch in self._tree.numbers("offsets"):
             entry = self.entry(batch).with_source(number, stream.offset if batch == last else None)
-            self._write(f"offsets/{batch}", offset_log.format(entry))
+            self._tree.write(f"offsets/{batch}", offset_log.format(entry))
         noted = {**self.stream_ids(), stream.name: stream.id}
-        self._write(_STREAMS, json.dumps(dict(sorted(noted.items()))))
+        self._tree.write(_STREAMS, json.dumps(dict(sorted(noted.items()))))
 
     def widen(self, partitions: Mapping[str, Mapping[int, int]]) -> None:
         """Let the next batch begin to read more partitions: stream → partition → offset. No batch may be pending."""
         last = self.planned()
         if last >= 0 and partitions:
-            self._write(f"offsets/{last}", offset_log.format(self._widened(self.entry(last), partitions)))
+            self._tree.write(f"offsets/{last}", offset_log.format(self._widened(self.entry(last), partitions)))
 
     def _widened(self, entry: Entry, partitions: Mapping[str, Mapping[int, int]]) -> Entry:
         for name, number in entry.streams().items():
@@ -397,12 +397,3 @@ class Folder:
 
     def _at(self, name: str) -> Any:
         return self._tree.at(name)
-
-    def _numbers(self, name: str) -> list[int]:
-        return self._tree.numbers(name)
-
-    def _read(self, name: str) -> str:
-        return self._tree.read(name)
-
-    def _write(self, name: str, text: str, *, new: bool = False) -> None:
-        self._tree.write(name, text, new=new)

@@ -750,8 +750,11 @@ class LaneRunner:
 
     def _end(self, folder: Folder, *, begun: bool = True) -> None:
         """``begun`` False: whoever is next does what was to be done."""
-        awaited = not self._closing.is_set() or (self._query is not None and self._query.own & self.lane.outputs.keys())
-        if self._query is not None and awaited and not self._report.drained:  # that has settled already
+        if (
+            self._query is not None
+            and not self._report.drained  # that has settled already
+            and (not self._closing.is_set() or self._query.own & self.lane.outputs.keys())
+        ):
             self._query.settle()
         told = clock.read(self._clock)
         if begun and not (told is None and self._noted) and not folder.pending:

@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,13 +73,8 @@ class Tree:
             if not lives:
                 self._copy(name, target, name)
                 return
-            part = f"{name}.{uuid.uuid4().hex}{_PART}"
-            try:
+            with target._put(name) as part:
                 self._copy(name, target, part)
-                target._rename(part, name)
-            except Exception:
-                target.remove(part)
-                raise
         except Exception:
             if not lives or self.has(name):
                 raise
@@ -119,18 +114,15 @@ class Tree:
         Raises:
             StateError: it can't be written.
         """
-        part = f"{name}.{uuid.uuid4().hex}{_PART}"
         try:
-            if self.local is not None:
-                self._write_here(part, text)
-                at = self.local / name
-                at.with_name(f".{at.name}.crc").unlink(missing_ok=True)  # Hadoop's checksum of what was there
-            else:
-                self._write_far(part, text)
-            self._rename(part, name, new=new)
+            with self._put(name, new=new) as part:
+                if self.local is not None:
+                    _write(self.local / part, text)
+                    at = self.local / name
+                    at.with_name(f".{at.name}.crc").unlink(missing_ok=True)  # Hadoop's checksum of what was there
+                else:
+                    self._write_far(part, text)
         except OSError as error:
-            with contextlib.suppress(OSError):
-                self.remove(part)
             raise StateError(
                 f"{self.path.toString()}/{name} could not be written: {error}",
                 "see that the storage root can be written to",
@@ -163,14 +155,18 @@ class Tree:
         target.local.joinpath(to).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(self.local / name, target.local / to)
 
-    def _write_here(self, name: str, text: str) -> None:
-        assert self.local is not None
-        at = self.local / name
-        at.parent.mkdir(parents=True, exist_ok=True)
-        with at.open("wb") as file:
-            file.write(text.encode())
-            file.flush()
-            os.fsync(file.fileno())
+    @contextlib.contextmanager
+    def _put(self, name: str, *, new: bool = False) -> Iterator[str]:
+        """A name to write a file under, which gets its own with the end of the block: it is there whole or not at all.
+        ``new``: there is none of that name that it is to replace."""
+        part = f"{name}.{uuid.uuid4().hex}{_PART}"
+        try:
+            yield part
+            self._rename(part, name, new=new)
+        except Exception:
+            with contextlib.suppress(OSError):
+                self.remove(part)
+            raise
 
     def _write_far(self, name: str, text: str) -> None:
         stream = self.fs.create(self.at(name), True)
@@ -180,7 +176,7 @@ class Tree:
         finally:
             stream.close()
 
-    def _rename(self, name: str, to: str, *, new: bool = False) -> None:
+    def _rename(self, name: str, to: str, *, new: bool) -> None:
         if self.local is not None:
             os.replace(self.local / name, self.local / to)
             return
@@ -240,6 +236,15 @@ def update(source: Tree, target: Tree, names: Iterable[str], *, lives: bool) -> 
             list(pool.map(target.remove, ours.keys() - theirs.keys()))
             copied += len(due)
     return copied
+
+
+def _write(at: Path, text: str) -> None:
+    """Write a file on a local disk, and wait until it is there."""
+    at.parent.mkdir(parents=True, exist_ok=True)
+    with at.open("wb") as file:
+        file.write(text.encode())
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _folders(name: str) -> list[str]:
