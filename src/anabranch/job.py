@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -59,8 +60,10 @@ class Job:
         *,
         key: str | None = None,
         schema: str | None = None,
+        read_as: Mapping[str, str] | None = None,
         event_time: str | None = None,
         watermark: str | None = None,
+        event_time_range: tuple[str, str] | None = None,
         broadcast: bool = False,
         start: Literal["earliest", "latest"] = "earliest",
         name: str | None = None,
@@ -72,24 +75,36 @@ class Job:
             key: how the message key is decoded, as ``"tailnum string"``; several fields: a JSON array.
             schema: fields of the value, as ``"carrier string, dep_delay int"``. Without it, values stay as they are
                 in a column ``value`` (string or binary, by the stream's format; JSON streams need a schema).
+            read_as: how columns of JSON are read that aren't read by their type alone, by name: times that are numbers
+                as ``"epoch-seconds"``, ``"epoch-millis"`` or ``"epoch-micros"``, dates as ``"epoch-days"``, floats
+                whose NaN and infinity become null as ``"nan-is-null"``, a string that takes a value of any kind as its
+                text as ``"json"``. docs/values.md.
             event_time: the column, a timestamp, that says when what a record tells of has happened. Windows need it.
             watermark: how much older than the newest of its partition a record may be, as ``"10 minutes"``.
+            event_time_range: which event times are plausible: from a date on, and at most so much ahead of today, as
+                ``("1900-01-01", "1 day")``, the default. A record with another one is a dead letter, and doesn't move
+                the watermark.
             broadcast: every task reads all of it.
             start: where a new job begins.
         """
         delay = _delay(event_time, watermark)
         args: dict[str, Any] = {"stream": stream, "key": key, "schema": schema, "broadcast": broadcast, "start": start}
         args |= {"event_time": event_time, "watermark": delay}
+        args |= {"read_as": dict(read_as)} if read_as else {}
+        args |= {"event_time_range": _range(event_time, event_time_range)} if event_time_range else {}
         return Stream(self, self._add("read", (), args, name, stream))
 
-    def table(self, stream: str, *, key: str, schema: str | None = None) -> Table:
+    def table(
+        self, stream: str, *, key: str, schema: str | None = None, read_as: Mapping[str, str] | None = None
+    ) -> Table:
         """What a stream says last of each key, for ``join_table``; a record without a value takes its key out.
 
         Args:
             key: how the message key is decoded, as for ``read``.
             schema: fields of the value, as for ``read``.
+            read_as: how some of them are read, as for ``read``.
         """
-        return Table(stream, key, schema)
+        return Table(stream, key, schema, read_as)
 
     def preview(self, stream: str, n: int = 20, *, config: Path | str | None = None) -> list[dict[str, Any]]:
         """The first rows of a stream, for notebooks; changes nothing anywhere.
@@ -165,6 +180,7 @@ class Table:
     stream: str
     key: str
     schema: str | None
+    read_as: Mapping[str, str] | None = None
 
 
 class Stream:
@@ -306,8 +322,9 @@ class Stream:
                     "a function says itself how its table is read, and job.table(...) what is in a stream",
                 )
             if isinstance(table, Table):
-                of = {"stream": table.stream, "key": table.key}
+                of: dict[str, Any] = {"stream": table.stream, "key": table.key}
                 of |= {} if table.schema is None else {"schema": table.schema}
+                of |= {"read_as": dict(table.read_as)} if table.read_as else {}
                 return self._then("join_table", {**args, "of": of}, name)
             return self._then("join_table", args, name, _function("join_table", table))
         ending = table.rstrip("/").rpartition(".")[2].lower()
@@ -496,6 +513,23 @@ class Windowed:
             )
         window = {**windows.to_builtins(self._window), **self._said}
         return self._stream._agg(by, aggregates, {"emit": emit, "window": window}, name)
+
+
+def _range(event_time: str | None, wanted: tuple[str, str]) -> list[Any]:
+    """The first day, and the milliseconds that times may be ahead."""
+    if event_time is None:
+        raise GraphError(
+            f"read at {_caller()} has event_time_range but no event_time", 'name the column: event_time="at"'
+        )
+    try:
+        earliest, ahead = wanted
+        dt.date.fromisoformat(earliest)
+        return [earliest, durations.parse(ahead)]
+    except (TypeError, ValueError) as error:
+        raise GraphError(
+            f"read at {_caller()} has event_time_range={wanted!r}: {error}",
+            'write a date, and how far times may be ahead of today: event_time_range=("1900-01-01", "1 day")',
+        ) from None
 
 
 def _delay(event_time: str | None, watermark: str | None) -> int | None:

@@ -162,6 +162,13 @@ BAD_KEYS = [
     ("a string, b int", b"nope"),
     ("a string, b int", b'["x", "y"]'),
     ("a string, b binary", b'["x", "*"]'),
+    ("a string, b int", b'["x", 1, 2]'),
+    ("a string, b int", b'["x", 1] x'),
+    ("a string, b int", b'["x", 1.5]'),
+    ("k double", b"[1.5, 2]"),
+    ("k double", b"[null]"),
+    ("k date", b'["45678"]'),
+    ("k string", b"\xff"),
 ]
 
 
@@ -173,7 +180,9 @@ def test_a_key_that_isn_t_what_is_declared_is_a_fault_and_null(spark: SparkSessi
     assert fault is not None
     found = frame.select(fault.alias("fault"), *codec.decode_key(F.col("key"), schema)).collect()
     assert [row["fault"] for row in found] == [True, False]
-    assert not all(value is not None for value in found[0][1:])
+    assert declared == "k string" or not all(value is not None for value in found[0][1:])
+    reason = frame.select(codec.key_reason(F.col("key"), schema)).collect()[0][0]
+    assert reason.startswith(f"the key 0x{key.hex()} isn't {declared!r}"), reason
 
 
 VALUES = """

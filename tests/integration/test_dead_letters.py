@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Any
 
 import pyarrow as pa
@@ -14,13 +15,13 @@ from tests.integration.harness import Deployed, Record, Site
 DEAD = "in-dead-letters"
 SCHEMA = "n int, d string, at timestamp"
 FAULTY: list[tuple[bytes | None, str]] = [
-    (b"{bad", "the value is not JSON: "),
-    (b'{"n": "x"}', "the field 'n' is no int: \"x\""),
+    (b"{bad", "the value isn't JSON: "),
+    (b'{"n": "x"}', "the column 'n' is no int: \"x\""),
     (b"[1]", "the value is JSON, but not an object: [1]"),
     (b"3", "the value is JSON, but not an object: 3"),
     (b"", "the value is empty"),
     (None, "the value is null"),
-    (b"\xff\xfe", "the value is not JSON: "),
+    (b"\xff\xfe", "the value isn't UTF-8: byte 0xff at byte 0"),
 ]
 
 
@@ -198,6 +199,46 @@ def test_rows_without_event_time_are_put_aside(site: Site) -> None:
     ((_, record, ours),) = letters(site)
     assert (record["value"], ours["error"]) == (b'{"n": 2}', "the event time 'at' is null")
     assert [v["c"] for v in site.values("out")] == [1]
+
+
+def test_a_wrong_clock_neither_stops_a_lane_nor_moves_its_watermark(site: Site) -> None:
+    site.log.create("in", 1)
+    now = dt.datetime.now(dt.UTC)
+    tomorrow, later = (f"{now + dt.timedelta(days=days):%Y-%m-%dT%H:%M:%SZ}" for days in (0.9, 3))
+    times = ["2013-01-01T00:00:00Z", "9999-12-31T23:59:59Z", later, "1899-12-31T23:59:59Z", "2013-01-01T00:30:00Z"]
+    site.put("in", 0, [{"n": n, "at": at} for n, at in enumerate(times)], [b"k"] * len(times))
+    job = Job("j")
+    stream = job.read("in", key="k string", schema=SCHEMA, event_time="at", watermark="1 hour")
+    stream.window(tumbling("1 hour")).agg(c="count(*)", emit="on_update").write("out")
+    run = site.deployed(job, on_error="dead-letter")
+    run.ran()
+    errors = [ours["error"] for _, _, ours in letters(site)]
+    assert [error[: len("the event time 'at' is 9999")] for error in errors] == [
+        f"the event time 'at' is {year}" for year in ("9999", later[:4], "1899")
+    ]
+    assert "before 1900-01-01, or more than 24 hours after today" in errors[0]
+    site.put("in", 0, [{"n": 9, "at": "2013-01-01T00:40:00Z"}], [b"k"])
+    run.ran()  # the watermark of the former run is recomputed: the window is open yet
+    assert site.values("out")[-1]["c"] == 3
+    site.put("in", 0, [{"n": 9, "at": tomorrow}], [b"k"])
+    run.ran()
+    assert len(letters(site)) == 3
+
+
+def test_times_and_dates_are_read_as_declared(site: Site) -> None:
+    site.log.create("in", 1)
+    site.put(
+        "in", 0, [{"at": 1700000000123, "day": 19000, "x": "NaN", "t": {"a": [1]}}, {"at": "2013-01-01T00:00:00Z"}]
+    )
+    job = Job("j")
+    ways = {"at": "epoch-millis", "day": "epoch-days", "x": "nan-is-null", "t": "json"}
+    job.read("in", schema="at timestamp, day date, x double, t string", read_as=ways).write("out")
+    site.deployed(job, on_error="dead-letter").ran()
+    assert site.values("out") == [{"at": "2023-11-14T22:13:20.123000Z", "day": "2022-01-08", "t": '{"a": [1]}'}]
+    ((_, _, ours),) = letters(site)
+    assert ours["error"] == (
+        "the column 'at' is no timestamp: \"2013-01-01T00:00:00Z\" (it is declared as a number, epoch-millis)"
+    )
 
 
 def test_dropped_records_are_counted_and_nothing_is_written(site: Site) -> None:

@@ -255,8 +255,10 @@ def test_a_function_that_fails_is_told_by_operator_line_and_offsets(
     assert "out" not in site.log.streams() or site.all_records("out") == []
 
 
-@pytest.mark.parametrize("value", [b"{", b"[1]", b'{"n": "x"}', b"", None])
-def test_a_value_that_is_not_what_was_declared_fails_the_lane(site: Site, value: bytes | None) -> None:
+@pytest.mark.parametrize(
+    ("value", "said"), [(b"{", "the value isn't JSON: "), (b'{"n": "x"}', "the column 'n' is no int: \"x\"")]
+)
+def test_a_value_that_is_not_what_was_declared_fails_the_lane(site: Site, value: bytes, said: str) -> None:
     site.log.create("in", 1)
     site.put("in", 0, [{"n": 1}, value])
     job = Job("j")
@@ -264,7 +266,7 @@ def test_a_value_that_is_not_what_was_declared_fails_the_lane(site: Site, value:
     run = site.deployed(job)
     error = run.failure()
     assert error.startswith(f"read 'in' ({HERE}:"), error
-    assert "the record of embedded/in/0 at offset 1 has a value that isn't JSON of the declared schema" in error
+    assert f"the record of embedded/in/0 at offset 1 can't be read: {said}" in error
     assert "\tat " not in error
     assert site.all_records("out") == []
 

@@ -275,7 +275,7 @@ class _Source:
     def maxima(self, measured: Mapping[str, int]) -> Mapping[str, int]:
         return measured
 
-    def measured_again(self, ranges: Mapping[int, tuple[int, int]]) -> dict[str, int]:
+    def measured_again(self, ranges: Mapping[int, tuple[int, int]], at: int) -> dict[str, int]:
         found = {p: self.log.rows(ssp_of(self.stream, p))[first:end] for p, (first, end) in ranges.items()}
         return {str(ssp_of(self.stream, p)): max(row.at for row in rows) for p, rows in found.items() if rows}
 

@@ -168,7 +168,7 @@ class _Batch:
             return moved.where(~null)
         cure = 'filter such rows before, or set [job] on_null_key = "dead-letter" or "drop"'
         before = f"the key is null in a row that reached {label(node)}, of partition "
-        failing = raising.for_record(before, "", cure, hidden.field("partition"), hidden.field("offset"))
+        failing = raising.for_record(before, F.lit(""), cure, hidden.field("partition"), hidden.field("offset"))
         return moved.where(F.when(null, failing).otherwise(F.lit(True)))
 
     def _rejecting(self, spark: SparkSession, policy: str) -> Rejecting | None:
@@ -208,9 +208,9 @@ class _Batch:
             ranges[partition] = [(start, stop)] if stop > start else []
         raw = records.again(spark, system, stream, ranges)
         taken = intake.of_graph(node, self.formats.get(node.args["stream"], JSON), keyed=False)
-        opened = taken.opened(raw.withColumn("virtual", virtual))
-        task, bucket = F.col("virtual.task"), F.col("virtual.bucket")
         fail = self.settings.job.on_error == _FAIL
+        opened = taken.opened(raw.withColumn("virtual", virtual), fail)
+        task, bucket = F.col("virtual.task"), F.col("virtual.bucket")
         rows = taken.rows(opened, task, f"{system.name}/{stream}", fail, bucket)
         taken.check(rows)
         return rows

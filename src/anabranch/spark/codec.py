@@ -10,6 +10,8 @@ from pyspark.sql.types import (
     ArrayType,
     BinaryType,
     DataType,
+    DoubleType,
+    FloatType,
     IntegerType,
     LongType,
     MapType,
@@ -18,13 +20,14 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from anabranch.spark.internals import strict_json
+
 # Spark writes milliseconds by default; reading takes any number of digits.
 _WRITE = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
 _READ = {"mode": "FAILFAST"}
-CORRUPT = "_anabranch_corrupt"
 
 
 def parse_schema(declared: str) -> StructType:
@@ -70,55 +73,86 @@ def _element(column: Column) -> Column:
 
 def decode_key(key: Column, schema: StructType) -> list[Column]:
     """The declared key columns from key bytes: the inverse of :func:`encode_key`. Null where :func:`key_fault` is."""
-    if len(schema.fields) == 1:
-        field = schema.fields[0]
-        return [_decode_single(key, field.dataType).alias(field.name)]
-    texts = _texts(key)
-    return [_of_text(F.get(texts, F.lit(n)), f.dataType).alias(f.name) for n, f in enumerate(schema.fields)]
+    if _is_json(schema):
+        parts = _parts(key, schema)
+        return [parts[field.name].alias(field.name) for field in schema.fields]
+    field = schema.fields[0]
+    return [_decode_plain(key, field.dataType).alias(field.name)]
 
 
 def key_fault(key: Column, schema: StructType) -> Column | None:
     """Whether key bytes aren't what is declared; None when all bytes are."""
-    if len(schema.fields) > 1:
-        texts = _texts(key)
-        parts = [(F.get(texts, F.lit(n)), f.dataType) for n, f in enumerate(schema.fields)]
-        fields = [text.isNotNull() & _of_text(text, kind).isNull() for text, kind in parts]
-        wrong = F.coalesce(F.size(texts), F.lit(-1)) != len(schema.fields)
-        return key.isNotNull() & (wrong | F.array_contains(F.array(*fields), True))
+    if _is_json(schema):
+        return key.isNotNull() & _parts(key, schema).isNull()
     kind = schema.fields[0].dataType
-    if isinstance(kind, BinaryType | StringType):
-        return None
-    if isinstance(kind, LongType | IntegerType):
-        return key.isNotNull() & (F.length(key) != (8 if isinstance(kind, LongType) else 4))
-    return key.isNotNull() & _decode_single(key, kind).isNull()
-
-
-def _texts(key: Column) -> Column:
-    return F.from_json(key.cast("string"), "array<string>")
-
-
-def _of_text(text: Column, kind: DataType) -> Column:
     if isinstance(kind, BinaryType):
-        return F.try_to_binary(text, F.lit("base64"))
-    if isinstance(kind, ArrayType | MapType | StructType):
-        return F.from_json(text, kind)
-    return text.try_cast(kind)
+        return None
+    if isinstance(kind, StringType):
+        return key.isNotNull() & ~F.is_valid_utf8(key.cast("string"))
+    return key.isNotNull() & (F.length(key) != (8 if isinstance(kind, LongType) else 4))
 
 
-def _decode_single(key: Column, kind: DataType) -> Column:
+def key_reason(key: Column, schema: StructType) -> Column:
+    """Why key bytes aren't what is declared, in words."""
+    declared = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema.fields)
+    hexadecimal = F.concat(
+        F.lower(F.hex(F.substring(key, 1, _SHOWN))), F.when(F.length(key) > _SHOWN, "…").otherwise("")
+    )
+    said = F.concat(F.lit("the key 0x"), hexadecimal, F.lit(f" isn't {declared!r}"))
+    if not _is_json(schema):
+        return said
+    why = strict_json.reason(key, _as_parts(schema), {}, array=True)
+    return F.concat(said, F.lit(": "), F.regexp_replace(why, "^the value", "it"))
+
+
+_SHOWN = 40
+"""How many bytes of a key are shown where it is wrong."""
+
+
+def _is_json(schema: StructType) -> bool:
+    """Whether keys are JSON arrays of their columns."""
+    return len(schema.fields) > 1 or not isinstance(
+        schema.fields[0].dataType, BinaryType | StringType | LongType | IntegerType
+    )
+
+
+def _parts(key: Column, schema: StructType) -> Column:
+    parts = _as_parts(schema)
+    return strict_json.row(key, parts, parts.names, {}, nullable(parts), array=True)
+
+
+def _as_parts(schema: StructType) -> StructType:
+    """The elements of the array. A key of one column is null as a whole, never the array of a null."""
+    return StructType([StructField(f.name, f.dataType, nullable=len(schema.fields) > 1) for f in schema.fields])
+
+
+def _decode_plain(key: Column, kind: DataType) -> Column:
     if isinstance(kind, BinaryType):
         return key
     if isinstance(kind, StringType):
         return key.cast("string")
-    if isinstance(kind, LongType | IntegerType):
-        width = 8 if isinstance(kind, LongType) else 4
-        signed = F.conv(F.hex(key), 16, -10).cast("bigint")
-        if isinstance(kind, LongType):
-            number = signed
-        else:
-            number = F.when(signed >= 2**31, signed - 2**32).otherwise(signed).cast("int")
-        return F.when(F.length(key) == width, number)
-    return F.from_json(key.cast("string"), ArrayType(kind))[0]
+    width = 8 if isinstance(kind, LongType) else 4
+    signed = F.conv(F.hex(key), 16, -10).cast("bigint")
+    if isinstance(kind, LongType):
+        number = signed
+    else:
+        number = F.when(signed >= 2**31, signed - 2**32).otherwise(signed).cast("int")
+    return F.when(F.length(key) == width, number)
+
+
+def nullable(schema: StructType) -> StructType:
+    """The same columns, which may all be null."""
+    return StructType([StructField(f.name, _nullable(f.dataType)) for f in schema.fields])
+
+
+def _nullable(kind: DataType) -> DataType:
+    if isinstance(kind, StructType):
+        return nullable(kind)
+    if isinstance(kind, ArrayType):
+        return ArrayType(_nullable(kind.elementType))
+    if isinstance(kind, MapType):
+        return MapType(kind.keyType, _nullable(kind.valueType))
+    return kind
 
 
 def parse_json(value: Column, schema: StructType) -> Column:
@@ -126,20 +160,39 @@ def parse_json(value: Column, schema: StructType) -> Column:
     return F.inline(F.array(F.from_json(value.cast("string"), schema, _READ)))
 
 
-def try_json(value: Column, schema: StructType) -> Column:
-    """A JSON value as a struct with a last field ``CORRUPT``; see :func:`json_fault`."""
-    tolerant = StructType([*schema.fields, StructField(CORRUPT, StringType())])
-    return F.from_json(value.cast("string"), tolerant, {"columnNameOfCorruptRecord": CORRUPT})
-
-
-def json_fault(struct: str) -> Column:
-    """Whether a column of :func:`try_json` was not JSON of the schema."""
-    return F.col(struct).isNull() | F.col(f"{struct}.{CORRUPT}").isNotNull()
-
-
 def encode_json(frame: DataFrame, names: Sequence[str]) -> Column:
-    """Value bytes of these columns: a JSON object."""
+    """Value bytes of these columns, a JSON object that :func:`parse_json` reads: NaN and infinity are texts in it."""
     return F.to_json(F.struct(*[frame[quoted(name)] for name in names]), _WRITE).cast("binary")
+
+
+def encode_finite_json(frame: DataFrame, names: Sequence[str]) -> Column:
+    """Value bytes of these columns: a JSON object. NaN and infinity, which JSON doesn't have, are null in it."""
+    kinds = {field.name: field.dataType for field in frame.schema.fields}
+    columns = [_finite(frame[quoted(name)], kinds[name]).alias(name) for name in names]
+    return F.to_json(F.struct(*columns), _WRITE).cast("binary")
+
+
+def _finite(column: Column, kind: DataType) -> Column:
+    if not _has_floats(kind):
+        return column
+    if isinstance(kind, ArrayType):
+        return F.transform(column, lambda item: _finite(item, kind.elementType))
+    if isinstance(kind, MapType):
+        return F.transform_values(column, lambda _, item: _finite(item, kind.valueType))
+    if isinstance(kind, StructType):
+        fields = [_finite(column[field.name], field.dataType).alias(field.name) for field in kind.fields]
+        return F.when(column.isNotNull(), F.struct(*fields))
+    return F.when(F.abs(column) < F.lit(float("inf")).cast(kind), column)
+
+
+def _has_floats(kind: DataType) -> bool:
+    if isinstance(kind, ArrayType):
+        return _has_floats(kind.elementType)
+    if isinstance(kind, MapType):
+        return _has_floats(kind.valueType)
+    if isinstance(kind, StructType):
+        return any(_has_floats(field.dataType) for field in kind.fields)
+    return isinstance(kind, FloatType | DoubleType)
 
 
 def with_true(value: Column, name: str) -> Column:

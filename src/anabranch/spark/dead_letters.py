@@ -21,7 +21,6 @@ from pyspark import Accumulator, AccumulatorParam, SparkContext
 from pyspark.sql import SparkSession
 
 from anabranch.errors import GraphError
-from anabranch.spark.faults import Explain
 from anabranch.spark.records import batch_number, task_number
 from anabranch.systems.contract import Records, System
 from anabranch.systems.fetching import fetch
@@ -300,33 +299,18 @@ def _putting(aside: Aside) -> Any:
     return run
 
 
-def looked_through(aside: Aside, operator: str, dropping: Collection[str], explain: Explain) -> Any:
-    """For ``mapInArrow`` over rows of (source, partition, offset, fault): rejects each record, gives nothing.
+def looked_through(aside: Aside, operator: str, dropping: Collection[str]) -> Any:
+    """For ``mapInArrow`` over rows of (source, partition, offset, fault, reason): rejects each record, gives nothing.
 
-    ``dropping``: the faults whose records are only counted; ``explain``: see :func:`faults.explaining`.
+    ``dropping``: the faults whose records are only counted.
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with aside.rejects(operator, keep=True) as kept, aside.rejects(operator, keep=False) as dropped:
             for batch in batches:
-                for row in _with_records(aside, batch):
-                    fault = row["fault"]
-                    rejects = dropped if fault in dropping else kept
-                    rejects.add(row, explain(fault, row["key"], row["value"]))
+                for row in batch.to_pylist():
+                    rejects = dropped if row["fault"] in dropping else kept
+                    rejects.add(row, row["reason"] or row["fault"])
             yield from ()
 
     return run
-
-
-def _with_records(aside: Aside, batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    faults = batch.to_pylist()
-    for source, partition in sorted({(row["source"], row["partition"]) for row in faults}):
-        mine = sorted(
-            (row for row in faults if (row["source"], row["partition"]) == (source, partition)),
-            key=lambda row: int(row["offset"]),
-        )
-        stream = aside.streams[source]
-        records = fetch(aside.systems[stream], stream, partition, [row["offset"] for row in mine])
-        found = (record for _, each in records for record in each.select(["key", "value"]).to_pylist())
-        for row, record in zip(mine, found, strict=True):
-            yield {**row, **record}

@@ -24,14 +24,19 @@ _MARKS = 30
 """Faulty records are looked for once more, in blocks of so many offsets. Which blocks, is a bit mask that costs a row
 next to nothing: each block has one of so many bits. The bits above those are for records with null keys."""
 
-FAULTS = ("value", "key", "null_time")
+FAULTS = ("value", "key", "null_time", "time")
 """What can be wrong with a record that can't be read. Of several, the first is told."""
 
 Range = tuple[int, int]
 """The first offset, and the one after the last."""
 
 _VALUE = "_anabranch_value"
+_REASON = "_anabranch_reason"
 _MARKED = "marked"
+
+PLAUSIBLE = ("1900-01-01", 24 * 3600 * 1000)
+"""The event times that are taken where a ``read`` declares no others: the first day, and by how many milliseconds they
+may be ahead of the end of the day on which a batch is planned."""
 
 
 @dataclass(frozen=True)
@@ -56,25 +61,61 @@ class Intake:
         """The column of event time that is declared, or ''."""
         return str(self.node.args.get("event_time", ""))
 
-    def opened(self, raw: DataFrame) -> DataFrame:
-        """The records with their value decoded as far as it can be. No more than that: what is observed is copied."""
-        rest = [name for name in raw.columns if name != "value"]
-        return raw.select(self.reader.opened(raw["value"]).alias(_VALUE), *rest)
+    def opened(self, raw: DataFrame, explains: bool = False) -> DataFrame:
+        """The records with their value decoded as far as it can be. No more than that: what is observed is copied.
 
-    def faults(self) -> dict[str, Column]:
-        """What can be wrong with a record, by name, as conditions on :meth:`opened`."""
+        ``explains``: with the reason why it couldn't be, for :meth:`rows` that fail.
+        """
+        rest = [name for name in raw.columns if name != "value"]
+        reason = [self.reader.reason(raw["value"]).alias(_REASON)] if explains else []
+        return raw.select(self.reader.opened(raw["value"]).alias(_VALUE), *reason, *rest)
+
+    def faults(self, today: Column) -> dict[str, Column]:
+        """What can be wrong with a record, by name, as conditions on :meth:`opened`. ``today``: when the batch was
+        planned. A record has the same faults when the batch is run once more."""
         key = F.col("key")
         found = {
             "value": self.reader.fault(_VALUE),
             "key": codec.key_fault(key, self.key) if self.key is not None else None,
             "null_time": self._time().isNull() if self.time else None,
+            "time": ~self._is_plausible(today) if self.time else None,
         }
         return {name: fault for name, fault in found.items() if fault is not None}
 
-    def measures(self, partitions: Iterable[int], timed: bool) -> list[Column]:
+    def _reasons(self) -> dict[str, Column]:
+        """What to say of each fault. Of records that were opened with reasons."""
+        key = F.col("key")
+        found = {"value": F.col(_REASON)}
+        if self.key is not None:
+            found["key"] = codec.key_reason(key, self.key)
+        if self.time:
+            earliest, ahead = self._range
+            said = f", which isn't plausible: before {earliest}, or more than {ahead / 3_600_000:g} hours after today"
+            found["null_time"] = F.lit(f"the event time {self.time!r} is null")
+            found["time"] = F.concat(
+                F.lit(f"the event time {self.time!r} is "),
+                self._time().cast("string"),
+                F.lit(f"{said} (event_time_range=)"),
+            )
+        return found
+
+    @property
+    def _range(self) -> tuple[str, int]:
+        earliest, ahead = self.node.args.get("event_time_range") or PLAUSIBLE
+        return str(earliest), int(ahead)
+
+    def _is_plausible(self, today: Column) -> Column:
+        earliest, ahead = self._range
+        # By the day: the moment itself would stand in the code that Spark compiles, anew for each batch.
+        latest = F.timestamp_micros(F.unix_micros(F.date_add(today, 1).cast("timestamp")) + F.lit(ahead * 1000))
+        first = F.lit(earliest).cast("timestamp")
+        return F.coalesce((self._time() >= first) & (self._time() < latest), F.lit(True))
+
+    def measures(self, partitions: Iterable[int], timed: bool, today: Column | None = None) -> list[Column]:
         """What is observed of a batch: where faulty records lie, and those with null keys if the stage keeps rows by
         key (see :class:`Marks`), and, where the lane has a watermark, the greatest event time of each partition."""
-        faults = self.faults().values()
+        today = F.current_date() if today is None else today
+        faults = self.faults(today).values()
         bit = F.expr(f"shiftleft(1L, cast((offset div {_BLOCK} + partition) % {_MARKS} as int))")
         marks = [(reduce(or_, faults), bit)] if faults else []
         if self.keyed:
@@ -82,7 +123,8 @@ class Intake:
         # One mask for both: each aggregate more would be computed for every row.
         found = [F.bit_or(F.coalesce(*[F.when(*mark) for mark in marks])).alias(_MARKED)] if marks else []
         if timed:
-            times = {p: F.when(F.col("partition") == p, F.unix_millis(self._time())) for p in partitions}
+            time = F.when(self._is_plausible(today), F.unix_millis(self._time()))
+            times = {p: F.when(F.col("partition") == p, time) for p in partitions}
             found += [F.max(time).alias(f"max_{p}") for p, time in times.items()]
         return found
 
@@ -94,23 +136,28 @@ class Intake:
         fail: bool,
         bucket: Column | None = None,
         source: int | None = None,
+        today: Column | None = None,
     ) -> DataFrame:
-        """The rows of the records that can be read. ``fail``: the others fail the lane; ``task``, ``bucket``,
-        ``source`` (None: the node's id): see hidden."""
-        faults = self.faults()
+        """The rows of the records that can be read. ``fail``: the others, opened with reasons, fail the lane; ``task``,
+        ``bucket``, ``source`` (None: the node's id): see hidden; ``today``: see :meth:`faults`, None: now."""
+        faults = self.faults(F.current_date() if today is None else today)
         if faults:
             good: Column = ~reduce(or_, faults.values())
+            reasons = self._reasons() if fail else {}
             for name, fault in faults.items() if fail else ():
-                good = F.when(fault, _failing(self.node, stream, name, self.reader.wanted)).otherwise(good)
+                good = F.when(fault, _failing(self.node, stream, reasons[name])).otherwise(good)
             opened = opened.where(good)
         number = self.node.id if source is None else source
         return opened.select(*self._columns(opened), hidden.of_record(task, number, bucket))
 
-    def faulty(self, opened: DataFrame, number: int) -> DataFrame:
-        """Of the records of that source that can't be read: where they are, and the name of the fault."""
-        name = F.coalesce(*[F.when(fault, F.lit(name)) for name, fault in self.faults().items()])
-        source = F.lit(number).alias("source")
-        return opened.select(source, "partition", "offset", name.alias("fault")).where("fault is not null")
+    def faulty(self, raw: DataFrame, number: int, today: Column) -> DataFrame:
+        """Of the records of that source that can't be read: where they are, the name of the fault, and what to say."""
+        opened, reasons = self.opened(raw, explains=True), self._reasons()
+        faults = self.faults(today)
+        name = F.coalesce(*[F.when(fault, F.lit(name)) for name, fault in faults.items()])
+        reason = F.coalesce(*[F.when(fault, reasons[name]) for name, fault in faults.items()])
+        at = [F.lit(number).alias("source"), F.col("partition"), F.col("offset")]
+        return opened.select(*at, name.alias("fault"), reason.alias("reason")).where("fault is not null")
 
     def check(self, rows: DataFrame) -> None:
         """Raises GraphError if a column is declared twice, or the event time isn't a timestamp."""
@@ -175,14 +222,10 @@ def marked(mask: int, ranges: Mapping[int, Range]) -> dict[int, list[Range]]:
     return found
 
 
-def _failing(node: Node, stream: str, fault: str, wanted: str) -> Column:
-    what = {
-        "value": f"has a value that isn't {wanted}",
-        "key": "has a key that isn't what key= declares",
-        "null_time": "has no event time",
-    }[fault]
+def _failing(node: Node, stream: str, reason: Column) -> Column:
     cure = 'mend what writes it, or set [job] on_error = "dead-letter" or "drop"'
-    before, after = f"{label(node)}: the record of {stream}/", f" {what}"
+    before = f"{label(node)}: the record of {stream}/"
+    after = F.concat(F.lit(" can't be read: "), F.coalesce(reason, F.lit("its value")))
     return raising.for_record(before, after, cure, F.col("partition"), F.col("offset"))
 
 
@@ -195,7 +238,7 @@ def of_graph(node: Node, format_: Format, keyed: bool) -> Intake:
     key = node.args.get("key")
     return Intake(
         node=node,
-        reader=values.reading(format_, node.args.get("schema"), label(node)),
+        reader=values.reading(format_, node.args.get("schema"), label(node), node.args.get("read_as")),
         key=codec.parse_schema(key) if key else None,
         keyed=keyed,
     )

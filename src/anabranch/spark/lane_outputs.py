@@ -41,6 +41,7 @@ from anabranch.systems.output import Publisher, Target, Written
 from anabranch.tables.contract import Owner, Table
 
 _ASIDE, _DROP, _FAIL = "dead-letter", "drop", "fail"
+_KEYLESS = "the key is null, and the operator keeps its rows by key"
 
 
 @dataclass(frozen=True)
@@ -185,7 +186,8 @@ class LaneOutputs(LaneParts):
         """Of some records' rows, those that come to the state with null keys, as :meth:`Source.faulty` tells it."""
         at = [hidden.field(name) for name in ("source", "partition", "offset")]
         sides = evaluation.before_state(self._group, frames, self._bare_context)
-        found = [side.where(operators.keyless()).select(*at, F.lit("null_key").alias("fault")) for side in sides]
+        said = [F.lit("null_key").alias("fault"), F.lit(_KEYLESS).alias("reason")]
+        found = [side.where(operators.keyless()).select(*at, *said) for side in sides]
         return reduce(DataFrame.union, found)
 
     @cached_property
@@ -196,7 +198,7 @@ class LaneOutputs(LaneParts):
             node.id: Sink(
                 number,
                 node,
-                values.writing(self._written_as(node)),
+                values.writing(self._written_as(node), ours=is_boundary(node)),
                 traced,
                 self._slots(node),
                 self._named(node),

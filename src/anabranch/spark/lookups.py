@@ -107,7 +107,8 @@ def _last(node: Node, stream: str, raw: DataFrame, formats: Mapping[str, Format]
     last = raw.where("key is not null").groupBy("key").agg(newest.alias("last")).select("last.*")
     declared = Node(id=node.id, kind="read", name=node.name, args=node.args["of"], where=node.where)
     taken = intake.of_graph(declared, formats.get(node.args["of"]["stream"], JSON), keyed=False)
-    rows = taken.rows(taken.opened(last.where("value is not null")), F.lit(0), stream, fail=True)
+    opened = taken.opened(last.where("value is not null"), explains=True)
+    rows = taken.rows(opened, F.lit(0), stream, fail=True)
     taken.check(rows)
     return rows.drop(hidden.NAME)
 

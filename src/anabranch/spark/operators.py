@@ -207,7 +207,7 @@ def _without(frame: DataFrame, wrong: Column, error: str, what: str, setting: st
         return flagged.mapInArrow(user_functions.rejecting(_FLAG, error, what, by), frame.schema)
     cure = f'filter such rows before, or set [job] {setting} = "dead-letter" or "drop"'
     origin = hidden.field("partition"), hidden.field("offset")
-    failing = raising.for_record(f"{error} in a row that reached {what}, of partition ", "", cure, *origin)
+    failing = raising.for_record(f"{error} in a row that reached {what}, of partition ", F.lit(""), cure, *origin)
     return frame.where(F.when(wrong, failing).otherwise(F.lit(True)))
 
 

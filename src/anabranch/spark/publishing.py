@@ -17,7 +17,7 @@ from anabranch.event_time.control import Control
 from anabranch.event_time.progress import Progress
 from anabranch.event_time.windows import Window
 from anabranch.model.lane import Lane
-from anabranch.spark import clock, dead_letters, evaluation, faults, hidden, sink
+from anabranch.spark import clock, dead_letters, evaluation, hidden, sink
 from anabranch.spark.batches import Batch
 from anabranch.spark.clock import Clock
 from anabranch.spark.dead_letters import Aside
@@ -187,7 +187,7 @@ class Publishing:
         if last is None or pending:
             return
         again = {
-            source.name: source.measured_again(last.ranges(source.stream, source.starts))
+            source.name: source.measured_again(last.ranges(source.stream, source.starts), last.at)
             for source in self.sources
             if source.timed and source.intake is not None
         }
@@ -218,21 +218,19 @@ class Publishing:
     def _look_for_faulty(self, batch: Batch, measured: Mapping[str, Measured]) -> None:
         for source in self.sources:
             if source.node.name in self.reports:
-                found = source.faulty(measured.get(source.name, {}), batch.ranges(source.stream, source.starts))
+                ranges = batch.ranges(source.stream, source.starts)
+                found = source.faulty(measured.get(source.name, {}), ranges, batch.at)
                 if found is not None:
-                    self._put_aside(found, source, label(source.node))
+                    self._put_aside(found, label(source.node))
         if any(Marks.of(seen).keyless for seen in measured.values()):
             frames = by_node(
-                self.sources, lambda s: s.keyless(measured.get(s.name, {}), batch.ranges(s.stream, s.starts))
+                self.sources,
+                lambda s: s.keyless(measured.get(s.name, {}), batch.ranges(s.stream, s.starts), batch.at),
             )
-            self._put_aside(self.keyless_rows(frames), None, self.into_state)
+            self._put_aside(self.keyless_rows(frames), self.into_state)
 
-    def _put_aside(self, found: DataFrame, source: Source | None, operator: str) -> None:
-        explain = faults.explaining(faults.OfJson(()), "", "")
-        if source is not None and source.intake is not None:
-            key, time = str(source.node.args.get("key")), source.intake.time
-            explain = faults.explaining(source.intake.reader.explain, key, time)
-        look = dead_letters.looked_through(self.aside, operator, self.dropping, explain)
+    def _put_aside(self, found: DataFrame, operator: str) -> None:
+        look = dead_letters.looked_through(self.aside, operator, self.dropping)
         found.mapInArrow(look, "nothing int").collect()
 
 

@@ -6,7 +6,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 
-def for_record(before: str, after: str, cure: str, partition: Column, offset: Column) -> Column:
+def for_record(before: str, after: Column, cure: str, partition: Column, offset: Column) -> Column:
     """A condition that fails the lane with an OperatorError. It names the row's partition and offset in between.
 
     The name of the error is put together at run time, lest it be found in the plan that other errors print.
@@ -19,6 +19,7 @@ def for_record(before: str, after: str, cure: str, partition: Column, offset: Co
             partition.cast("string"),
             F.lit(" at offset "),
             offset.cast("string"),
-            F.lit(f"{after}\n  {cure}\n\n"),
+            after,
+            F.lit(f"\n  {cure}\n\n"),
         )
     ).cast("boolean")

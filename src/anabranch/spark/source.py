@@ -90,48 +90,49 @@ class Source:
     def _own(self, records: DataFrame) -> DataFrame:
         return records if self.own is None else records.where(self.own)
 
-    def measures(self) -> list[Column]:
-        """What to observe of :meth:`opened`."""
-        return [] if self.intake is None else self.intake.measures(sorted(self.starts), self.timed)
+    def measures(self, today: Column | None = None) -> list[Column]:
+        """What to observe of :meth:`opened`. ``today``: see :meth:`Intake.faults`, None: now."""
+        return [] if self.intake is None else self.intake.measures(sorted(self.starts), self.timed, today)
 
     def opened(self, raw: DataFrame) -> DataFrame:
         """Records decoded as far as they can be; see :meth:`Intake.opened`. Only the lane's own, unless the event time
         of others must be observed."""
         if not self.timed:
             raw = self._own(raw)
-        return raw if self.intake is None else self.intake.opened(raw)
+        return raw if self.intake is None else self.intake.opened(raw, self.fail)
 
     def observed(self, opened: DataFrame) -> DataFrame:
         """The same, with the measures taken as its rows go by. What is above them isn't computed twice."""
         measures = self.measures()
         return opened.observe(self.name, *measures) if measures else opened
 
-    def rows(self, opened: DataFrame) -> DataFrame:
-        """The rows of the records that can be read."""
+    def rows(self, opened: DataFrame, today: Column | None = None) -> DataFrame:
+        """The rows of the records that can be read. ``today``: see :meth:`Intake.faults`."""
         if self.timed:
             opened = self._own(opened)
         stream = f"{self.system.name}/{self.stream}"
         if self.audience is not None and self.intake is not None:
             given = self.audience.given(opened)
-            return self.intake.rows(given, F.col("task"), stream, self.fail, F.col("bucket"), self.number)
+            return self.intake.rows(given, F.col("task"), stream, self.fail, F.col("bucket"), self.number, today)
         task = _number(self.tasks, self.ssps)
         if self.intake is None:
             return opened.select(codec.parse_json(F.col("value"), self.columns), hidden.of_record(task, self.number))
-        return self.intake.rows(opened, task, stream, self.fail, source=self.number)
+        return self.intake.rows(opened, task, stream, self.fail, source=self.number, today=today)
 
-    def faulty(self, measured: Measured, ranges: Mapping[int, Range]) -> DataFrame | None:
-        """Where the records are that can't be read, and why; None if there are none. ``ranges``: of the batch."""
+    def faulty(self, measured: Measured, ranges: Mapping[int, Range], at: int) -> DataFrame | None:
+        """Where the records are that can't be read, and why; None if there are none. ``ranges``: of the batch; ``at``:
+        when it was planned, in Unix ms."""
         mask = Marks.of(measured).faulty
         if self.intake is None or not mask:
             return None
         again = self.again(marked(mask, ranges))
         mine = self._own(again) if self.audience is None else again.where(self.audience.first())
-        return self.intake.faulty(self.intake.opened(mine), self.number)
+        return self.intake.faulty(mine, self.number, _day(at))
 
-    def keyless(self, measured: Measured, ranges: Mapping[int, Range]) -> DataFrame:
+    def keyless(self, measured: Measured, ranges: Mapping[int, Range], at: int) -> DataFrame:
         """The rows of the records near those with null keys; none if there are none. Of a broadcast's, only those of
         the first task: they are put aside once."""
-        rows = self.rows(self.opened(self.again(marked(Marks.of(measured).keyless, ranges))))
+        rows = self.rows(self.opened(self.again(marked(Marks.of(measured).keyless, ranges))), _day(at))
         return rows if self.audience is None else rows.where(hidden.field("task") == FIRST)
 
     def maxima(self, measured: Measured) -> dict[str, int]:
@@ -141,10 +142,15 @@ class Source:
         found = {ssp: measured.get(f"max_{ssp.partition}") for ssp in self.ssps}
         return {str(ssp): int(at) for ssp, at in found.items() if at is not None}
 
-    def measured_again(self, ranges: Mapping[int, Range]) -> Measured:
+    def measured_again(self, ranges: Mapping[int, Range], at: int) -> Measured:
         """The measures of some records, by reading them once more."""
         wanted = {p: [(first, end)] for p, (first, end) in ranges.items() if end > first}
-        return measured(self.opened(self.again(wanted)), self.measures()) if wanted else {}
+        return measured(self.opened(self.again(wanted)), self.measures(_day(at))) if wanted else {}
+
+
+def _day(at: int) -> Column:
+    """The day of a moment in Unix ms, as ``current_date`` has it in a batch that was planned then."""
+    return F.date_from_unix_date(F.lit(at // 86_400_000))
 
 
 def by_node(sources: Iterable[Source], rows: Callable[[Source], DataFrame]) -> dict[int, DataFrame]:

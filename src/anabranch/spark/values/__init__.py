@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from anabranch.errors import GraphError
 from anabranch.formats import Format
 from anabranch.spark import codec
@@ -13,12 +15,18 @@ from anabranch.spark.values.way import Reader, Writer
 __all__ = ["Reader", "Writer", "reading", "writing"]
 
 
-def reading(format_: Format, declared: str | None, where: str) -> Reader:
-    """How values become columns. ``declared``: the columns that the job's ``read`` declares.
+def reading(format_: Format, declared: str | None, where: str, read_as: Mapping[str, str] | None = None) -> Reader:
+    """How values become columns. ``declared``: the columns that the job's ``read`` declares; ``read_as``: how some are
+    read that aren't read by their type alone.
 
     Raises:
         GraphError: too much is declared, too little, or what the stream's own schema hasn't.
     """
+    if read_as and format_.name != "json":
+        raise GraphError(
+            f'{where} has read_as=, but the stream\'s format is "{format_.name}"',
+            "leave it out: only in JSON there is more than one way to write a type",
+        )
     if format_.name in ("string", "raw"):
         if declared:
             raise GraphError(
@@ -32,15 +40,15 @@ def reading(format_: Format, declared: str | None, where: str) -> Reader:
                 f"{where} reads JSON without a schema",
                 'declare it: read(..., schema="carrier string, delay int"), or set the stream\'s format to "string"',
             )
-        return JsonReader(codec.parse_schema(declared))
+        return JsonReader.of(codec.parse_schema(declared), read_as or {}, where)
     made = ProtobufReader.of(format_, where) if format_.name == "protobuf" else AvroReader.of(format_, where)
     return made.narrowed(codec.parse_schema(declared), where) if declared else made
 
 
-def writing(format_: Format) -> Writer:
-    """How columns become values."""
+def writing(format_: Format, ours: bool = False) -> Writer:
+    """How columns become values. ``ours``: of a stream between stages of this job."""
     if format_.name == "json":
-        return JsonWriter()
+        return JsonWriter(ours)
     if format_.name in ("string", "raw"):
         return OpaqueWriter(format_.name)
     return ProtobufWriter(format_) if format_.name == "protobuf" else AvroWriter(format_)

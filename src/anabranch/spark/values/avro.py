@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from functools import reduce
+from operator import or_
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -16,7 +17,6 @@ from pyspark.sql.types import StructType
 from anabranch.errors import GraphError
 from anabranch.formats import Format
 from anabranch.spark import codec
-from anabranch.spark.faults import ExplainValue, OfAvro
 from anabranch.spark.values import way
 
 __all__ = ["AvroReader", "AvroWriter"]
@@ -47,16 +47,6 @@ class AvroReader:
             return cls(schema, format_.schema, None)
         return cls(schema, format_.schema, tuple((int(id_), text) for id_, text in sorted(format_.writers.items())))
 
-    @property
-    def wanted(self) -> str:
-        if self.writers is None:
-            return "Avro of its schema"
-        return "Avro of a schema that was registered when the job first ran"
-
-    @property
-    def explain(self) -> ExplainValue:
-        return OfAvro(None if self.writers is None else tuple(id_ for id_, _ in self.writers))
-
     def narrowed(self, declared: StructType, where: str) -> AvroReader:
         """With the columns that are declared. GraphError if the schema has others."""
         way.check_declared(declared, self.schema, where, "its Avro schema")
@@ -75,6 +65,24 @@ class AvroReader:
 
     def fault(self, opened: str) -> Column:
         return F.col(f"{opened}.{_READ}").isNull()
+
+    def reason(self, value: Column) -> Column:
+        return F.when(value.isNull(), "the value is null").otherwise(self._reason(value))
+
+    def _reason(self, value: Column) -> Column:
+        if self.writers is None:
+            return F.lit("the value isn't Avro of its schema")
+        id_ = F.conv(F.hex(F.substring(value, 2, _HEAD - 1)), 16, 10)
+        known = [id_ == F.lit(str(number)) for number, _ in self.writers]
+        wrong = F.concat(F.lit("the value isn't Avro of schema "), id_, F.lit(", or that can't be read by the job's"))
+        names = ", ".join(str(number) for number, _ in self.writers) or "none"
+        new = F.concat(F.lit("schema "), id_, F.lit(f" wasn't one of the subject's when the job first ran: {names}"))
+        framed = (F.length(value) >= _HEAD) & (F.substring(value, 1, 1) == F.lit(b"\0"))
+        return (
+            F.when(~framed, "the value doesn't begin with the id of a registered schema")
+            .when(reduce(or_, known, F.lit(False)), wrong)
+            .otherwise(new)
+        )
 
     def pruned(self, only: Set[str]) -> AvroReader:
         return replace(self, schema=codec.pruned(self.schema, only))

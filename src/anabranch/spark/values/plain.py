@@ -2,35 +2,98 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql.types import StructType
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegralType,
+    MapType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from anabranch.errors import GraphError
 from anabranch.spark import codec
-from anabranch.spark.faults import ExplainValue, OfJson
+from anabranch.spark.internals import strict_json
 
-__all__ = ["JsonReader", "JsonWriter", "OpaqueReader", "OpaqueWriter"]
+__all__ = ["READ_AS", "JsonReader", "JsonWriter", "OpaqueReader", "OpaqueWriter"]
+
+_TIMES: tuple[type[DataType], ...] = (TimestampType, TimestampNTZType)
+READ_AS: Mapping[str, tuple[type[DataType], ...]] = {
+    "epoch-seconds": _TIMES,
+    "epoch-millis": _TIMES,
+    "epoch-micros": _TIMES,
+    "epoch-days": (DateType,),
+    "nan-is-null": (FloatType, DoubleType),
+    "json": (StringType,),
+}
+"""The ways in which a column of JSON is read that isn't read by its type alone, and the types that they are for."""
+
+_SIMPLE: tuple[type[DataType], ...] = (
+    BooleanType,
+    IntegralType,
+    FloatType,
+    DoubleType,
+    DecimalType,
+    BinaryType,
+    DateType,
+    *_TIMES,
+)
 
 
 @dataclass(frozen=True)
 class JsonReader:
-    """JSON objects, read by a declared schema."""
+    """JSON objects, read strictly by a declared schema: docs/values.md.
 
+    ``declared``: all columns, which are checked; ``schema``: those of the rows; ``read_as``: see ``READ_AS``.
+    """
+
+    declared: StructType
     schema: StructType
-    wanted: str = "JSON of the declared schema"
+    read_as: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def explain(self) -> ExplainValue:
-        return OfJson(tuple((field.name, field.dataType.simpleString()) for field in self.schema))
+    @classmethod
+    def of(cls, declared: StructType, read_as: Mapping[str, str], where: str) -> JsonReader:
+        """GraphError if a column can't be read from JSON, or not in the way that is declared."""
+        for each in declared.fields:
+            _check_type(each.name, each.dataType, where)
+        kinds = {each.name: each.dataType for each in declared.fields}
+        for name, way in read_as.items():
+            if name not in kinds:
+                raise GraphError(
+                    f"{where} has read_as for the column {name!r}, which schema= doesn't declare",
+                    f"it declares: {', '.join(kinds)}",
+                )
+            if way not in READ_AS:
+                raise GraphError(f"{where} has read_as={{{name!r}: {way!r}}}", f"write one of: {', '.join(READ_AS)}")
+            if not isinstance(kinds[name], READ_AS[way]):
+                wanted = " or ".join(kind.typeName() for kind in READ_AS[way])
+                raise GraphError(
+                    f"{where} has read_as={{{name!r}: {way!r}}}, and {name!r} is {kinds[name].simpleString()}",
+                    f'declare it so: "{name} {wanted}"',
+                )
+        return cls(declared, codec.nullable(declared), read_as)
 
     def opened(self, value: Column) -> Column:
-        return codec.try_json(value, self.schema)
+        return strict_json.row(value, self.declared, self.schema.names, self.read_as, self.schema)
 
     def fault(self, opened: str) -> Column:
-        return codec.json_fault(opened)
+        return F.col(opened).isNull()
+
+    def reason(self, value: Column) -> Column:
+        return strict_json.reason(value, self.declared, self.read_as)
 
     def pruned(self, only: Set[str]) -> JsonReader:
         return replace(self, schema=codec.pruned(self.schema, only))
@@ -42,17 +105,15 @@ class OpaqueReader:
 
     text: bool
     schema: None = None
-    wanted: str = "anything"
-
-    @property
-    def explain(self) -> ExplainValue:
-        return OfJson(())
 
     def opened(self, value: Column) -> Column:
         return value.cast("string") if self.text else value
 
-    def fault(self, opened: str) -> None:
-        return None
+    def fault(self, opened: str) -> Column | None:
+        return F.col(opened).isNotNull() & ~F.is_valid_utf8(F.col(opened)) if self.text else None
+
+    def reason(self, value: Column) -> Column:
+        return F.lit("the value isn't UTF-8, and the stream's format is \"string\"")
 
     def pruned(self, only: Set[str]) -> OpaqueReader:
         return self
@@ -60,10 +121,15 @@ class OpaqueReader:
 
 @dataclass(frozen=True)
 class JsonWriter:
-    """A JSON object of all columns; those that are null are left out."""
+    """A JSON object of all columns; those that are null are left out.
+
+    ``ours``: this job reads it again, and numbers that JSON doesn't have, NaN and infinity, are kept.
+    """
+
+    ours: bool = False
 
     def encode(self, frame: DataFrame, names: Sequence[str], where: str) -> Column:
-        return codec.encode_json(frame, names)
+        return codec.encode_json(frame, names) if self.ours else codec.encode_finite_json(frame, names)
 
 
 @dataclass(frozen=True)
@@ -79,3 +145,18 @@ class OpaqueWriter:
                 'select one column named value, or set the stream\'s format to "json"',
             )
         return frame["value"].cast("binary")
+
+
+def _check_type(name: str, kind: DataType, where: str) -> None:
+    if isinstance(kind, ArrayType):
+        return _check_type(f"{name}[]", kind.elementType, where)
+    if isinstance(kind, StructType):
+        for each in kind.fields:
+            _check_type(f"{name}.{each.name}", each.dataType, where)
+        return None
+    if isinstance(kind, MapType) and type(kind.keyType) is StringType:
+        return _check_type(f"{name}{{}}", kind.valueType, where)
+    if not isinstance(kind, _SIMPLE) and type(kind) is not StringType:
+        cure = "declare its keys as string" if isinstance(kind, MapType) else "declare it as string, and cast it in SQL"
+        raise GraphError(f"{where} declares {name!r} as {kind.simpleString()}, which isn't read from JSON", cure)
+    return None

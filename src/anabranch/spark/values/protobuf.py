@@ -14,7 +14,6 @@ from pyspark.sql.types import StructType
 from anabranch.errors import GraphError
 from anabranch.formats import Format
 from anabranch.spark import codec
-from anabranch.spark.faults import ExplainValue, OfProtobuf
 from anabranch.spark.values import way
 
 __all__ = ["ProtobufReader", "ProtobufWriter"]
@@ -26,16 +25,11 @@ class ProtobufReader:
 
     format: Format
     schema: StructType
-    wanted: str = "such a message"
 
     @classmethod
     def of(cls, format_: Format, where: str) -> ProtobufReader:
         """The reader of a stream. GraphError if Spark can't read the descriptor set."""
         return cls(format_, columns(format_, where))
-
-    @property
-    def explain(self) -> ExplainValue:
-        return OfProtobuf(self.format.message)
 
     def narrowed(self, declared: StructType, where: str) -> ProtobufReader:
         """With the columns that are declared. GraphError if the message has others."""
@@ -47,6 +41,9 @@ class ProtobufReader:
 
     def fault(self, opened: str) -> Column:
         return F.col(opened).isNull()
+
+    def reason(self, value: Column) -> Column:
+        return F.when(value.isNull(), "the value is null").otherwise(f"the value is no message {self.format.message}")
 
     def pruned(self, only: Set[str]) -> ProtobufReader:
         return replace(self, schema=codec.pruned(self.schema, only))

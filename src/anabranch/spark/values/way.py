@@ -9,7 +9,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import DataType, StructType
 
 from anabranch.errors import GraphError
-from anabranch.spark.faults import ExplainValue
 
 __all__ = ["Reader", "Writer", "check_declared", "check_written"]
 
@@ -22,20 +21,14 @@ class Reader(Protocol):
         """The columns, fields of what is opened; None: what is opened is the one column ``value``."""
         ...
 
-    @property
-    def wanted(self) -> str:
-        """What every value should be: "JSON of the declared schema"."""
-        ...
-
-    @property
-    def explain(self) -> ExplainValue:
-        """Says why a value couldn't be read. It travels to Python workers."""
-        ...
-
     def opened(self, value: Column) -> Column: ...
 
     def fault(self, opened: str) -> Column | None:
         """Whether the value of an opened column couldn't be read; None where all can."""
+        ...
+
+    def reason(self, value: Column) -> Column:
+        """Why a value that couldn't be read couldn't, in words; its bytes may be null."""
         ...
 
     def pruned(self, only: Set[str]) -> Self:

@@ -1,0 +1,1 @@
+"""Spark's private surface: what no public interface of PySpark gives, one module each."""
