@@ -37,6 +37,7 @@ from tests import (
     racked,
     scaled,
     table_soak,
+    value_soak,
     windowing,
 )
 from tests.acceptance import numbered
@@ -276,6 +277,7 @@ SCENARIOS: dict[str, Scenario] = {
     "autoscaled": autoscaled.scaled_by_itself,
     "compacted": compacted.compacted,
     "cluster": clusters.worker_lost,
+    "strict-values": value_soak.read_strictly,
     **table_soak.SCENARIOS,
 }
 SCENARIOS_IN_KAFKA: dict[str, Scenario] = {

@@ -236,7 +236,7 @@ def _decimal(value: Any, kind: DecimalType) -> Decimal:
     assert exact is not None
     scaled = exact * 10**kind.scale
     _only(scaled.denominator == 1 and abs(scaled) < 10**kind.precision, value)
-    return Decimal(scaled.numerator).scaleb(-kind.scale)
+    return Decimal(f"{scaled.numerator}e-{kind.scale}")
 
 
 def _text(value: str) -> str:

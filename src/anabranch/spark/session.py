@@ -28,6 +28,7 @@ from anabranch.errors import AnabranchError, ConfigError
 from anabranch.formats import modules
 from anabranch.spark import cluster, lines
 from anabranch.spark.clock import EventTimeSource
+from anabranch.spark.internals import strict_json
 from anabranch.systems.embedded.spark import EmbeddedSource
 from anabranch.systems.kafka import jars
 
@@ -151,6 +152,7 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
         spark = _session(builder, master)
     spark.dataSource.register(EmbeddedSource)
     spark.dataSource.register(EventTimeSource)
+    strict_json.prepare(spark)
     return spark
 
 
