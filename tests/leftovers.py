@@ -23,7 +23,7 @@ KINDS: dict[str, str] = {
     "folder: a later batch pending": "that batch is run again",
     "folder: all batches committed": "the lane goes on",
     "folder: no progress.json": "it is written when the lane ends",
-    "folder: a copy that no lane has": "another copy is made, under the next epoch",
+    "folder: one that no lane has": "another one is made, under the next epoch",
     "folder: a file that Spark had not written whole": "it is removed",
     "folder: a file that anabranch had not written whole": "it is removed",
     "folder: a checksum without its file": "it is removed",
@@ -155,8 +155,8 @@ def _of_tables(workspace: Workspace, store: Path) -> Iterator[str]:
                 elif not lane.ran:
                     yield "store: a lane whose query never ran"
                 for folder in (workspace.lanes / lane.id).glob("[0-9]*/"):
-                    if int(folder.name) > max(lane.folder_epoch, 0) > 0:
-                        yield "folder: a copy that no lane has"
+                    if int(folder.name) > lane.folder_epoch:
+                        yield "folder: one that no lane has"
             for container in opened.containers(workspace.job):
                 if container.gone is None:
                     yield "store: a process that has a seat"
