@@ -16,6 +16,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from anabranch.coordinator.client import Client
+from anabranch.errors import NotFoundError
 from anabranch.systems.kafka.broker import Cluster
 from tests.acceptance.harness import (
     MIDNIGHT,
@@ -37,6 +39,7 @@ KILLS, PORTION = 10, 240
 EARLY = 3.0
 """Seconds: a good share of the kills is in the first ones of a process's life."""
 _EARLY_SHARE = 0.35
+_ENDING_SHARE, _ENDS_WITHIN = 0.2, 3.0
 _MINUTE = timedelta(minutes=1)
 RECORD = ROOT / ".soak" / "kill-any.jsonl"
 LENGTHS = ROOT / ".soak" / "kill-any-lengths.json"
@@ -46,11 +49,13 @@ Values = list[tuple[Any, Any]]
 
 @dataclass
 class Kill:
-    """``after``: seconds of the process's life. ``what``: which process; ``group``: with its process group."""
+    """``after``: seconds of the process's life. ``what``: which process; ``group``: with its process group; ``ending``:
+    after it was told to end."""
 
     what: str
     after: float
     group: bool
+    ending: bool
     left: dict[str, int] = field(default_factory=dict)
 
 
@@ -82,15 +87,21 @@ class Killed:
 
     def kill(self, process: Process, what: str, within: float) -> None:
         """Kill it at some moment of the first ``within`` seconds of its life, or at once if it has lived that long,
-        alone or with its group. The next one may start while some of its children still end."""
+        alone or with its group; sometimes a moment after it was told to end. The next one may start while some of its
+        children still end."""
         early = self._dice.random() < _EARLY_SHARE
         moment = self._dice.uniform(0, EARLY) if early else self._dice.uniform(0, within)
         group, waits = self._dice.random() < 0.5, self._dice.random() < 0.5
-        while time.monotonic() < process.begun + moment and not process.ended:
-            time.sleep(0.002)
+        ending = not early and self._dice.random() < _ENDING_SHARE
+        _lives_until(process, process.begun + moment)
+        if ending and not process.ended:
+            process.popen.send_signal(signal.SIGTERM)
+            _lives_until(process, time.monotonic() + self._dice.uniform(0, _ENDS_WITHIN))
         if process.ended:
             self.outlived += 1
-            self.check_ended(process, what)
+            if not ending:
+                self.check_ended(process, what)
+            assert process.wait() in (0, -signal.SIGTERM), process.stderr
             return
         after = time.monotonic() - process.begun
         children = descendants(process.popen.pid)
@@ -102,7 +113,7 @@ class Killed:
         left = leftovers(self.workspace, self._temporary)
         if _living(children):
             left["processes: some live on"] += 1
-        self.kills.append(Kill(what, round(after, 3), group, dict(left)))
+        self.kills.append(Kill(what, round(after, 3), group, ending, dict(left)))
 
     def check_ended(self, process: Process, what: str) -> None:
         assert process.wait() == 0, f"{what}, which nobody has killed, ended with {process.wait()}:\n{process.stderr}"
@@ -183,6 +194,7 @@ class _Served:
             self._port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{self._port}"
         self.container: Process | None = None
+        self._client = Client(self.url)
         self.lead()
 
     def lead(self) -> Process:
@@ -193,13 +205,23 @@ class _Served:
         return self._job.start("container", self._job.workspace.job, "--coordinator", self.url)
 
     def want(self) -> None:
-        """Start the job, or see that it runs."""
+        """Start the job, if it doesn't run."""
         self.coordinator.until("its URL", lambda: self.url in self.coordinator.stderr)
         name = self._job.workspace.job
+        self.coordinator.until("the job stops, or not", lambda: self._state != "stopping")
+        if self._state in ("planned", "starting", "running"):
+            return
         words = "start", f"{name}.py", "--available-now", "--detach", "--coordinator", self.url
         asked = self._job.start(*words)
-        code = asked.wait()
-        assert code in (0, 4), f"start ended with {code}:\n{asked.stderr}"
+        assert asked.wait() == 0, asked.stderr
+
+    @property
+    def _state(self) -> str:
+        """That of the job; empty if there is none."""
+        try:
+            return self._client.status(self._job.workspace.job).state
+        except NotFoundError:
+            return ""
 
     def end(self) -> None:
         """Until the job has read what was there at its last start, and once more for what came later."""
@@ -339,6 +361,12 @@ CHECKS: dict[str, Callable[[Workspace, int], None]] = {
 }
 
 
+def _lives_until(process: Process, moment: float) -> None:
+    """Wait until then, or until it has ended."""
+    while time.monotonic() < moment and not process.ended:
+        time.sleep(0.002)
+
+
 def _living(children: dict[int, str]) -> list[int]:
     return [child for child, started in children.items() if started == start_of(child)]
 
@@ -350,6 +378,7 @@ def main() -> None:
     print(f"{len(seeds)} seeds, {len(kills)} kills, {early} in the first {EARLY:.0f} s of a process's life")
     for title, key in (("job", "job"), ("system", "system"), ("served", "served")):
         print(f"  by {title}:", dict(Counter(str(seed[key]) for seed in seeds for _ in seed["kills"])))
+    print("  after the process was told to end:", sum(kill.get("ending", False) for kill in kills))
     print("  by process:", dict(Counter(kill["what"] + (" and group" if kill["group"] else "") for kill in kills)))
     left = Counter(kind for kill in kills for kind in kill["left"])
     for kind in KINDS:
