@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import socket
 import time
@@ -19,6 +20,7 @@ from typing import Any
 from anabranch.coordinator.client import Client
 from anabranch.errors import NotFoundError
 from anabranch.systems.kafka.broker import Cluster
+from tests import kafka_peers
 from tests.acceptance.harness import (
     MIDNIGHT,
     PATIENCE,
@@ -35,10 +37,11 @@ from tests.leftovers import KINDS, leftovers
 JOBS = Path(__file__).parent / "killed_jobs"
 NAMES = ("stateless", "windowed", "processed", "parted")
 INPUT, PARTITIONS, KEYS = "numbers", 2, 11
-KILLS, PORTION = 10, 240
+KILLS, PORTION = 16, 240
 EARLY = 3.0
 """Seconds: a good share of the kills is in the first ones of a process's life."""
 _EARLY_SHARE = 0.35
+_FIRST, _UNTIL_FIRST = 6, 0.6
 _ENDING_SHARE, _ENDS_WITHIN = 0.2, 3.0
 _MINUTE = timedelta(minutes=1)
 RECORD = ROOT / ".soak" / "kill-any.jsonl"
@@ -132,11 +135,10 @@ class Killed:
 
 
 def killed(seed: int, workspace: Workspace) -> str:
-    """One job, in one process or under a coordinator; seven kills, then it runs to its end."""
-    dice = random.Random(seed)
-    job = Killed(workspace, dice)
+    """One job, in one process or under a coordinator; sixteen kills, then it runs to its end."""
     served = bool(seed // len(NAMES) % 2)
-    length = _length(job, served)
+    length = _length(seed, workspace, served)
+    job = Killed(workspace, random.Random(seed))
     begun = time.monotonic()
     (_kill_served if served else _kill_run)(job, length, KILLS)
     seconds = time.monotonic() - begun
@@ -159,24 +161,29 @@ def once(workspace: Workspace, seed: int, kills: int, within: float) -> list[Kil
 
 def _kill_run(job: Killed, length: float, kills: int) -> None:
     words = "run", f"{job.workspace.job}.py", "--available-now"
-    for _ in range(kills):
+    for number in range(kills):
         job.feed()
-        job.kill(job.start(*words), "run", length)
+        job.kill(job.start(*words), "run", _within(number, length))
     job.feed()
     job.check_ended(job.start(*words), "the last run")
+
+
+def _within(number: int, length: float) -> float:
+    """The first kills come until the first batch is committed: so many of them find a job that has none."""
+    return length * _UNTIL_FIRST if number < _FIRST else length
 
 
 def _kill_served(job: Killed, length: float, kills: int) -> None:
     """The container or the coordinator, or both; what was killed is started again at once."""
     served = _Served(job)
-    for _ in range(kills):
+    for number in range(kills):
         job.feed()
         served.want()
         which = job.choice("container", "container", "coordinator", "both")
         if which != "coordinator":
             if served.container is None or served.container.ended:
                 served.container = served.contain()
-            job.kill(served.container, "container", length)
+            job.kill(served.container, "container", _within(number, length))
         if which != "container":
             if time.monotonic() > served.coordinator.begun + EARLY:
                 job.kill(served.coordinator, "coordinator", 0.0)
@@ -234,25 +241,35 @@ class _Served:
         self._job.check_ended(self.coordinator, "the coordinator")
 
 
-def _length(job: Killed, served: bool) -> float:
-    """How long an unkilled process lives, measured once for each job and way to run it."""
+def _length(seed: int, workspace: Workspace, served: bool) -> float:
+    """How long an unkilled process lives, measured once for each job and way to run it, in a workspace of its own."""
     known = json.loads(LENGTHS.read_text()) if LENGTHS.exists() else {}
-    name = f"{job.workspace.job}, {'served' if served else 'run'}, {job.workspace.system.name}"
+    name = f"{workspace.job}, {'served' if served else 'run'}, {workspace.system.name}"
     if name not in known:
-        job.feed()
-        if served:
-            its = _Served(job)
-            its.want()
-            process = its.contain()
-        else:
-            process = job.start("run", f"{job.workspace.job}.py", "--available-now")
-        job.check_ended(process, "the unkilled process")
-        known[name] = round(time.monotonic() - process.begun, 1)
-        if served:
-            its.coordinator.popen.send_signal(signal.SIGTERM)
-            its.coordinator.wait()
+        folder = workspace.folder / "measured"
+        folder.mkdir()
+        measured = workspace_of(seed, folder, workspace.cluster, workspace.patience)
+        try:
+            known[name] = round(_measured(Killed(measured, random.Random(0)), served), 1)
+        finally:
+            measured.close()
+            shutil.rmtree(folder)
+        if workspace.cluster is not None:
+            kafka_peers.clear(workspace.cluster.bootstrap_servers)
         LENGTHS.write_text(json.dumps(known, indent=1) + "\n")
     return float(known[name])
+
+
+def _measured(job: Killed, served: bool) -> float:
+    job.feed()
+    if served:
+        its = _Served(job)
+        its.want()
+        process = its.contain()
+    else:
+        process = job.start("run", f"{job.workspace.job}.py", "--available-now")
+    job.check_ended(process, "the unkilled process")
+    return time.monotonic() - process.begun
 
 
 def _note(seed: int, workspace: Workspace, served: bool, job: Killed, length: float) -> None:
