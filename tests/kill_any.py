@@ -37,11 +37,11 @@ from tests.leftovers import KINDS, leftovers
 JOBS = Path(__file__).parent / "killed_jobs"
 NAMES = ("stateless", "windowed", "processed", "parted")
 INPUT, PARTITIONS, KEYS = "numbers", 2, 11
-KILLS, PORTION = 16, 240
+KILLS, PORTION = 24, 120
 EARLY = 3.0
 """Seconds: a good share of the kills is in the first ones of a process's life."""
-_EARLY_SHARE = 0.35
-_FIRST, _UNTIL_FIRST = 6, 0.6
+_EARLY_SHARE = 0.5
+_FIRST, _UNTIL_FIRST = 10, 0.6
 _ENDING_SHARE, _ENDS_WITHIN = 0.2, 3.0
 _MINUTE = timedelta(minutes=1)
 RECORD = ROOT / ".soak" / "kill-any.jsonl"
@@ -135,7 +135,7 @@ class Killed:
 
 
 def killed(seed: int, workspace: Workspace) -> str:
-    """One job, in one process or under a coordinator; sixteen kills, then it runs to its end."""
+    """One job, in one process or under a coordinator; 24 kills, then it runs to its end."""
     served = bool(seed // len(NAMES) % 2)
     length = _length(seed, workspace, served)
     job = Killed(workspace, random.Random(seed))
