@@ -86,7 +86,7 @@ class Killed:
         self.count += PORTION
 
     def start(self, *words: str) -> Process:
-        return self.workspace.start(*words, env={"TMPDIR": str(self._temporary)})
+        return self.workspace.start(*words, env=dict.fromkeys(("TMPDIR", "SPARK_LOCAL_DIRS"), str(self._temporary)))
 
     def kill(self, process: Process, what: str, within: float) -> None:
         """Kill it at some moment of the first ``within`` seconds of its life, or at once if it has lived that long,
@@ -174,21 +174,22 @@ def _within(number: int, length: float) -> float:
 
 
 def _kill_served(job: Killed, length: float, kills: int) -> None:
-    """The container or the coordinator, or both; what was killed is started again at once."""
+    """The container or the coordinator, or both; what was killed is started again at once. A coordinator has done all
+    that it does soon after its start: it is killed while it does that."""
     served = _Served(job)
     for number in range(kills):
         job.feed()
         served.want()
         which = job.choice("container", "container", "coordinator", "both")
+        if served.container is None or served.container.ended:
+            served.container = served.contain()
         if which != "coordinator":
-            if served.container is None or served.container.ended:
-                served.container = served.contain()
             job.kill(served.container, "container", _within(number, length))
         if which != "container":
             if time.monotonic() > served.coordinator.begun + EARLY:
                 job.kill(served.coordinator, "coordinator", 0.0)
                 served.lead()
-            job.kill(served.coordinator, "coordinator", length)
+            job.kill(served.coordinator, "coordinator", 2 * EARLY)
             served.lead()
     job.feed()
     served.end()
