@@ -21,6 +21,8 @@ COUNT = EACH * len(numbered.STREAMS)
 SMALL, LARGER = 10_000, 40_000
 FEW = 20_000
 PATIENCE = 600.0
+FIRST_SECONDS = 15.0
+"""Of a process's life: until it has planned its first batches, or so."""
 OF_A_STAGE = steps.PRODUCED, steps.OPENING, steps.TRANSACTED, steps.PUBLISHED, steps.MARKED, steps.OPENING
 POINTS = tuple(itertools.product((0, 1), OF_A_STAGE))
 """In pairs, of which an even seed has one: a step at which slots are opened needs a process in which none is yet."""
@@ -235,6 +237,11 @@ def _at_random(dice: random.Random, workspace: Workspace, stage: int, most: floa
     """Run the job and kill it at some time, and before it a worker of Spark's, whose task is retried."""
     process = workspace.start(*RUN, job__max_rows_per_batch=SMALL)
     victim = ""
+    if dice.random() < 0.3:
+        later = dice.uniform(0, FIRST_SECONDS)
+        time.sleep(later)
+        process.kill()
+        return f"killed {later:.1f} s after its start, {workspace.read(f'{stage}-')} rows read"
     process.until("a worker", lambda: bool(_workers(process)))
     committed = workspace.committed(f"{stage}-")
     process.until("a commit", lambda: workspace.committed(f"{stage}-") > committed)

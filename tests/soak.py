@@ -31,6 +31,7 @@ from tests import (
     joined,
     kafka_peers,
     kafka_soak,
+    kill_any,
     launched,
     postgres,
     processing,
@@ -120,26 +121,28 @@ def without_coordinator(seed: int, workspace: Workspace) -> str:
 
 
 def _killed(seed: int, dice: random.Random, workspace: Workspace) -> str:
-    """Start the job and kill it, for even seeds at a step, for odd ones at a random time; says how."""
+    """Start the job and kill it, for even seeds at a step, for odd ones at some time from its start on; says how."""
     points = STEPS if workspace.cluster is None else IN_KAFKA
     stage, step = points[seed // 2 % len(points)]
-    batch = dice.randint(1, 6)
+    batch = dice.randint(0, 6)
     hold = "" if seed % 2 else f"{stage}-:{step}:{batch}"
     process = workspace.start("run", "delays.py", "--available-now", hold=hold, job__max_rows_per_batch=SMALL)
     if hold:
         how = f"at {hold}"
         process.held()
+    elif dice.random() < 0.5:
+        later = dice.uniform(0, kafka_soak.FIRST_SECONDS)
+        how = f"{later:.1f} s after its start"
+        time.sleep(later)
     else:
         read, later = dice.randint(1, COUNT // 2), dice.uniform(0, 1.5)
         how = f"{later:.1f} s after {read} rows in stage {stage}"
-        process.until("a commit", lambda: workspace.committed(f"{stage}-") >= 0)
-        process.until(f"{read} rows", lambda: workspace.lane(f"{stage}-").read >= read)
+        process.until(f"{read} rows", lambda: workspace.read(f"{stage}-") >= read)
         time.sleep(later)
     process.kill()
-    left = workspace.lane(f"{stage}-")
-    assert left.committed >= 0, "no batch was committed before the kill"
-    assert left.read <= 0.8 * COUNT, f"only {COUNT - left.read} rows were left at the kill"
-    return f"killed {how}, {left.read} rows read"
+    read = workspace.read(f"{stage}-")
+    assert read <= 0.8 * COUNT, f"only {COUNT - read} rows were left at the kill"
+    return f"killed {how}, {read} rows read"
 
 
 def damage(seed: int, workspace: Workspace) -> str:
@@ -278,6 +281,7 @@ SCENARIOS: dict[str, Scenario] = {
     "compacted": compacted.compacted,
     "cluster": clusters.worker_lost,
     "strict-values": value_soak.read_strictly,
+    "kill-any": kill_any.killed,
     **table_soak.SCENARIOS,
 }
 SCENARIOS_IN_KAFKA: dict[str, Scenario] = {
@@ -301,6 +305,7 @@ SCENARIOS_IN_KAFKA: dict[str, Scenario] = {
     "kafka-windowed": windowing.windows,
     "kafka-histories": histories.lived_through,
     "kafka-racks": racked.racked,
+    "kafka-kill-any": kill_any.killed,
 }
 ALL = {**SCENARIOS, **SCENARIOS_IN_KAFKA}
 _THEIRS = {
@@ -337,7 +342,7 @@ def _ran(name: str, seed: int) -> bool:
     (FOLDER / ".gitignore").write_text("*\n")
     begun = time.monotonic()
     with ExitStack() as stack:
-        workspace = _workspace(name, folder, stack)
+        workspace = _workspace(name, seed, folder, stack)
         stack.callback(workspace.close)
         try:
             found = ALL[name](seed, workspace)
@@ -352,16 +357,20 @@ def _ran(name: str, seed: int) -> bool:
     return True
 
 
-def _workspace(name: str, folder: Path, stack: ExitStack) -> Workspace:
+def _workspace(name: str, seed: int, folder: Path, stack: ExitStack) -> Workspace:
     """The streams of a scenario in Kafka are in a broker of its own, which ends with the stack."""
     if name in table_soak.SCENARIOS:
         return table_soak.workspace_of(name, folder, stack)
+    if name == "kill-any":
+        return kill_any.workspace_of(seed, folder, None)
     if name not in SCENARIOS_IN_KAFKA:
         return WITH_THEIR_JOB[name](folder, None) if name in WITH_THEIR_JOB else Workspace(folder)
     if ALL[name] is racked.racked:
         return racked.workspace_of(folder, stack)
     cluster = stack.enter_context(kafka_peers.start(folder / "cluster"))
     patience = kafka_soak.PATIENCE
+    if name == "kafka-kill-any":
+        return kill_any.workspace_of(seed, folder, cluster, patience)
     if name in kafka_soak.SCENARIOS:
         return numbered.workspace_of(folder, cluster, patience=patience)
     if name in WITH_THEIR_JOB:

@@ -291,6 +291,8 @@ class Workspace:
         """Records read and committed by the lanes whose ids begin so; what several of them read counts once."""
         read: dict[tuple[str, int], int] = {}
         for folder in self.lanes.glob(f"{lanes}*"):
+            if not any(_is_whole(each) for each in folder.glob("[0-9]*/")):
+                continue  # its folder is just being made
             for stream, positions in self.lane(folder.name).positions.items():
                 for partition, position in positions.items():
                     read[stream, partition] = max(position, read.get((stream, partition), 0))

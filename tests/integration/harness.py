@@ -167,7 +167,10 @@ class KafkaSite(Site):
 
 @dataclass
 class Deployed:
-    """A job that was planned on a site. Its lanes remember their folders from run to run."""
+    """A job that was planned on a site. Its lanes remember their folders from run to run.
+
+    ``starting``: where they begin that go on from no others; default: with all that there is.
+    """
 
     site: Site
     settings: Settings
@@ -177,6 +180,7 @@ class Deployed:
     plan: Plan
     lanes: list[Lane]
     epoch: int = 1
+    starting: Offsets = field(default_factory=dict)
     reports: dict[str, LaneReport] = field(default_factory=dict)
 
     def run(self) -> dict[str, LaneReport]:
@@ -187,7 +191,13 @@ class Deployed:
             ends = self.ends(lane)
             until = {ssp: end for ssp, end in ends.items() if ssp.stream not in own}
             runner = LaneRunner(
-                self._place, lane, self.epoch, self._building(lane, until), lane.begins, until, Standstill(math.inf)
+                self._place,
+                lane,
+                self.epoch,
+                self._building(lane, until),
+                {**self.starting, **lane.begins},
+                until,
+                Standstill(math.inf),
             )
             runner.start()
             runner.acknowledge(upstream_ended=True)

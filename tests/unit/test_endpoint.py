@@ -64,6 +64,7 @@ def test_notes_of_the_dead_and_of_strangers_don_t_count(url: str, server: http.S
     (folder / "mute.json").write_text(note.replace(server.url, "http://127.0.0.1:1"))
     (folder / "nonsense.json").write_text(note.replace(server.url, "nowhere"))
     (folder / "broken.json").write_text("{")
+    (folder / ".0f3c.tmp").write_text(note.replace(mine, mine[:-1]))  # its writer was killed
     (folder / "..bad name.json").write_text(note)
     assert endpoint.find(url) == {"delays": server.url}
 

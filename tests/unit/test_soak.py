@@ -1,14 +1,26 @@
-"""What soak runs is described."""
+"""What soak runs is described, and so is what its kills leave."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-from tests import soak
+from tests import leftovers, soak
+
+TESTS = Path(__file__).parents[1]
+TEXT = (TESTS.parent / "docs" / "testing.md").read_text()
+
+
+def section(title: str) -> str:
+    return TEXT[TEXT.index(f"\n## {title}\n") :].split("\n## ", 2)[1]
 
 
 def test_each_scenario_has_its_line() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "testing.md").read_text()
-    rows = re.findall(r"^\| (`.*?`) \|", text[text.index("\n## Soak") :], re.MULTILINE)
+    rows = re.findall(r"^\| (`.*?`) \|", section("Soak"), re.MULTILINE)
     assert {name for row in rows for name in re.findall(r"`(.*?)`", row)} == set(soak.ALL)
+
+
+def test_each_kind_of_leftover_has_its_line_and_a_test() -> None:
+    rows = re.findall(r"^\| (\w+: .*?) \| (.*?) \| `(.*?)` \|$", section("What a kill leaves"), re.MULTILINE)
+    assert {kind: what for kind, what, _ in rows} == leftovers.KINDS
+    assert not [test for _, _, test in rows if not (TESTS / test).exists()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -153,3 +154,45 @@ def test_a_verb_that_asks_a_coordinator_needs_no_database(verb: str) -> None:
 @pytest.mark.parametrize("verb", ["drain", "fence", "scale", "stop", "cancel"])
 def test_a_verb_that_draws_nothing_imports_nothing_to_draw_with(verb: str) -> None:
     assert imported(verb, ["rich.console", "pygments"]) == "[]\n"
+
+
+_KILLED = """
+import os, signal, sys
+import sqlalchemy as sa
+from sqlalchemy.engine import Engine
+from anabranch.coordinator.store import Store
+
+left = int(sys.argv[2])
+
+@sa.event.listens_for(Engine, sys.argv[3])
+def count(*_):
+    global left
+    left -= 1
+    if left < 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+Store(sys.argv[1]).close()
+"""
+
+
+@pytest.mark.parametrize(
+    ("moment", "nth"),
+    [("begin", 0), ("begin", 1), ("after_cursor_execute", 3), ("after_cursor_execute", 12), ("commit", 0)],
+)
+def test_a_store_whose_maker_was_killed_is_made_once_more(url: str, moment: str, nth: int) -> None:
+    killed = subprocess.run([sys.executable, "-c", _KILLED, url, str(nth), moment], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    with pytest.raises(NotFoundError):
+        Store.open_existing(url)
+    assert filled(Store(url)).jobs() == ["delays"]
+    assert Store.open_existing(url).jobs() == ["delays"]
+
+
+def test_what_a_killed_process_had_not_committed_is_gone_and_all_else_is_there(tmp_path: Path, url: str) -> None:
+    filled(Store(url)).close()
+    code = _KILLED.replace("Store(sys.argv[1]).close()", "Store(sys.argv[1]).put_artifact('half', b'')")
+    killed = subprocess.run([sys.executable, "-c", code, url, "0", "commit"], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert Path(f"{tmp_path}/deep/er/coordinator.db-wal").exists(), "nothing was being written"
+    store = Store(url)
+    assert (store.jobs(), store.artifact("half")) == (["delays"], None)

@@ -63,6 +63,8 @@ class Ahead:
         self._decided = threading.Event()
         folder.make()
         folder.lock()
+        folder.begin_anew()
+        folder.clear_leftovers(anew=True)
         folder.begin_at(query.begins)
         try:
             self._started = query.begin_ahead(self._written)

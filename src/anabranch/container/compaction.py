@@ -39,6 +39,7 @@ def look(spark: SparkSession, lane: Lane, uri: str, keys: int) -> Look:
         raise StateError(f"the folder of lane {lane.id} is gone: {uri}", "restore the storage root")
     if not lane.abandoned:
         folder.lock()
+        folder.clear_leftovers(anew=False)
     if folder.pending:
         raise StateError(
             f"lane {lane.id} has begun batch {folder.planned()}, and not finished it",

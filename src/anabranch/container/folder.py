@@ -6,6 +6,7 @@ import itertools
 import json
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +15,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from anabranch import logs, steps
-from anabranch.container import offset_log, tree
+from anabranch.container import leftovers, offset_log, tree
+from anabranch.container.leftovers import Kind
 from anabranch.container.offset_log import Entry
 from anabranch.container.tree import Tree
 from anabranch.errors import ConflictError, StateError
@@ -23,14 +25,18 @@ from anabranch.event_time.progress import Progress
 from anabranch.spark.batches import Batch
 
 # Commits before offsets: a copy made while the source is still written to never has a commit without its offset.
-_COPY_ORDER = ("commits", "offsets", "metadata", "sources", "state", "streams.json")
+_COPY_ORDER = ("commits", "offsets", "metadata", "sources", "state", "streams.json", "starting.json")
 _BEGIN = "sources/0/0"
 _STATE = "state"
 _STREAMS = "streams.json"
+_STARTING = "starting.json"
 _PROGRESS = "progress.json"
 _STANDBY = "standby"
 
 log = logs.get_logger()
+
+# The folders that this process has taken.
+_cleared: set[str] = set()
 
 # Lock files by path. The JVM closes a file, and so gives up its lock, once nobody in Python holds it any more.
 _locked: dict[str, Any] = {}
@@ -159,6 +165,15 @@ class Folder:
         if not self.exists(_STREAMS):
             self._tree.write(_STREAMS, json.dumps(dict(sorted(ids.items()))), new=True)
 
+    def note_starting(self, offsets: Mapping[str, int]) -> dict[str, int]:
+        """Keep where the lane begins, by the texts of whole SSPs, once, before its first batch is planned; gives what
+        was kept. The ends of the inputs, where a lane may begin, are others when it is started again."""
+        if not self.exists(_STARTING):
+            if self.planned() >= 0:
+                return {}
+            self._tree.write(_STARTING, json.dumps(dict(sorted(offsets.items()))), new=True)
+        return dict(json.loads(self._tree.read(_STARTING)))
+
     def begin_at(self, offsets: Mapping[str, Mapping[int, int]]) -> None:
         """Let the query's only source, of Spark's connector to Kafka, begin there (by topic) whatever its options say:
         where it began once it finds here."""
@@ -169,8 +184,27 @@ class Folder:
 
     def begin_anew(self) -> None:
         """Forget what was planned, and where the query began. Nothing may have been committed or published."""
-        for name in ("offsets", "sources"):
+        for name in (*leftovers.OF_BATCHES, "sources"):
             self._fs.delete(self._at(name), True)
+
+    def clear_leftovers(self, *, anew: bool) -> None:
+        """Remove what killed processes have left, so that Spark starts a query here, and runs a pending batch as if it
+        had not been begun: no process may be at work in the folder, and no query of this one. ``anew``: the lane has
+        written nothing, and may begin once more if no batch was planned."""
+        found = leftovers.classify(self._tree.all_files())
+        if not anew:
+            found = {name: kind for name, kind in found.items() if kind is not Kind.UNPLANNED}
+        if self.uri in _cleared:  # a query of this process has ended, and Spark may still write snapshots of its state
+            found = {name: kind for name, kind in found.items() if kind is not Kind.SPARKS or name[:6] != f"{_STATE}/"}
+        _cleared.add(self.uri)
+        for name in found:
+            self._tree.remove(name)
+        if anew and self.planned() < 0 and self.committed() < 0:
+            for name in leftovers.OF_BATCHES:  # Spark minds empty folders below them, too
+                self._fs.delete(self._at(name), True)
+        if found:
+            kinds = Counter(kind.value for kind in found.values())
+            log.info("leftovers of a killed process were removed", folder=self.uri, files=dict(kinds))
 
     def note_progress(self, left: Progress, ssps: Iterable[str]) -> None:
         """Keep how far the lane is in event time as it ends, and what it read, for those that may go on from it."""

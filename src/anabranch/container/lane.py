@@ -212,6 +212,7 @@ class LaneRunner:
             folder = self._place.folder(
                 self.lane, self._epoch, self._leaving.is_set, self._taken(), self._ahead is not None
             )
+            self._begin_where_it_began(folder)
             self._tell(folder_epoch=self._report.folder_epoch or self._epoch)
             with self._analyzing(folder):
                 if self._ahead is None:
@@ -249,6 +250,13 @@ class LaneRunner:
                 self._started.stop()  # what failed may be ours, and not the query
             clock.forget(self._clock)
             self._tell(phase="failed", error=told, fenced=failures.is_fenced(error))
+
+    def _begin_where_it_began(self, folder: Folder) -> None:
+        """A first batch that was planned begins where the lane began then, and so does one that wasn't."""
+        noted = parsed(folder.note_starting(texts(self._starting)))
+        mine = {ssp: offset for ssp, offset in noted.items() if ssp in self._starting}
+        self._starting = {**self._starting, **mine, **self.lane.begins}
+        self._inputs = Inputs(self._place.systems, self.lane, self._starting)
 
     @contextmanager
     def _analyzing(self, folder: Folder) -> Iterator[None]:

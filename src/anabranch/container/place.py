@@ -62,8 +62,9 @@ class Place:
             if _has_former_state(lane):
                 folder = self._split(lane, folder)
             elif not ahead:
+                folder.make()
+                _lock(folder, unless)
                 folder.begin_anew()  # somebody may have begun ahead of the lane, and have died
-            folder.make()
         if published > folder.planned():
             raise StateError(
                 f"the outputs of lane {lane.id} hold its batch {published}, but its folder {folder.uri} knows none "
@@ -73,6 +74,8 @@ class Place:
         if lane.folder_epoch and lane.abandoned:
             folder = folder.clone(self.at(lane, epoch).uri)
         _lock(folder, unless)
+        if not ahead:
+            folder.clear_leftovers(anew=lane.first_batch == 0 and lane.last_batch < 0 and published < 0)
         return folder
 
     def check_new(self, lane: Lane, published: int) -> None:

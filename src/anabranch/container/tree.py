@@ -16,6 +16,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from anabranch.container import leftovers
+from anabranch.container.leftovers import PART
 from anabranch.errors import StateError
 
 __all__ = ["File", "Tree", "update"]
@@ -24,7 +26,6 @@ _AT_ONCE = 8
 """So many files are copied at once: most are small, and what takes time is to ask for each."""
 
 _STATUS = re.compile(r"\bpath=(.*?); isDirectory=(?:true|false; length=(\d+);.*?modification_time=(-?\d+))")
-_PART = ".part"
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,11 @@ class Tree:
         else:
             self.fs.delete(self.at(name), False)
 
+    def all_files(self) -> list[str]:
+        """The names of all files, also of those that Hadoop hides."""
+        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="lists") as pool:
+            return sorted(self.files("", pool))
+
     def move(self, target: Tree) -> bool:
         """Let all of it be at another place of the same storage; gives whether it was there."""
         if not self.has(""):
@@ -159,7 +165,7 @@ class Tree:
     def _put(self, name: str, *, new: bool = False) -> Iterator[str]:
         """A name to write a file under, which gets its own with the end of the block: it is there whole or not at all.
         ``new``: there is none of that name that it is to replace."""
-        part = f"{name}.{uuid.uuid4().hex}{_PART}"
+        part = f"{name}.{uuid.uuid4().hex}{PART}"
         try:
             yield part
             self._rename(part, name, new=new)
@@ -227,7 +233,7 @@ def update(source: Tree, target: Tree, names: Iterable[str], *, lives: bool) -> 
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="copies") as pool:
         for name in names:
             theirs, ours = source.files(name, pool), target.files(name, pool)
-            theirs = {each: file for each, file in theirs.items() if not _is_temporary(each)}
+            theirs = {each: file for each, file in theirs.items() if not leftovers.is_temporary(each)}
             due = [each for each, file in theirs.items() if each not in ours or not ours[each].is_copy_of(file)]
             folders = {folder for each in ours for folder in _folders(each)}
             if not folders.isdisjoint(due):  # Hadoop would copy into it
@@ -251,9 +257,3 @@ def _folders(name: str) -> list[str]:
     """Those that a file is in."""
     parts = name.split("/")
     return ["/".join(parts[:count]) for count in range(1, len(parts))]
-
-
-def _is_temporary(name: str) -> bool:
-    """Whether a file is being written, or was when somebody was killed."""
-    file = name.rpartition("/")[2]
-    return _PART in file or (file.startswith(".") and ".tmp" in file)

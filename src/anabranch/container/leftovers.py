@@ -1,0 +1,83 @@
+"""What a killed process may leave in a lane's folder, by name: pure decisions on what must go before a query starts."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Collection
+
+__all__ = ["OF_BATCHES", "PART", "Kind", "classify", "is_temporary"]
+
+PART = ".part"
+"""How the names end of files that are being written and aren't whole yet: those of ours. Spark has names of its own."""
+
+OF_BATCHES = ("offsets", "commits", "state")
+"""Spark starts a query that has planned no batch only where these are empty."""
+
+_OURS = re.compile(rf"\.?.+\.[0-9a-f]{{32}}{re.escape(PART)}(?:\.crc)?")
+_SPARKS = re.compile(r"\.{1,2}[^.].*\.tmp(?:\.crc)?")
+"""As in ``.0.85a21cef-2c22-49c8-b909-e9ca04a59a10.tmp``: what begins with a dot, and ends so, is nobody's data."""
+_CHECKSUM = re.compile(r"\.(?P<of>.+)\.crc")
+_VERSION = re.compile(r"state/\d+/\d+/(?:[^/]+/)?(\d+)(?:_[^/]+)?\.(?:changelog|zip|delta|snapshot)")
+"""A file of the state after a batch; its number is the next batch's."""
+_SCHEMA = re.compile(r"state/\d+/(?:_metadata/v2/(\d+)|_stateSchema/[^/]+/(\d+)_[^/]+)")
+"""A file that says how state is made, as a batch has found it."""
+
+
+class Kind(enum.Enum):
+    """Why a file is a leftover."""
+
+    OURS = "a file that anabranch had not written whole"
+    SPARKS = "a file that Spark had not written whole"
+    CHECKSUM = "a checksum without its file"
+    UNPLANNED = "a file of a batch that was never planned"
+    UNCOMMITTED = "a file of a batch that was not committed"
+    """That batch is run again. Spark may leave such a file as it is then, though the batch has other results."""
+
+
+def classify(names: Collection[str]) -> dict[str, Kind]:
+    """The leftovers among the files of a folder in which no process is at work; all others are to be kept.
+
+    ``names``: of all files below the folder, with "/" between their parts.
+    """
+    there = set(names)
+    planned, committed = _last("offsets", names), _last("commits", names)
+    done = planned - 1 if planned > committed else committed
+    found: dict[str, Kind] = {}
+    for name in names:
+        folder, _, file = name.rpartition("/")
+        checksum = _CHECKSUM.fullmatch(file)
+        of = name if checksum is None else "/".join([folder, checksum["of"]][not folder :])
+        if _OURS.fullmatch(file):
+            found[name] = Kind.OURS
+        elif _SPARKS.fullmatch(file):
+            found[name] = Kind.SPARKS
+        elif of not in there:
+            found[name] = Kind.CHECKSUM
+        elif max(planned, committed) < 0 and name.partition("/")[0] in OF_BATCHES:
+            found[name] = Kind.UNPLANNED
+        elif _is_of_state_after(of, done, whole=done < 0):
+            found[name] = Kind.UNCOMMITTED
+    return found
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a file is being written, or was when a process was killed."""
+    file = name.rpartition("/")[2]
+    return bool(_OURS.fullmatch(file) or _SPARKS.fullmatch(file))
+
+
+def _is_of_state_after(name: str, batch: int, *, whole: bool) -> bool:
+    """Whether a file is of the state that a batch after this one has made. ``whole``: as all state is."""
+    if whole:
+        return name.startswith("state/")
+    version, schema = _VERSION.fullmatch(name), _SCHEMA.fullmatch(name)
+    if version is not None:
+        return int(version[1]) > batch + 1
+    return schema is not None and int(schema[1] or schema[2]) > batch
+
+
+def _last(folder: str, names: Collection[str]) -> int:
+    """The last batch that has an entry in a log, -1 if none."""
+    entries = (name.rpartition("/") for name in names)
+    return max((int(file) for place, _, file in entries if place == folder and file.isdecimal()), default=-1)
