@@ -26,9 +26,7 @@ from pyspark.sql import SparkSession
 from anabranch.config import Settings
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.formats import modules
-from anabranch.spark import cluster, lines
-from anabranch.spark.clock import EventTimeSource
-from anabranch.systems.embedded.spark import EmbeddedSource
+from anabranch.spark import cluster, lines, sources
 from anabranch.systems.kafka import jars
 
 _STATE = "spark.sql.streaming.stateStore"
@@ -149,8 +147,7 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
     with _printing_to(output):
         spark = _session(builder, master)
-    spark.dataSource.register(EmbeddedSource)
-    spark.dataSource.register(EventTimeSource)
+    sources.register(spark)
     return spark
 
 
