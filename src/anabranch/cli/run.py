@@ -22,6 +22,7 @@ from anabranch.cli.preparation import Prepared
 from anabranch.config import Settings
 from anabranch.coordinator import endpoint, http
 from anabranch.coordinator.service import Coordinator
+from anabranch.coordinator.states.snapshot import DeploymentState
 from anabranch.coordinator.store.store import Store
 from anabranch.coordinator.watching import Watching
 from anabranch.errors import AnabranchError, ConflictError, JobFailedError
@@ -151,6 +152,7 @@ def _serve(
     ``printed``: where traces of failures go, too."""
     from anabranch.container import root_cause
     from anabranch.container.reconciliation import Container
+    from anabranch.container.restarts import ProcessBrokenError
 
     def trace(lane: str, error: BaseException) -> None:
         with printed.open("a") as file:
@@ -178,7 +180,12 @@ def _serve(
         )
         replacer.take_lanes(lambda: container.batches)
         shown.start()
-        container.run(_registration(name))
+        try:
+            container.run(_registration(name))
+        except ProcessBrokenError:
+            if signals.received is None and DeploymentState(coordinator.status(name).state).runs:
+                raise
+            progress.say("no new process follows: the job is to stop")
         status = coordinator.status(name)
     finally:
         watching.set()

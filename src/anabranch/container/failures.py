@@ -70,6 +70,14 @@ def _says(pattern: str) -> Callable[[Cause], bool]:
     return lambda cause: wanted.search(f"{cause.kind}: {cause.message}") is not None
 
 
+def _without_java(cause: Cause) -> bool:
+    """Whether it says that the Java process doesn't answer any more, or ends."""
+    in_py4j = any("/py4j/" in frame.file for frame in cause.frames)
+    return _says(r"Py4JNetworkError|Answer from Java side is empty|SparkContext was shut down|stopped SparkContext")(
+        cause
+    ) or (in_py4j and cause.name in ("ConnectionRefusedError", "ConnectionResetError", "BrokenPipeError"))
+
+
 _INFRASTRUCTURE = re.compile(
     r"^(?:STREAM_FAILED|INTERNAL_ERROR|TASK_WRITE_FAILED|FAILED_READ_FILE|FAILED_EXECUTE_UDF|PYTHON_|STDS_|"
     r"CANNOT_LOAD_|CANNOT_WRITE_|CANNOT_CREATE_|CONCURRENT_STREAM_LOG_UPDATE|UNABLE_TO_)"
@@ -120,7 +128,7 @@ _KINDS = (
         "make such an object inside the function, or in a module beside the job file that workers import",
     ),
     _Kind(
-        _says(r"MemoryError|OutOfMemoryError|GC overhead limit"),
+        _says(r"MemoryError|OutOfMemoryError|GC overhead limit|exited with code 137|[Mm]emory limit"),
         "give Spark more ([spark] memory), or let batches be smaller ([job] max_rows_per_batch)",
         Remedy.PROCESS,
     ),
@@ -132,10 +140,7 @@ _KINDS = (
         Remedy.PROCESS,
     ),
     _Kind(
-        _says(
-            r"Py4JNetworkError|Answer from Java side is empty|ConnectionRefusedError|SparkContext was shut down|"
-            r"stopped SparkContext|JVM is gone"
-        ),
+        _without_java,
         "see the kernel's log for a process killed for its memory; give it less to do, or more memory ([spark] memory)",
         Remedy.PROCESS,
     ),
@@ -144,6 +149,11 @@ _KINDS = (
             r"OptionalDataException|StreamCorruptedException|NoClassDefFoundError|NoSuchMethodError|ClassCastException"
         ),
         f"the Java process is broken, or has jars that don't fit together; {_NEEDS_LOG}",
+        Remedy.PROCESS,
+    ),
+    _Kind(
+        _says(r"ExecutorLostFailure"),
+        "see the log of that executor, and of the cluster's manager, for why it has ended",
         Remedy.PROCESS,
     ),
     _Kind(
@@ -222,7 +232,7 @@ def _of(root: RootCause, home: str) -> Failure | None:
         else [each for each in reversed(root.causes) if each is not headline and each.message][:_MOST_REASONS]
     )
     reasons = [f"{'because of' if headline is not root.deepest else 'in'} {_short(cause.told)}" for cause in behind]
-    if root.loss:
+    if root.loss and not headline.is_wrapper:
         reasons.append(_short(root.loss))
     if root.times > 1:
         reasons.append(f"Spark has tried its task {root.times} times")
@@ -230,7 +240,8 @@ def _of(root: RootCause, home: str) -> Failure | None:
         kind = _Kind(bool, "mend that line; the lane goes on from this batch at the next run")
     if kind is None and coded:
         kind = _Kind(bool, "")
-    what = _short(headline.told) + at
+    told = root.loss if root.loss and headline.is_wrapper else headline.told
+    what = _short(told) + at
     if kind is None:
         return Failure(what, tuple(reasons), _NEEDS_LOG, Remedy.PROCESS)
     return Failure(what, tuple(reasons), kind.cure, kind.remedy)

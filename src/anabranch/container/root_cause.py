@@ -32,6 +32,7 @@ _AFTER = re.compile(
 )
 _CHAINED = re.compile(r"^(?:During handling of the above exception|The above exception was the direct cause)")
 _CONDITION = re.compile(r"(?:^|: )\[([A-Z][A-Z0-9_]*(?:\.[A-Z0-9_]+)*)\] (.+)", re.DOTALL)
+_OF_QUERY = re.compile(r"^\[STREAM_FAILED\] .*? terminated with exception: ")
 _STATE = re.compile(r"\s*SQLSTATE: \w+\s*$")
 _LOSS = re.compile(r"ExecutorLostFailure \(executor (\S+) exited [^)]*\)(?: Reason: (.+))?")
 _TIMES = re.compile(r"Task \d+ in stage [\d.]+ failed (\d+) times")
@@ -83,13 +84,13 @@ class Cause:
     @property
     def condition(self) -> str:
         """Spark's name for what is wrong (``DIVIDE_BY_ZERO``); the empty text if it has none."""
-        found = _CONDITION.search(self.message)
+        found = _CONDITION.search(_OF_QUERY.sub("", self.message))
         return found[1] if found is not None else ""
 
     @property
     def told(self) -> str:
         """What it says: Spark's condition with its sentence, else the class with the message."""
-        found = _CONDITION.search(self.message)
+        found = _CONDITION.search(_OF_QUERY.sub("", self.message))
         if found is not None:
             return _STATE.sub("", f"[{found[1]}] {_first(found[2])}").split(" SQLSTATE")[0].strip()
         return f"{self.name}: {_line(self.message)}" if self.message else self.name
