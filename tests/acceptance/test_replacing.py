@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,9 @@ def records(workspace: Workspace, stream: str) -> list[int]:
 
 def test_a_broken_java_process_and_one_that_is_gone_are_replaced(tmp_path: Path) -> None:
     """In the first process every task fails whatever is tried; in the second one Java is killed; the third is right."""
-    workspace = failing_workspace(tmp_path, Failing(on_java(BROKEN_MAP, GONE, again=False), ()))
-    try:
+    failing = Failing(on_java(BROKEN_MAP, GONE, again=False), ())
+    with ExitStack() as stack:
+        workspace = failing_workspace(tmp_path, failing, stack)
         process = workspace.start("run", "failing.py", "--available-now")
         assert process.wait() == 0, process.stderr
         assert records(workspace, "out") == list(range(40))
@@ -39,5 +41,3 @@ def test_a_broken_java_process_and_one_that_is_gone_are_replaced(tmp_path: Path)
         tried = [each for each in events if "failed and is tried again" in each["what"]]
         assert [each["what"].partition("again, ")[2] for each in tried] == ["in a new process"]
         assert all("OptionalDataException" in each["why"] for each in tried)
-    finally:
-        workspace.close()

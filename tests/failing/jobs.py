@@ -19,13 +19,16 @@ rows = job.read("in", schema="n int, text string")
 @dataclass(frozen=True)
 class Failing:
     """``body`` follows the read of ``rows``. ``reads``: patterns that the error must hold, in order; ``never``: those
-    that it mustn't. ``besides``: other files of the folder; ``settings``: as for ``Workspace.start``."""
+    that it mustn't. ``besides``: other files of the folder; ``settings``: as for ``Workspace.start``; ``place``:
+    "broker", which ends after the first batch, "full disk" or the empty text; ``by_lane``: it is a lane that fails."""
 
     body: str
     reads: tuple[str, ...]
     besides: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     code: int = 1
+    place: str = ""
+    by_lane: bool = True
     never: tuple[str, ...] = ("An error occurred while calling", "Traceback", "\tat ")
 
     @property
@@ -80,6 +83,7 @@ rows.transform(ratio).write("out")
 """,
         (r"transform 'transform' \(failing\.py:\d+\) raised KeyError: 'ratio'", "mend the function"),
         code=2,
+        by_lane=False,
     ),
     "foreach_batch": Failing(
         """
@@ -106,7 +110,9 @@ rows.foreach_batch(save)
     "Java in a task": Failing(
         on_java(BROKEN_MAP), ("OptionalDataException", "has tried its task 4 times", "the Java process is broken")
     ),
-    "driver killed": Failing(on_java(GONE), ("the Java process of Spark has ended", "memory")),
+    "driver killed": Failing(on_java(GONE), ("the Java process of Spark has ended", "memory"), by_lane=False),
+    "disk full": Failing('rows.write("out")\n', ("No space left on device", "make room"), place="full disk"),
+    "Kafka refused": Failing('rows.write("out")\n', ("Kafka", r"\[systems\.kafka\] bootstrap_servers"), place="broker"),
     "worker killed": Failing(
         """
 def crash(row):
@@ -141,5 +147,6 @@ rows.map(locked(threading.Lock()), schema="n int").write("out")
 """,
         (r"map 'map' \(failing\.py:\d+\)", "pickle '_thread.lock' object"),
         code=2,
+        by_lane=False,
     ),
 }

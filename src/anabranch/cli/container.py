@@ -94,6 +94,7 @@ def container(
             me = _registration(job, running.deployment, settings.systems.kafka.rack)
             _serve(made, client, me, period, leaving, ended, _survives(file.graph, settings))
         except ProcessBrokenError as broken:
+            ended.set()  # its seat is given back: the watchdogs have nothing to see to any more
             replacer.within(_STOPS_WITHIN, broken.restarts)
             following = broken.restarts
         except Exception as error:

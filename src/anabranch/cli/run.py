@@ -126,6 +126,7 @@ def execute(
             with Watching(coordinator.wishes):
                 return _serve(prepared, coordinator, spark, show, served, replacer, printed)
         except ProcessBrokenError as broken:
+            ended.set()
             replacer.within(_STOPS_WITHIN, broken.restarts)
             raise
         except Exception as error:

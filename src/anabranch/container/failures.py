@@ -160,6 +160,7 @@ _KINDS = (
         _says(r"FileNotFoundError|NoSuchFileException|FileNotFoundException"),
         "restore that file, or see why it was removed",
     ),
+    _Kind(_says(r"\bOSError: \[Errno"), "see what is wrong with that file, disk or connection"),
 )
 
 

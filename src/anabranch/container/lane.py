@@ -16,7 +16,7 @@ import msgspec
 from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch import logs, steps
-from anabranch.container import blame, failures, pacing, root_cause
+from anabranch.container import blame, failures, pacing, root_cause, starting
 from anabranch.container.ahead import Ahead, Handover
 from anabranch.container.attempts import Standstill
 from anabranch.container.draining import Drain, Outcome
@@ -481,9 +481,11 @@ class LaneRunner:
         batch = folder.batch(last) if last >= 0 else None
         self._carry_idle(folder, last, query.settings.job.idle_seconds)
         taken = last < self.lane.first_batch and self._started is None and self._taken()
-        with one_at_a_time:
-            self._tell(begun=True)
-            started = query.start(last=batch, pending=pending, taken=taken)
+        with starting.shared.place() as until_started:
+            with one_at_a_time:
+                self._tell(begun=True)
+                started = query.start(last=batch, pending=pending, taken=taken)
+            until_started(started)
         return self._runs(folder, query, started)
 
     def _go_on_ahead(self, folder: Folder) -> StreamingQuery:
