@@ -183,19 +183,20 @@ def explain(error: BaseException, home: str = "") -> str:
 
 def is_ours(error: BaseException) -> bool:
     """Whether it tells of an error of anabranch's."""
-    return _OURS.search(str(error)) is not None
+    return _OURS.search(root_cause.said(error)) is not None
 
 
 def is_fenced(error: BaseException) -> bool:
     """Whether it says that another process has the lane, here or in a Python worker."""
-    return isinstance(error, FencedError) or f"anabranch.errors.{FencedError.__name__}" in str(error)
+    return isinstance(error, FencedError) or f"anabranch.errors.{FencedError.__name__}" in root_cause.said(error)
 
 
 def is_final(error: BaseException) -> bool:
     """Whether the same would come of another attempt: what lanes, streams, settings and files are doesn't change."""
     if isinstance(error, _FINAL):
         return True
-    return any(f"anabranch.errors.{each.__name__}: " in str(error) for kind in _FINAL for each in _family(kind))
+    said = root_cause.said(error)
+    return any(f"anabranch.errors.{each.__name__}: " in said for kind in _FINAL for each in _family(kind))
 
 
 def is_of_java(error: BaseException) -> bool:

@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-__all__ = ["Cause", "Frame", "RootCause", "parsed", "text_of"]
+__all__ = ["Cause", "Frame", "RootCause", "parsed", "said", "text_of"]
 
 _MOST_LINKS = 20
 _LONGEST = 400_000
@@ -130,17 +130,17 @@ class RootCause:
 
 def text_of(error: BaseException) -> str:
     """All that an exception and those behind it say, with Java's stack traces. Never raises."""
-    said: list[str] = []
+    printed: list[str] = []
     seen: set[int] = set()
     current: BaseException | None = error
     while current is not None and id(current) not in seen and len(seen) < _MOST_LINKS:
         seen.add(id(current))
-        said.append(_said(current, outermost=not said))
+        printed.append(_printed(current, outermost=not printed))
         behind = getattr(current, "_cause", None)
         if not isinstance(behind, BaseException):
             behind = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
         current = behind
-    return "\n\n".join(said)
+    return "\n\n".join(printed)
 
 
 def parsed(text: str) -> RootCause:
@@ -163,13 +163,17 @@ def parsed(text: str) -> RootCause:
     )
 
 
-def _said(error: BaseException, outermost: bool) -> str:
-    """As Python prints it, and Java's stack trace."""
-    kind = type(error)
+def said(error: BaseException) -> str:
+    """Its own message; the empty text if it can't say it."""
     try:
-        text = str(error)
+        return str(error)
     except Exception:  # it may ask a Java process that has ended
-        text = ""
+        return ""
+
+
+def _printed(error: BaseException, outermost: bool) -> str:
+    """As Python prints it, and Java's stack trace."""
+    kind, text = type(error), said(error)
     trace = getattr(error, "_stackTrace", None)
     if isinstance(trace, str) and trace not in text:
         text = f"{text}\n\nJVM stacktrace:\n{trace}"
