@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,37 @@ def test_a_message_that_holds_a_large_record(size: int) -> None:
     failed = failures.failure(RuntimeError(text))
     assert failed.what == "EOFException: the end"
     assert len(failed.told) < 4000
+
+
+PIECES = (
+    "Traceback (most recent call last):",
+    '  File "/home/me/job/job.py", line 3, in f',
+    "    x = 1",
+    "KeyError: 'a'",
+    "Caused by: java.io.IOException: No space left on device",
+    ": org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 0.0 failed 4 times",
+    "Lost task 0.3 in stage 0.0 (TID 3) (h executor driver): java.lang.IllegalStateException",
+    "An error occurred while calling o1.x. Trace:",
+    "\tat a.b(C.java:1)",
+    "During handling of the above exception, another exception occurred:",
+    "[A_B.C] why. SQLSTATE: 42000",
+    "  | ValueError: in a group",
+    "ExecutorLostFailure (executor 1 exited unrelated to the running tasks) Reason: gone",
+    "=== Streaming Query ===",
+    "a." * 100_000 + "!",
+    "\ud800\x00\u2028",
+    "",
+)
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_whatever_the_text_is_it_is_told_of_in_a_few_lines(seed: int) -> None:
+    dice = random.Random(seed)
+    text = "\n".join(dice.choices(PIECES, k=dice.randint(0, 25)))
+    failed = failures.failure(RuntimeError(text), JOB)
+    assert failed.what
+    assert len(failed.told) < 4000
+    assert isinstance(failed.remedy, Remedy)
 
 
 def test_text_of_an_exception_holds_all_that_it_and_its_causes_say() -> None:

@@ -16,6 +16,7 @@ __all__ = ["Cause", "Frame", "RootCause", "parsed", "said", "text_of"]
 _MOST_LINKS = 20
 _LONGEST = 400_000
 """Characters of a text that are looked at, half of them from its end: a message may hold a record of 50 MB."""
+_LONGEST_LINE = 4000
 
 _NAME = r"(?:[A-Za-z_][\w$]*\.)*[A-Za-z_][\w$]*"
 _JAVA = r"(?:[a-z_][\w$]*\.)+[A-Z][\w$]*"
@@ -147,7 +148,7 @@ def parsed(text: str) -> RootCause:
     """The causes that a text holds."""
     if len(text) > _LONGEST:
         text = f"{text[: _LONGEST // 2]}\n{text[-_LONGEST // 2 :]}"
-    found = [cause for group in _groups(text.split("\n")) for cause in group]
+    found = [cause for group in _groups([_cut(line) for line in text.split("\n")]) for cause in group]
     kept: dict[tuple[str, str], Cause] = {}
     for cause in found:
         same = kept.pop((cause.kind, cause.message), cause)  # cited once more, on the way up
@@ -249,6 +250,11 @@ def _message(first: str, following: Sequence[str]) -> str:
 
 def _first(text: str) -> str:
     return text.strip().split("\n")[0]
+
+
+def _cut(line: str) -> str:
+    """A line that is too long, without its middle."""
+    return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE // 2]} ... {line[-_LONGEST_LINE // 2 :]}"
 
 
 def _line(text: str) -> str:
