@@ -120,7 +120,7 @@ def crash(row):
 
 rows.map(crash, schema="n int").write("out")
 """,
-        ("Python worker exited unexpectedly",),
+        ("a Python worker has crashed", "Python worker exited unexpectedly", "see the log"),
         settings={"job__on_error": "fail"},
     ),
     "import on a worker": Failing(

@@ -62,3 +62,24 @@ def test_nobody_elses_process_is_replaced(how: str, tmp_path: Path) -> None:
 def test_one_that_does_not_come_to_its_end_is_replaced_all_the_same(tmp_path: Path) -> None:
     code, noted = run("hangs", tmp_path)
     assert (code, [number for _, number, *_ in noted]) == (7, [0, 1])
+
+
+CHANGED = """
+import os, sys
+from anabranch.cli.main import started_with
+from anabranch.cli.replacing import Replacer
+
+started_with[:] = sys.orig_argv[1:]
+replacer = Replacer()
+print(os.environ.get("CHANGED"), *sys.argv[1:], flush=True)
+os.environ["CHANGED"] = "here"
+replacer.take_java(lambda: None, is_child=True)
+replacer.is_done("--once")
+replacer.replace("it broke")
+"""
+
+
+def test_it_begins_as_the_former_one_did_but_for_what_is_done() -> None:
+    words = [sys.executable, "-c", CHANGED, "--once", "job.py"]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.stdout.splitlines() == ["None --once job.py", "None job.py", "None job.py"], ended.stderr

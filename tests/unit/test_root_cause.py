@@ -26,7 +26,7 @@ TOLD = {
         Remedy.ATTEMPT,
     ),
     "kafka_rights": ("Kafka's TopicAuthorizationException: Not authorized to access topics: [t]", Remedy.ATTEMPT),
-    "worker_crashed": ("SparkException: Python worker exited unexpectedly (crashed)", Remedy.PROCESS),
+    "worker_crashed": ("a Python worker has crashed, or was killed", Remedy.PROCESS),
     "out_of_memory": ("OutOfMemoryError: Java heap space", Remedy.PROCESS),
     "null_pointer": ("NullPointerException", Remedy.PROCESS),
     "executor_lost": ("executor 7 was lost: Command exited with code 137", Remedy.PROCESS),

@@ -24,13 +24,16 @@ VARIABLE = "ANABRANCH_RESTARTS"
 class Replacer:
     """What a verb that runs lanes knows of the processes that it has replaced.
 
-    It replaces only processes of the command line, which have started Java themselves.
+    It replaces only processes of the command line, which have started Java themselves. A new one gets the words and the
+    environment that this one had when it began.
     """
 
     def __init__(self, may: bool = True) -> None:
         """``may``: whether it may replace anything."""
         self._may = may
         self.restarts = Restarts.of_text(os.environ.pop(VARIABLE, ""))
+        self._environment = {**os.environ}
+        self._words = [*started_with]
         self._kill_java: Callable[[], None] = lambda: None
         self._batches: Callable[[], Mapping[str, int]] = dict
         self.is_possible = False
@@ -48,11 +51,15 @@ class Replacer:
     def take_java(self, kill: Callable[[], None], is_child: bool) -> None:
         """The Java process has started. ``kill`` ends it at once; ``is_child``: it is this process's."""
         self._kill_java = kill
-        self.is_possible = self._may and bool(started_with) and is_child
+        self.is_possible = self._may and bool(self._words) and is_child
 
     def take_lanes(self, batches: Callable[[], Mapping[str, int]]) -> None:
         """There are lanes; ``batches``: the last committed one of each."""
         self._batches = batches
+
+    def is_done(self, option: str) -> None:
+        """What an option asks for is done: a new process needn't do it again."""
+        self._words = [word for word in self._words if word != option]
 
     def within(self, seconds: float, following: Restarts) -> None:
         """Replace the process after so many seconds, should it not have come to it by itself."""
@@ -73,6 +80,6 @@ class Replacer:
             progress.say(f"a new process follows: {following.why.splitlines()[0]}")
             sys.stderr.flush()
             sys.stdout.flush()
-        os.environ[VARIABLE] = following.to_text()
         self._kill_java()
-        os.execv(sys.executable, [sys.executable, *started_with])
+        environment = {**self._environment, VARIABLE: following.to_text()}
+        os.execve(sys.executable, [sys.executable, *self._words], environment)

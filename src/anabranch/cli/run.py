@@ -32,6 +32,7 @@ from anabranch.systems.systems import Systems
 if TYPE_CHECKING:
     from anabranch.cli.replacing import Replacer
 
+_RESET_STATE = "--reset-state"
 _STOPS_WITHIN = 60.0
 _SEEN_WITHIN = 1.0
 """Seconds until it is seen that a process has ended which doesn't answer any more."""
@@ -43,7 +44,7 @@ def run(
         bool, typer.Option("--available-now", help="End when the inputs are read to their present ends.")
     ] = False,
     reset_state: Annotated[
-        bool, typer.Option("--reset-state", help="After a drain: begin without the state that it has kept.")
+        bool, typer.Option(_RESET_STATE, help="After a drain: begin without the state that it has kept.")
     ] = False,
     config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
 ) -> None:
@@ -123,6 +124,7 @@ def execute(
                 preparation.create_outputs(plan, settings)
             preparation.prepare_tables(prepared, create=new)
             coordinator.start(preparation.start_message(prepared, available_now, reset_state=reset_state))
+            replacer.is_done(_RESET_STATE)
             with Watching(coordinator.wishes):
                 return _serve(prepared, coordinator, spark, show, served, replacer, printed)
         except ProcessBrokenError as broken:

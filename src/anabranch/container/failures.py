@@ -58,11 +58,13 @@ class Failure:
 
 @dataclass(frozen=True)
 class _Kind:
-    """Failures of which it is known what helps. ``of``: by the causes, the deepest first."""
+    """Failures of which it is known what helps. ``of``: by the causes, the deepest first. ``what``: the root cause in
+    our words, where Spark's are hard to read."""
 
     of: Callable[[Cause], bool]
     cure: str
     remedy: Remedy = Remedy.ATTEMPT
+    what: str = ""
 
 
 def _says(pattern: str) -> Callable[[Cause], bool]:
@@ -133,16 +135,22 @@ _KINDS = (
         Remedy.PROCESS,
     ),
     _Kind(
-        _says(
-            r"Python worker exited unexpectedly|Python worker failed to connect back|Timed out while waiting for the"
-        ),
+        _says(r"Python worker exited unexpectedly"),
         "see the log for what the worker has printed, and the kernel's for a process killed for its memory",
         Remedy.PROCESS,
+        "a Python worker has crashed, or was killed",
+    ),
+    _Kind(
+        _says(r"worker failed to connect back|Timed out while waiting for the Python"),
+        "too much was started at once for this machine: give it more cores, or the job fewer lanes",
+        Remedy.PROCESS,
+        "a Python process of Spark's didn't start in time",
     ),
     _Kind(
         _without_java,
         "see the kernel's log for a process killed for its memory; give it less to do, or more memory ([spark] memory)",
         Remedy.PROCESS,
+        "the Java process of Spark has ended",
     ),
     _Kind(
         _says(
@@ -243,6 +251,9 @@ def _of(root: RootCause, home: str) -> Failure | None:
     if kind is None and coded:
         kind = _Kind(bool, "")
     told = root.loss if root.loss and headline.is_wrapper else headline.told
+    if kind is not None and kind.what:
+        told = kind.what
+        reasons.insert(0, f"because of {_short(headline.told)}")
     what = _short(told) + at
     if kind is None:
         return Failure(what, tuple(reasons), _NEEDS_LOG, Remedy.PROCESS)

@@ -255,7 +255,8 @@ class LaneRunner:
         except Exception as error:
             failed = self._failure(error)
             self.remedy = failed.remedy
-            self._trace(self.lane.id, error)
+            with suppress(Exception):  # nobody may be there to read it, or the disk may be full
+                self._trace(self.lane.id, error)
             with suppress(Exception):  # what it leaves is right: the lane begins there
                 self._abandon_ahead()
             if self._started is not None:
