@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JError, Py4JNetworkError
 
 from anabranch.container import failures, root_cause
 from anabranch.container.failures import Remedy
@@ -64,6 +65,14 @@ def test_exceptions_of_python_are_followed_to_their_cause() -> None:
     assert failed.what.startswith("KeyError: 'price' at test_root_cause.py:")
     assert failed.what.endswith("in test_exceptions_of_python_are_followed_to_their_cause")
     assert failed.reasons == ("in RuntimeError: no price",)
+
+
+def test_the_cause_that_py4j_keeps_is_followed() -> None:
+    """https://github.com/py4j/py4j/issues/528"""
+    lost = Py4JNetworkError("An error occurred while trying to connect", ConnectionResetError(104, "reset by peer"))
+    failed = failures.failure(Py4JError("An error occurred while calling o3.x", cause=lost))
+    assert (failed.what, failed.remedy) == ("the Java process of Spark has ended", Remedy.PROCESS)
+    assert any("reset by peer" in each for each in failed.reasons)
 
 
 class _UnsayableError(Exception):

@@ -137,10 +137,7 @@ def text_of(error: BaseException) -> str:
     while current is not None and id(current) not in seen and len(seen) < _MOST_LINKS:
         seen.add(id(current))
         printed.append(_printed(current, outermost=not printed))
-        behind = getattr(current, "_cause", None)
-        if not isinstance(behind, BaseException):
-            behind = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
-        current = behind
+        current = _behind(current)
     return "\n\n".join(printed)
 
 
@@ -162,6 +159,14 @@ def parsed(text: str) -> RootCause:
         loss="" if loss is None else f"executor {loss[1]} was lost" + (f": {loss[2].strip()}" if loss[2] else ""),
         times=int(times[1]) if times is not None else 0,
     )
+
+
+def _behind(error: BaseException) -> BaseException | None:
+    """What an exception was raised for, as Spark, py4j or Python keep it."""
+    for kept in (getattr(error, "_cause", None), getattr(error, "cause", None), error.__cause__):
+        if isinstance(kept, BaseException):
+            return kept
+    return None if error.__suppress_context__ else error.__context__
 
 
 def said(error: BaseException) -> str:
