@@ -302,13 +302,14 @@ def left(dice: random.Random, served: Served) -> str:
 
 
 def java_killed(dice: random.Random, served: Served) -> str:
-    """The Java process of a container is killed, as for its memory: the container ends, and another takes over."""
+    """The Java process of a container is killed, as for its memory: another one takes over, and the container is
+    replaced by a new process, which stands by or has a seat again."""
     first = served.under_way(dice.randint(0, 2))
     second = served.standing_by()
     (java,) = (child for child in descendants(first.popen.pid) if "/bin/java " in command(child))
     os.kill(java, signal.SIGKILL)
-    assert first.wait() == 1, first.stderr
-    assert "error: the Java process of Spark has ended" in first.stderr
+    first.until("its new process", lambda: "this is new process 1 of 2: the Java process of Spark" in first.stderr)
+    ended_well(first)
     ended_well(second)
     served.check()
     return "its Java process was killed"

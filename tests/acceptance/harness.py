@@ -196,7 +196,7 @@ class Workspace:
 
     Its streams are in the embedded log, or in Kafka if there is a ``cluster``: one that has none but these, as all that
     stands there is deleted. ``twin``: another workspace, whose streams these are, and nothing is deleted.
-    ``patience``: seconds that a process may take.
+    ``patience``: seconds that a process may take. ``program``: the command line's program (default: ``anabranch``).
     """
 
     def __init__(
@@ -206,11 +206,13 @@ class Workspace:
         job: Path = EXAMPLE,
         twin: Workspace | None = None,
         patience: float = PATIENCE,
+        program: Sequence[str] | None = None,
         **settings: object,
     ) -> None:
         self.folder = folder
         self.cluster = cluster
         self.patience = patience
+        self.program = program or [str(ANABRANCH)]
         self.job = job.stem
         self.system: System = EmbeddedSystem(folder / ".anabranch" / "streams")
         bound: dict[str, object] = {}
@@ -264,7 +266,7 @@ class Workspace:
         outside = {name: value for name, value in os.environ.items() if not name.startswith("ANABRANCH")}
         with open(out, "wb") as stdout, open(err, "wb") as stderr, open(input or os.devnull, "rb") as stdin:
             popen = subprocess.Popen(
-                [*under, str(ANABRANCH), *words],
+                [*under, *self.program, *words],
                 cwd=self.folder,
                 env={**outside, **jvm.QUICK, **given, **holding, **(env or {})},
                 stdin=stdin,

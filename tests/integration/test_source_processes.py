@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from anabranch.spark import source_client
+from anabranch.spark import source_client, sources
 from anabranch.spark.records import Limits
 from anabranch.systems.embedded import spark as embedded
 from anabranch.systems.embedded.system import EmbeddedSystem
@@ -49,3 +49,64 @@ def test_a_querys_source_is_a_fork_and_ends_with_it(site: Site) -> None:
     while clients(site) > before and time.monotonic() < end:
         time.sleep(0.05)
     assert clients(site) == before
+
+
+def environment_of(site: Site, source: str) -> tuple[dict[str, str], int]:
+    """The environment of a registered source's function, and how often the map that holds it has changed its shape."""
+    java: Any = site.spark._jsparkSession
+    environment = java.sessionState().dataSourceManager().lookupDataSource(source).dataSourceCls().envVars()
+    jvm: Any = site.spark._jvm
+    changes = jvm.java.lang.Class.forName("java.util.HashMap").getDeclaredField("modCount")
+    changes.setAccessible(True)
+    return {**environment}, changes.getInt(environment)
+
+
+def run_queries(site: Site, source: str, several: int) -> int:
+    """Run queries of a source at once, each until it has read all; gives the number of rows."""
+    options = {"root": str(site.root / "log"), "stream": "in", "partitions": "[0]", "starting": "{}", "max_rows": "10"}
+    counted: list[int] = []
+    queries = []
+    for number in range(several):
+        frame = site.spark.readStream.format(source).options(**options).load()
+        writer = frame.writeStream.foreachBatch(lambda batch, _: counted.append(batch.count()))
+        place = site.root / f"{source}-{number}"
+        queries.append(writer.option("checkpointLocation", str(place)).trigger(availableNow=True).start())
+    for query in queries:
+        query.awaitTermination()
+    return sum(counted)
+
+
+def test_queries_that_share_a_source_leave_its_environment_as_it_is(site: Site) -> None:
+    site.log.create("in", 1)
+    site.put("in", 0, [{"n": n} for n in range(5)])
+    ours = sources.environment(site.spark)
+    before = {source.name(): environment_of(site, source.name()) for source in sources.SOURCES}
+    assert all({name: environment[name] for name in ours}.keys() == ours.keys() for environment, _ in before.values())
+    assert run_queries(site, embedded.FORMAT, 2) == 10
+    after, changes = environment_of(site, embedded.FORMAT)
+    assert (after.keys(), changes) == (before[embedded.FORMAT][0].keys(), before[embedded.FORMAT][1])
+    assert {name: after[name] for name in ours if name != "SPARK_LOCAL_DIRS"}.items() <= ours.items()
+
+
+class _Plain(embedded.EmbeddedSource):
+    @classmethod
+    def name(cls) -> str:
+        return "plain"
+
+
+def test_spark_itself_changes_what_queries_share(site: Site) -> None:
+    """When this fails, Spark was mended, and ``sources.register`` needn't be."""
+    site.log.create("in", 1)
+    site.put("in", 0, [{"n": n} for n in range(5)])
+    ours, context = sources.environment(site.spark), site.spark.sparkContext
+    known = {**context.environment}
+    for name in ours:
+        del context.environment[name]
+    try:
+        site.spark.dataSource.register(_Plain)
+    finally:
+        context.environment.update(known)
+    before, changes = environment_of(site, "plain")
+    assert run_queries(site, "plain", 1) == 5
+    after, later = environment_of(site, "plain")
+    assert (later - changes, after.keys() - before.keys()) == (len(ours), ours.keys())

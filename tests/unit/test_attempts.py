@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from anabranch.container.attempts import Attempts, Standstill
+from anabranch.container.failures import Remedy
 from anabranch.container.keeping import Keeper
 from anabranch.messages import Draining, LaneReport, WantedLane
 from anabranch.model.lane import Lane
@@ -71,7 +72,7 @@ class Runner:
 
     def __init__(self, lane: Lane) -> None:
         self.lane = lane
-        self.final = self.stalled = False
+        self.remedy, self.stalled = Remedy.PROCESS, False
         self.report = LaneReport(lane=lane.id, phase="starting", folder_epoch=lane.folder_epoch)
         self.stopped = self.started = self.alive = self.closed = False
 
@@ -101,11 +102,12 @@ class Runner:
 class Kept:
     """A keeper, the runners that it has made, and a clock."""
 
-    def __init__(self, most: int = 3) -> None:
+    def __init__(self, most: int = 3, replaceable: bool = False) -> None:
         self.runners: list[Runner] = []
         self.clock = Clock()
         self.lane = lane(FIRST)
-        self.keeper = Keeper(WantedLane(lane=self.lane), self._make, Attempts(most), self.clock)  # type: ignore[arg-type]
+        make: Any = self._make
+        self.keeper = Keeper(WantedLane(lane=self.lane), make, Attempts(most), self.clock, lambda: replaceable)
 
     def _make(self, lane: Lane) -> Any:
         self.runners.append(Runner(lane))
@@ -158,7 +160,7 @@ def test_that_its_query_has_begun_once_is_not_forgotten() -> None:
     kept.turn()
     told = kept.turn(5)
     assert (len(kept.runners), kept.runners[1].report.begun, told.begun) == (2, False, True)
-    kept.runners[1].final = True
+    kept.runners[1].remedy = Remedy.NONE
     assert (kept.fail().phase, kept.keeper.report.begun) == ("failed", True)
 
 
@@ -177,7 +179,7 @@ def test_it_fails_alone_in_the_end() -> None:
 
 def test_what_would_fail_again_is_not_tried() -> None:
     kept = Kept()
-    kept.runners[0].final = True
+    kept.runners[0].remedy = Remedy.NONE
     assert kept.fail().phase == "failed"
     kept.turn(100)
     assert len(kept.runners) == 1

@@ -417,7 +417,7 @@ from anabranch.spark import session
 java = subprocess.Popen(["sleep", "30"])
 spark = SimpleNamespace(sparkContext=SimpleNamespace(_gateway=SimpleNamespace(proc=java)))
 ended = threading.Event()
-watchdog.watch_java(lambda: session.is_gone(spark), ended)
+watchdog.watch_java(lambda: session.is_gone(spark), ended, lambda _: None)
 threading.Event().wait(0.3)
 if sys.argv[1] == "ended":
     ended.set()

@@ -7,12 +7,14 @@ from collections.abc import Iterator
 import pytest
 
 from anabranch.cli import container
+from anabranch.container.agent import Agent
+from anabranch.container.beats import Direct
 from anabranch.coordinator import http
 from anabranch.coordinator.client import Client
 from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.errors import ConflictError, JobFailedError
-from tests.unit.coordinator_helpers import FIRST, SECOND, Seat, plan, report
+from tests.unit.coordinator_helpers import FIRST, SECOND, Seat, plan, report, wanted
 
 
 @pytest.fixture
@@ -49,3 +51,21 @@ def test_how_a_job_has_ended_may_not_be_known(client: Client, capsys: pytest.Cap
 def test_other_code_that_runs_is_an_error_for_who_starts_containers(coordinator: Coordinator, client: Client) -> None:
     with pytest.raises(ConflictError, match="deployment 1 of job delays follows deployment 2"):
         container._check_ended_well(client, "delays", 2)
+
+
+def test_a_container_that_gives_way_to_a_new_process_ends_neither_lane_nor_job(coordinator: Coordinator) -> None:
+    """Its lanes have failed in all attempts that may help here; the next process goes on with them."""
+    seat = Seat(coordinator)
+    gone = Direct(coordinator, Agent(seat.me, 0.0, lambda: 0.0, survives=True))
+    gone.take([report(lane, "running", folder_epoch=1) for lane in (FIRST, SECOND)])
+    waiting = {"folder_epoch": 1, "stopped": True, "pending": True, "trouble": "OptionalDataException"}
+    gone.leave([report(FIRST, "ended", 3, attempt=4, **waiting), report(SECOND, "ended", stopped=True)])
+    (event,) = [each for each in coordinator.events("delays") if "again" in each.what]
+    assert (event.what, event.why) == (
+        f"lane {FIRST} failed and is tried again, in a new process",
+        "OptionalDataException",
+    )
+    status = coordinator.status("delays")
+    assert (status.state, status.error) == ("running", None)
+    after = Seat(coordinator, pid=2)
+    assert wanted(after.beat()) == [FIRST, SECOND]

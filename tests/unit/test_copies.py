@@ -78,7 +78,7 @@ def test_a_standby_is_brought_up_to_date_when_its_lane_has_committed_more(kept: 
 def test_what_goes_wrong_is_told_and_tried_again_after_a_while(kept: Kept) -> None:
     kept.folder.fails = "No space left on device"
     kept.copies.want([COPY])
-    kept.is_told(error="No space left on device")
+    kept.is_told(error="OSError: No space left on device")
     kept.folder.fails = ""
     time.sleep(0.03)
     assert kept.folder.did == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 import uuid
@@ -29,10 +30,13 @@ from anabranch.tables import opening
 
 if TYPE_CHECKING:
     from anabranch.container.reconciliation import Container
+    from anabranch.container.restarts import Restarts
 
 _ASK_AGAIN = 0.25
 _WARMING_ENDS_WITHIN = 10.0
 _STOPS_WITHIN = 60.0
+_SEEN_WITHIN = 1.0
+"""Seconds until it is seen that a process has ended which doesn't answer any more."""
 _TOLD = "the container was told to end"
 
 
@@ -49,23 +53,28 @@ def container(
     config: Annotated[Path | None, typer.Option(help="The configuration file, for [coordinator].")] = None,
 ) -> None:
     """Run lanes of a job, as its coordinator says, until the job stops. SIGTERM and Ctrl-C give the seat back."""
+    from anabranch.cli import replacing
     from anabranch.container import watchdog
+    from anabranch.container.restarts import ProcessBrokenError
 
+    replacer = replacing.Replacer()
     own = configuration.load(config)
     leaving, ended = _Leaving(), threading.Event()
+    following: Restarts | None = None
     watchdog.watch(lambda: _TOLD if leaving.asked() else "", ended, lambda: _STOPS_WITHIN, AnabranchError.exit_code)
     with finding.at(own, coordinator) as client:
         running = waiting.answered(lambda: client.running(job), unless=leaving.asked)
         settings = _settings(running, master, rack or own.systems.kafka.rack)
         home = _code(client, running.program.artifact, in_image=settings.job.artifact == "image")
         file = loading.load(home / running.program.file)
-        from anabranch.container import executors
+        from anabranch.container import executors, failures
         from anabranch.container.reconciliation import Container
         from anabranch.spark import resolution, session
 
         progress.say(f"starting Spark for a container of job {job} ...")
         spark = session.start(settings, file.home, None, running.program.cores)
-        watchdog.watch_java(lambda: session.is_gone(spark), ended)
+        replacer.take_java(lambda: session.kill(spark), session.is_child(spark))
+        watchdog.watch_java(lambda: session.is_gone(spark), ended, replacer.replace)
         try:
             executors.ready(spark, settings, file.graph, running.program.cores, progress.say, leaving.asked)
             made = Container(
@@ -77,14 +86,34 @@ def container(
                 resolution.restored(running.program.schemas),
                 running.formats,
                 file.home,
+                replaced=replacer.restarts if replacer.is_possible else None,
+                trace=_trace,
             )
+            replacer.take_lanes(lambda: made.batches)
             period = durations.parse(own.coordinator.period) / 1000
             me = _registration(job, running.deployment, settings.systems.kafka.rack)
             _serve(made, client, me, period, leaving, ended, _survives(file.graph, settings))
+        except ProcessBrokenError as broken:
+            ended.set()  # its seat is given back: the watchdogs have nothing to see to any more
+            replacer.within(_STOPS_WITHIN, broken.restarts)
+            following = broken.restarts
+        except Exception as error:
+            if failures.is_of_java(error) and session.is_gone(spark, within=_SEEN_WITHIN):
+                watchdog.end_without_java(replacer.replace)
+            raise
         finally:
             session.stop(spark)
             ended.set()
+    if following is not None and not leaving.asked():
+        replacer.in_order(following)
     leaving.check()
+
+
+def _trace(lane: str, error: BaseException) -> None:
+    """All that is known of a failure goes where this process's log goes."""
+    from anabranch.container import root_cause
+
+    sys.stderr.write(f"lane {lane} failed:\n{root_cause.text_of(error)}\n")
 
 
 def _code(client: Client, sha256: str, in_image: bool) -> Path:

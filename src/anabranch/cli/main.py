@@ -96,10 +96,13 @@ def _anabranch() -> None:
 
 
 _INTERRUPTED = 130
+started_with: list[str] = []
+"""The interpreter's arguments, if this process is the command line's and nobody else's who has imported it."""
 
 
 def main() -> NoReturn:
     """The entry point of ``anabranch``."""
+    started_with[:] = sys.orig_argv[1:]
     _end(called())
 
 

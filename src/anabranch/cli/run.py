@@ -9,9 +9,10 @@ import sys
 import threading
 import uuid
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,11 +22,20 @@ from anabranch.cli.preparation import Prepared
 from anabranch.config import Settings
 from anabranch.coordinator import endpoint, http
 from anabranch.coordinator.service import Coordinator
+from anabranch.coordinator.states.snapshot import DeploymentState
 from anabranch.coordinator.store.store import Store
 from anabranch.coordinator.watching import Watching
 from anabranch.errors import AnabranchError, ConflictError, JobFailedError
 from anabranch.messages import JobStatus, Registration
 from anabranch.systems.systems import Systems
+
+if TYPE_CHECKING:
+    from anabranch.cli.replacing import Replacer
+
+_RESET_STATE = "--reset-state"
+_STOPS_WITHIN = 60.0
+_SEEN_WITHIN = 1.0
+"""Seconds until it is seen that a process has ended which doesn't answer any more."""
 
 
 def run(
@@ -34,14 +44,21 @@ def run(
         bool, typer.Option("--available-now", help="End when the inputs are read to their present ends.")
     ] = False,
     reset_state: Annotated[
-        bool, typer.Option("--reset-state", help="After a drain: begin without the state that it has kept.")
+        bool, typer.Option(_RESET_STATE, help="After a drain: begin without the state that it has kept.")
     ] = False,
     config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
 ) -> None:
     """Run a job here: coordinator and container in one process."""
+    from anabranch.cli import replacing
+    from anabranch.container.restarts import ProcessBrokenError
+
+    replacer = replacing.Replacer()
     settings = preparation.settings_of(job, config)
     file = loading.load(job)
-    execute(file, settings, available_now, reset_state=reset_state)
+    try:
+        execute(file, settings, available_now, reset_state=reset_state, replacer=replacer)
+    except ProcessBrokenError as broken:
+        replacer.in_order(broken.restarts)
 
 
 def execute(
@@ -50,13 +67,19 @@ def execute(
     available_now: bool,
     show: drawing.Show | None = None,
     reset_state: bool = False,
+    replacer: Replacer | None = None,
 ) -> JobStatus:
-    """Run a loaded job to its end; gives its last status. ``reset_state``: without state, after a drain.
+    """Run a loaded job to its end; gives its last status. ``reset_state``: without state, after a drain. ``replacer``:
+    may replace this process (default: nobody may).
 
     Raises:
         AnabranchError: the job failed, or can't be started.
+        ProcessBrokenError: only a new process may help, and ``replacer`` can start it.
         KeyboardInterrupt: after SIGINT, once every lane has ended at a batch boundary.
     """
+    from anabranch.cli import replacing
+
+    replacer = replacer or replacing.Replacer(may=False)
     store_url, name = settings.coordinator.store, file.graph.job
     if "://" not in settings.storage.root:
         preparation.writable(Path(settings.storage.root), "storage root")
@@ -79,7 +102,8 @@ def execute(
         if not new:
             preparation.check_outputs(plan, settings)
         formats = preparation.formats(file, settings, {} if drained else found, register=True)
-        from anabranch.container import executors, watchdog
+        from anabranch.container import executors, failures, watchdog
+        from anabranch.container.restarts import ProcessBrokenError
         from anabranch.spark import session
 
         session.java_version()
@@ -88,7 +112,8 @@ def execute(
         cores = preparation.cores(plan, settings)
         spark = session.start(settings, file.home, printed, cores)
         ended = threading.Event()
-        watchdog.watch_java(lambda: session.is_gone(spark), ended)
+        replacer.take_java(lambda: session.kill(spark), session.is_child(spark))
+        watchdog.watch_java(lambda: session.is_gone(spark), ended, replacer.replace)
         try:
             executors.ready(spark, settings, file.graph, cores, progress.say)
             schemas = preparation.resolved(file, formats)
@@ -99,8 +124,17 @@ def execute(
                 preparation.create_outputs(plan, settings)
             preparation.prepare_tables(prepared, create=new)
             coordinator.start(preparation.start_message(prepared, available_now, reset_state=reset_state))
+            replacer.is_done(_RESET_STATE)
             with Watching(coordinator.wishes):
-                return _serve(prepared, coordinator, spark, show, served)
+                return _serve(prepared, coordinator, spark, show, served, replacer, printed)
+        except ProcessBrokenError as broken:
+            ended.set()
+            replacer.within(_STOPS_WITHIN, broken.restarts)
+            raise
+        except Exception as error:
+            if failures.is_of_java(error) and session.is_gone(spark, within=_SEEN_WITHIN):
+                watchdog.end_without_java(replacer.replace)
+            raise
         finally:
             session.stop(spark)
             ended.set()
@@ -109,10 +143,23 @@ def execute(
 
 
 def _serve(
-    prepared: Prepared, coordinator: Coordinator, spark: Any, show: drawing.Show | None, served: ExitStack
+    prepared: Prepared,
+    coordinator: Coordinator,
+    spark: Any,
+    show: drawing.Show | None,
+    served: ExitStack,
+    replacer: Replacer,
+    printed: Path,
 ) -> JobStatus:
-    """``served`` is to be closed once Spark has been stopped: who asks the coordinator is answered meanwhile."""
+    """``served`` is to be closed once Spark has been stopped: who asks the coordinator is answered meanwhile.
+    ``printed``: where traces of failures go, too."""
+    from anabranch.container import root_cause
     from anabranch.container.reconciliation import Container
+    from anabranch.container.restarts import ProcessBrokenError
+
+    def trace(lane: str, error: BaseException) -> None:
+        with printed.open("a") as file:
+            file.write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} lane {lane} failed:\n{root_cause.text_of(error)}\n")
 
     name = prepared.file.graph.job
     server = http.serve(coordinator)
@@ -131,9 +178,17 @@ def _serve(
             prepared.schemas,
             prepared.formats,
             prepared.file.home,
+            replaced=replacer.restarts if replacer.is_possible else None,
+            trace=trace,
         )
+        replacer.take_lanes(lambda: container.batches)
         shown.start()
-        container.run(_registration(name))
+        try:
+            container.run(_registration(name))
+        except ProcessBrokenError:
+            if signals.received is None and DeploymentState(coordinator.status(name).state).runs:
+                raise
+            progress.say("no new process follows: the job is to stop")
         status = coordinator.status(name)
     finally:
         watching.set()

@@ -53,6 +53,10 @@ class Beats(Protocol):
         """
         ...
 
+    def leave(self, reports: Sequence[LaneReport]) -> None:
+        """Give the seat back, once all lanes have ended."""
+        ...
+
 
 class Direct:
     """Every turn is a beat, and an error of the coordinator's is one of the container's."""
@@ -76,6 +80,10 @@ class Direct:
             seen = msgspec.structs.replace(sent.beat, seen=answer.revision)
             self._listening.enter_context(self._coordination.listening(seen, self._wake))
         return self._agent.answer
+
+    def leave(self, reports: Sequence[LaneReport]) -> None:
+        self._listening.close()
+        self._coordination.heartbeat(self._agent.beat(reports, leaving=True).beat)
 
 
 class Beating:

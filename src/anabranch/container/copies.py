@@ -9,6 +9,7 @@ from time import monotonic
 import msgspec
 
 from anabranch import logs
+from anabranch.container import failures
 from anabranch.container.folder import Folder
 from anabranch.messages import Copy, CopyReport
 
@@ -87,7 +88,7 @@ class Copies:
             except Exception as error:
                 self._not_before[_key(copy)] = self._clock() + _AGAIN_AFTER
                 log.warning("a standby can't be kept up to date", lane=copy.lane, error=str(error))
-                self._tell(copy, error=str(error).partition("\n")[0][:300] or type(error).__name__)
+                self._tell(copy, error=failures.failure(error).what[:300])
 
     def _run(self) -> None:
         while not self._over.is_set():

@@ -125,7 +125,7 @@ def _check(spark: SparkSession, settings: Settings, graph: Graph, slots: int) ->
 def _why(error: Exception) -> str:
     """What Python said when it couldn't even begin, if that is it."""
     found = _PYTHON_SAID.search(str(error))
-    return found[1] if found is not None else failures.explain(error)
+    return found[1] if found is not None else failures.failure(error).what
 
 
 def _shared(settings: Settings, graph: Graph) -> Iterator[tuple[str, Path, str]]:

@@ -1,10 +1,14 @@
-"""What a user is told when a lane fails: our own message if there is one inside Spark's, else Spark's first lines."""
+"""What a user is told when a lane fails, and what may help: our own message if there is one, else the root cause."""
 
 from __future__ import annotations
 
+import enum
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
+from anabranch.container import root_cause
+from anabranch.container.root_cause import Cause, RootCause
 from anabranch.errors import (
     AnabranchError,
     ConflictError,
@@ -15,29 +19,197 @@ from anabranch.errors import (
     UsageError,
 )
 
+__all__ = ["Failure", "Remedy", "explain", "failure", "is_fenced", "is_final", "is_of_java", "is_ours"]
+
 _FINAL = (ConflictError, LogError, StateError, UnsupportedFormatError, UsageError)
 _OURS = re.compile(r"anabranch\.errors\.\w+: (.+?)(?=\n\s*\n|\n\tat |\n\s*at \S+\(|\Z)", re.DOTALL)
-_SPARK_CODE = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] (.+)")
-_PYTHON = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(\S.*)")
-_JAVA = re.compile(r"An error occurred while calling [^\n]+\n: (?:[\w$]+\.)*([\w$]+(?:: [^\n]+)?)")
-_TRACE = re.compile(r"\n(?:\tat |JVM stacktrace|Caused by:).*", re.DOTALL)
+_NO_ANSWER = re.compile(r"Py4J\w*Error|Connection(?:Refused|Reset)Error|BrokenPipeError|EOFError")
+_LONGEST = 600
+_MOST_REASONS = 2
+_NEEDS_LOG = "its whole trace is in the log: of run in JOB.spark.log, which it names; of a container on its stderr"
+
+
+class Remedy(enum.Enum):
+    """What may help a lane that failed."""
+
+    NONE = "none"
+    """The same would come of another attempt: what lanes, streams, settings and files are doesn't change."""
+    ATTEMPT = "another attempt"
+    """What failed is known, and isn't the Java process: data, a function, another system, a disk."""
+    PROCESS = "a new process"
+    """Nobody knows, or the Java process is at fault: attempts in the same one may all fail."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """``what``: the root cause in one line; ``reasons``: what lies behind it, or what it was noticed by; ``cure``: what
+    to do."""
+
+    what: str
+    reasons: tuple[str, ...] = ()
+    cure: str = ""
+    remedy: Remedy = Remedy.PROCESS
+
+    @property
+    def told(self) -> str:
+        """All of it, as our own errors are printed."""
+        return "\n  ".join(each for each in (self.what, *self.reasons, self.cure) if each)
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """Failures of which it is known what helps. ``of``: by the causes, the deepest first. ``what``: the root cause in
+    our words, where Spark's are hard to read."""
+
+    of: Callable[[Cause], bool]
+    cure: str
+    remedy: Remedy = Remedy.ATTEMPT
+    what: str = ""
+
+
+def _says(pattern: str) -> Callable[[Cause], bool]:
+    wanted = re.compile(pattern)
+    return lambda cause: wanted.search(f"{cause.kind}: {cause.message}") is not None
+
+
+def _without_java(cause: Cause) -> bool:
+    """Whether it says that the Java process doesn't answer any more, or ends."""
+    in_py4j = any("/py4j/" in frame.file for frame in cause.frames)
+    return _says(r"Py4JNetworkError|Answer from Java side is empty|SparkContext was shut down|stopped SparkContext")(
+        cause
+    ) or (in_py4j and cause.name in ("ConnectionRefusedError", "ConnectionResetError", "BrokenPipeError"))
+
+
+_INFRASTRUCTURE = re.compile(
+    r"^(?:STREAM_FAILED|INTERNAL_ERROR|TASK_WRITE_FAILED|FAILED_READ_FILE|FAILED_EXECUTE_UDF|PYTHON_|STDS_|"
+    r"CANNOT_LOAD_|CANNOT_WRITE_|CANNOT_CREATE_|CONCURRENT_STREAM_LOG_UPDATE|UNABLE_TO_)"
+)
+"""Conditions by which Spark says where something failed and not what: the cause behind them is told."""
+
+_KINDS = (
+    _Kind(
+        _says(r"No space left on device|Disk quota exceeded|ENOSPC|not enough space"),
+        "make room on that disk; the lane goes on from this batch",
+    ),
+    _Kind(_says(r"Read-only file system|Input/output error"), "see what is wrong with that disk, and mount it anew"),
+    _Kind(
+        _says(r"PermissionError|AccessDeniedException|AccessControlException|Permission denied"),
+        "let the process's user read and write there",
+    ),
+    _Kind(
+        _says(r"kafka.*(?:AuthorizationException|AUTHORIZATION_FAILED|authorization failed)"),
+        "give the user of [systems.kafka] the rights to read and write that topic, group or transactional id",
+    ),
+    _Kind(
+        _says(r"kafka.*(?:AuthenticationException|SaslAuthentication|SslAuthentication|_AUTHENTICATION)"),
+        "see user, password and certificates in [systems.kafka]",
+    ),
+    _Kind(
+        _says(r"kafka.*(?:UnknownTopicOrPartition|UNKNOWN_TOPIC|_UNKNOWN_TOPIC)"),
+        "see that the topic is there, with all its partitions: anabranch stream list",
+    ),
+    _Kind(
+        _says(r"(?i)kafka.*(?:too ?large|MSG_SIZE)"),
+        "let the topic take larger messages (max.message.bytes), or make them smaller",
+    ),
+    _Kind(
+        _says(
+            r"org\.apache\.kafka\.common\.errors\.(?:Timeout|Disconnect|Network|NotLeader|CoordinatorNotAvailable|"
+            r"BrokerNotAvailable)|KafkaError\{code=(?:_TRANSPORT|_ALL_BROKERS_DOWN|_TIMED_OUT|_RESOLVE)|"
+            r"No resolvable bootstrap urls|Failed to construct kafka consumer"
+        ),
+        "see that the brokers of [systems.kafka] bootstrap_servers run and answer this machine",
+    ),
+    _Kind(_says(r"kafka\.common\.errors\.|KafkaException"), "see the broker's log for the same time"),
+    _Kind(
+        _says(r"(?:ModuleNotFoundError|ImportError)"),
+        "install it where Python workers run, in the Python that runs anabranch, or put it beside the job file",
+    ),
+    _Kind(
+        _says(r"PicklingError|cannot pickle|Can't pickle|Can't get attribute|could not be serialized"),
+        "make such an object inside the function, or in a module beside the job file that workers import",
+    ),
+    _Kind(
+        _says(r"MemoryError|OutOfMemoryError|GC overhead limit|exited with code 137|[Mm]emory limit"),
+        "give Spark more ([spark] memory), or let batches be smaller ([job] max_rows_per_batch)",
+        Remedy.PROCESS,
+    ),
+    _Kind(
+        _says(r"Python worker exited unexpectedly"),
+        "see the log for what the worker has printed, and the kernel's for a process killed for its memory",
+        Remedy.PROCESS,
+        "a Python worker has crashed, or was killed",
+    ),
+    _Kind(
+        _says(r"worker failed to connect back|Timed out while waiting for the Python"),
+        "too much was started at once for this machine: give it more cores, or the job fewer lanes",
+        Remedy.PROCESS,
+        "a Python process of Spark's didn't start in time",
+    ),
+    _Kind(
+        _without_java,
+        "see the kernel's log for a process killed for its memory; give it less to do, or more memory ([spark] memory)",
+        Remedy.PROCESS,
+        "the Java process of Spark has ended",
+    ),
+    _Kind(
+        _says(
+            r"OptionalDataException|StreamCorruptedException|NoClassDefFoundError|NoSuchMethodError|ClassCastException"
+        ),
+        f"the Java process is broken, or has jars that don't fit together; {_NEEDS_LOG}",
+        Remedy.PROCESS,
+    ),
+    _Kind(
+        _says(r"ExecutorLostFailure"),
+        "see the log of that executor, and of the cluster's manager, for why it has ended",
+        Remedy.PROCESS,
+    ),
+    _Kind(
+        _says(r"FileNotFoundError|NoSuchFileException|FileNotFoundException"),
+        "restore that file, or see why it was removed",
+    ),
+    _Kind(_says(r"\bOSError: \[Errno"), "see what is wrong with that file, disk or connection"),
+)
+
+
+def failure(error: BaseException, home: str = "") -> Failure:
+    """What failed. ``home``: the job's folder, whose lines are named."""
+    if isinstance(error, AnabranchError):
+        what, _, cure = str(error).partition("\n  ")
+        return Failure(what, cure=cure, remedy=Remedy.NONE if is_final(error) else Remedy.ATTEMPT)
+    text = root_cause.text_of(error)
+    if (ours := _ours(text)) is not None:
+        what, *rest = ours
+        return Failure(what, tuple(rest), remedy=Remedy.NONE if is_final(error) else Remedy.ATTEMPT)
+    return _of(root_cause.parsed(text), home) or Failure(type(error).__name__, cure=_NEEDS_LOG)
+
+
+def explain(error: BaseException, home: str = "") -> str:
+    """One message of what failed, what lies behind it and what to do, without a stack trace of ours or of Spark's."""
+    return failure(error, home).told
 
 
 def is_ours(error: BaseException) -> bool:
     """Whether it tells of an error of anabranch's."""
-    return _OURS.search(str(error)) is not None
+    return _OURS.search(root_cause.said(error)) is not None
 
 
 def is_fenced(error: BaseException) -> bool:
     """Whether it says that another process has the lane, here or in a Python worker."""
-    return isinstance(error, FencedError) or f"anabranch.errors.{FencedError.__name__}" in str(error)
+    return isinstance(error, FencedError) or f"anabranch.errors.{FencedError.__name__}" in root_cause.said(error)
 
 
 def is_final(error: BaseException) -> bool:
     """Whether the same would come of another attempt: what lanes, streams, settings and files are doesn't change."""
     if isinstance(error, _FINAL):
         return True
-    return any(f"anabranch.errors.{each.__name__}: " in str(error) for kind in _FINAL for each in _family(kind))
+    said = root_cause.said(error)
+    return any(f"anabranch.errors.{each.__name__}: " in said for kind in _FINAL for each in _family(kind))
+
+
+def is_of_java(error: BaseException) -> bool:
+    """Whether it may come of it that the Java process has ended."""
+    return _NO_ANSWER.search(root_cause.text_of(error)) is not None
 
 
 def _family(kind: type[AnabranchError]) -> Iterator[type[AnabranchError]]:
@@ -46,20 +218,47 @@ def _family(kind: type[AnabranchError]) -> Iterator[type[AnabranchError]]:
         yield from _family(each)
 
 
-def explain(error: BaseException) -> str:
-    """One message of what failed, without a stack trace of ours or of Spark's."""
-    text = str(error)
-    ours = [found.group(1).strip() for found in _OURS.finditer(text)]
-    if ours:
-        lines = ours[0].split("\n")
-        return "\n".join([lines[0], *[line for line in lines[1:] if line.startswith("  ") and "File " not in line]])
-    coded = [found for found in _SPARK_CODE.finditer(text) if not found[1].startswith("STREAM_FAILED")]
-    if coded:
-        return coded[-1].group(0).split(" SQLSTATE")[0].strip()
-    raised = _PYTHON.findall(text)
-    if raised:
-        return str(raised[-1]).strip()
-    thrown = _JAVA.search(text)
-    if thrown is not None:
-        return thrown[1]
-    return _TRACE.sub("", text).strip().split("\n")[0] or type(error).__name__
+def _ours(text: str) -> list[str] | None:
+    """The lines of the first error of anabranch's that a text tells of."""
+    found = _OURS.search(text)
+    if found is None:
+        return None
+    what, *rest = found.group(1).strip().split("\n")
+    return [what, *[line.strip() for line in rest if line.startswith("  ") and "File " not in line]]
+
+
+def _of(root: RootCause, home: str) -> Failure | None:
+    if root.deepest is None:
+        return None
+    coded = [cause for cause in root.causes if cause.condition and not _INFRASTRUCTURE.match(cause.condition)]
+    matches = ((kind, cause) for cause in reversed(root.causes) for kind in _KINDS if kind.of(cause))
+    kind, known = next(matches, (None, root.deepest))
+    headline = coded[-1] if coded else known
+    frame = root.frame_in(home)
+    at = f" at {frame.file.removeprefix(home).lstrip('/')}:{frame.line} in {frame.function}" if frame else ""
+    behind = (
+        [root.deepest]
+        if headline is not root.deepest and root.deepest.message
+        else [each for each in reversed(root.causes) if each is not headline and each.message][:_MOST_REASONS]
+    )
+    reasons = [f"{'because of' if headline is not root.deepest else 'in'} {_short(cause.told)}" for cause in behind]
+    if root.loss and not headline.is_wrapper:
+        reasons.append(_short(root.loss))
+    if root.times > 1:
+        reasons.append(f"Spark has tried its task {root.times} times")
+    if kind is None and frame is not None:
+        kind = _Kind(bool, "mend that line; the lane goes on from this batch at the next run")
+    if kind is None and coded:
+        kind = _Kind(bool, "")
+    told = root.loss if root.loss and headline.is_wrapper else headline.told
+    if kind is not None and kind.what:
+        told = kind.what
+        reasons.insert(0, f"because of {_short(headline.told)}")
+    what = _short(told) + at
+    if kind is None:
+        return Failure(what, tuple(reasons), _NEEDS_LOG, Remedy.PROCESS)
+    return Failure(what, tuple(reasons), kind.cure, kind.remedy)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."

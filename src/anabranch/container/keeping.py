@@ -8,8 +8,10 @@ from time import monotonic
 import msgspec
 
 from anabranch import logs
+from anabranch.container import restarts
 from anabranch.container.attempts import Attempts
 from anabranch.container.lane import LaneRunner
+from anabranch.container.restarts import Step
 from anabranch.messages import LaneReport, WantedLane
 from anabranch.model.lane import Lane
 
@@ -24,6 +26,7 @@ class Keeper:
     Args:
         make: a runner for a lane, not started.
         clock: seconds.
+        replaceable: whether this process could be replaced, now, for the lane.
     """
 
     def __init__(
@@ -32,8 +35,10 @@ class Keeper:
         make: Callable[[Lane], LaneRunner],
         attempts: Attempts,
         clock: Callable[[], float] = monotonic,
+        replaceable: Callable[[], bool] = lambda: False,
     ) -> None:
         self._make = make
+        self._replaceable = replaceable
         self._attempts = attempts
         self._clock = clock
         self._begun, self._stalls = 1, 0
@@ -55,13 +60,12 @@ class Keeper:
         told = msgspec.structs.replace(self._runner.report, begun=self._query_begun or self._runner.report.begun)
         if self._is_waiting:
             trouble = told.error or ""
+            again = msgspec.structs.replace(told, error=None, attempt=self._begun + 1, trouble=trouble)
             if self._leaving:
-                return msgspec.structs.replace(
-                    told, phase="ended", error=None, stopped=True, pending=True, trouble=trouble
-                )
-            return msgspec.structs.replace(
-                told, phase="starting", error=None, attempt=self._begun + 1, trouble=trouble, stalls=self._stood_still
-            )
+                return msgspec.structs.replace(again, phase="ended", stopped=True, pending=True)
+            if self.needs_process:  # which is told when the container leaves
+                again = msgspec.structs.replace(again, attempt=self._begun)
+            return msgspec.structs.replace(again, phase="starting", stalls=self._stood_still)
         return msgspec.structs.replace(told, attempt=self._begun, trouble=self._trouble, stalls=self._stood_still)
 
     @property
@@ -78,7 +82,8 @@ class Keeper:
         told = self._runner.report
         self._closing = wanted.closing
         if self._is_waiting:
-            self._try_again(wanted, told)
+            if not self.needs_process:
+                self._try_again(wanted, told)
             return
         if wanted.draining is not None and told.phase == "ended" and not told.drained and self._runner.join(0):
             self._runner = self._begun_runner(wanted)  # it had caught up, and has still to drain
@@ -104,14 +109,42 @@ class Keeper:
         return self._runner.join(timeout)
 
     @property
+    def batch(self) -> int:
+        """The last committed one, -1 for none."""
+        return self._runner.report.batch
+
+    @property
+    def begun(self) -> int:
+        """How often it was begun."""
+        return self._begun
+
+    @property
+    def trouble(self) -> str:
+        """Why it failed, if it has."""
+        return self._runner.report.error or ""
+
+    @property
+    def needs_process(self) -> bool:
+        """Whether the runner has failed, and only a new process may help."""
+        return self._step is Step.PROCESS
+
+    @property
     def _is_waiting(self) -> bool:
         """Whether the runner has failed, and another attempt follows."""
+        return self._step in (Step.ATTEMPT, Step.PROCESS)
+
+    @property
+    def _step(self) -> Step | None:
+        """What follows the failure of the runner; None: it hasn't failed."""
         told = self._runner.report
-        return (
-            told.phase == "failed"
-            and not self._given_up
-            and not self._runner.final
-            and self._attempts.again(told.batch) is not None
+        if told.phase != "failed":
+            return None
+        if self._given_up:
+            return Step.FAILED
+        return restarts.step(
+            self._runner.remedy,
+            attempts_left=self._attempts.again(told.batch) is not None,
+            processes_left=self._replaceable(),
         )
 
     @property

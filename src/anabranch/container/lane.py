@@ -16,11 +16,12 @@ import msgspec
 from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch import logs, steps
-from anabranch.container import blame, failures, pacing
+from anabranch.container import blame, failures, pacing, root_cause, starting
 from anabranch.container.ahead import Ahead, Handover
 from anabranch.container.attempts import Standstill
 from anabranch.container.draining import Drain, Outcome
 from anabranch.container.ends import Ends
+from anabranch.container.failures import Failure, Remedy
 from anabranch.container.folder import Folder
 from anabranch.container.idleness import Idleness
 from anabranch.container.inputs import Inputs
@@ -60,11 +61,19 @@ one_at_a_time = threading.Lock()
 _ALONE = Handover()
 
 
+def logged(lane: str, error: BaseException) -> None:
+    """The trace of a failure goes into the log, for those who look closer."""
+    log.debug("a lane failed", lane=lane, trace=root_cause.text_of(error))
+
+
 class _HurryError(Exception):
     """What runs is to be broken off."""
 
 
 Offsets = dict[SSP, int]
+Trace = Callable[[str, BaseException], None]
+"""Takes the id of a lane, and what it failed for."""
+
 Build = Callable[[Folder, str, Offsets, Callable[[int], None]], LaneQuery]
 """Makes the query from its folder, the file of its clock, where it starts, and who counts its drops."""
 
@@ -73,9 +82,10 @@ class LaneRunner:
     """Runs one lane in a thread of its own and keeps a report of it.
 
     ``build`` makes the query for a folder. ``until``: the noted ends of its inputs, None to run on. ``standstill`` says
-    when it has to fail for it goes on no more. ``final``: it failed, and so would any other attempt; ``stalled``: it
+    when it has to fail for it goes on no more. ``remedy``: what may help if it has failed; ``stalled``: it
     failed for it stood still. ``taken``: whether the outputs of a new lane were taken for it. ``wake`` is called when
-    there is something in its report that others wait for, ``drained`` when the lane has drained.
+    there is something in its report that others wait for, ``drained`` when the lane has drained; ``trace`` with what it
+    failed for, to keep all that is known of it.
     """
 
     def __init__(
@@ -91,15 +101,17 @@ class LaneRunner:
         wake: Callable[[], None] = lambda: None,
         drained: Callable[[Lane], None] = lambda _: None,
         handover: Handover = _ALONE,
+        trace: Trace = logged,
     ) -> None:
         self.lane = lane
         self._taken = taken
         self._wake = wake
         self._drained = drained
         self._handover = handover
+        self._trace = trace
         self._ahead: Ahead | None = None
         self._was_ahead: Ahead | None = None
-        self.final = False
+        self.remedy = Remedy.ATTEMPT
         self.stalled = False
         self._standstill = standstill
         standstill.begin()
@@ -242,14 +254,16 @@ class LaneRunner:
                 self._finish(folder)
             self._end(folder)
         except Exception as error:
-            told = self._told(error)
-            self.final = self.final or failures.is_final(error)
+            failed = self._failure(error)
+            self.remedy = failed.remedy
+            with suppress(Exception):  # nobody may be there to read it, or the disk may be full
+                self._trace(self.lane.id, error)
             with suppress(Exception):  # what it leaves is right: the lane begins there
                 self._abandon_ahead()
             if self._started is not None:
                 self._started.stop()  # what failed may be ours, and not the query
             clock.forget(self._clock)
-            self._tell(phase="failed", error=told, fenced=failures.is_fenced(error))
+            self._tell(phase="failed", error=failed.told, fenced=failures.is_fenced(error))
 
     def _begin_where_it_began(self, folder: Folder) -> None:
         """A first batch that was planned begins where the lane began then, and so does one that wasn't."""
@@ -411,29 +425,34 @@ class LaneRunner:
         if failed is not None:
             raise failed
 
-    def _told(self, error: Exception) -> str:
+    def _failure(self, error: Exception) -> Failure:
         if isinstance(error, AnabranchError):
-            return str(error)
-        found = "" if failures.is_ours(error) else self._wrong_inputs()
-        if found:
-            self.final = True
-            return found
-        told = failures.explain(error)
+            return failures.failure(error)
+        ours = failures.is_ours(error)
+        found = None if ours else self._wrong_inputs()
+        if found is not None:
+            return replace(failures.failure(found), remedy=Remedy.NONE)
+        failed = failures.failure(error, self._query.home if self._query is not None else "")
         blamed = None
-        if not failures.is_ours(error) and self._query is not None:
-            blamed = blame.explained(str(error), told, self._query.operators, self._pending_ranges(self._query))
-        return told if blamed is None else str(blamed)
+        if not ours and self._query is not None:
+            text = root_cause.text_of(error)
+            blamed = blame.explained(
+                text, failed.what.rstrip("."), self._query.operators, self._pending_ranges(self._query)
+            )
+        if blamed is None:
+            return failed
+        return replace(failed, what=blamed.what, cure=blamed.cure, remedy=Remedy.ATTEMPT)
 
-    def _wrong_inputs(self) -> str:
+    def _wrong_inputs(self) -> AnabranchError | None:
         """What is wrong with the inputs, if that is it: what Spark says of a stream that is gone is hard to read."""
         try:
             if self._held is not None:
                 self._inputs.check(self._held)
         except AnabranchError as found:
-            return str(found)
+            return found
         except Exception:  # the folder may be what failed
-            return ""
-        return ""
+            return None
+        return None
 
     def _pending_ranges(self, query: LaneQuery) -> dict[str, tuple[int, int]]:
         try:
@@ -471,9 +490,11 @@ class LaneRunner:
         batch = folder.batch(last) if last >= 0 else None
         self._carry_idle(folder, last, query.settings.job.idle_seconds)
         taken = last < self.lane.first_batch and self._started is None and self._taken()
-        with one_at_a_time:
-            self._tell(begun=True)
-            started = query.start(last=batch, pending=pending, taken=taken)
+        with starting.shared.place() as until_started:
+            with one_at_a_time:
+                self._tell(begun=True)
+                started = query.start(last=batch, pending=pending, taken=taken)
+            until_started(started)
         return self._runs(folder, query, started)
 
     def _go_on_ahead(self, folder: Folder) -> StreamingQuery:

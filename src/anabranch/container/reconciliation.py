@@ -26,9 +26,11 @@ from anabranch.container.drained import Hook
 from anabranch.container.folder import Folder
 from anabranch.container.inputs import Inputs
 from anabranch.container.keeping import Keeper
-from anabranch.container.lane import LaneRunner, Offsets, one_at_a_time
+from anabranch.container.lane import LaneRunner, Offsets, Trace, logged, one_at_a_time
 from anabranch.container.place import Place
 from anabranch.container.preparing import Preparations
+from anabranch.container.restarts import ProcessBrokenError, Restarts
+from anabranch.errors import AnabranchError
 from anabranch.event_time import durations
 from anabranch.formats import Format
 from anabranch.messages import Answer, LaneReport, Registration, WantedLane
@@ -54,6 +56,7 @@ class Container:
     of streams that aren't JSON.
 
     ``period``: seconds between two beats, at most. ``copies``: the standbys that it keeps, with a seat or without.
+    ``replaced``: how often this process was replaced; None: it can't be. ``trace`` takes what lanes fail for.
     """
 
     def __init__(
@@ -67,8 +70,12 @@ class Container:
         formats: Mapping[str, Format],
         home: str,
         period: float = _PERIOD,
+        replaced: Restarts | None = None,
+        trace: Trace = logged,
     ) -> None:
         self._period = period
+        self._replaced = replaced
+        self._trace = trace
         self._coordination = coordination
         self._settings = settings
         self._graph = graph
@@ -106,6 +113,7 @@ class Container:
 
         Raises:
             FencedError: the seat is lost; everything was stopped.
+            ProcessBrokenError: only a new process may help; everything was stopped, and the seat given back.
         """
         beats.listen(self._turn.set)
         try:
@@ -117,10 +125,26 @@ class Container:
                     if answer.done and all(keeper.ended for keeper in self._keepers.values()):
                         return
                 self._close_prepared()
+                self._check_process()
                 self._turn.wait(self._period)
                 self._turn.clear()
+        except ProcessBrokenError:
+            self._stop_all()
+            self._leave(beats)
+            raise
         finally:
             self._stop_all()
+
+    def _leave(self, beats: Beats) -> None:
+        try:
+            beats.leave(self.reports)
+        except AnabranchError as error:
+            log.warning("the seat could not be given back: its lease will end", error=str(error))
+
+    @property
+    def batches(self) -> dict[str, int]:
+        """The last committed batch of each lane."""
+        return {lane: keeper.batch for lane, keeper in tuple(self._keepers.items())}
 
     @property
     def spark(self) -> SparkSession:
@@ -176,7 +200,22 @@ class Container:
             wanted,
             lambda newest: self._runner(newest, until_caught_up, standstill),
             Attempts(self._settings.job.attempts),
+            replaceable=lambda: self._restarts_for(lane.id) is not None,
         )
+
+    def _restarts_for(self, lane: str, why: str = "") -> Restarts | None:
+        """What a process that replaces this one is to know, if the lane may have one."""
+        return None if self._replaced is None else self._replaced.after(lane, self.batches, why)
+
+    def _check_process(self) -> None:
+        """Raises ProcessBrokenError if a lane needs a new process."""
+        for lane, keeper in self._keepers.items():
+            if keeper.needs_process:
+                following = self._restarts_for(
+                    lane, f"lane {lane} failed in {keeper.begun} of {keeper.begun} attempts: {keeper.trouble}"
+                )
+                assert following is not None
+                raise ProcessBrokenError(following)
 
     def _standstill(self) -> Standstill:
         job = self._settings.job
@@ -213,6 +252,7 @@ class Container:
                 is_awaited=partial(self._beginnings.is_awaited, lane.id),
                 ends_at=partial(self._beginnings.end_at, lane.id),
             ),
+            trace=self._trace,
         )
 
     def _query(

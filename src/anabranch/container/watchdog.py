@@ -8,12 +8,17 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from typing import NoReturn
 
 from anabranch.errors import AnabranchError, FencedError
 
-__all__ = ["watch", "watch_java"]
+__all__ = ["JAVA_IS_GONE", "end_without_java", "watch", "watch_java"]
 
 _EVERY = 0.1
+_CURE = (
+    "was it killed for its memory? see the kernel's log; give it more ([spark] memory), or smaller batches "
+    "([job] max_rows_per_batch); the job goes on from its last batches when it is started again"
+)
 
 
 def watch(
@@ -48,16 +53,28 @@ def watch(
     threading.Thread(target=look, name="watchdog", daemon=True).start()
 
 
-def watch_java(is_gone: Callable[[], bool], ended: threading.Event) -> None:
-    """End this process when its Java process has ended before it: nothing can run any more, and it should be seen."""
+JAVA_IS_GONE = "the Java process of Spark has ended"
+
+Replace = Callable[[str], None]
+"""Replaces this process, for the reason that it is told; gives back if it may not."""
+
+
+def watch_java(is_gone: Callable[[], bool], ended: threading.Event, replace: Replace) -> None:
+    """Look until ``ended`` whether the Java process has ended before this one: then nothing can run any more."""
 
     def look() -> None:
         while not ended.wait(_EVERY):
             if is_gone():
-                try:
-                    sys.stderr.write("error: the Java process of Spark has ended\n  was it killed, for its memory?\n")
-                    sys.stderr.flush()
-                finally:
-                    os._exit(AnabranchError.exit_code)
+                end_without_java(replace)
 
     threading.Thread(target=look, name="watchdog of Java", daemon=True).start()
+
+
+def end_without_java(replace: Replace) -> NoReturn:
+    """Replace this process, whose Java process has ended; if it may not be replaced, end it, and say why."""
+    try:
+        replace(JAVA_IS_GONE)
+        sys.stderr.write(f"error: {JAVA_IS_GONE}\n  {_CURE}\n")
+        sys.stderr.flush()
+    finally:
+        os._exit(AnabranchError.exit_code)

@@ -627,7 +627,8 @@ class Coordinator:
         self, process: Process, before: Lane, after: Lane, report: LaneReport, attempt: int
     ) -> list[Event]:
         if report.attempt > attempt:
-            what = f"lane {after.id} failed and is tried again, attempt {report.attempt}"
+            where = "in a new process" if report.phase == "ended" else f"attempt {report.attempt}"
+            what = f"lane {after.id} failed and is tried again, {where}"
             return [self._served.event(after.job, process.record.id, what, report.trouble)]
         if after is before or (before.state is after.state and report.phase not in reports.LAST_PHASES):
             return []

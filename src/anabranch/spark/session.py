@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -26,10 +26,8 @@ from pyspark.sql import SparkSession
 from anabranch.config import Settings
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.formats import modules
-from anabranch.spark import cluster, lines
-from anabranch.spark.clock import EventTimeSource
+from anabranch.spark import cluster, lines, sources
 from anabranch.spark.internals import strict_json
-from anabranch.systems.embedded.spark import EmbeddedSource
 from anabranch.systems.kafka import jars
 
 _STATE = "spark.sql.streaming.stateStore"
@@ -150,8 +148,7 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
     with _printing_to(output):
         spark = _session(builder, master)
-    spark.dataSource.register(EmbeddedSource)
-    spark.dataSource.register(EventTimeSource)
+    sources.register(spark)
     strict_json.prepare(spark)
     return spark
 
@@ -166,10 +163,28 @@ def stop(spark: SparkSession) -> None:
     spark.stop()
 
 
-def is_gone(spark: SparkSession) -> bool:
-    """Whether the Java process of a session has ended, though nobody has stopped it."""
+def is_child(spark: SparkSession) -> bool:
+    """Whether this process has started the Java process: else it was started by that, with spark-submit."""
+    return getattr(spark.sparkContext._gateway, "proc", None) is not None
+
+
+def kill(spark: SparkSession) -> None:
+    """End the Java process that this one has started, whatever it does."""
     java: subprocess.Popen[bytes] | None = getattr(spark.sparkContext._gateway, "proc", None)
-    return os.getppid() != _PARENT if java is None else java.poll() is not None  # spark-submit's Java is our parent
+    if java is not None:
+        java.kill()
+        java.wait()
+
+
+def is_gone(spark: SparkSession, within: float = 0.0) -> bool:
+    """Whether the Java process of a session has ended, or does ``within`` so many seconds, though nobody has stopped
+    it."""
+    java: subprocess.Popen[bytes] | None = getattr(spark.sparkContext._gateway, "proc", None)
+    if java is None:
+        return os.getppid() != _PARENT  # spark-submit's Java is our parent
+    with suppress(subprocess.TimeoutExpired):
+        java.wait(within)
+    return java.poll() is not None
 
 
 def _session(builder: SparkSession.Builder, master: str) -> SparkSession:

@@ -12,8 +12,7 @@ from pyspark.sql import SparkSession
 from anabranch.config import KafkaSettings, Settings, SparkSettings, SystemsSettings
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.formats import modules
-from anabranch.spark import session
-from anabranch.systems.embedded.spark import EmbeddedSource
+from anabranch.spark import session, sources
 from anabranch.systems.kafka import jars
 
 __all__ = ["shared"]
@@ -58,7 +57,7 @@ def shared(settings: Settings) -> SparkSession:
     for name, value in session.SETTINGS.items():
         if name.startswith("spark.sql."):
             spark.conf.set(name, value)
-    spark.dataSource.register(EmbeddedSource)
+    sources.register(spark)
     return spark
 
 

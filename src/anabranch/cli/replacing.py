@@ -1,0 +1,85 @@
+"""Replaces this process, under its pid and with its words: a new Python, a new Java, and lanes that go on as after a
+crash."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from typing import NoReturn
+
+from anabranch.cli import progress
+from anabranch.cli.main import started_with
+from anabranch.container import restarts
+from anabranch.container.restarts import Restarts
+
+__all__ = ["VARIABLE", "Replacer"]
+
+VARIABLE = "ANABRANCH_RESTARTS"
+
+
+class Replacer:
+    """What a verb that runs lanes knows of the processes that it has replaced.
+
+    It replaces only processes of the command line, which have started Java themselves. A new one gets the words and the
+    environment that this one had when it began.
+    """
+
+    def __init__(self, may: bool = True) -> None:
+        """``may``: whether it may replace anything."""
+        self._may = may
+        self.restarts = Restarts.of_text(os.environ.pop(VARIABLE, ""))
+        self._environment = {**os.environ}
+        self._words = [*started_with]
+        self._kill_java: Callable[[], None] = lambda: None
+        self._batches: Callable[[], Mapping[str, int]] = dict
+        self.is_possible = False
+        if self.restarts.number:
+            progress.say(f"this is new process {self.restarts.number} of {restarts.MOST}: {self.restarts.why}")
+
+    def replace(self, why: str) -> None:
+        """Replace the process, which can't go on; gives back if that was done often enough, or can't be done."""
+        if not self.is_possible:
+            return
+        following = self.restarts.after("", self._batches(), why)
+        if following is not None:
+            self.now(following)
+
+    def take_java(self, kill: Callable[[], None], is_child: bool) -> None:
+        """The Java process has started. ``kill`` ends it at once; ``is_child``: it is this process's."""
+        self._kill_java = kill
+        self.is_possible = self._may and bool(self._words) and is_child
+
+    def take_lanes(self, batches: Callable[[], Mapping[str, int]]) -> None:
+        """There are lanes; ``batches``: the last committed one of each."""
+        self._batches = batches
+
+    def is_done(self, option: str) -> None:
+        """What an option asks for is done: a new process needn't do it again."""
+        self._words = [word for word in self._words if word != option]
+
+    def within(self, seconds: float, following: Restarts) -> None:
+        """Replace the process after so many seconds, should it not have come to it by itself."""
+        timer = threading.Timer(seconds, self.now, [following])
+        timer.daemon = True
+        timer.start()
+
+    def in_order(self, following: Restarts) -> NoReturn:
+        """Replace the process, which has stopped all that it had begun."""
+        self.within(10.0, following)
+        self._kill_java()
+        atexit._run_exitfuncs()
+        self.now(following)
+
+    def now(self, following: Restarts) -> NoReturn:
+        """Replace the process at once: nothing that it has begun is ended."""
+        with contextlib.suppress(OSError, ValueError):  # nobody may be there to read it
+            progress.say(f"a new process follows: {following.why.splitlines()[0]}")
+            sys.stderr.flush()
+            sys.stdout.flush()
+        self._kill_java()
+        environment = {**self._environment, VARIABLE: following.to_text()}
+        os.execve(sys.executable, [sys.executable, *self._words], environment)

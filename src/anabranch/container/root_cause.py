@@ -1,0 +1,266 @@
+"""What lies at the root of a failure: reads the text of an exception, in which Python and Java cite each other.
+
+Spark, py4j and Python put what was raised deeper into the message of what was raised above it, as text: a Java error in
+a Python one, with its ``Caused by:``, and in it again a Python worker's traceback. No Spark, no clock.
+"""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+__all__ = ["Cause", "Frame", "RootCause", "parsed", "said", "text_of"]
+
+_MOST_LINKS = 20
+_LONGEST = 400_000
+"""Characters of a text that are looked at, half of them from its end: a message may hold a record of 50 MB."""
+_LONGEST_LINE = 4000
+
+_NAME = r"(?:[A-Za-z_][\w$]*\.)*[A-Za-z_][\w$]*"
+_JAVA = r"(?:[a-z_][\w$]*\.)+[A-Z][\w$]*"
+_CAUSED = re.compile(rf"^(?:Caused by: |: )({_JAVA})(?:: ?(.*))?$")
+_BARE = re.compile(rf"^({_JAVA}(?:Exception|Error|Throwable|Failure))(?:: ?(.*))?$")
+_IN_TASK = re.compile(rf"\(TID \d+\) \([^)]*\): ({_JAVA})(?:: ?(.*))?$")
+_PYTHON = re.compile(rf"^({_NAME})(?:: ?(.*))?$")
+_FRAME = re.compile(r'^\s+File "([^"]+)", line (\d+), in (.+)$')
+_TRACEBACK = "Traceback (most recent call last):"
+_MARGIN = re.compile(r"^\s*(?:\+-+|[|+]) ?")
+_AFTER = re.compile(
+    r"^(?:\tat |\s*at [\w$.<>/@]+\(|\s*\.\.\. \d+ more|Caused by: |Driver stacktrace|JVM stacktrace|"
+    r"=== Streaming Query|== |Traceback \(most|During handling of|The above exception|\s*$)"
+)
+_CHAINED = re.compile(r"^(?:During handling of the above exception|The above exception was the direct cause)")
+_CONDITION = re.compile(r"(?:^|: )\[([A-Z][A-Z0-9_]*(?:\.[A-Z0-9_]+)*)\] (.+)", re.DOTALL)
+_OF_QUERY = re.compile(r"^\[STREAM_FAILED\] .*? terminated with exception: ")
+_STATE = re.compile(r"\s*SQLSTATE: \w+\s*$")
+_LOSS = re.compile(r"ExecutorLostFailure \(executor (\S+) exited [^)]*\)(?: Reason: (.+))?")
+_TIMES = re.compile(r"Task \d+ in stage [\d.]+ failed (\d+) times")
+_MESSAGE_LINES = 3
+
+_SPARKS_WRAPPERS = re.compile(
+    r"^(?:Job aborted|Exception thrown in awaitResult|Task failed|Job \d+ cancelled|\[STREAM_FAILED\]|"
+    r"An error occurred while calling |An exception was (?:raised by the Python Proxy|thrown from the Python worker))"
+)
+_WRAPPERS = frozenset(
+    {
+        "CompletionException",
+        "ExecutionException",
+        "InvocationTargetException",
+        "PythonException",
+        "Py4JException",
+        "Py4JJavaError",
+        "StreamingQueryException",
+        "UncheckedExecutionException",
+        "UndeclaredThrowableException",
+    }
+)
+_ITS_CAUSE = re.compile(rf"^{_JAVA}(?:: |$)")
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A line of Python that an exception went through."""
+
+    file: str
+    line: int
+    function: str
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One exception of a chain. ``kind``: its class as it was printed; ``frames`` those of its traceback, in Python."""
+
+    kind: str
+    message: str
+    frames: tuple[Frame, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The class without its package; Kafka's are named so, as some have names like Java's own."""
+        short = re.split(r"[.$]", self.kind)[-1]
+        return f"Kafka's {short}" if self.kind.startswith("org.apache.kafka.") else short
+
+    @property
+    def condition(self) -> str:
+        """Spark's name for what is wrong (``DIVIDE_BY_ZERO``); the empty text if it has none."""
+        found = _CONDITION.search(_OF_QUERY.sub("", self.message))
+        return found[1] if found is not None else ""
+
+    @property
+    def told(self) -> str:
+        """What it says: Spark's condition with its sentence, else the class with the message."""
+        found = _CONDITION.search(_OF_QUERY.sub("", self.message))
+        if found is not None:
+            return _STATE.sub("", f"[{found[1]}] {_first(found[2])}").split(" SQLSTATE")[0].strip()
+        return f"{self.name}: {_line(self.message)}" if self.message else self.name
+
+    @property
+    def is_wrapper(self) -> bool:
+        """Whether it says no more than that another one was raised."""
+        short = re.split(r"[.$]", self.kind)[-1]
+        return (
+            short in _WRAPPERS
+            or _SPARKS_WRAPPERS.match(self.message) is not None
+            or _ITS_CAUSE.match(self.message) is not None
+        ) and not (self.condition and self.condition != "STREAM_FAILED")
+
+
+@dataclass(frozen=True)
+class RootCause:
+    """``causes``: from the outermost to the deepest, without wrappers; none if the text holds no exception.
+    ``loss``: how an executor was lost; ``times``: how often Spark tried the task."""
+
+    causes: tuple[Cause, ...]
+    loss: str = ""
+    times: int = 0
+
+    @property
+    def deepest(self) -> Cause | None:
+        return self.causes[-1] if self.causes else None
+
+    def frame_in(self, home: str) -> Frame | None:
+        """The innermost line of the job's folder that the failure went through."""
+        for cause in reversed(self.causes):
+            for frame in reversed(cause.frames):
+                if home and frame.file.startswith(home.rstrip("/") + "/"):
+                    return frame
+        return None
+
+
+def text_of(error: BaseException) -> str:
+    """All that an exception and those behind it say, with Java's stack traces. Never raises."""
+    printed: list[str] = []
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen and len(seen) < _MOST_LINKS:
+        seen.add(id(current))
+        printed.append(_printed(current, outermost=not printed))
+        current = _behind(current)
+    return "\n\n".join(printed)
+
+
+def parsed(text: str) -> RootCause:
+    """The causes that a text holds."""
+    if len(text) > _LONGEST:
+        text = f"{text[: _LONGEST // 2]}\n{text[-_LONGEST // 2 :]}"
+    found = [cause for group in _groups([_cut(line) for line in text.split("\n")]) for cause in group]
+    kept: dict[tuple[str, str], Cause] = {}
+    for cause in found:
+        same = kept.pop((cause.kind, cause.message), cause)  # cited once more, on the way up
+        kept[cause.kind, cause.message] = cause if cause.frames else same
+    causes = list(kept.values())
+    meaningful = [cause for cause in causes if not cause.is_wrapper] or causes[-1:]
+    loss = _LOSS.search(text)
+    times = _TIMES.search(text)
+    return RootCause(
+        causes=tuple(meaningful),
+        loss="" if loss is None else f"executor {loss[1]} was lost" + (f": {loss[2].strip()}" if loss[2] else ""),
+        times=int(times[1]) if times is not None else 0,
+    )
+
+
+def _behind(error: BaseException) -> BaseException | None:
+    """What an exception was raised for, as Spark, py4j or Python keep it."""
+    for kept in (getattr(error, "_cause", None), getattr(error, "cause", None), error.__cause__):
+        if isinstance(kept, BaseException):
+            return kept
+    return None if error.__suppress_context__ else error.__context__
+
+
+def said(error: BaseException) -> str:
+    """Its own message; the empty text if it can't say it."""
+    try:
+        return str(error)
+    except Exception:  # it may ask a Java process that has ended
+        return ""
+
+
+def _printed(error: BaseException, outermost: bool) -> str:
+    """As Python prints it, and Java's stack trace."""
+    kind, text = type(error), said(error)
+    trace = getattr(error, "_stackTrace", None)
+    if isinstance(trace, str) and trace not in text:
+        text = f"{text}\n\nJVM stacktrace:\n{trace}"
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    line = f"{name}: {text}" if text else name
+    if error.__traceback__ is not None:
+        return f"{_TRACEBACK}\n{''.join(traceback.format_tb(error.__traceback__))}{line}"
+    return line if outermost else f"Caused by: {line}"
+
+
+def _groups(lines: Sequence[str]) -> Iterator[list[Cause]]:
+    """Causes from the outermost to the deepest: Python prints first what was raised first, Java last."""
+    group: list[Cause] = []
+    frames: list[Frame] | None = None
+    chained = False
+    for number, raw in enumerate(lines):
+        line = _MARGIN.sub("", raw) if raw.lstrip().startswith(("|", "+")) else raw
+        following = lines[number + 1 :]
+        if line.rstrip().endswith(_TRACEBACK):
+            head = _head(line[: line.rindex(_TRACEBACK)].rstrip(), first=number == 0)
+            if head is not None:
+                yield group
+                group = [Cause(head[0], _first(head[1]))]
+            frames = []
+        elif frames is None:
+            chained = chained or _CHAINED.match(line) is not None
+            for kind, message in _heads(line, first=number == 0):
+                yield group
+                group = [Cause(kind, _message(message, following))]
+        elif (frame := _FRAME.match(line)) is not None:
+            frames.append(Frame(frame[1], int(frame[2]), frame[3].strip()))
+        elif line and not line[0].isspace():
+            if (raised := _PYTHON.match(line)) is not None:
+                cause = Cause(raised[1], _message(raised[2] or "", following), tuple(frames))
+                if not chained:
+                    yield group
+                    group = []
+                group.insert(0, cause)
+            for kind, message in _in_task(line):
+                yield group
+                group = [Cause(kind, _message(message, following))]
+            frames, chained = None, False
+    yield group
+
+
+def _heads(line: str, first: bool) -> Iterator[tuple[str, str]]:
+    head = _head(line, first)
+    if head is not None:
+        yield head
+    yield from _in_task(line)
+
+
+def _in_task(line: str) -> Iterator[tuple[str, str]]:
+    inner = _IN_TASK.search(line)
+    if inner is not None:
+        yield inner[1], inner[2] or ""
+
+
+def _head(line: str, first: bool) -> tuple[str, str] | None:
+    found = _CAUSED.match(line) or _BARE.match(line) or (_PYTHON.match(line) if first else None)
+    return None if found is None or " " in found[1] else (found[1], found[2] or "")
+
+
+def _message(first: str, following: Sequence[str]) -> str:
+    """A message of some lines, up to where a stack trace or another exception begins."""
+    said = [first.split(f" {_TRACEBACK}", maxsplit=1)[0].removesuffix(_TRACEBACK).rstrip()]
+    for line in following[: _MESSAGE_LINES - 1]:
+        if _AFTER.match(line) or _CAUSED.match(line) or _BARE.match(line) or line.endswith(_TRACEBACK):
+            break
+        said.append(line.strip())
+    return "\n".join(each for each in said if each)
+
+
+def _first(text: str) -> str:
+    return text.strip().split("\n")[0]
+
+
+def _cut(line: str) -> str:
+    """A line that is too long, without its middle."""
+    return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE // 2]} ... {line[-_LONGEST_LINE // 2 :]}"
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split("\n"))

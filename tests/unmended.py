@@ -1,0 +1,10 @@
+"""The command line with sources that are registered as Spark does it by itself: to see that the mend is what mends."""
+
+from __future__ import annotations
+
+from anabranch.cli.main import main
+from anabranch.spark import sources
+
+if __name__ == "__main__":
+    vars(sources)["environment"] = lambda _spark: {}
+    main()
