@@ -8,6 +8,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
@@ -64,7 +65,8 @@ def worked(
         yield from _at_once(batches, work, crew, busy, ahead)
     elif crew.awaits:
         with asyncio.Runner() as runner:
-            yield from _one_by_one(batches, lambda rows: runner.run(work(rows)), busy)
+            loop = runner.get_loop()
+            yield from _one_by_one(batches, lambda rows: _ended(loop, work(rows)), busy)
     else:
         yield from _one_by_one(batches, lambda rows: _run(work(rows)), busy)
 
@@ -198,6 +200,18 @@ def _run(work: Coroutine[Any, Any, Any]) -> Any:
     raise RuntimeError("it waits for an event loop, and isn't declared as async")
 
 
+def _ended(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Worked]) -> Worked:
+    """The result of work in a loop. A task that user code has begun there ends the loop if it raises SystemExit; who
+    waits for that task gets to know it when the loop goes on."""
+    task = loop.create_task(work)
+    while not task.done():
+        try:
+            return loop.run_until_complete(task)
+        except (SystemExit, KeyboardInterrupt):
+            continue
+    return task.result()
+
+
 _Job = Callable[[], Coroutine[Any, Any, None]]
 
 
@@ -248,8 +262,14 @@ class _Loop:
         self._loop = asyncio.new_event_loop()
         self._turns: dict[Bucket, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._jobs: set[asyncio.Task[None]] = set()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="anabranch-loop", daemon=True)
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="anabranch-loop", daemon=True)
         self._thread.start()
+
+    def _run(self) -> None:
+        while not self._closing:
+            with suppress(SystemExit, KeyboardInterrupt):  # see _ended
+                self._loop.run_forever()
 
     def put(self, bucket: Bucket, job: _Job) -> None:
         self._loop.call_soon_threadsafe(self._add, bucket, job)
@@ -266,6 +286,7 @@ class _Loop:
 
     def close(self) -> None:
         asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
+        self._closing = True
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()

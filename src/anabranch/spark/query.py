@@ -23,6 +23,7 @@ from anabranch.spark import (
     clock,
     evaluation,
     hidden,
+    isolation,
     joining,
     late,
     lines,
@@ -101,11 +102,13 @@ class LaneQuery(LaneOutputs):
     def publish(self, batch: DataFrame, number: int, planned: DataFrame | None = None) -> None:
         """Compute a batch of the query and publish it. ``planned``: what :meth:`planned_write` gave for it."""
         self.writing.set()
+        isolation.begin(self.spark.sparkContext, self.lane.id)
         try:
             if planned is None:
                 self._body.each(batch, number)
             else:
                 self._publish(number, lambda: sink.write(planned))
+            isolation.end(self.lane.id)
         finally:
             self.writing.clear()
 
@@ -155,6 +158,7 @@ class LaneQuery(LaneOutputs):
             threads=job.threads,
             busy=self._busy.add,
             working=self.working,
+            message_seconds=self.message_limit,
             routing=self._routing,
             routed=routing.before(self._group),
             table=self._tables_joined.now,

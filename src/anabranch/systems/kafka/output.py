@@ -11,12 +11,17 @@ import pyarrow as pa
 from anabranch.event_time.control import Control
 from anabranch.model.lane import Lane
 from anabranch.systems.kafka import markers, transactions
+from anabranch.systems.kafka.clients import librdkafka
+from anabranch.systems.kafka.cluster import Cluster
 from anabranch.systems.kafka.system import KafkaSystem
+from anabranch.systems.kafka.topics import LARGEST, Topics
 from anabranch.systems.kafka.transactions import SlotTransaction, SlotWriter
 from anabranch.systems.output import Numbers, Target, Written
 
 __all__ = ["KafkaOutput", "KafkaPublisher", "published"]
 
+_OVERHEAD = 200
+"""Of a batch with one record, in bytes, and some to spare."""
 _SETTLING, _STEP = 5.0, 0.02
 
 
@@ -29,6 +34,12 @@ class KafkaOutput:
 
     def writer(self, task: int, batch: int) -> _Transactions:
         return _Transactions(self, batch)
+
+    def limit(self, stream: str) -> float:
+        settings = self.writer_of.settings
+        largest = Topics(Cluster(settings)).largest(self.topics[stream])
+        mine = int(librdkafka(settings).get("message.max.bytes", LARGEST))
+        return min(largest, mine) - _OVERHEAD
 
 
 @dataclass
