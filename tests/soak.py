@@ -22,6 +22,7 @@ from tests import (
     broadcasting,
     clusters,
     compacted,
+    deadly,
     deployed,
     drained,
     emptied,
@@ -273,6 +274,7 @@ SCENARIOS: dict[str, Scenario] = {
     "drained": drained.drained,
     "emptied": emptied.emptied,
     "stuck": drained.stuck,
+    "worker-dies": deadly.killed,
     "autoscaled": autoscaled.scaled_by_itself,
     "compacted": compacted.compacted,
     "cluster": clusters.worker_lost,
@@ -292,6 +294,7 @@ SCENARIOS_IN_KAFKA: dict[str, Scenario] = {
     "kafka-upgraded": deployed.upgraded_by_drain,
     "kafka-drained": drained.drained,
     "kafka-emptied": emptied.emptied,
+    "kafka-worker-dies": deadly.killed,
     "kafka-expanded": expanded.expanded,
     "kafka-joined": joined.joined,
     "kafka-broadcast": broadcasting.broadcasts,
@@ -305,6 +308,7 @@ _THEIRS = {
     expanded.expanded: expanded.workspace_of,
     joined.joined: joined.workspace_of,
     emptied.emptied: emptied.workspace_of,
+    deadly.killed: deadly.workspace_of,
 }
 WITH_THEIR_JOB = {name: _THEIRS[scenario] for name, scenario in ALL.items() if scenario in _THEIRS}
 """What makes the workspace of a scenario whose job isn't ``delays``."""

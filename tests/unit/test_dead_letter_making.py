@@ -235,6 +235,26 @@ def test_an_explanation_that_raises_is_none(error: BaseException) -> None:
     told.encode()
 
 
+def test_a_dead_letter_that_is_rejected_again_has_no_more_headers() -> None:
+    """But its own: the former ones are where it was read."""
+    rejects = aside(Said()).rejects("f", keep=True)
+    row: dict[str, Any] = {"key": None, "value": b"x", "headers": [{"key": "mine", "value": b"1"}], "timestamp": None}
+    for time in range(3):
+        batch = pa.RecordBatch.from_pylist([row], schema=RECORD_SCHEMA)
+        (letter,) = rejects._letters(iter([(np.array([7]), batch)]), "in", 0, {7: f"time {time}"})
+        row = letter.to_pylist()[0]
+    assert [header["key"] for header in row["headers"]].count("anabranch.error") == 1
+    assert {header["key"]: header["value"] for header in row["headers"]} == {
+        "mine": b"1",
+        "anabranch.error": b"time 2",
+        "anabranch.operator": b"f",
+        "anabranch.stream": b"in",
+        "anabranch.partition": b"0",
+        "anabranch.offset": b"7",
+        "anabranch.job": b"job",
+    }
+
+
 def test_the_hidden_column_may_hold_times_that_python_has_not() -> None:
     at = pa.array([2**62], pa.timestamp("us", "UTC"))
     columns = [*origins(1).flatten(), at]

@@ -31,7 +31,9 @@ from anabranch.systems.output import Output, Target, Written
 from anabranch.systems.records import RECORD_SCHEMA
 
 PREFIX = "anabranch."
-"""What the names of our headers begin with: error, operator, stream, partition, offset, job."""
+"""What the names of our headers begin with: error, operator, stream, partition, offset, job, cut."""
+
+_CUT = f"{PREFIX}cut"
 
 _Derived = tuple[int, bytes | None, bytes, str]
 """Of a row that comes of no single record: its offset (negative, or 0 if it comes of state), key, value and error."""
@@ -177,7 +179,11 @@ class Rejects:
             told = []
             for offset, headers in zip(offsets.tolist(), held, strict=True):
                 at = {"stream": stream, "partition": str(partition), "offset": str(offset)}
-                told.append([*(headers or ()), *self._headers(errors[offset], at)])
+                ours = self._headers(errors[offset], at)
+                names = {header["key"] for header in ours} | {_CUT}
+                # Of a dead letter that was read and rejected again: it would have more headers each time.
+                kept = [header for header in headers or () if header["key"] not in names]
+                told.append([*kept, *ours])
             yield batch.set_column(_HEADERS, "headers", pa.array(told, RECORD_SCHEMA.field("headers").type))
 
     def _tell(self) -> None:

@@ -172,8 +172,11 @@ def _explained(rejection: Rejection, label: str, origin: pa.Array) -> OperatorEr
     return OperatorError(f"{told}, {on}", CURE)
 
 
-def of_batch(error: Exception, label: str, batch: int, home: str) -> OperatorError:
+def of_batch(error: BaseException, label: str, batch: int, home: str) -> OperatorError:
     """What is told of a ``foreach_batch`` function that raised."""
-    first = str(getattr(error, "java_exception", error)).strip().split("\n")[0]
-    trace = error_text.traced(error, home)
-    return OperatorError(f"{label} raised {type(error).__name__}: {first}{trace}, on batch {batch}", CURE)
+    if hasattr(error, "java_exception"):
+        first = str(error.java_exception).strip().split("\n")[0]
+        told = f"{type(error).__name__}: {first}{error_text.traced(error, home)}"
+    else:
+        told = error_text.described(error, home).split("\n")[0]
+    return OperatorError(f"{label} raised {told}, on batch {batch}", CURE)

@@ -108,7 +108,7 @@ class _Fork:
         Raises LostError; then the process is gone.
         """
         at = _BEFORE
-        limit: float | None = None  # until user code begins, nothing is too late
+        limit: float | None = _BEGINNING
         try:
             frames.send(self._socket, request)
             while True:
@@ -122,7 +122,8 @@ class _Fork:
                     frames.send(self._socket, _answered(answer, content))
         except frames.OutOfTime:
             self.kill()
-            raise LostError(at, overdue(seconds), late=True) from None
+            how = f"it hasn't begun within {_BEGINNING:g} s" if at == _BEFORE else overdue(seconds)
+            raise LostError(at, how, late=True) from None
         except frames.Closed:
             raise LostError(at, _told(self.kill()), late=False) from None
 
@@ -171,8 +172,11 @@ class Host:
         try:
             frames.send(self._control, cloudpickle.dumps(open_service))  # type: ignore[no-untyped-call]
             failed = frames.receive(self._control, _BEGINNING)
-        except (frames.Closed, frames.OutOfTime):
+        except frames.Closed:
             failed = "it has ended"
+        except frames.OutOfTime:
+            self._process.kill()
+            failed = f"it hasn't loaded the job's functions within {_BEGINNING:g} s"
         if failed:
             self.close()
             raise RuntimeError(f"the process for user code can't begin: {failed}")

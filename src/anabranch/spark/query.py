@@ -21,6 +21,7 @@ from anabranch.operators.rules import is_timed, on_late
 from anabranch.planning import stages
 from anabranch.spark import (
     clock,
+    error_text,
     evaluation,
     hidden,
     isolation,
@@ -337,8 +338,8 @@ class LaneQuery(LaneOutputs):
         try:
             with lines.noted():
                 self.functions[node.id](batch, self.lane.id, number, self.epoch)
-        except Exception as error:
-            if "anabranch.errors." in str(error):
+        except BaseException as error:  # SystemExit as well: it would end no more than a thread, and nobody be told
+            if "anabranch.errors." in error_text.described(error, self.home):
                 raise  # of an operator before it: Spark computes only when the function asks
             raise user_functions.of_batch(error, label(node), number, self.home) from None
 
