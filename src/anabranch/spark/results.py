@@ -33,7 +33,16 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _FIRST_US = (dt.datetime(1, 1, 1, tzinfo=dt.UTC) - _EPOCH) // _US
 _LAST_US = (dt.datetime(9999, 12, 31, 23, 59, 59, 999999, dt.UTC) - _EPOCH) // _US
 _ZONES = (dt.timezone, zoneinfo.ZoneInfo)
-_DATE_UNITS = ("D", "M", "Y", "W")
+_DATE_UNITS = ("D", "M", "Y", "W", "generic")
+_SECOND = 10**18
+_ATTOSECONDS = {
+    "W": 7 * 86400 * _SECOND,
+    "D": 86400 * _SECOND,
+    "h": 3600 * _SECOND,
+    "m": 60 * _SECOND,
+    "s": _SECOND,
+    **{unit: _SECOND // 1000**power for power, unit in enumerate(("ms", "us", "ns", "ps", "fs", "as"), 1)},
+}
 
 
 class ResultError(TypeError):
@@ -403,11 +412,10 @@ def _binary(value: Any) -> bytes:
 
 
 def _date(value: Any) -> dt.date:
-    if isinstance(value, np.datetime64) and np.datetime_data(value)[0] == "D":
-        value = value.item()
-    if not isinstance(value, dt.date) or isinstance(value, dt.datetime):
+    given = value.item() if isinstance(value, np.datetime64) and np.datetime_data(value)[0] == "D" else value
+    if not isinstance(given, dt.date) or isinstance(given, dt.datetime):
         raise _Wrong(value, "give a date; datetime.date() makes one")
-    return dt.date(value.year, value.month, value.day)
+    return dt.date(given.year, given.month, given.day)
 
 
 def _zoned(value: Any) -> dt.datetime:
@@ -424,16 +432,24 @@ def _zoned(value: Any) -> dt.datetime:
 
 def _naive(value: Any) -> dt.datetime:
     if isinstance(value, np.datetime64) and np.datetime_data(value)[0] not in _DATE_UNITS:
-        found = value.astype("datetime64[us]")
-        as_datetime = found.item()
-        if found != value or not isinstance(as_datetime, dt.datetime):
-            raise _Wrong(value, "it isn't a whole number of microseconds in the years 1 to 9999")
-        return as_datetime
+        try:
+            return (_EPOCH + _US * _whole_us(value)).replace(tzinfo=None)
+        except OverflowError:
+            raise _Wrong(value, "it is outside of the years 1 to 9999") from None
     if not isinstance(value, dt.datetime):
         raise _Wrong(value, "give a datetime without tzinfo")
     if value.tzinfo is not None:
         raise _Wrong(value, "it has a zone; give value.replace(tzinfo=None), or declare a timestamp")
     return _in_microseconds(value)
+
+
+def _whole_us(value: Any) -> int:
+    """Of a time or a length of numpy's, the microseconds. (It overflows silently, and ints don't.)"""
+    unit, count = np.datetime_data(value)
+    whole, rest = divmod(int(value.astype(np.int64)) * count * _ATTOSECONDS[unit], _ATTOSECONDS["us"])
+    if rest:
+        raise _Wrong(value, "it isn't a whole number of microseconds")
+    return int(whole)
 
 
 def _in_microseconds(value: dt.datetime) -> dt.datetime:
@@ -447,18 +463,17 @@ def _in_microseconds(value: dt.datetime) -> dt.datetime:
 
 
 def _duration(value: Any) -> dt.timedelta:
-    if isinstance(value, np.timedelta64) and np.datetime_data(value)[0] not in ("M", "Y", "generic"):
-        found = value.astype("timedelta64[us]")
-        if found != value:
-            raise _Wrong(value, "it isn't a whole number of microseconds")
-        value = found.item()
-    if not isinstance(value, dt.timedelta):
+    if isinstance(value, np.timedelta64) and np.datetime_data(value)[0] in _ATTOSECONDS:
+        us = _whole_us(value)
+    elif not isinstance(value, dt.timedelta):
         raise _Wrong(value, "give a timedelta")
-    if getattr(value, "nanoseconds", 0):
+    elif getattr(value, "nanoseconds", 0):
         raise _Wrong(value, "it has nanoseconds; value.floor('us') cuts them")
-    if not -_MOST_US <= value // _US <= _MOST_US:
+    else:
+        us = value // _US
+    if not -_MOST_US <= us <= _MOST_US:
         raise _Wrong(value, "it is too long")
-    return dt.timedelta(value.days, value.seconds, value.microseconds)
+    return dt.timedelta(microseconds=us)
 
 
 def _time(value: Any) -> dt.time:
