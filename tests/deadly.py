@@ -9,18 +9,20 @@ from collections.abc import Collection
 from pathlib import Path
 
 from anabranch.systems.kafka.broker import Cluster
+from tests import cluster, jvm
 from tests.acceptance.harness import PATIENCE, Workspace, record_batch
 
 FILE = Path(__file__).parent / "acceptance" / "deadly.py"
 INPUT, OUTPUT = "numbers", "followed"
 COUNT, KILLER = 50_000, 17_342
+FEW = 6000
 MORE = 60.0
 """Seconds that killers may add to a run."""
 _PARTITIONS = 2
 
 
-def workspace_of(folder: Path, cluster: Cluster | None, patience: float = PATIENCE) -> Workspace:
-    made = Workspace(folder, cluster, FILE, patience=patience, job__max_rows_per_batch=1_000_000)
+def workspace_of(folder: Path, broker: Cluster | None, patience: float = PATIENCE) -> Workspace:
+    made = Workspace(folder, broker, FILE, patience=patience, job__max_rows_per_batch=1_000_000)
     made.system.create(INPUT, _PARTITIONS)
     (folder / "killers").touch()
     return made
@@ -37,6 +39,17 @@ def killed(seed: int, workspace: Workspace) -> str:
     taken = ran(workspace, COUNT, COUNT, killers)
     assert taken < without + MORE, f"{taken:.0f} s instead of {without:.0f} s"
     return f"{killers} of {COUNT} at factor {factor}: {taken:.0f} s instead of {without:.0f} s"
+
+
+def killed_on_cluster(seed: int, workspace: Workspace) -> str:
+    """The same on a standalone cluster of two workers, whose executors have of anabranch what was sent to them."""
+    dice = random.Random(seed)
+    killers = sorted(dice.sample(range(FEW), 3))
+    with cluster.started(workspace.folder / "cluster") as spark:
+        conf = {"spark.executor.memory": "640m", "spark.executor.extraJavaOptions": jvm.START}
+        workspace.settings |= {"spark__master": spark.url, "spark__conf": json.dumps(conf), "spark__memory": "1g"}
+        taken = ran(workspace, 0, FEW, killers)
+    return f"{killers} of {FEW}: {taken:.0f} s"
 
 
 def ran(workspace: Workspace, first: int, count: int, killers: Collection[int]) -> float:

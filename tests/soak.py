@@ -275,6 +275,7 @@ SCENARIOS: dict[str, Scenario] = {
     "emptied": emptied.emptied,
     "stuck": drained.stuck,
     "worker-dies": deadly.killed,
+    "cluster-worker-dies": deadly.killed_on_cluster,
     "autoscaled": autoscaled.scaled_by_itself,
     "compacted": compacted.compacted,
     "cluster": clusters.worker_lost,
@@ -309,6 +310,7 @@ _THEIRS = {
     joined.joined: joined.workspace_of,
     emptied.emptied: emptied.workspace_of,
     deadly.killed: deadly.workspace_of,
+    deadly.killed_on_cluster: deadly.workspace_of,
 }
 WITH_THEIR_JOB = {name: _THEIRS[scenario] for name, scenario in ALL.items() if scenario in _THEIRS}
 """What makes the workspace of a scenario whose job isn't ``delays``."""

@@ -373,3 +373,27 @@ def test_whatever_functions_raise_or_return_is_put_aside(site: Site) -> None:
     ]
     for n, start in enumerate(starts):
         assert plain[n].startswith(start), (n, plain[n])
+
+
+def too_large(message: dict[str, Any]) -> dict[str, Any]:
+    if len(message["d"]) > 10:
+        raise ValueError(message["d"])
+    return message
+
+
+@pytest.mark.long
+def test_messages_of_50_mb_are_put_aside(site: Site) -> None:
+    """One that can't be read, and one on which a function raises an error as long; they come through whole."""
+    site.log.create("in", 1)
+    large = "x" * 50 * 2**20
+    values = [{"d": "a"}, large.encode(), {"d": large}, {"d": "b"}]
+    site.put("in", 0, values, [b"k"] * 4)
+    job = Job("j")
+    job.read("in", key="k string", schema="d string").map(too_large, name="f").write("out")
+    run = site.deployed(job, on_error="dead-letter")
+    run.ran()
+    assert [v["d"] for v in site.values("out")] == ["a", "b"]
+    found = {int(ours["offset"]): (len(record["value"]), ours["error"]) for _, record, ours in letters(site)}
+    assert {offset: size for offset, (size, _) in found.items()} == {1: len(large), 2: len(large) + len('{"d": ""}')}
+    assert all(len(error) <= 2000 for _, error in found.values())
+    assert found[2][1].startswith("ValueError: xxxx")

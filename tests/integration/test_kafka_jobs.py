@@ -192,6 +192,7 @@ def test_a_record_larger_than_the_topic_takes_fails_the_lane_and_is_not_passed_o
     assert numbers(kafka, output) == [2, 4]
 
 
+@pytest.mark.long
 def test_a_dead_letter_that_is_larger_than_its_topic_takes_is_cut(kafka: KafkaSite) -> None:
     """It has more headers than the record, which may be as large as the topic takes."""
     source = kafka.create("in", 1)

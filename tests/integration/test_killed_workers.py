@@ -61,7 +61,7 @@ def told(site: Site) -> dict[int, str]:
     return found
 
 
-@pytest.mark.parametrize(("function", "factor"), [(deadly, 1), (deadly_later, 4)])
+@pytest.mark.parametrize(("function", "factor"), [pytest.param(deadly, 1, marks=pytest.mark.long), (deadly_later, 4)])
 def test_records_that_kill_their_worker_are_put_aside(site: Site, function: Any, factor: int) -> None:
     put(site)
     job = Job("j")

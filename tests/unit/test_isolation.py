@@ -7,6 +7,8 @@ import ctypes
 import math
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -184,6 +186,40 @@ def test_processes_end_with_their_host(tmp_path: Path) -> None:
         time.sleep(0.01)
     pid = int(note.read_text())
     host.close()
+    while Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+HOLDS = """
+import asyncio, os, sys, time
+import pyarrow as pa
+from anabranch.spark import isolation
+from anabranch.spark.calling import UserFunction
+
+def stuck(message, note=sys.argv[1]):
+    open(note, "w").write(str(os.getpid()))
+    while True:
+        pass
+
+schema = pa.schema([("n", pa.int64())])
+user = UserFunction("map", stuck, schema, "")
+calls = isolation.called(user, isolation.Host(isolation.service(user)))
+asyncio.run(calls(pa.RecordBatch.from_pylist([{"n": 1}], schema=schema), lambda _: None))
+"""
+
+
+def test_processes_end_with_their_worker(tmp_path: Path) -> None:
+    """As Spark ends it where it stops a task."""
+    note = tmp_path / "pid"
+    worker = subprocess.Popen([sys.executable, "-c", HOLDS, str(note)])
+    end = time.monotonic() + 60
+    while not (note.exists() and note.read_text()):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    pid = int(note.read_text())
+    worker.kill()
+    worker.wait()
     while Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text():
         assert time.monotonic() < end
         time.sleep(0.01)

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,12 +22,13 @@ from anabranch.model import hashing
 from anabranch.model.ssp import WHOLE
 from anabranch.spark import hidden
 
-__all__ = ["LOOK_AHEAD", "Bucket", "Crew", "Places", "Work", "Worked", "of_rows", "worked"]
+__all__ = ["LOOK_AHEAD", "Bucket", "Crew", "Places", "Work", "Worked", "done", "of_rows", "worked"]
 
 LOOK_AHEAD = 64 * 2**20
 """The bytes of Arrow that a Spark task holds of rows that it has taken, and of what has come of them and waits for rows
 before it. When it is that much, a slow bucket holds the others up."""
 
+T = TypeVar("T")
 Places = npt.NDArray[np.int64]
 Worked = tuple[pa.RecordBatch, Places]
 """Rows that came of some rows, and the place of the one that each came of."""
@@ -66,7 +67,7 @@ def worked(
     elif crew.awaits:
         with asyncio.Runner() as runner:
             loop = runner.get_loop()
-            yield from _one_by_one(batches, lambda rows: _ended(loop, work(rows)), busy)
+            yield from _one_by_one(batches, lambda rows: done(loop, work(rows)), busy)
     else:
         yield from _one_by_one(batches, lambda rows: _run(work(rows)), busy)
 
@@ -200,7 +201,7 @@ def _run(work: Coroutine[Any, Any, Any]) -> Any:
     raise RuntimeError("it waits for an event loop, and isn't declared as async")
 
 
-def _ended(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Worked]) -> Worked:
+def done(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
     """The result of work in a loop. A task that user code has begun there ends the loop if it raises SystemExit; who
     waits for that task gets to know it when the loop goes on."""
     task = loop.create_task(work)
@@ -268,7 +269,7 @@ class _Loop:
 
     def _run(self) -> None:
         while not self._closing:
-            with suppress(SystemExit, KeyboardInterrupt):  # see _ended
+            with suppress(SystemExit, KeyboardInterrupt):  # see done
                 self._loop.run_forever()
 
     def put(self, bucket: Bucket, job: _Job) -> None:

@@ -5,6 +5,7 @@ A dead letter is the record itself, bytes, headers and timestamp, with headers t
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import Counter
@@ -228,7 +229,7 @@ def fitting(letters: Iterable[pa.RecordBatch], limit: float) -> Iterator[pa.Reco
     tells how much there was. It is larger than its record, by our headers, and may be by more than its stream takes.
     """
     for batch in letters:
-        sizes = _sizes(batch)
+        sizes = np.zeros(0) if math.isinf(limit) else _sizes(batch)
         if sizes.max(initial=0) <= limit:
             yield batch
             continue

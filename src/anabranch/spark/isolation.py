@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark import SparkContext, TaskContext, cloudpickle
 
-from anabranch.spark import frames, isolation_host
+from anabranch.spark import buckets, frames, isolation_host
 from anabranch.spark.calling import BATCH, Begin, Evaluator, Outcome, Rejection, UserFunction, overdue
 from anabranch.spark.isolation_host import Channel, Service
 
@@ -236,11 +236,11 @@ class Calls(Protocol):
 
 def _opened(user: UserFunction) -> Service:
     """In a fork: what calls the function."""
-    evaluator = Evaluator(user)
+    evaluator, loop = Evaluator(user), asyncio.new_event_loop()
 
     def serve(request: Any, channel: Channel) -> Any:
         packed, fails = request
-        outcome = asyncio.run(evaluator(_unpacked(packed), channel.begin, fails))
+        outcome = buckets.done(loop, evaluator(_unpacked(packed), channel.begin, fails))
         return _packed(outcome.rows), outcome.places, outcome.rejected
 
     return serve

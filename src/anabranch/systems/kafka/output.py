@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,9 @@ __all__ = ["KafkaOutput", "KafkaPublisher", "published"]
 
 _OVERHEAD = 200
 """Of a batch with one record, in bytes, and some to spare."""
+_KNOWN_FOR = 60.0
+_limits: dict[tuple[str, str], tuple[int, float]] = {}
+"""What topics took when they were asked, and when that was."""
 _SETTLING, _STEP = 5.0, 0.02
 
 
@@ -36,10 +40,13 @@ class KafkaOutput:
         return _Transactions(self, batch)
 
     def limit(self, stream: str) -> float:
-        settings = self.writer_of.settings
-        largest = Topics(Cluster(settings)).largest(self.topics[stream])
+        settings, topic = self.writer_of.settings, self.topics[stream]
+        known, at = _limits.get((settings.bootstrap_servers, topic), (0, -math.inf))
+        if time.monotonic() - at > _KNOWN_FOR:
+            known = Topics(Cluster(settings)).largest(topic)
+            _limits[settings.bootstrap_servers, topic] = known, time.monotonic()
         mine = int(librdkafka(settings).get("message.max.bytes", LARGEST))
-        return min(largest, mine) - _OVERHEAD
+        return min(known, mine) - _OVERHEAD
 
 
 @dataclass
