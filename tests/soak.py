@@ -22,6 +22,7 @@ from tests import (
     broadcasting,
     clusters,
     compacted,
+    deadly,
     deployed,
     drained,
     emptied,
@@ -281,6 +282,8 @@ SCENARIOS: dict[str, Scenario] = {
     "drained": drained.drained,
     "emptied": emptied.emptied,
     "stuck": drained.stuck,
+    "worker-dies": deadly.killed,
+    "cluster-worker-dies": deadly.killed_on_cluster,
     "autoscaled": autoscaled.scaled_by_itself,
     "compacted": compacted.compacted,
     "cluster": clusters.worker_lost,
@@ -302,6 +305,7 @@ SCENARIOS_IN_KAFKA: dict[str, Scenario] = {
     "kafka-upgraded": deployed.upgraded_by_drain,
     "kafka-drained": drained.drained,
     "kafka-emptied": emptied.emptied,
+    "kafka-worker-dies": deadly.killed,
     "kafka-expanded": expanded.expanded,
     "kafka-joined": joined.joined,
     "kafka-broadcast": broadcasting.broadcasts,
@@ -316,6 +320,8 @@ _THEIRS = {
     expanded.expanded: expanded.workspace_of,
     joined.joined: joined.workspace_of,
     emptied.emptied: emptied.workspace_of,
+    deadly.killed: deadly.workspace_of,
+    deadly.killed_on_cluster: deadly.workspace_of,
 }
 WITH_THEIR_JOB = {name: _THEIRS[scenario] for name, scenario in ALL.items() if scenario in _THEIRS}
 """What makes the workspace of a scenario whose job isn't ``delays``."""

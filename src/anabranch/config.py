@@ -50,8 +50,9 @@ class AutoscaleSettings(_Section):
 
     @field_validator("cooldown")
     @classmethod
-    def _duration(cls, text: str) -> str:
-        durations.parse(text)
+    def _duration(cls, text: str | None) -> str | None:
+        if text is not None:
+            durations.parse(text)
         return text
 
     @model_validator(mode="after")
@@ -97,7 +98,7 @@ class JobSettings(_Section):
     attempts: int = Field(default=3, ge=1, le=1000)
     stall_after: str = "5 minutes"
     idle_after: str = "1 minute"
-    message_timeout: str = "1 minute"
+    message_timeout: str | None = None
     expansion_check: str = "60 seconds"
     on_coordinator_loss: Literal["continue", "stop"] = "continue"
 

@@ -192,6 +192,23 @@ def test_a_record_larger_than_the_topic_takes_fails_the_lane_and_is_not_passed_o
     assert numbers(kafka, output) == [2, 4]
 
 
+@pytest.mark.long
+def test_a_dead_letter_that_is_larger_than_its_topic_takes_is_cut(kafka: KafkaSite) -> None:
+    """It has more headers than the record, which may be as large as the topic takes."""
+    source = kafka.create("in", 1)
+    values = [b'{"n": 2}', b"x" * 2000, b"y", b'{"n": 4}']
+    kafka.put(source, 0, values, [b"k"] * 4)
+    run = kafka.deployed(filtering(kafka, source), on_error="dead-letter")
+    _limit(kafka, f"{source}-dead-letters", 2000)
+    run.ran()
+    assert numbers(kafka, f"{kafka.name}-out") == [2, 4]
+    large, small = kafka.records(f"{source}-dead-letters", 0)
+    told = {header["key"]: header["value"] for header in large["headers"]}
+    assert told["anabranch.cut"] == b"the value had 2000 bytes; the whole record is where it was"
+    assert (told["anabranch.offset"], small["value"]) == (b"1", b"y")
+    assert 1000 < len(large["value"]) < 2000
+
+
 def _limit(kafka: KafkaSite, topic: str, size: int) -> None:
     entry = ConfigEntry("max.message.bytes", str(size), incremental_operation=AlterConfigOpType.SET)
     admin = AdminClient({"bootstrap.servers": kafka.system.settings.bootstrap_servers})

@@ -193,19 +193,22 @@ FAILING: list[tuple[Callable[[Stream], Any], list[str]]] = [
         [
             "map 'm' (test_lanes.py:",
             "raised ValueError: three is too many at test_lanes.py:{the caller} in broken",
-            "test_lanes.py:{the culprit} in helper, on offsets 0 to 4 of partition 0",
+            "test_lanes.py:{the culprit} in helper, on offset 3 of partition 0",
             "mend the function",
         ],
     ),
     (lambda s: s.map(broken_async).write("out"), ["raised ValueError: three", "{the culprit} in helper"]),
-    (lambda s: s.filter(lambda m: 1 / 0, name="f").write("out"), ["filter 'f'", "ZeroDivisionError", "offsets 0 to 4"]),
+    (lambda s: s.filter(lambda m: 1 / 0, name="f").write("out"), ["filter 'f'", "ZeroDivisionError", "offset 0 of"]),
     (lambda s: s.map(lambda m: [m]).write("out"), ["map 'map'", "not a dict of the result's columns"]),
     (lambda s: s.map(lambda m: {"new": 1}).write("out"), ["unknown column 'new'", "schema="]),
-    (lambda s: s.map(lambda m: {"n": "x"}).write("out"), ["map 'map'", "ArrowInvalid", "offsets 0 to 4"]),
-    (lambda s: s.flat_map(lambda m: m["n"]).write("out"), ["flat_map 'flat-map'", "'int' object is not iterable"]),
+    (
+        lambda s: s.map(lambda m: {"n": "x"}).write("out"),
+        ["map 'map'", "'n' is int, and 'x' (str) came", "offset 0 of"],
+    ),
+    (lambda s: s.flat_map(lambda m: m["n"]).write("out"), ["flat_map 'flat-map'", "it returned 0, not several rows"]),
     (
         lambda s: s.map_arrow(no_batch).write("out"),
-        ["map_arrow 'map-arrow'", "returned int, not a pyarrow.RecordBatch"],
+        ["map_arrow 'map-arrow'", "returned 5, not a pyarrow.RecordBatch", "offsets 0 to 4"],
     ),
     (
         lambda s: s.map_arrow(lambda b: b.select(["n"])).write("out"),

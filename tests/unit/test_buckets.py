@@ -210,3 +210,28 @@ def test_what_a_bucket_raises_is_raised_at_once(awaits: bool) -> None:
     with pytest.raises(KeyError, match="no"):
         found(batches(keys, 3), work, Crew(16, 64, awaits))
     assert len(begun) < 100
+
+
+@pytest.mark.parametrize("factor", [1, 4])
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
+def test_a_task_of_user_code_that_raises_these_does_not_end_the_loop(factor: int, error: type[BaseException]) -> None:
+    """Who waits for the task gets to know it, and all others go on."""
+
+    async def raising(n: int) -> None:
+        await asyncio.sleep(0.001)
+        if n % 3 == 0:
+            raise error
+
+    async def work(rows: pa.RecordBatch) -> buckets.Worked:
+        kept = []
+        for place, n in enumerate(numbers(rows)):
+            try:
+                await asyncio.gather(raising(n), asyncio.sleep(0.002))
+            except error:
+                continue
+            kept.append(place)
+        places = pa.array(kept, pa.int64())
+        return rows.take(places), places.to_numpy()
+
+    keys: list[bytes | None] = [b"%d" % n for n in range(60)]
+    assert found(batches(keys, 20), work, Crew(factor, 4, awaits=True)) == [n for n in range(60) if n % 3]

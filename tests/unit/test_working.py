@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -49,3 +51,37 @@ def test_where_nobody_looks_nothing_is_told(tmp_path: Path) -> None:
     with working.on(str(tmp_path / "gone" / "lane"), "map", ORIGIN, 1):
         time.sleep(0.1)
     assert list(tmp_path.iterdir()) == []
+
+
+ENDS = """
+import ctypes, sys, time
+import pyarrow as pa
+from anabranch.spark import working
+
+working._EVERY = 0.05
+origin = pa.array([{"source": 0, "partition": 0, "offset": 7, "key": b"k", "bucket": 0}])
+with working.on("", "map 'slow'", origin, 1, 0.5):
+    working.at(0)
+    if sys.argv[1] == "held":
+        ctypes.PyDLL(None).sleep(60)  # without giving Python's lock back
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(("how", "code"), [("free", working._LATE), ("held", 1)])
+def test_a_worker_in_which_a_message_takes_too_long_ends(how: str, code: int) -> None:
+    """Also if no other thread of it can run."""
+    done = subprocess.run([sys.executable, "-c", ENDS, how], capture_output=True, text=True, timeout=50, check=False)
+    assert done.returncode == code, done.stderr
+    assert ("map 'slow' takes too long" in done.stderr) == (how == "free")
+
+
+def test_a_worker_that_is_within_its_limit_goes_on(tmp_path: Path) -> None:
+    for _ in range(3):
+        with working.on("", "map 'quick'", ORIGIN, 4, 0.5):
+            for index in range(3):
+                working.at(index)
+                time.sleep(0.1)
+    with working.on("", "map 'quick'", ORIGIN, 4, 0.5):
+        pass  # sooner than anybody looks
+    time.sleep(1)  # nothing of it is left to end this process

@@ -82,8 +82,9 @@ def wait(client: Client, settings: CoordinatorSettings, job: str, timeout: float
             overdue = [lane for lane in status.lanes if lane.report is not None and lane.report.overdue]
             if overdue:
                 raise OutOfTimeError(
-                    f"job {job} still drains: {'; '.join(progress.stuck(status))}: longer than [job] message_timeout",
-                    f"it goes on by itself; see anabranch status {job}; anabranch cancel {job}, or stop it",
+                    f"job {job} still drains: {'; '.join(progress.stuck(status))}",
+                    f"it goes on by itself; see anabranch status {job}; anabranch cancel {job}, or stop it; with "
+                    "[job] message_timeout such a message becomes a dead letter",
                 )
             if (now := progress.draining(status)) != told:
                 progress.say(now)

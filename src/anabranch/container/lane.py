@@ -33,7 +33,7 @@ from anabranch.event_time.progress import Progress
 from anabranch.messages import Draining, LaneReport
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP, parsed, texts
-from anabranch.spark import boundary, busy, clock, history, stacks, working
+from anabranch.spark import boundary, busy, clock, history, isolation, stacks, working
 from anabranch.spark.clock import Clock
 from anabranch.spark.held import Held
 from anabranch.spark.history import Ran
@@ -177,7 +177,7 @@ class LaneRunner:
         where = f"offset {work.offset} of {ssp}" if ssp is not None else f"a row of state partition {work.partition}"
         bucket = f"bucket {work.bucket} of {self.lane.factor}"
         told = f"{work.label} has worked on {where} ({bucket}) for {work.seconds:.0f} s"
-        return {"stuck": told, "overdue": work.seconds > query.message_seconds}
+        return {"stuck": told, "overdue": work.seconds > query.message_patience}
 
     @property
     def ended(self) -> bool:
@@ -256,6 +256,7 @@ class LaneRunner:
         except Exception as error:
             failed = self._failure(error)
             self.remedy = failed.remedy
+            isolation.note(self.lane.id, error)
             with suppress(Exception):  # nobody may be there to read it, or the disk may be full
                 self._trace(self.lane.id, error)
             with suppress(Exception):  # what it leaves is right: the lane begins there

@@ -8,9 +8,10 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,12 +22,13 @@ from anabranch.model import hashing
 from anabranch.model.ssp import WHOLE
 from anabranch.spark import hidden
 
-__all__ = ["LOOK_AHEAD", "Bucket", "Crew", "Places", "Work", "Worked", "of_rows", "worked"]
+__all__ = ["LOOK_AHEAD", "Bucket", "Crew", "Places", "Work", "Worked", "done", "of_rows", "worked"]
 
 LOOK_AHEAD = 64 * 2**20
 """The bytes of Arrow that a Spark task holds of rows that it has taken, and of what has come of them and waits for rows
 before it. When it is that much, a slow bucket holds the others up."""
 
+T = TypeVar("T")
 Places = npt.NDArray[np.int64]
 Worked = tuple[pa.RecordBatch, Places]
 """Rows that came of some rows, and the place of the one that each came of."""
@@ -64,7 +66,8 @@ def worked(
         yield from _at_once(batches, work, crew, busy, ahead)
     elif crew.awaits:
         with asyncio.Runner() as runner:
-            yield from _one_by_one(batches, lambda rows: runner.run(work(rows)), busy)
+            loop = runner.get_loop()
+            yield from _one_by_one(batches, lambda rows: done(loop, work(rows)), busy)
     else:
         yield from _one_by_one(batches, lambda rows: _run(work(rows)), busy)
 
@@ -198,6 +201,18 @@ def _run(work: Coroutine[Any, Any, Any]) -> Any:
     raise RuntimeError("it waits for an event loop, and isn't declared as async")
 
 
+def done(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
+    """The result of work in a loop. A task that user code has begun there ends the loop if it raises SystemExit; who
+    waits for that task gets to know it when the loop goes on."""
+    task = loop.create_task(work)
+    while not task.done():
+        try:
+            return loop.run_until_complete(task)
+        except (SystemExit, KeyboardInterrupt):
+            continue
+    return task.result()
+
+
 _Job = Callable[[], Coroutine[Any, Any, None]]
 
 
@@ -248,8 +263,14 @@ class _Loop:
         self._loop = asyncio.new_event_loop()
         self._turns: dict[Bucket, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._jobs: set[asyncio.Task[None]] = set()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="anabranch-loop", daemon=True)
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="anabranch-loop", daemon=True)
         self._thread.start()
+
+    def _run(self) -> None:
+        while not self._closing:
+            with suppress(SystemExit, KeyboardInterrupt):  # see done
+                self._loop.run_forever()
 
     def put(self, bucket: Bucket, job: _Job) -> None:
         self._loop.call_soon_threadsafe(self._add, bucket, job)
@@ -266,6 +287,7 @@ class _Loop:
 
     def close(self) -> None:
         asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
+        self._closing = True
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()

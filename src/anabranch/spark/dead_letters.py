@@ -5,7 +5,7 @@ A dead letter is the record itself, bytes, headers and timestamp, with headers t
 
 from __future__ import annotations
 
-import json
+import math
 import threading
 import time
 from collections import Counter
@@ -16,11 +16,14 @@ from typing import Any, Self
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import Accumulator, AccumulatorParam, SparkContext
 from pyspark.sql import SparkSession
 
 from anabranch.errors import GraphError
+from anabranch.spark import error_text
 from anabranch.spark.records import batch_number, task_number
 from anabranch.systems.contract import Records, System
 from anabranch.systems.fetching import fetch
@@ -28,10 +31,14 @@ from anabranch.systems.output import Output, Target, Written
 from anabranch.systems.records import RECORD_SCHEMA
 
 PREFIX = "anabranch."
-"""What the names of our headers begin with: error, operator, stream, partition, offset, job."""
+"""What the names of our headers begin with: error, operator, stream, partition, offset, job, cut."""
+
+_CUT = f"{PREFIX}cut"
 
 _Derived = tuple[int, bytes | None, bytes, str]
 """Of a row that comes of no single record: its offset (negative, or 0 if it comes of state), key, value and error."""
+
+_HEADER_BYTES = 10
 
 STATE = -1
 """The source of a row that an operator with state has made."""
@@ -95,18 +102,21 @@ class Rejects:
     _count: int = 0
     _adding: threading.Lock = field(default_factory=threading.Lock)
 
-    def add(self, origin: Mapping[str, Any], error: str, row: Mapping[str, Any] | None = None) -> None:
-        """Reject what came of one record. ``origin``: the row's hidden column.
+    def add(self, origin: Mapping[str, Any], error: str, row: Mapping[str, Any] | pa.RecordBatch | None = None) -> None:
+        """Reject what came of one record. Raises nothing that depends on what is in it.
 
-        ``row`` stands for a row that comes of no single record.
+        Args:
+            origin: the row's hidden column.
+            row: what stands for a row that comes of no single record; or a batch of that row.
         """
+        error = error_text.bounded(error)
         with self._adding:
             self._count += 1
             if not self.keep:
                 return
             place = origin["source"], origin["partition"]
             if origin["source"] == STATE or origin["offset"] < 0:
-                value = json.dumps(row, default=str).encode() if row is not None else b"null"
+                value = error_text.as_json(_values(row) if isinstance(row, pa.RecordBatch) else row)
                 self._derived.setdefault(place, []).append((origin["offset"], origin["key"], value, error))
             else:
                 self._errors.setdefault(place, {})[origin["offset"]] = error
@@ -149,9 +159,10 @@ class Rejects:
 
     def _written(self, stream: str, partition: int, slot: int, first: int, letters: Iterator[pa.RecordBatch]) -> None:
         target = self.aside.letters[stream].target
-        writer = self.aside.letters[stream].output.writer(task_number(), batch_number())
+        output = self.aside.letters[stream].output
+        writer, limit = output.writer(task_number(), batch_number()), output.limit(target.stream)
         try:
-            for batch in letters:
+            for batch in fitting(letters, limit):
                 same = np.full(batch.num_rows, partition % target.partitions, np.int32)
                 writer.write(target, slot, same, batch)
             written = writer.close()
@@ -168,7 +179,11 @@ class Rejects:
             told = []
             for offset, headers in zip(offsets.tolist(), held, strict=True):
                 at = {"stream": stream, "partition": str(partition), "offset": str(offset)}
-                told.append([*(headers or ()), *self._headers(errors[offset], at)])
+                ours = self._headers(errors[offset], at)
+                names = {header["key"] for header in ours} | {_CUT}
+                # Of a dead letter that was read and rejected again: it would have more headers each time.
+                kept = [header for header in headers or () if header["key"] not in names]
+                told.append([*kept, *ours])
             yield batch.set_column(_HEADERS, "headers", pa.array(told, RECORD_SCHEMA.field("headers").type))
 
     def _tell(self) -> None:
@@ -187,7 +202,18 @@ class Rejects:
 
     def _headers(self, error: str, at: Mapping[str, str]) -> list[dict[str, Any]]:
         said = {"error": error, "operator": self.operator, **at, "job": self.aside.job}
-        return [{"key": f"{PREFIX}{name}", "value": text.encode()} for name, text in said.items()]
+        return [{"key": f"{PREFIX}{name}", "value": error_text.bounded(text).encode()} for name, text in said.items()]
+
+
+def _values(row: pa.RecordBatch) -> dict[str, Any]:
+    """The columns of a row, as values of Python; of what is none that Python has, the text."""
+    found = {}
+    for name, column in zip(row.schema.names, row.columns, strict=True):
+        try:
+            (found[name],) = column.to_pylist(maps_as_pydicts=None)
+        except Exception as error:
+            found[name] = f"({error_text.described(error)})"
+    return found
 
 
 def _first(derived: list[_Derived]) -> int:
@@ -195,6 +221,56 @@ def _first(derived: list[_Derived]) -> int:
     again. Negative, unlike offsets."""
     least = min((offset for offset, *_ in derived), default=0)
     return least if least < 0 else -1 - task_number()
+
+
+def fitting(letters: Iterable[pa.RecordBatch], limit: float) -> Iterator[pa.RecordBatch]:
+    """Dead letters of no more than so many bytes: of one that is larger, the beginning of the value, and a header that
+    tells how much there was. It is larger than its record, by our headers, and may be by more than its stream takes.
+    """
+    for batch in letters:
+        sizes = np.zeros(0) if math.isinf(limit) else _sizes(batch)
+        if sizes.max(initial=0) <= limit:
+            yield batch
+            continue
+        parts = batch.select(["key", "value", "headers"])  # not times, of which Python doesn't have all
+        rows = [
+            row if size <= limit else _cut(row, int(limit))
+            for row, size in zip(parts.to_pylist(), sizes.tolist(), strict=True)
+        ]
+        for name in parts.schema.names:
+            at = batch.schema.get_field_index(name)
+            batch = batch.set_column(at, name, pa.array([row[name] for row in rows], RECORD_SCHEMA.field(at).type))  # noqa: PLW2901
+        yield batch
+
+
+def _sizes(letters: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    """The bytes of each, with what Kafka adds to a header at most."""
+    found = np.zeros(letters.num_rows, np.int64)
+    for name in ("key", "value"):
+        found += pc.fill_null(pc.binary_length(letters.column(name)), 0).to_numpy(zero_copy_only=False)
+    for number, headers in enumerate(letters.column(_HEADERS).to_pylist()):
+        found[number] += sum(_size(header) for header in headers or ())
+    return found
+
+
+def _size(header: Mapping[str, Any]) -> int:
+    return len(header["key"].encode()) + len(header["value"] or b"") + _HEADER_BYTES
+
+
+def _cut(row: dict[str, Any], limit: int) -> dict[str, Any]:
+    value, key, headers = row["value"] or b"", row["key"] or b"", list(row["headers"] or ())
+    told = {
+        "key": f"{PREFIX}cut",
+        "value": f"the value had {len(value)} bytes; the whole record is where it was".encode(),
+    }
+    ours = [header for header in headers if header["key"].startswith(PREFIX)]
+    left = limit - len(key) - sum(map(_size, [*headers, told]))
+    if left < 0:  # then it isn't the value that is too large
+        headers, key = ours, key[: limit // 4]
+        left = max(0, limit - len(key) - sum(map(_size, [*headers, told])))
+    kept_key = key if row["key"] is not None else None
+    kept = value[:left] if row["value"] is not None else None
+    return {**row, "key": kept_key, "value": kept, "headers": [*headers, told]}
 
 
 class Rejected(msgspec.Struct, frozen=True):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
-import traceback
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+import math
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,19 +16,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.errors import OperatorError
-from anabranch.spark import buckets, hidden, working
-from anabranch.spark.buckets import Bucket, Crew, Places
+from anabranch.spark import buckets, calling, error_text, hidden, isolation, working
+from anabranch.spark.buckets import Bucket, Crew
+from anabranch.spark.calling import BATCH, Evaluator, Rejection, UserFunction
 from anabranch.spark.dead_letters import Rejects
+from anabranch.spark.isolation import Calls
 
 Batches = Iterator[pa.RecordBatch]
-Reject = Callable[[Mapping[str, Any], str, Mapping[str, Any]], None]
 Rejecting = Callable[[str], Rejects]
 """Opens, in a Spark task, what takes the rows that an operator (its label) rejects."""
-
-_Called = tuple[pa.RecordBatch, Places | None]
-"""Rows that came of some rows, and the place of the one that each came of; None: one of each, in order."""
-
-_Call = Callable[[Callable[..., Any], pa.RecordBatch, pa.Schema], Coroutine[Any, Any, _Called]]
 
 CURE = "mend the function; the lane goes on from this batch at the next run"
 
@@ -43,6 +40,7 @@ def wrap(
     threads: int = 1,
     busy: Callable[[dict[Bucket, float]], None] = lambda _: None,
     file: str = "",
+    seconds: float = math.inf,
 ) -> Callable[[Batches], Batches]:
     """The function for ``mapInArrow`` that runs an operator of the given kind.
 
@@ -57,39 +55,62 @@ def wrap(
         threads: how many of them a function that isn't async works on at once, in a Spark task.
         busy: is told, by each Spark task, the seconds that it has worked on each bucket.
         file: where workers tell what they are at; see :mod:`anabranch.spark.working`.
+        seconds: how long the function may work on a message.
     """
-    crew = Crew(factor, threads, inspect.iscoroutinefunction(function))
-    call: _Call = {"map_arrow": _map_arrow, "map": _map, "flat_map": _flat_map, "filter": _filter}[kind]
+    user = UserFunction(kind, function, schema, home, seconds)
 
-    async def work(rows: pa.RecordBatch, reject: Reject | None) -> buckets.Worked:
+    async def work(rows: pa.RecordBatch, calls: Calls, limit: float, rejects: Rejects | None) -> buckets.Worked:
         origin = rows.column(hidden.NAME)
         visible = rows.drop_columns([hidden.NAME])
-        try:
-            with working.on(file, label, origin, factor):
-                result, indexes = await call(function, visible, schema)
-        except Exception as error:
-            if reject is None:
-                raise _explained(error, label, origin, home) from None
-            result, indexes = await _one_by_one(call, function, visible, schema, origin, reject, home)
+        with working.on(file, label, origin, factor, limit):
+            result, places, rejected = await calls(visible, working.at, fails=rejects is None)
+        for each in rejected:
+            if rejects is None:
+                raise _explained(each, label, origin)
+            rejects.add(origin_of(origin, each.place), each.error, visible.slice(each.place, 1))
         if kind == "map_arrow" and result.num_rows != rows.num_rows:
             origin = _of_no_record(origin)
-        if indexes is None:
-            indexes = np.arange(rows.num_rows)
-        else:
-            origin = origin.take(pa.array(indexes))
+        if len(places) != rows.num_rows or not np.array_equal(places, np.arange(rows.num_rows)):
+            origin = origin.take(pa.array(places))
         whole = schema.append(pa.field(hidden.NAME, origin.type))
-        return pa.RecordBatch.from_arrays([*result.columns, origin], schema=whole), indexes
+        return pa.RecordBatch.from_arrays([*result.columns, origin], schema=whole), places
 
     def run(batches: Batches) -> Batches:
         rejects = on_error(label) if on_error is not None else None
-        mine = partial(work, reject=rejects.add if rejects is not None else None)
-        seconds: dict[Bucket, float] = {}
-        yield from buckets.worked(itertools.chain.from_iterable(map(_of_one_partition, batches)), mine, crew, seconds)
-        busy(seconds)
+        taken: dict[Bucket, float] = {}
+        with _calling(user) as (calls, isolated):
+            limit = math.inf if isolated else seconds
+            crew = Crew(factor, threads, calling.awaits(function))
+            if isolated:
+                crew = Crew(factor, min(threads, isolation.MOST), awaits=False)
+            mine = partial(work, calls=calls, limit=limit, rejects=rejects)
+            parts = itertools.chain.from_iterable(map(_of_one_partition, batches))
+            yield from buckets.worked(parts, mine, crew, taken)
+        busy(taken)
         if rejects is not None:
             rejects.close()
 
     return run
+
+
+@contextmanager
+def _calling(user: UserFunction) -> Iterator[tuple[Calls, bool]]:
+    """What calls a function in a Spark task, and whether it does so in processes of their own."""
+    let_signals_end()
+    if not isolation.is_needed():
+        yield Evaluator(user), False
+        return
+    host = isolation.Host(isolation.service(user))
+    try:
+        yield isolation.called(user, host), True
+    finally:
+        host.close()
+
+
+def let_signals_end() -> None:
+    """Let SIGINT end a worker, as it ends what isn't Python: then ``KeyboardInterrupt`` comes of user code only."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _of_no_record(origin: pa.Array) -> pa.Array:
@@ -101,31 +122,10 @@ def _of_no_record(origin: pa.Array) -> pa.Array:
     return pa.StructArray.from_arrays(fields, fields=list(origin.type))
 
 
-async def _one_by_one(
-    call: _Call,
-    function: Callable[..., Any],
-    rows: pa.RecordBatch,
-    schema: pa.Schema,
-    origin: pa.Array,
-    reject: Reject,
-    home: str,
-) -> _Called:
-    """Once more, each row by itself: those on which the function raises are rejected."""
-    results: list[pa.RecordBatch] = []
-    indexes: list[int] = []
-    for index in range(rows.num_rows):
-        row = rows.slice(index, 1)
-        try:
-            result, _ = await call(function, row, schema)
-        except Exception as error:
-            told = f"{type(error).__name__}: {error}{traced(error, home)}"
-            reject(origin[index].as_py(), told, row.to_pylist()[0])
-        else:
-            results.append(result)
-            indexes += [index] * result.num_rows
-    whole = pa.Table.from_batches(results, schema).combine_chunks().to_batches()
-    batch = whole[0] if whole else pa.RecordBatch.from_pylist([], schema=schema)
-    return batch, np.array(indexes, np.int64)
+def origin_of(origins: pa.Array, place: int) -> dict[str, Any]:
+    """Of a row's hidden column, what says which one it is. (Times of records may be none that Python has.)"""
+    fields = ("source", "partition", "offset", "key")
+    return {name: pc.struct_field(origins.slice(place, 1), name)[0].as_py() for name in fields}
 
 
 def rejecting(condition: str, error: str, label: str, on_error: Rejecting) -> Callable[[Batches], Batches]:
@@ -138,8 +138,8 @@ def rejecting(condition: str, error: str, label: str, on_error: Rejecting) -> Ca
             rows = batch.drop_columns([condition])
             for index in pc.indices_nonzero(wrong).to_pylist():
                 row = rows.slice(index, 1)
-                origin = row.column(hidden.NAME)[0].as_py()
-                rejects.add(origin, error, row.drop_columns([hidden.NAME]).to_pylist()[0])
+                origin = origin_of(row.column(hidden.NAME), 0)
+                rejects.add(origin, error, row.drop_columns([hidden.NAME]))
             yield rows.filter(pc.invert(wrong))
         rejects.close()
 
@@ -161,73 +161,22 @@ def _of_one_partition(batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
         yield batch.slice(start, end - start)
 
 
-async def _map_arrow(function: Callable[..., Any], rows: pa.RecordBatch, schema: pa.Schema) -> _Called:
-    result = function(rows)
-    if isinstance(result, pa.Table):
-        combined = result.combine_chunks().to_batches()
-        result = combined[0] if combined else schema.empty_table().to_batches()[0]
-    if not isinstance(result, pa.RecordBatch):
-        raise TypeError(f"it returned {type(result).__name__}, not a pyarrow.RecordBatch")
-    missing = [name for name in schema.names if name not in result.schema.names]
-    if missing:
-        raise TypeError(f"its result lacks the column {missing[0]!r}; declare the result with schema=")
-    cast = result.select(schema.names).cast(schema)
-    return cast, np.minimum(np.arange(cast.num_rows), rows.num_rows - 1)
+def _explained(rejection: Rejection, label: str, origin: pa.Array) -> OperatorError:
+    told = f"{label} raised {rejection.error}" if rejection.raised else f"{label}: {rejection.error}"
+    if rejection.place == BATCH:
+        first, last = origin_of(origin, 0), origin_of(origin, len(origin) - 1)
+        on = f"on offsets {first['offset']} to {last['offset']} of partition {first['partition']}"
+    else:
+        at = origin_of(origin, rejection.place)
+        on = f"on offset {at['offset']} of partition {at['partition']}"
+    return OperatorError(f"{told}, {on}", CURE)
 
 
-async def _map(function: Callable[..., Any], rows: pa.RecordBatch, schema: pa.Schema) -> _Called:
-    return _rows(await _called(function, rows.to_pylist()), schema), None
-
-
-async def _flat_map(function: Callable[..., Any], rows: pa.RecordBatch, schema: pa.Schema) -> _Called:
-    results: list[Any] = []
-    indexes: list[int] = []
-    for index, several in enumerate(await _called(function, rows.to_pylist())):
-        for result in several:
-            results.append(result)
-            indexes.append(index)
-    return _rows(results, schema), np.array(indexes, np.int64)
-
-
-async def _filter(function: Callable[..., Any], rows: pa.RecordBatch, schema: pa.Schema) -> _Called:
-    kept = [index for index, keep in enumerate(await _called(function, rows.to_pylist())) if keep]
-    return rows.select(schema.names).take(pa.array(kept, pa.int64())).cast(schema), np.array(kept, np.int64)
-
-
-async def _called(function: Callable[..., Any], messages: list[dict[str, Any]]) -> list[Any]:
-    results = []
-    awaits = inspect.iscoroutinefunction(function)
-    for index, message in enumerate(messages):
-        working.at(index)
-        results.append(await function(message) if awaits else function(message))
-    return results
-
-
-def _rows(results: list[Any], schema: pa.Schema) -> pa.RecordBatch:
-    names = set(schema.names)
-    for result in results:
-        if not isinstance(result, dict):
-            raise TypeError(f"it returned {result!r}, not a dict of the result's columns")
-        if not result.keys() <= names:
-            unknown = min(result.keys() - names)
-            raise TypeError(f"its result has the unknown column {unknown!r}; declare the result with schema=")
-    return pa.RecordBatch.from_pylist(results, schema=schema)
-
-
-def _explained(error: Exception, label: str, origin: pa.Array, home: str) -> OperatorError:
-    first, last = origin[0].as_py(), origin[-1].as_py()
-    on = f"on offsets {first['offset']} to {last['offset']} of partition {first['partition']}"
-    return OperatorError(f"{label} raised {type(error).__name__}: {error}{traced(error, home)}, {on}", CURE)
-
-
-def of_batch(error: Exception, label: str, batch: int, home: str) -> OperatorError:
+def of_batch(error: BaseException, label: str, batch: int, home: str) -> OperatorError:
     """What is told of a ``foreach_batch`` function that raised."""
-    first = str(getattr(error, "java_exception", error)).strip().split("\n")[0]
-    return OperatorError(f"{label} raised {type(error).__name__}: {first}{traced(error, home)}, on batch {batch}", CURE)
-
-
-def traced(error: Exception, home: str) -> str:
-    """Where in the job's files it was raised, if there."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith(home)]
-    trace = "; ".join(f"{Path(f.filename).name}:{f.lineno} in {f.name}" for f in frames)
-    return f" at {trace}" if trace else ""
+    if hasattr(error, "java_exception"):
+        first = str(error.java_exception).strip().split("\n")[0]
+        told = f"{type(error).__name__}: {first}{error_text.traced(error, home)}"
+    else:
+        told = error_text.described(error, home).split("\n")[0]
+    return OperatorError(f"{label} raised {told}, on batch {batch}", CURE)

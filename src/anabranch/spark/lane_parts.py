@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -34,6 +35,7 @@ from anabranch.spark.records import SCHEMA
 from anabranch.spark.source import Source
 from anabranch.systems.systems import Systems
 
+_DRAINING_SECONDS = 60.0
 _DROP, _FAIL = "drop", "fail"
 
 
@@ -78,9 +80,16 @@ class LaneParts:
         return f"{self.clock}.working" if self.clock else ""
 
     @property
-    def message_seconds(self) -> float:
-        """How long a function may work on one message while the lane drains."""
-        return durations.parse(self.settings.job.message_timeout) / 1000
+    def message_patience(self) -> float:
+        """After how many seconds on one message a drain is given up. Where messages are bounded, it goes on: a worker
+        ends that takes too long on one."""
+        return _DRAINING_SECONDS if math.isinf(self.message_limit) else math.inf
+
+    @property
+    def message_limit(self) -> float:
+        """How many seconds a function may work on one message at all."""
+        timeout = self.settings.job.message_timeout
+        return math.inf if timeout is None else durations.parse(timeout) / 1000
 
     def ssp_of(self, source: int, partition: int, bucket: int) -> SSP | None:
         """Of a partition that the source of that number reads; None: rows of no source's."""

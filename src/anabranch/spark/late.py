@@ -14,7 +14,7 @@ from anabranch.errors import OperatorError, StateError
 from anabranch.event_time.windows import Session, Sliding, Tumbling, Window
 from anabranch.model.graph import Node
 from anabranch.spark import hidden
-from anabranch.spark.functions import Batches, Rejecting
+from anabranch.spark.functions import Batches, Rejecting, origin_of
 from anabranch.spark.labels import label
 
 __all__ = ["CURE", "label_of", "last_end", "let_know", "sifting"]
@@ -61,14 +61,14 @@ def sifting(column: str, node: Node, reject: Rejecting | None) -> Callable[[Batc
             late = pc.less_equal(batch.column(column), before * 1000)
             rows = batch.drop_columns([column])
             for index in pc.indices_nonzero(late).to_pylist():
-                origin = rows.column(hidden.NAME)[index].as_py()
+                origin = origin_of(rows.column(hidden.NAME), index)
                 end = int(batch.column(column)[index].as_py())
                 said = f"late: its last window ended {_when(end)}, and the watermark was {_when(before * 1000)}"
                 if rejects is None:
                     raise OperatorError(
                         f"{label(node)}: offset {origin['offset']} of partition {origin['partition']} is {said}", CURE
                     )
-                rejects.add(origin, said, rows.slice(index, 1).drop_columns([hidden.NAME]).to_pylist()[0])
+                rejects.add(origin, said, rows.slice(index, 1).drop_columns([hidden.NAME]))
             yield rows.filter(pc.invert(late))
         if rejects is not None:
             rejects.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -61,7 +62,7 @@ class Context:
     ``routing``: where rows go before the functions ``routed`` (None: they stay where they are). ``own_state``: which
     rows of state are of the lane's own tasks, ``own_tasks`` these, by number, with their buckets; None: all.
     ``table`` gives that of a ``join_table``.
-    ``working``: the file where functions tell what they are at.
+    ``working``: the file where functions tell what they are at; ``message_seconds``: how long they may work on one.
     """
 
     functions: Mapping[int, Callable[..., Any]]
@@ -84,6 +85,7 @@ class Context:
     own_tasks: Mapping[int, frozenset[int]] | None = None
     table: Callable[[Node, SparkSession], DataFrame] | None = None
     working: str = ""
+    message_seconds: float = math.inf
 
 
 def apply(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFrame:
@@ -172,6 +174,7 @@ def _function(node: Node, frame: DataFrame, context: Context) -> DataFrame:
         context.threads,
         context.busy,
         context.working,
+        context.message_seconds,
     )
     if context.routing is not None and node.id in context.routed:
         frame = context.routing.routed(frame)
@@ -272,6 +275,7 @@ def _process(node: Node, frame: DataFrame, context: Context) -> DataFrame:
             factor=context.factor,
             busy=context.busy,
             working=context.working,
+            seconds=context.message_seconds,
         ),
         result,
     )

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import copy
+import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from datetime import UTC
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -16,37 +14,26 @@ from pyspark.errors import ParseException
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
-from pyspark.sql.types import (
-    ArrayType,
-    AtomicType,
-    BinaryType,
-    DataType,
-    IntegerType,
-    MapType,
-    StructField,
-    StructType,
-    TimestampType,
-    _make_type_verifier,
-)
+from pyspark.sql.types import AtomicType, BinaryType, IntegerType, StructField, StructType
 
 from anabranch.errors import GraphError, OperatorError
 from anabranch.keyed import timers as user_timers
-from anabranch.keyed.journal import Journal
 from anabranch.keyed.processor import Processor
 from anabranch.keyed.state import MapState, State
-from anabranch.keyed.timers import Timers
 from anabranch.model import hashing
 from anabranch.model.ssp import WHOLE
-from anabranch.spark import codec, hidden, working
+from anabranch.spark import codec, hidden, isolation, turns, working
+from anabranch.spark import functions as user_functions
 from anabranch.spark.buckets import Bucket
+from anabranch.spark.calling import Rejection
 from anabranch.spark.dead_letters import STATE, Rejects
-from anabranch.spark.functions import CURE, Rejecting, traced
+from anabranch.spark.functions import CURE, Rejecting
 from anabranch.spark.records import task_number
+from anabranch.spark.turns import VALUE, KeyedProcessor, Schemas, Turn, Turns, fields, read, reader
 
 __all__ = ["Process", "applied"]
 
 _TASK, _KEY, _AT = "_anabranch_task", "_anabranch_key", "_anabranch_at"
-_VALUE = "value"
 _MODES = {None: "None", user_timers.EVENT_TIME: "EventTime", user_timers.PROCESSING_TIME: "ProcessingTime"}
 
 
@@ -75,6 +62,7 @@ class Process:
     factor: int
     busy: Callable[[dict[Bucket, float]], None]
     working: str
+    seconds: float = math.inf
 
     def owns(self, task: int, key: bytes) -> bool:
         """Whether a key's state is the lane's."""
@@ -89,6 +77,7 @@ def applied(frame: DataFrame, key: Column, process: Process, result: StructType)
     """The rows that a processor gives, hidden column included. ``key``: the bytes of the stage key."""
     its = {name: _schemas(process.label, name, each) for name, each in process.processor.states().items()}
     visible = [name for name in frame.columns if name != hidden.NAME]
+    columns = StructType([field for field in frame.schema if field.name in visible])
     at = F.struct(*[hidden.field(name).alias(name) for name in ("source", "partition", "offset")])
     opened = frame.select(
         hidden.field("task").alias(_TASK),
@@ -100,7 +89,7 @@ def applied(frame: DataFrame, key: Column, process: Process, result: StructType)
         [StructField(_TASK, IntegerType()), StructField(_KEY, BinaryType()), *result.fields],
     )
     grouped = opened.groupBy(_TASK, *[codec.quoted(name) for name in process.keys.names], _KEY)
-    made = grouped.transformWithState(_Worker(process, its), whole, "Update", _MODES[process.clock])
+    made = grouped.transformWithState(_Worker(process, its, columns), whole, "Update", _MODES[process.clock])
     names = [F.col(codec.quoted(name)) for name in result.names]
     return made.select(*names, hidden.of_result(F.col(_TASK), F.col(_KEY)))
 
@@ -110,25 +99,16 @@ def _untimed(name: str) -> Column:
     return F.col(codec.quoted(name)).alias(name, metadata={"anabranch": ""})
 
 
-@dataclass(frozen=True)
-class _Schemas:
-    """``names``: of a map's entries; ``single``: values are no structs, and kept in a struct of one field."""
-
-    names: StructType | None
-    values: StructType
-    single: bool
-
-
-def _schemas(label: str, name: str, state: State) -> _Schemas:
+def _schemas(label: str, name: str, state: State) -> Schemas:
     values, single = _struct(label, name, state.type)
     if not isinstance(state, MapState):
-        return _Schemas(None, values, single)
+        return Schemas(None, values, single)
     names, simple = _struct(label, name, state.names)
     if not simple or not isinstance(names.fields[0].dataType, AtomicType):
         raise GraphError(
             f"{label}: the entries of state {name!r} are named by {state.names!r}", "use one simple type, as string"
         )
-    return _Schemas(names, values, single)
+    return Schemas(names, values, single)
 
 
 def _struct(label: str, name: str, declared: str) -> tuple[StructType, bool]:
@@ -139,52 +119,51 @@ def _struct(label: str, name: str, declared: str) -> tuple[StructType, bool]:
         raise GraphError(f"{label}: state {name!r} is declared with {declared!r}, no type of SQL", cure) from None
     if isinstance(kind, StructType):
         return kind, False
-    return StructType([StructField(_VALUE, kind)]), True
+    return StructType([StructField(VALUE, kind)]), True
 
 
 class _Worker(StatefulProcessor):
     """One for each Spark task. Spark calls it for each key with rows, for each timer that is due, and at the end."""
 
-    def __init__(self, process: Process, schemas: Mapping[str, _Schemas]) -> None:
+    def __init__(self, process: Process, schemas: Mapping[str, Schemas], columns: StructType) -> None:
         self._process = process
         self._schemas = schemas
+        self._columns = columns
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         process = self._process
-        self._journal = Journal()
-        self._processor = copy.copy(process.processor)
-        self._states: list[State] = []
-        for name, state in process.processor.states().items():
-            bound = state.bound(_stored(handle, name, state, self._schemas[name]), self._journal)
-            setattr(self._processor, name, bound)
-            self._states.append(bound)
-        stored = _Timers(handle) if process.clock is not None else None
-        self._timers = Timers(stored, process.clock, self._journal)
+        user_functions.let_signals_end()
+        self._host: isolation.Host | None = None
+        states = process.processor.states()
+        stored = {name: _stored(handle, name, state, self._schemas[name]) for name, state in states.items()}
+        timers = _Timers(handle) if process.clock is not None else None
+        processor = KeyedProcessor(process.processor, process.clock, process.result, self._schemas, process.home)
+        self._turns: Turns = processor.opened(stored, timers)
+        if isolation.is_needed():
+            self._host = isolation.Host(turns.service(processor))
+            self._turns = turns.isolated(self._host, stored, timers, process.seconds)
         self._rejects: Rejects | None = None
         self._seconds: dict[Bucket, float] = {}
         self._deleted: set[tuple[bytes, int, int]] = set()
-        self._keys = [(field.name, _reader(field.dataType)) for field in process.keys]
-        self._names = frozenset(process.result.names)
+        self._keys = [(field.name, reader(field.dataType)) for field in process.keys]
+        self._maps = {field.name: each for field in self._columns if (each := turns.maps(field.dataType)) is not None}
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
         begun = time.perf_counter()
         task, key_bytes = key[0], bytes(key[-1])
-        self._begin(timerValues)
         messages = sorted((dict(zip(row.__fields__, row, strict=True)) for row in rows), key=_place)
         origins = [{**message.pop(_AT), "key": key_bytes, "bucket": None} for message in messages]
+        for message in messages:
+            del message[_TASK], message[_KEY]
+            for name, made in self._maps.items():
+                message[name] = read(message[name], made)
         with self._working(origins):
-            for number, (message, origin) in enumerate(zip(messages, origins, strict=True)):
-                del message[_TASK], message[_KEY]
-                working.at(number)
-                self._journal.begin()
-                try:
-                    made = self._made(self._processor.on_message(message, self._timers))
-                except Exception as error:
-                    on = f"on offset {origin['offset']} of partition {origin['partition']}"
-                    self._failed(error, on, origin, message)
-                else:
-                    yield from self._rows(task, key_bytes, made)
-        self._end()
+            turn = self._turns.on_messages(self._now(timerValues), messages, working.at, self._fails)
+        for rejection in turn.rejected:
+            origin = origins[rejection.place]
+            on = f"on offset {origin['offset']} of partition {origin['partition']}"
+            self._reject(rejection, on, origin, messages[rejection.place])
+        yield from self._rows(task, key_bytes, turn)
         self._worked(task, key_bytes, begun)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
@@ -192,76 +171,57 @@ class _Worker(StatefulProcessor):
         task, key_bytes, at = key[0], bytes(key[-1]), expiredTimerInfo.getExpiryTimeInMs()
         if not self._process.owns(task, key_bytes) or (key_bytes, task, at) in self._deleted:
             return
-        self._begin(timerValues)
-        named = _fields(self._keys, key[1:-1])
+        named = fields(self._keys, key[1:-1])
         origin = {"source": STATE, "partition": task_number(), "offset": 0, "key": key_bytes, "bucket": None}
-        self._journal.begin()
-        try:
-            with self._working([origin]):
-                made = self._made(self._processor.on_timer(named, user_timers.moment(at), self._timers))
-        except Exception as error:
+        with self._working([origin]):
+            turn = self._turns.on_timer(self._now(timerValues), named, at, working.at, self._fails)
+        for rejection in turn.rejected:
             moment = user_timers.moment(at).isoformat()
-            self._failed(error, f"on the timer of {named} at {moment}", origin, {**named, "timer": moment})
-        else:
-            yield from self._rows(task, key_bytes, made)
-        for other, there in self._end().items():
+            self._reject(rejection, f"on the timer of {named} at {moment}", origin, {**named, "timer": moment})
+        yield from self._rows(task, key_bytes, turn)
+        for other, there in turn.timers.items():
             if not there:
                 self._deleted.add((key_bytes, task, other))
         self._worked(task, key_bytes, begun)
 
     def close(self) -> None:
+        if self._host is not None:
+            self._host.close()
         if self._seconds:
             self._process.busy(self._seconds)
         if self._rejects is not None:
             self._rejects.close()
 
-    def _begin(self, now: Any) -> None:
+    @property
+    def _fails(self) -> bool:
+        return self._process.on_error is None
+
+    def _now(self, now: Any) -> int:
         clock = self._process.clock
+        if clock is None:
+            return 0
         event = clock == user_timers.EVENT_TIME
-        at = now.getCurrentWatermarkInMs() if event else now.getCurrentProcessingTimeInMs()
-        self._timers.begin(at if clock is not None else 0)
-        for state in self._states:
-            state.begin()
+        return int(now.getCurrentWatermarkInMs() if event else now.getCurrentProcessingTimeInMs())
 
-    def _end(self) -> dict[int, bool]:
-        for state in self._states:
-            state.flush()
-        return self._timers.flush()
-
-    def _made(self, given: Iterable[dict[str, Any]] | None) -> list[dict[str, Any]]:
-        if isinstance(given, dict):
-            raise TypeError("it returned a dict; rows are given by yield, or as a list")
-        made = list(given or ())
-        for row in made:
-            if not isinstance(row, dict):
-                raise TypeError(f"it gave {row!r}, not a dict of the result's columns")
-            if not row.keys() <= self._names:
-                unknown = min(row.keys() - self._names)
-                raise TypeError(f"its row has the unknown column {unknown!r}; declare the result with schema=")
-        if made:
-            pa.RecordBatch.from_pylist(
-                made, schema=self._process.result
-            )  # else a row that can't be would fail the task
-        return made
-
-    def _rows(self, task: int, key: bytes, made: list[dict[str, Any]]) -> Iterator[Row]:
-        for row in made:
+    def _rows(self, task: int, key: bytes, turn: Turn) -> Iterator[Row]:
+        for row in turn.rows:
             yield Row(**{_TASK: task, _KEY: key, **row})
 
-    def _failed(self, error: Exception, on: str, origin: Mapping[str, Any], row: Mapping[str, Any]) -> None:
+    def _reject(self, rejection: Rejection, on: str, origin: Mapping[str, Any], row: Mapping[str, Any]) -> None:
         process = self._process
-        told = f"{type(error).__name__}: {error}{traced(error, process.home)}"
         if process.on_error is None:
-            raise OperatorError(f"{process.label} raised {told}, {on}", CURE) from None
-        self._journal.take_back()
+            told = f" raised {rejection.error}" if rejection.raised else f": {rejection.error}"
+            raise OperatorError(f"{process.label}{told}, {on}", CURE) from None
         if self._rejects is None:
             self._rejects = process.on_error(process.label)
-        self._rejects.add(origin, told, row)
+        self._rejects.add(origin, rejection.error, row)
 
     def _working(self, origins: list[dict[str, Any]]) -> AbstractContextManager[None]:
         process = self._process
-        rows = pa.array(origins if process.working else [], _ORIGIN)
-        return working.on(process.working, process.label, rows, process.factor)
+        limit = process.seconds if self._host is None else math.inf
+        looked_at = process.working or not math.isinf(limit)
+        rows = pa.array(origins if looked_at else [], _ORIGIN)
+        return working.on(process.working, process.label, rows, process.factor, limit)
 
     def _worked(self, task: int, key: bytes, begun: float) -> None:
         bucket = self._process.bucket(task, key)
@@ -274,119 +234,16 @@ def _place(message: Mapping[str, Any]) -> tuple[int, int, int]:
     return at["source"], at["partition"], at["offset"] if at["offset"] >= 0 else -1 - at["offset"]
 
 
-def _reader(kind: DataType) -> Callable[[Any], Any] | None:
-    """Makes of a value as Spark's store gives it one as messages have it; None: they are alike."""
-    if isinstance(kind, TimestampType):
-        return lambda value: value.astimezone(UTC)  # of the worker's own zone
-    if isinstance(kind, BinaryType):
-        return bytes
-    if isinstance(kind, ArrayType):
-        element = _reader(kind.elementType)
-        return None if element is None else lambda value: [_read(each, element) for each in value]
-    if isinstance(kind, MapType):
-        name, entry = _reader(kind.keyType), _reader(kind.valueType)
-        return lambda value: {_read(n, name): _read(each, entry) for n, each in value.items()}
-    if isinstance(kind, StructType):
-        return partial(_fields, [(field.name, _reader(field.dataType)) for field in kind])
-    return None
-
-
-def _read(value: Any, reader: Callable[[Any], Any] | None) -> Any:
-    return value if reader is None or value is None else reader(value)
-
-
-def _fields(readers: Sequence[tuple[str, Callable[[Any], Any] | None]], row: Sequence[Any]) -> dict[str, Any]:
-    return {name: _read(value, reader) for (name, reader), value in zip(readers, row, strict=True)}
-
-
-def _stored(handle: StatefulProcessorHandle, name: str, state: State, schemas: _Schemas) -> Any:
+def _stored(handle: StatefulProcessorHandle, name: str, state: State, schemas: Schemas) -> Any:
+    """Where Spark keeps a state."""
     match state.kind:
         case "value":
-            return _Value(handle.getValueState(name, schemas.values), schemas)
+            return handle.getValueState(name, schemas.values)
         case "list":
-            return _List(handle.getListState(name, schemas.values), schemas)
+            return handle.getListState(name, schemas.values)
         case _:
             assert schemas.names is not None
-            return _Map(handle.getMapState(name, schemas.names, schemas.values), schemas)
-
-
-class _Kept:
-    """A kind of Spark's state; its values as functions see them, and as tuples."""
-
-    def __init__(self, state: Any, schemas: _Schemas) -> None:
-        self._state = state
-        self._schemas = schemas
-        # What isn't of its type would fail the task in Spark's store, where no message is to blame.
-        self._verify = _make_type_verifier(schemas.values)
-        self._readers = [(field.name, _reader(field.dataType)) for field in schemas.values]
-        self._times = [isinstance(field.dataType, TimestampType) for field in schemas.values]
-
-    def check(self, value: Any) -> None:
-        """Raises an exception of PySpark's, or a TypeError, if it can't be kept."""
-        kept = self._kept(value)
-        self._verify(kept)
-        times = [each for is_time, each in zip(self._times, kept, strict=True) if is_time and each is not None]
-        if any(each.tzinfo is None for each in times):
-            raise TypeError(f"state was given {value!r}, with a time that has no zone; pass a datetime with tzinfo")
-
-    def clear(self) -> None:
-        self._state.clear()
-
-    def _given(self, kept: Any) -> Any:
-        read = _fields(self._readers, kept)
-        return read[_VALUE] if self._schemas.single else read
-
-    def _kept(self, value: Any) -> tuple[Any, ...]:
-        if self._schemas.single:
-            return (value,)
-        names = self._schemas.values.names
-        if not isinstance(value, dict) or not value.keys() <= set(names):
-            raise TypeError(f"state of the fields {', '.join(names)} was given {value!r}; give a dict of them")
-        return tuple(value.get(name) for name in names)
-
-
-class _Value(_Kept):
-    def get(self) -> Any:
-        kept = self._state.get()
-        return None if kept is None else self._given(kept)
-
-    def put(self, value: Any) -> None:
-        self._state.update(self._kept(value))
-
-
-class _List(_Kept):
-    def get(self) -> Iterable[Any]:
-        return [self._given(kept) for kept in self._state.get()]
-
-    def put(self, values: list[Any]) -> None:
-        self._state.put([self._kept(value) for value in values])
-
-    def append(self, values: list[Any]) -> None:
-        self._state.appendList([self._kept(value) for value in values])
-
-
-class _Map(_Kept):
-    def __init__(self, state: Any, schemas: _Schemas) -> None:
-        super().__init__(state, schemas)
-        names = schemas.names or StructType()
-        self._verify_name = _make_type_verifier(names)
-        self._name = _reader(names.fields[0].dataType)
-
-    def check_name(self, name: Any) -> None:
-        self._verify_name((name,))
-
-    def get(self, name: Any) -> Any:
-        kept = self._state.getValue((name,))
-        return None if kept is None else self._given(kept)
-
-    def items(self) -> Iterable[tuple[Any, Any]]:
-        return [(_read(name[0], self._name), self._given(kept)) for name, kept in self._state.iterator()]
-
-    def put(self, name: Any, value: Any) -> None:
-        self._state.updateValue((name,), self._kept(value))
-
-    def remove(self, name: Any) -> None:
-        self._state.removeKey((name,))
+            return handle.getMapState(name, schemas.names, schemas.values)
 
 
 class _Timers:

@@ -21,8 +21,10 @@ from anabranch.operators.rules import is_timed, on_late
 from anabranch.planning import stages
 from anabranch.spark import (
     clock,
+    error_text,
     evaluation,
     hidden,
+    isolation,
     joining,
     late,
     lines,
@@ -101,11 +103,13 @@ class LaneQuery(LaneOutputs):
     def publish(self, batch: DataFrame, number: int, planned: DataFrame | None = None) -> None:
         """Compute a batch of the query and publish it. ``planned``: what :meth:`planned_write` gave for it."""
         self.writing.set()
+        isolation.begin(self.spark.sparkContext, self.lane.id)
         try:
             if planned is None:
                 self._body.each(batch, number)
             else:
                 self._publish(number, lambda: sink.write(planned))
+            isolation.end(self.lane.id)
         finally:
             self.writing.clear()
 
@@ -155,6 +159,7 @@ class LaneQuery(LaneOutputs):
             threads=job.threads,
             busy=self._busy.add,
             working=self.working,
+            message_seconds=self.message_limit,
             routing=self._routing,
             routed=routing.before(self._group),
             table=self._tables_joined.now,
@@ -333,8 +338,8 @@ class LaneQuery(LaneOutputs):
         try:
             with lines.noted():
                 self.functions[node.id](batch, self.lane.id, number, self.epoch)
-        except Exception as error:
-            if "anabranch.errors." in str(error):
+        except BaseException as error:  # SystemExit as well: it would end no more than a thread, and nobody be told
+            if "anabranch.errors." in error_text.described(error, self.home):
                 raise  # of an operator before it: Spark computes only when the function asks
             raise user_functions.of_batch(error, label(node), number, self.home) from None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -51,8 +52,17 @@ class Keyless:
         lost = rows.filter(pc.is_null(keys)).select(["source", "partition", "origin", "value"]).to_pylist()
         for row in lost:
             origin = {"source": row["source"], "partition": row["partition"], "offset": row["origin"], "key": None}
-            rejects[number].add(origin, "the key is null", msgspec.json.decode(row["value"]))
+            rejects[number].add(origin, "the key is null", _decoded(row["value"]))
         return rows.filter(pc.is_valid(keys))
+
+
+def _decoded(value: bytes | None) -> dict[str, Any]:
+    """The row that a value of ours has; the value itself, if it is none."""
+    try:
+        found = msgspec.json.decode(value or b"")
+    except msgspec.MsgspecError:
+        found = None
+    return found if isinstance(found, dict) else {"value": value}
 
 
 def writing(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import faulthandler
 import json
+import math
 import os
+import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +22,8 @@ from anabranch.model import hashing
 __all__ = ["Work", "at", "oldest", "on"]
 
 _EVERY = 1.0
+_LATE = 75
+"""The exit code of a worker in which a message takes too long."""
 _FRESH = 3 * _EVERY
 """Files that are older are of workers that are gone."""
 
@@ -41,11 +46,12 @@ class Work:
 class _Message:
     """The row of some rows that a thread is at. ``since``: in seconds of a monotonic clock."""
 
-    def __init__(self, file: str, label: str, origin: pa.Array, factor: int) -> None:
+    def __init__(self, file: str, label: str, origin: pa.Array, factor: int, limit: float) -> None:
         self.file = file
         self.label = label
         self.origin = origin
         self.factor = factor
+        self.limit = limit
         self.index = 0
         self.since = time.monotonic()
 
@@ -68,19 +74,29 @@ _mine: ContextVar[_Message | None] = ContextVar("message", default=None)
 _all: set[_Message] = set()
 _lock = threading.Lock()
 _watchers: list[threading.Thread] = []
+_armed = [-math.inf]
+_STDERR = 2
 
 
 @contextmanager
-def on(file: str, label: str, origin: pa.Array, factor: int) -> Iterator[None]:
-    """Inside ``with``, a function works on rows one by one; see :func:`at`. ``file``: '' where nobody looks."""
-    if not file or not len(origin):
+def on(file: str, label: str, origin: pa.Array, factor: int, limit: float = math.inf) -> Iterator[None]:
+    """Inside ``with``, a function works on rows one by one; see :func:`at`.
+
+    Args:
+        file: '' where nobody looks.
+        limit: how many seconds it may work on a row. If it takes longer, this process ends; see
+            :mod:`anabranch.spark.isolation` for what follows.
+    """
+    if (not file and math.isinf(limit)) or not len(origin):
         yield
         return
-    message = _Message(file, label, origin, factor)
+    message = _Message(file, label, origin, factor, limit)
     before = _mine.set(message)
     with _lock:
         _all.add(message)
         _watch()
+        if not math.isinf(limit):
+            _arm(limit, message.since)
     try:
         yield
     finally:
@@ -120,15 +136,41 @@ def _look() -> None:
         time.sleep(_EVERY)
         now, longest = time.monotonic(), dict[Path, _Message]()
         with _lock:
-            for message in _all:
-                path = Path(f"{message.file}.{os.getpid()}")
-                if now - message.since >= _EVERY and path.parent.is_dir():
-                    before = longest.setdefault(path, message)
-                    longest[path] = min(before, message, key=lambda each: each.since)
-        for path, message in longest.items():
-            part = path.with_name(f".{path.name}")
-            part.write_text(json.dumps(message.told(now)))
-            part.replace(path)
-        for path in told - longest.keys():
-            path.unlink(missing_ok=True)
+            several = list(_all)
+        for message in several:
+            path = Path(f"{message.file}.{os.getpid()}")
+            if message.file and now - message.since >= _EVERY and path.parent.is_dir():
+                before = longest.setdefault(path, message)
+                longest[path] = min(before, message, key=lambda each: each.since)
+        _end_if_late(several, now)
+        with suppress(OSError):  # of a full disk, for one: others see the less, and the function goes on
+            for path, message in longest.items():
+                part = path.with_name(f".{path.name}")
+                part.write_text(json.dumps(message.told(now)))
+                part.replace(path)
+            for path in told - longest.keys():
+                path.unlink(missing_ok=True)
         told = set(longest)
+
+
+def _end_if_late(several: list[_Message], now: float) -> None:
+    """End this process if a message takes too long; let :func:`_arm` do so while there is one that may."""
+    late = next((each for each in several if now - each.since > each.limit + _EVERY), None)
+    if late is not None:
+        print(f"{late.label} takes too long: {late.told(now)}; the worker ends", file=sys.stderr, flush=True)
+        os._exit(_LATE)
+    limit = min((each.limit for each in several), default=math.inf)
+    with _lock:
+        if not math.isinf(limit):
+            _arm(limit, now)
+        elif not _all and not math.isinf(_armed[0]):
+            faulthandler.cancel_dump_traceback_later()
+            _armed[0] = -math.inf
+
+
+def _arm(limit: float, now: float) -> None:
+    """Let this process end if that isn't called again in time: no thread of ours can run while code that doesn't give
+    Python's lock back works on a message."""
+    if now - _armed[0] >= _EVERY / 2:
+        _armed[0] = now
+        faulthandler.dump_traceback_later(limit + 3 * _EVERY, exit=True, file=_STDERR)

@@ -65,6 +65,10 @@ class Output(Protocol):
         """Opens what one Spark task writes of a batch."""
         ...
 
+    def limit(self, stream: str) -> float:
+        """The bytes that a record of a stream may have, with some to spare for what it is sent with."""
+        ...
+
 
 class Publisher(Protocol):
     """A lane's output into one system, exactly once, in the driver."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,6 +31,9 @@ class EmbeddedOutput:
 
     def writer(self, task: int, batch: int) -> _Segments:
         return _Segments(self.root, task)
+
+    def limit(self, stream: str) -> float:
+        return math.inf
 
 
 @dataclass

@@ -12,19 +12,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Producer
-from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
 
 from anabranch.errors import AnabranchError
 from anabranch.model.hashing import partitions_for
-from anabranch.systems.kafka.topics import Topics
+from anabranch.systems.kafka.topics import LARGEST, LIMIT, Topics
 from anabranch.systems.records import RECORD_SCHEMA
 
 __all__ = ["KafkaAppender"]
 
-_BATCH_BYTES = 1_000_000
 _SERVED_EVERY = 256
 _STEP_SECONDS = 0.1
-_LIMIT = "max.message.bytes"
 _FIRST_MS = 1
 _TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE}
 
@@ -45,7 +42,7 @@ class KafkaAppender:
         self._topic = topics.topic(stream)
         self._count = len(topics.describe(stream).partitions)
         self._next = uuid.uuid4().int % self._count
-        self._limit = self._largest()
+        self._limit = topics.largest(self._topic)
         self._producer, self._health = self._cluster.open(Producer, self._properties())
         self._written = 0
         self._failed: list[tuple[int, KafkaError]] = []
@@ -137,7 +134,7 @@ class KafkaAppender:
             return AnabranchError(
                 f"record {row} of the batch for {self._stream} is too large with {sizes[row]:,} bytes: at most "
                 f"{self._limit:,} fit, its own overhead included; {self._told()}",
-                f"raise {_LIMIT} of the topic {self._topic} (message.max.bytes of the broker), or shorten the record",
+                f"raise {LIMIT} of the topic {self._topic} (message.max.bytes of the broker), or shorten the record",
             )
         explained = self._cluster.explained(error, f"writing record {row} of the batch to {self._stream}")
         return AnabranchError(f"{explained.what}; {self._told()}", explained.cure)
@@ -156,13 +153,6 @@ class KafkaAppender:
         self._next = (self._next + len(keyless)) % count
         return where
 
-    def _largest(self) -> int:
-        """The topic's limit for a batch of records; the client's own default where we may not look."""
-        resource = ConfigResource(ResourceType.TOPIC, self._topic)
-        wait = self._cluster.patience
-        answer = self._cluster.ask(lambda admin: admin.describe_configs([resource], request_timeout=wait))[resource]
-        return _BATCH_BYTES if isinstance(answer, KafkaError) else int(answer[_LIMIT].value)
-
     def _properties(self) -> dict[str, Any]:
         limit = max(1000, self._limit)
         return {
@@ -171,7 +161,7 @@ class KafkaAppender:
             "compression.type": "lz4",
             "linger.ms": 20,
             "message.max.bytes": limit,
-            "batch.size": min(_BATCH_BYTES, limit),
+            "batch.size": min(LARGEST, limit),
         }
 
 

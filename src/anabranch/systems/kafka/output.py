@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,12 +12,20 @@ import pyarrow as pa
 from anabranch.event_time.control import Control
 from anabranch.model.lane import Lane
 from anabranch.systems.kafka import markers, transactions
+from anabranch.systems.kafka.clients import librdkafka
+from anabranch.systems.kafka.cluster import Cluster
 from anabranch.systems.kafka.system import KafkaSystem
+from anabranch.systems.kafka.topics import LARGEST, Topics
 from anabranch.systems.kafka.transactions import SlotTransaction, SlotWriter
 from anabranch.systems.output import Numbers, Target, Written
 
 __all__ = ["KafkaOutput", "KafkaPublisher", "published"]
 
+_OVERHEAD = 200
+"""Of a batch with one record, in bytes, and some to spare."""
+_KNOWN_FOR = 60.0
+_limits: dict[tuple[str, str], tuple[int, float]] = {}
+"""What topics took when they were asked, and when that was."""
 _SETTLING, _STEP = 5.0, 0.02
 
 
@@ -29,6 +38,15 @@ class KafkaOutput:
 
     def writer(self, task: int, batch: int) -> _Transactions:
         return _Transactions(self, batch)
+
+    def limit(self, stream: str) -> float:
+        settings, topic = self.writer_of.settings, self.topics[stream]
+        known, at = _limits.get((settings.bootstrap_servers, topic), (0, -math.inf))
+        if time.monotonic() - at > _KNOWN_FOR:
+            known = Topics(Cluster(settings)).largest(topic)
+            _limits[settings.bootstrap_servers, topic] = known, time.monotonic()
+        mine = int(librdkafka(settings).get("message.max.bytes", LARGEST))
+        return min(known, mine) - _OVERHEAD
 
 
 @dataclass

@@ -18,13 +18,16 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, OffsetSpec, TopicDescription  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType, TopicDescription  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from anabranch.errors import AnabranchError, ConflictError, NotFoundError, UsageError
 from anabranch.systems.kafka.cluster import Cluster
 
-__all__ = ["COMMITTED", "UNCOMMITTED", "Topics"]
+__all__ = ["COMMITTED", "LARGEST", "LIMIT", "UNCOMMITTED", "Topics"]
+
+LARGEST, LIMIT = 1_000_000, "max.message.bytes"
+"""How large a batch of records may be by default, and the setting of a topic that says so."""
 
 COMMITTED = IsolationLevel.READ_COMMITTED
 UNCOMMITTED = IsolationLevel.READ_UNCOMMITTED
@@ -59,6 +62,13 @@ class Topics:
                 "use letters, digits, '.', '_' and '-', at most 249, and not '.' or '..'",
             )
         return topic
+
+    def largest(self, topic: str) -> int:
+        """The bytes that a batch of records of a topic may have; Kafka's default where we may not look."""
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        wait = self.cluster.patience
+        answer = self.cluster.ask(lambda admin: admin.describe_configs([resource], request_timeout=wait))[resource]
+        return LARGEST if isinstance(answer, KafkaError) else int(answer[LIMIT].value)
 
     def counts(self) -> dict[str, int]:
         """The partition counts of all streams, by name. A topic that has the name of a stream with another topic is

@@ -1,0 +1,185 @@
+"""What is told of an exception or a row: short text that can always be made and always be encoded.
+
+User code decides what exceptions and values are: their ``__str__`` may raise, give no string, or one of 50 MB. Nothing
+here raises, whatever it is given.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import reprlib
+from collections.abc import Callable, Iterator, Mapping
+from datetime import date, time, timedelta
+from decimal import Decimal
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+__all__ = ["LIMIT", "as_json", "bounded", "described", "shortened", "traced"]
+
+_T = TypeVar("_T")
+
+LIMIT = 2000
+"""Of what is told of an exception, in characters."""
+
+_SHORT = 80
+_CAUSES = 4
+_MEMBERS = 5
+_FRAMES = 8
+_DEPTH = 100
+"""Rows that are nested deeper are cut there. Spark's own types are never so deep."""
+
+
+class _Repr(reprlib.Repr):
+    """Doesn't make the whole ``repr`` of what is large."""
+
+    def repr_bytes(self, value: bytes, level: int) -> str:
+        return repr(value) if len(value) <= _SHORT else f"{value[: _SHORT // 2]!r}… ({len(value)} bytes)"
+
+    def repr_bytearray(self, value: bytearray, level: int) -> str:
+        return self.repr_bytes(bytes(value[: _SHORT + 1]), level)
+
+    def repr_memoryview(self, value: memoryview, level: int) -> str:
+        return f"a memoryview of {value.nbytes} bytes"
+
+    def repr_ndarray(self, value: Any, level: int) -> str:
+        return f"an array of {value.dtype}, of the shape {value.shape}"
+
+
+_REPR = _Repr()
+_REPR.maxstring = _REPR.maxother = _SHORT
+
+
+def described(error: BaseException, home: str = "") -> str:
+    """Type, message, place in the job's files, members of a group and causes of an exception.
+
+    Args:
+        home: the job's folder; frames of other files aren't shown.
+    """
+    told = _attempted(lambda: "; caused by ".join(_chain(error, home)))
+    return bounded(told if told is not None else _name(type(error)))
+
+
+def traced(error: BaseException, home: str) -> str:
+    """`` at file:line in function``, for the frames of an exception in the job's files; empty if there are none."""
+    trace = _attempted(lambda: error.__traceback__)
+    frames = list(_frames(trace, home))
+    if len(frames) > _FRAMES:
+        left_out = f"{len(frames) - _FRAMES} more frames"
+        frames = [*frames[: _FRAMES // 2], left_out, *frames[-_FRAMES // 2 :]]
+    return f" at {'; '.join(frames)}" if frames else ""
+
+
+def bounded(text: str, limit: int = LIMIT) -> str:
+    """Text that UTF-8 can encode, without NUL, cut to so many characters."""
+    length = str.__len__(text)
+    cut = str.__getitem__(text, slice(0, limit))
+    clean = cut.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\x00")
+    if length <= limit and len(clean) <= limit:
+        return clean
+    end = f"… ({length} characters)"
+    return clean[: limit - len(end)] + end
+
+
+def shortened(value: object) -> str:
+    """The ``repr`` of a value, cut short; of one whose ``repr`` raises, its type."""
+    told = _attempted(lambda: _REPR.repr(value))
+    return bounded(told, _SHORT) if isinstance(told, str) else f"<a {_name(type(value))} that has no repr>"
+
+
+def as_json(row: object) -> bytes:
+    """A row as a JSON object. What JSON has no form for is text: bytes in base64, numbers like NaN by their names."""
+    plain = _attempted(lambda: _plain(row, 0))
+    return json.dumps(plain if plain is not None else shortened(row)).encode() if row is not None else b"null"
+
+
+def _attempted(make: Callable[[], _T]) -> _T | None:
+    """What is made by running code of users, or None if that raises anything."""
+    try:
+        return make()
+    except BaseException:  # theirs, whatever it is
+        return None
+
+
+def _name(kind: type) -> str:
+    name = _attempted(lambda: type.__dict__["__name__"].__get__(kind))
+    return name if isinstance(name, str) else "exception"
+
+
+def _message(error: BaseException) -> str:
+    told = _attempted(lambda: str(error))
+    if told is None:
+        return f"its text can't be made: __str__ of {_name(type(error))} raises"
+    return bounded(told)
+
+
+def _chain(error: BaseException, home: str) -> Iterator[str]:
+    """The exception, and what has caused it."""
+    seen: set[int] = set()
+    following: BaseException | None = error
+    while following is not None and id(following) not in seen and len(seen) < _CAUSES:
+        seen.add(id(following))
+        yield _one(following, home)
+        following = _cause(following)
+
+
+def _cause(error: BaseException) -> BaseException | None:
+    cause = _attempted(lambda: error.__cause__)
+    if cause is None and not _attempted(lambda: error.__suppress_context__):
+        cause = _attempted(lambda: error.__context__)
+    return cause if isinstance(cause, BaseException) else None
+
+
+def _one(error: BaseException, home: str, depth: int = 0) -> str:
+    message = _message(error)
+    told = f"{_name(type(error))}: {message}" if message else _name(type(error))
+    if isinstance(error, BaseExceptionGroup) and depth < _CAUSES:
+        told += f" [{_members(error, home, depth)}]"
+    notes = _attempted(lambda: [bounded(note) for note in error.__notes__ if isinstance(note, str)])
+    told += "".join(f" ({note})" for note in (notes or [])[:_MEMBERS])
+    return told + traced(error, home)
+
+
+def _members(group: BaseExceptionGroup[BaseException], home: str, depth: int) -> str:
+    members = _attempted(lambda: group.exceptions) or ()
+    shown = [_one(each, home, depth + 1) for each in members[:_MEMBERS]]
+    if len(members) > _MEMBERS:
+        shown.append(f"{len(members) - _MEMBERS} more")
+    return "; ".join(shown)
+
+
+def _frames(trace: TracebackType | None, home: str) -> Iterator[str]:
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if code.co_filename.startswith(home):
+            yield f"{Path(code.co_filename).name}:{trace.tb_lineno} in {code.co_name}"
+        trace = trace.tb_next
+
+
+def _plain(value: object, depth: int) -> Any:
+    """A value as JSON has it."""
+    if value is None or value is True or value is False or type(value) is str:
+        return value
+    if depth > _DEPTH:
+        return "…"
+    if type(value) is int:
+        return value if value.bit_length() <= 10_000 else shortened(value)
+    if type(value) is float:
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return base64.b64encode(value).decode()
+    if isinstance(value, Mapping):
+        return {_field(name): _plain(each, depth + 1) for name, each in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(each, depth + 1) for each in value]
+    if isinstance(value, date | time | timedelta | Decimal):
+        return str(value)
+    told = _attempted(lambda: str(value))
+    return bounded(told) if isinstance(told, str) else shortened(value)
+
+
+def _field(name: object) -> str:
+    plain = _plain(name, 0)
+    return plain if isinstance(plain, str) else json.dumps(plain)

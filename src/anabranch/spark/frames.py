@@ -1,0 +1,70 @@
+"""Messages between a Python worker and the processes in which it isolates user code: over a local socket."""
+
+from __future__ import annotations
+
+import pickle
+import select
+import socket
+import struct
+import time
+from typing import Any
+
+__all__ = ["Closed", "OutOfTime", "receive", "send"]
+
+_HEAD = struct.Struct("<Q")
+_PIECE = 2**20
+
+
+class Closed(Exception):
+    """The other process has ended."""
+
+
+class OutOfTime(Exception):
+    """Nothing has come for as long as it may take."""
+
+
+def send(to: socket.socket, message: object) -> None:
+    """Raises Closed if nobody is there any more."""
+    body = pickle.dumps(message, protocol=5)
+    try:
+        to.sendall(_HEAD.pack(len(body)))
+        to.sendall(body)
+    except OSError:
+        raise Closed from None
+
+
+def receive(source: socket.socket, seconds: float | None = None) -> Any:
+    """The next message. ``seconds``: how long it may take to begin to come.
+
+    Raises:
+        Closed: there is none, or only a part of it.
+        OutOfTime: it took too long.
+    """
+    if seconds is not None and not _is_readable(source, seconds):
+        raise OutOfTime
+    (length,) = _HEAD.unpack(_bytes(source, _HEAD.size))
+    return pickle.loads(_bytes(source, length))
+
+
+def _is_readable(source: socket.socket, seconds: float) -> bool:
+    poller = select.poll()  # not select, whose descriptors end at 1024
+    poller.register(source, select.POLLIN)
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        if poller.poll(left * 1000):
+            return True
+    return bool(poller.poll(0))
+
+
+def _bytes(source: socket.socket, length: int) -> bytearray:
+    found = bytearray(length)
+    view, got = memoryview(found), 0
+    while got < length:
+        try:
+            count = source.recv_into(view[got:], min(length - got, _PIECE))
+        except OSError:
+            raise Closed from None
+        if not count:
+            raise Closed
+        got += count
+    return found

@@ -1,0 +1,114 @@
+"""The process that forks those in which user code runs in isolation: ``python -m anabranch.spark.isolation_host FD``.
+
+It loads what they need and calls nothing of it, so that each fork begins in the same, clean state. It ends when its
+worker does, and its forks with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyspark import cloudpickle
+
+from anabranch.spark import error_text, frames
+
+__all__ = ["FORK", "Channel", "HowEnded", "Service"]
+
+FORK = b"f"
+HowEnded = int
+"""Of a process, as ``os.waitpid`` has it."""
+
+_FAILED = 70
+
+
+class Channel:
+    """A fork's end of its connection with the worker."""
+
+    def __init__(self, worker: socket.socket) -> None:
+        self.worker = worker
+
+    def begin(self, place: int) -> None:
+        """Tell the worker that user code begins with the message of that number."""
+        frames.send(self.worker, ("begin", place))
+
+    def ask(self, question: object) -> Any:
+        """What the worker answers."""
+        frames.send(self.worker, ("ask", question))
+        ok, answer = frames.receive(self.worker)
+        if not ok:
+            raise RuntimeError(answer)
+        return answer
+
+
+Service = Callable[[Any, Channel], Any]
+"""Gives what comes of a request."""
+
+
+def main(number: int) -> None:
+    control = socket.socket(fileno=number)
+    try:
+        open_service: Callable[[], Service] = cloudpickle.loads(frames.receive(control))
+    except BaseException as error:
+        frames.send(control, error_text.described(error))
+        return
+    frames.send(control, "")
+    gc.collect()
+    gc.freeze()
+    forks: set[int] = set()
+    try:
+        _serve(control, open_service, forks)
+    finally:
+        for pid in forks:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _serve(control: socket.socket, open_service: Callable[[], Service], forks: set[int]) -> None:
+    while True:
+        command, received, _, _ = socket.recv_fds(control, 1, 1)
+        if not command:
+            return
+        if command == FORK:
+            (connection,) = received
+            pid = os.fork()
+            if pid == 0:
+                control.close()
+                _become(socket.socket(fileno=connection), open_service)
+            os.close(connection)
+            forks.add(pid)
+            frames.send(control, pid)
+        else:
+            ended = frames.receive(control)
+            _, status = os.waitpid(ended, 0)
+            forks.discard(ended)
+            frames.send(control, status)
+
+
+def _become(worker: socket.socket, open_service: Callable[[], Service]) -> None:
+    """Answer the worker's requests, and end with it."""
+    status = _FAILED
+    try:
+        with contextlib.suppress(OSError):
+            Path("/proc/self/oom_score_adj").write_text("1000")  # when memory ends, end this process
+        channel, service = Channel(worker), open_service()
+        while True:
+            frames.send(worker, ("done", service(frames.receive(worker), channel)))
+    except frames.Closed:
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
