@@ -41,6 +41,7 @@ from anabranch.spark import codec, hidden, working
 from anabranch.spark.buckets import Bucket
 from anabranch.spark.dead_letters import STATE, Rejects
 from anabranch.spark.functions import CURE, Rejecting, traced
+from anabranch.spark.job_functions import JobFunction
 from anabranch.spark.records import task_number
 
 __all__ = ["Process", "applied"]
@@ -59,22 +60,31 @@ _ORIGIN = pa.struct(
 class Process:
     """A ``process`` as workers need it.
 
-    ``clock``: of its timers, None if it has none; ``result``: the schema of its rows; ``keys``: the columns of the
-    stage key. ``own``: the lane's tasks, by number, with their buckets; None: all that there are. Others as for
-    :func:`anabranch.spark.functions.wrap`.
+    ``function``: the processor; ``clock``: of its timers, None if it has none; ``result``: the schema of its rows;
+    ``columns``: of messages; ``keys``: those of the stage key. ``own``: the lane's tasks, by number, with their
+    buckets; None: all that there are. Others as for :func:`anabranch.spark.functions.wrap`.
     """
 
     label: str
-    processor: Processor
+    function: JobFunction
     clock: str | None
     result: pa.Schema
+    columns: tuple[str, ...]
     keys: StructType
-    home: str
     on_error: Rejecting | None
     own: Mapping[int, frozenset[int]] | None
     factor: int
     busy: Callable[[dict[Bucket, float]], None]
     working: str
+
+    @property
+    def processor(self) -> Processor:
+        processor: Processor = self.function.value
+        return processor
+
+    @property
+    def home(self) -> str:
+        return self.function.home
 
     def owns(self, task: int, key: bytes) -> bool:
         """Whether a key's state is the lane's."""
@@ -88,26 +98,28 @@ class Process:
 def applied(frame: DataFrame, key: Column, process: Process, result: StructType) -> DataFrame:
     """The rows that a processor gives, hidden column included. ``key``: the bytes of the stage key."""
     its = {name: _schemas(process.label, name, each) for name, each in process.processor.states().items()}
-    visible = [name for name in frame.columns if name != hidden.NAME]
+    # PySpark takes a name with a dot for a field's. Others keep theirs: state that was kept knows its keys by them.
+    plain = {name: f"_anabranch_{n}" if {".", "`"} & {*name} else name for n, name in enumerate(process.columns)}
     at = F.struct(*[hidden.field(name).alias(name) for name in ("source", "partition", "offset")])
     opened = frame.select(
         hidden.field("task").alias(_TASK),
-        *[_untimed(name) for name in visible],
+        *[_untimed(name, alias) for name, alias in plain.items()],
         key.alias(_KEY),
         at.alias(_AT),
     )
     whole = StructType(
         [StructField(_TASK, IntegerType()), StructField(_KEY, BinaryType()), *result.fields],
     )
-    grouped = opened.groupBy(_TASK, *[codec.quoted(name) for name in process.keys.names], _KEY)
+    keys = [alias for key in process.keys.names for name, alias in plain.items() if name.lower() == key.lower()]
+    grouped = opened.groupBy(_TASK, *[codec.quoted(name) for name in keys], _KEY)
     made = grouped.transformWithState(_Worker(process, its), whole, "Update", _MODES[process.clock])
     names = [F.col(codec.quoted(name)) for name in result.names]
     return made.select(*names, hidden.of_result(F.col(_TASK), F.col(_KEY)))
 
 
-def _untimed(name: str) -> Column:
+def _untimed(name: str, alias: str) -> Column:
     """A column that Spark doesn't drop late rows by: with one that it knows to be the event time, it would."""
-    return F.col(codec.quoted(name)).alias(name, metadata={"anabranch": ""})
+    return F.col(codec.quoted(name)).alias(alias, metadata={"anabranch": ""})
 
 
 @dataclass(frozen=True)
@@ -165,12 +177,13 @@ class _Worker(StatefulProcessor):
         self._deleted: set[tuple[bytes, int, int]] = set()
         self._keys = [(field.name, _reader(field.dataType)) for field in process.keys]
         self._names = frozenset(process.result.names)
+        self._columns = (_TASK, *process.columns, _KEY, _AT)
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
         begun = time.perf_counter()
         task, key_bytes = key[0], bytes(key[-1])
         self._begin(timerValues)
-        messages = sorted((dict(zip(row.__fields__, row, strict=True)) for row in rows), key=_place)
+        messages = sorted((dict(zip(self._columns, row, strict=True)) for row in rows), key=_place)
         origins = [{**message.pop(_AT), "key": key_bytes, "bucket": None} for message in messages]
         with self._working(origins):
             for number, (message, origin) in enumerate(zip(messages, origins, strict=True)):
