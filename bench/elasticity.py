@@ -164,7 +164,7 @@ class Bench:
             self.system.create(str(each.stream), each.partitions)
         (lane,) = planning.lanes_of(plan, 4, lambda: uuid.uuid4().hex[:8])
         folder = Folder(self.spark, str(self.folder / "lanes" / lane.id))
-        session.carry(job.functions.values())
+        session.carry(job.functions)
         return LaneQuery(
             spark=self.spark,
             settings=settings,

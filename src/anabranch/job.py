@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any, Literal
 
 from anabranch.errors import GraphError
@@ -30,11 +31,14 @@ class Job:
 
     Args:
         name: letters, digits, dots, dashes and underscores. State, streams and folders of the job hang on it.
+
+    ``module`` is the name of the one that the job was made in.
     """
 
     def __init__(self, name: str) -> None:
         _check_name("job", name)
         self.name = name
+        self.module = str(_calling_frame().f_globals.get("__name__", ""))
         self.functions: dict[int, Any] = {}
         self._nodes: list[Node] = []
 
@@ -605,7 +609,12 @@ def _unique(derived: str, taken: set[str]) -> str:
 
 def _caller() -> str:
     """``file:line`` of the nearest frame outside this module."""
+    frame = _calling_frame()
+    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+
+
+def _calling_frame() -> FrameType:
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename == _HERE:
         frame = frame.f_back
-    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+    return frame

@@ -98,12 +98,16 @@ def test_what_is_sent_is_what_workers_import(tmp_path: Path) -> None:
     for archive in ours:
         file, _, name = archive.partition("#")
         zipfile.ZipFile(file).extractall(executor / name)
-    words = [
-        sys.executable,
-        "-c",
-        "import anabranch.spark.daemon, parts.one, given; print(anabranch.__file__, parts.one.HERE)",
+    steps = [
+        "from anabranch import job_modules",
+        "import anabranch.spark.daemon",
+        "job_modules.enter_from_environment()",
+        "import parts.one, given",
+        "print(anabranch.__file__, parts.one.HERE)",
     ]
-    env = {"PATH": os.environ["PATH"], "PYTHONPATH": sent["spark.executorEnv.PYTHONPATH"]}
+    words = [sys.executable, "-c", "\n".join(steps)]
+    env = {name.removeprefix("spark.executorEnv."): text for name, text in sent.items() if "Env." in name}
+    env["PATH"] = os.environ["PATH"]
     printed = subprocess.run(words, cwd=executor, env=env, capture_output=True, text=True, check=True).stdout
     assert all(Path(each).is_relative_to(executor) for each in printed.split()), printed
     there = {path.name for path in Path(anabranch.__file__).parent.rglob("*") if path.is_file()}

@@ -225,16 +225,6 @@ def test_a_dead_letter_fits_into_its_stream(records: list[tuple[Any, Any, Any]])
     assert list(dead_letters.fitting([batch], 10**6)) == [batch]
 
 
-@pytest.mark.parametrize("error", [RecursionError(), SystemExit(), Mute(), ValueError("\ud800")])
-def test_an_explanation_that_raises_is_none(error: BaseException) -> None:
-    def explain(*_: Any) -> NoReturn:
-        raise error
-
-    told = dead_letters._explained(explain, {"fault": "value", "key": None, "value": b"[" * 100_000})
-    assert told.startswith(f"it can't be read (value); to tell more of it failed: {type(error).__name__}")
-    told.encode()
-
-
 def test_a_dead_letter_that_is_rejected_again_has_no_more_headers() -> None:
     """But its own: the former ones are where it was read."""
     rejects = aside(Said()).rejects("f", keep=True)

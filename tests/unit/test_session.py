@@ -59,4 +59,4 @@ def test_what_spark_asks_of_sources_is_answered_by_our_daemon() -> None:
         assert int.from_bytes(daemon.stdout.read(4), "big") > 0, "it tells the port where it takes orders"
         named = subprocess.run(["ps", "-wwo", "args=", "-p", str(daemon.pid)], capture_output=True, text=True).stdout
         daemon.stdin.close()
-    assert named.split()[1:4] == ["-m", "anabranch.spark.planning_daemon", words[-1]]
+    assert named.split()[1:5] == ["-P", "-m", "anabranch.spark.planning_daemon", words[-1]]

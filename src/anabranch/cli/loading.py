@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 import sys
 import traceback
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from anabranch import job_modules
 from anabranch.errors import AnabranchError, NotFoundError, UsageError
 from anabranch.job import Job
 from anabranch.keyed.processor import Processor
@@ -34,7 +34,18 @@ def of(job: Job) -> JobFile:
     """A Job object as if it came from the file of its first function, else from the working folder."""
     files = (_file(function) for function in job.functions.values())
     file = next((file for file in files if file and Path(file).is_file()), "job.py")
+    _register(job)
     return JobFile(Path(file).resolve(), job.graph, dict(job.functions))
+
+
+def _register(job: Job) -> None:
+    """Let workers import the module that has built the job, if that is a job file: it has this job, and no other."""
+    module = sys.modules.get(job.module)
+    if module is None or job_modules.jobs_in(module) != [job] or job_modules.code_named(job.module) is not None:
+        return
+    code = job_modules.code_of_module(module)
+    if code is not None:
+        job_modules.register(code, job.functions)
 
 
 def _file(function: Any) -> str | None:
@@ -54,24 +65,23 @@ def load(path: Path) -> JobFile:
     if not path.is_file():
         raise NotFoundError(f"there is no job file {path}", "name a Python file that builds a Job")
     path = path.resolve()
-    sys.path.insert(0, str(path.parent))
-    name = f"anabranch_job_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise UsageError(f"{path} is not a Python file", "name a .py file that builds a Job")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
+    code = job_modules.new_code(path)
+    job_modules.enter(code)
+    sys.modules.pop(code.name, None)
     try:
-        spec.loader.exec_module(module)
+        module = job_modules.importing(code)
     except AnabranchError:
         raise
     except (Exception, SystemExit) as error:
+        job_modules.check_names(code)
         raise UsageError(f"{path.name} can't be imported\n{_shortened(error, path)}", "mend the file") from None
-    jobs = {id(value): value for value in vars(module).values() if isinstance(value, Job)}
+    job_modules.check_names(code)
+    jobs: list[Job] = job_modules.jobs_in(module)
     if len(jobs) != 1:
-        found = ", ".join(sorted(job.name for job in jobs.values())) or "none"
+        found = ", ".join(sorted(job.name for job in jobs)) or "none"
         raise UsageError(f"{path.name} must hold one Job, found {found}", 'write job = Job("a-name") at the top level')
-    (job,) = jobs.values()
+    (job,) = jobs
+    job_modules.register(code, job.functions)
     return JobFile(path, job.graph, dict(job.functions))
 
 

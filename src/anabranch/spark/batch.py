@@ -97,12 +97,12 @@ class _Batch:
     def input(self, spark: SparkSession, stream: str, most: int) -> DataFrame:
         """The first records of a stream, partition after partition, as the job's read declares them."""
         node = self.reads[stream]
-        frame = self._explained(node, lambda: self._read(spark, node, lambda _: _virtual(F.lit(0)), most))
+        frame = resolution.explained(node, lambda: self._read(spark, node, lambda _: _virtual(F.lit(0)), most))
         return frame.drop(hidden.NAME)
 
     def output(self, spark: SparkSession, stream: str) -> DataFrame:
         """What the job would write to a stream, from all its branches."""
-        session.carry(self._file.functions.values())
+        session.carry(self._file.functions)
         frames = self._frames(spark)
         several = [frames[node.inputs[0]].drop(hidden.NAME) for node in self.written[stream]]
         whole = several[0]
@@ -133,9 +133,8 @@ class _Batch:
             model = next(each for each in self._plan.model.stages if each.stage == stage.id)
             for node in stage.nodes:
                 if is_boundary(node) or not rule(node).sink:
-                    frames[node.id] = self._explained(
-                        node, lambda n=node, s=stage, m=model, c=context: self._after(spark, n, s, m, c, frames)
-                    )
+                    build = partial(self._after, spark, node, stage, model, context, frames)
+                    frames[node.id] = resolution.explained(node, build)
         return frames
 
     def _after(
@@ -214,12 +213,6 @@ class _Batch:
         rows = taken.rows(opened, task, f"{system.name}/{stream}", fail, bucket)
         taken.check(rows)
         return rows
-
-    @staticmethod
-    def _explained(node: Node, build: Any) -> DataFrame:
-        frame = resolution.explained(node, build)
-        assert frame is not None
-        return frame
 
 
 def _task(node: Node, stream: str, model: StageModel, factor: int) -> Column:

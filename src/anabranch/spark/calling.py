@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from anabranch.spark import error_text
 from anabranch.spark.error_text import shortened
+from anabranch.spark.job_functions import JobFunction
 from anabranch.spark.results import ResultError, Results, check_awaited
 
 __all__ = [
@@ -63,7 +64,7 @@ class UserFunction:
     """A function of an operator of some ``kind``.
 
     ``schema``: of its result; ``home``: the job's folder, to whose files traces are shortened; ``seconds``: how long it
-    may work on a message.
+    may work on a message; ``source``: how other processes get the function, None: it is pickled.
     """
 
     kind: str
@@ -71,6 +72,16 @@ class UserFunction:
     schema: pa.Schema
     home: str
     seconds: float = math.inf
+    source: JobFunction | None = None
+
+    def __reduce__(self) -> tuple[Callable[..., UserFunction], tuple[Any, ...]]:
+        if self.source is None:
+            return UserFunction, (self.kind, self.function, self.schema, self.home, self.seconds)
+        return _from_source, (self.kind, self.source, self.schema, self.seconds)
+
+
+def _from_source(kind: str, source: JobFunction, schema: pa.Schema, seconds: float) -> UserFunction:
+    return UserFunction(kind, source.value, schema, source.home, seconds, source)
 
 
 def awaits(function: Callable[..., Any]) -> bool:

@@ -1,4 +1,4 @@
-"""What a cluster's executors get from a container: anabranch and the job's code, in the path of their Python."""
+"""What a cluster's executors get from a container: anabranch and the job's code, for their Python to import."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from anabranch import artifact
+from anabranch import artifact, job_modules
 from anabranch.errors import AnabranchError, ConfigError
 
 __all__ = ["OF_THE_PLACE", "check_master", "is_cluster", "is_under", "python", "shipped"]
@@ -26,6 +27,7 @@ OF_THE_PLACE = ("spark.driver.host", "spark.driver.bindAddress", "spark.archives
 """Settings that mean something only where the session of a container is."""
 
 _ARCHIVES, _PATH, _PYTHON = "spark.archives", "spark.executorEnv.PYTHONPATH", "spark.pyspark.python"
+_CODE = f"spark.executorEnv.{job_modules.VARIABLE}"
 _JOB, _PACKAGE = "anabranch-job", "anabranch-package"
 """Folders in an executor's working folder, where Python workers run. Spark unpacks archives there."""
 
@@ -95,7 +97,6 @@ def shipped(conf: Mapping[str, str], home: str) -> dict[str, str]:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     for name, content in contents.items():
         (folder / f"{name}.zip").write_bytes(content)
-    archives = [f"{folder}/{name}.zip#{name}" for name in contents]
-    given = {_ARCHIVES: ",".join(archives), _PATH: ":".join(contents)}
-    joints = {_ARCHIVES: ",", _PATH: ":"}
-    return {name: joints[name].join([text, *filter(None, [conf.get(name)])]) for name, text in given.items()}
+    archives = ",".join([*(f"{folder}/{name}.zip#{name}" for name in contents), *filter(None, [conf.get(_ARCHIVES)])])
+    given = {_ARCHIVES: archives, _PATH: ":".join([_PACKAGE, *filter(None, [conf.get(_PATH)])])}
+    return given | ({_CODE: replace(job_modules.code_in(home), home=_JOB).dumped()} if home else {})

@@ -16,13 +16,16 @@ import pyspark.worker  # noqa: F401
 from pyspark.daemon import manager
 
 import anabranch.spark.clock
+import anabranch.spark.job_functions
 import anabranch.spark.processing
 import anabranch.spark.sink
 import anabranch.systems.embedded.output
 import anabranch.systems.embedded.spark
 import anabranch.systems.kafka.output  # noqa: F401
+from anabranch import job_modules
 
 if __name__ == "__main__":
+    job_modules.enter_from_environment()
     gc.collect()
     gc.freeze()
     manager()

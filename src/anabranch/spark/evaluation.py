@@ -50,16 +50,26 @@ def trunk(group: Group, frames: Mapping[int, DataFrame], context: Context) -> tu
     """
     done = dict(frames)
     last: Node | None = group.sources[0] if len(group.sources) == 1 else None
+    for node in trunk_nodes(group):
+        done[node.id] = apply(node, [done[i] for i in node.inputs], context)
+        last = node if _covers(group, node) else last
+    return None if last is None else (last, done[last.id])
+
+
+def trunk_nodes(group: Group) -> list[Node]:
+    """The operators on the way that :func:`trunk` follows, in order."""
+    reached = {source.id for source in group.sources}
+    found: list[Node] = []
     for node in group.nodes:
-        if node in group.sources or rule(node).sink or any(i not in done for i in node.inputs):
+        if node in group.sources or rule(node).sink or any(i not in reached for i in node.inputs):
             continue
         if node.kind == "join_table":  # each batch takes the table as it is then
             continue
         if any(len(_ways(group, i)) > 1 for i in node.inputs):
             continue
-        done[node.id] = apply(node, [done[i] for i in node.inputs], context)
-        last = node if _covers(group, node) else last
-    return None if last is None else (last, done[last.id])
+        reached.add(node.id)
+        found.append(node)
+    return found
 
 
 def before_state(group: Group, frames: Mapping[int, DataFrame], context: Context) -> list[DataFrame]:
@@ -106,7 +116,7 @@ def fan_out(group: Group, start: Node, frame: DataFrame, sinks: Mapping[int, Sin
         return encode(frame, sink)
     branches: dict[int, list[str]] = {start.id: [name for name in frame.columns if name != hidden.NAME]}
     wide = frame.select(
-        F.struct(*[frame[f"`{name}`"] for name in branches[start.id]]).alias(_row(start.id)),
+        F.struct(*[frame[codec.quoted(name)] for name in branches[start.id]]).alias(_row(start.id)),
         F.lit(True).alias(_alive(start.id)),
         frame[hidden.NAME],
     )
@@ -137,7 +147,7 @@ def fan_out(group: Group, start: Node, frame: DataFrame, sinks: Mapping[int, Sin
         names = added.columns
         guarded = [F.when(F.col(_alive(source)), c).alias(n) for n, c in zip(names, columns, strict=True)]
         # Columns of their own first, for an expression may use what one before it has just made.
-        places = [f"_column{number}" for number in range(len(names))]
+        places = [f"_anabranch_column{number}" for number in range(len(names))]
         made = unpacked.select(*wide.columns, *guarded).toDF(*wide.columns, *places)
         row = F.struct(*[F.col(place).alias(name) for place, name in zip(places, names, strict=True)])
         alive = F.col(_alive(source))
@@ -157,11 +167,11 @@ def _follows(group: Group, start: Node, node: Node) -> bool:
 
 
 def _row(node_id: int) -> str:
-    return f"_row{node_id}"
+    return f"_anabranch_row{node_id}"
 
 
 def _alive(node_id: int) -> str:
-    return f"_alive{node_id}"
+    return f"_anabranch_alive{node_id}"
 
 
 def _columns(node: Node, names: list[str]) -> list[Column]:
@@ -169,12 +179,12 @@ def _columns(node: Node, names: list[str]) -> list[Column]:
     if node.kind == "with_columns":
         added = {name.lower(): (name, expression) for name, expression in node.args["columns"].items()}
         old = {name.lower(): name for name in names}
-        kept = [added.get(name.lower(), (name, f"`{name}`")) for name in names]
+        kept = [added.get(name.lower(), (name, codec.quoted(name))) for name in names]
         new = [column for lower, column in added.items() if lower not in old]
         return [F.expr(expression).alias(name) for name, expression in (*kept, *new)]
     columns: list[Column] = []
     for expression in node.args["expressions"]:
-        columns += [F.col(f"`{name}`") for name in names] if expression.strip() == "*" else [F.expr(expression)]
+        columns += [F.col(codec.quoted(name)) for name in names] if expression.strip() == "*" else [F.expr(expression)]
     return columns
 
 
@@ -189,7 +199,7 @@ def encode(frame: DataFrame, sink: Sink) -> DataFrame:
 
 
 def _encoded_row(frame: DataFrame, names: list[str], sink: Sink) -> Column:
-    visible = frame.select(*[f"`{name}`" for name in names], hidden.NAME)
+    visible = frame.select(*[codec.quoted(name) for name in names], hidden.NAME)
     return F.struct(
         F.lit(sink.number).alias("output"),
         _key(visible, sink).alias("key"),

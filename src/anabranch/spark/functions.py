@@ -21,6 +21,7 @@ from anabranch.spark.buckets import Bucket, Crew
 from anabranch.spark.calling import BATCH, Evaluator, Rejection, UserFunction
 from anabranch.spark.dead_letters import Rejects
 from anabranch.spark.isolation import Calls
+from anabranch.spark.job_functions import JobFunction
 
 Batches = Iterator[pa.RecordBatch]
 Rejecting = Callable[[str], Rejects]
@@ -41,6 +42,7 @@ def wrap(
     busy: Callable[[dict[Bucket, float]], None] = lambda _: None,
     file: str = "",
     seconds: float = math.inf,
+    source: JobFunction | None = None,
 ) -> Callable[[Batches], Batches]:
     """The function for ``mapInArrow`` that runs an operator of the given kind.
 
@@ -56,8 +58,9 @@ def wrap(
         busy: is told, by each Spark task, the seconds that it has worked on each bucket.
         file: where workers tell what they are at; see :mod:`anabranch.spark.working`.
         seconds: how long the function may work on a message.
+        source: how other processes get the function; None: it is pickled.
     """
-    user = UserFunction(kind, function, schema, home, seconds)
+    user = UserFunction(kind, function, schema, home, seconds, source)
 
     async def work(rows: pa.RecordBatch, calls: Calls, limit: float, rejects: Rejects | None) -> buckets.Worked:
         origin = rows.column(hidden.NAME)

@@ -180,7 +180,7 @@ class Intake:
 
     def _time(self) -> Column:
         of_key = self.key is not None and self.time in self.key.names
-        return self._keys()[self.time] if of_key else F.col(f"{_VALUE}.`{self.time}`")
+        return self._keys()[self.time] if of_key else F.col(f"{_VALUE}.{codec.quoted(self.time)}")
 
     def _keys(self) -> dict[str, Column]:
         if self.key is None:
@@ -190,7 +190,7 @@ class Intake:
     def _columns(self, opened: DataFrame) -> list[Column]:
         keys = list(self._keys().values())
         if self.reader.schema is not None:
-            return [*[F.col(f"{_VALUE}.`{name}`") for name in self.reader.schema.names], *keys]
+            return [*[F.col(f"{_VALUE}.{codec.quoted(name)}") for name in self.reader.schema.names], *keys]
         return [opened[_VALUE].alias("value"), *keys]
 
 

@@ -1,7 +1,7 @@
 """The process that forks those in which user code runs in isolation: ``python -m anabranch.spark.isolation_host FD``.
 
-It loads what they need and calls nothing of it, so that each fork begins in the same, clean state. It ends when its
-worker does, and its forks with it.
+It loads nothing of the job's: each fork imports it for itself, for threads and clients that a module has made at its
+top level don't outlive a fork. It ends when its worker does, and its forks with it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 
 from pyspark import cloudpickle
 
+from anabranch import job_modules
 from anabranch.spark import error_text, frames
 
 __all__ = ["FORK", "Channel", "HowEnded", "Service"]
@@ -55,24 +56,46 @@ Service = Callable[[Any, Channel], Any]
 
 def main(number: int) -> None:
     control = socket.socket(fileno=number)
-    try:
-        open_service: Callable[[], Service] = cloudpickle.loads(frames.receive(control))
-    except BaseException as error:
-        frames.send(control, error_text.described(error))
+    job_modules.enter_from_environment()
+    pickled = frames.receive(control)
+    failed = _tried(pickled)
+    frames.send(control, failed)
+    if failed:
         return
-    frames.send(control, "")
     gc.collect()
     gc.freeze()
     forks: set[int] = set()
     try:
-        _serve(control, open_service, forks)
+        _serve(control, pickled, forks)
     finally:
         for pid in forks:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
 
-def _serve(control: socket.socket, open_service: Callable[[], Service], forks: set[int]) -> None:
+def _tried(pickled: bytes) -> str:
+    """Why a fork can't load what it needs; empty if it can."""
+    ours, theirs = socket.socketpair()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            cloudpickle.loads(pickled)
+            frames.send(theirs, "")
+        except BaseException as error:
+            frames.send(theirs, error_text.described(error))
+        finally:
+            os._exit(0)
+    theirs.close()
+    try:
+        return str(frames.receive(ours))
+    except frames.Closed:
+        return "the process has ended while it loaded the job's functions"
+    finally:
+        ours.close()
+        os.waitpid(pid, 0)
+
+
+def _serve(control: socket.socket, pickled: bytes, forks: set[int]) -> None:
     while True:
         command, received, _, _ = socket.recv_fds(control, 1, 1)
         if not command:
@@ -82,7 +105,7 @@ def _serve(control: socket.socket, open_service: Callable[[], Service], forks: s
             pid = os.fork()
             if pid == 0:
                 control.close()
-                _become(socket.socket(fileno=connection), open_service)
+                _become(socket.socket(fileno=connection), pickled)
             os.close(connection)
             forks.add(pid)
             frames.send(control, pid)
@@ -93,12 +116,13 @@ def _serve(control: socket.socket, open_service: Callable[[], Service], forks: s
             frames.send(control, status)
 
 
-def _become(worker: socket.socket, open_service: Callable[[], Service]) -> None:
+def _become(worker: socket.socket, pickled: bytes) -> None:
     """Answer the worker's requests, and end with it."""
     status = _FAILED
     try:
         with contextlib.suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text("1000")  # when memory ends, end this process
+        open_service: Callable[[], Service] = cloudpickle.loads(pickled)
         channel, service = Channel(worker), open_service()
         while True:
             frames.send(worker, ("done", service(frames.receive(worker), channel)))

@@ -15,7 +15,8 @@ from anabranch.spark.labels import label
 __all__ = ["GRACE", "TASK", "followed", "joined"]
 
 TASK = "_task"
-"""The column of a joined row that has the number of its task."""
+"""The column that has the number of a row's task, where rows are joined or aggregated. No column of a job may have the
+name; another one wouldn't be that of the state that lanes have kept."""
 
 GRACE = 1
 """By how many ms Spark's watermark is behind ours: where it joins, it takes a row as late that is as old as that."""

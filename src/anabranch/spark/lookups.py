@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import IntegralType, StructType
 
 from anabranch.errors import GraphError, StateError
 from anabranch.formats import JSON, Format
@@ -159,9 +159,25 @@ def joined(node: Node, frame: DataFrame, table: DataFrame) -> DataFrame:
         *[F.col(codec.quoted(name)).alias(key) for name, key in keys.items()],
         *[F.col(codec.quoted(name)).alias(result) for name, result in its.items()],
     )
+    _check_types(node, frame, small, {name: keys[its_name] for name, its_name in on.items()})
     condition = [frame[codec.quoted(name)] == small[keys[its_name]] for name, its_name in on.items()]
     pairs = frame.join(F.broadcast(small), condition, node.args["how"])
     return pairs.select(*[F.col(codec.quoted(name)) for name in (*mine, *its.values())], hidden.NAME)
+
+
+def _check_types(node: Node, frame: DataFrame, table: DataFrame, keys: Mapping[str, str]) -> None:
+    """``keys``: columns of the frame, each with that of the table. Of other types Spark would compare what comes of one
+    when it is made the other: on a value that can't be, each batch would fail."""
+    for name, key in keys.items():
+        mine, its = frame.select(codec.quoted(name)).schema[0].dataType, table.schema[key].dataType
+        alike = mine.simpleString() == its.simpleString()
+        if not alike and not (isinstance(mine, IntegralType) and isinstance(its, IntegralType)):
+            raise GraphError(
+                f"{label(node)}: the column {name!r} of the stream is {mine.simpleString()}, and that of the table "
+                f"which it is compared with is {its.simpleString()}",
+                f'give them one type before: with_columns({name}="cast({name} as {its.simpleString()})"), or in the '
+                "table",
+            )
 
 
 def _named(node: Node, name: str) -> str:

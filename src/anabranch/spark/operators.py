@@ -5,25 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import NullType, NumericType, StructType
 
 from anabranch.errors import GraphError
 from anabranch.event_time import windows
 from anabranch.event_time.windows import START_AND_END, Session, Sliding, Tumbling, Window
-from anabranch.keyed.processor import Processor
 from anabranch.model.graph import Node
 from anabranch.operators.keys import KeyColumns
 from anabranch.operators.rules import is_by_intake, is_timed, is_windowed, on_late
 from anabranch.operators.times import EventTime
-from anabranch.spark import codec, hidden, joining, late, lines, lookups, processing, raising
+from anabranch.spark import arrow, codec, hidden, job_functions, joining, late, lines, lookups, processing, raising
 from anabranch.spark import functions as user_functions
 from anabranch.spark.buckets import Bucket
-from anabranch.spark.functions import Rejecting
+from anabranch.spark.functions import Batches, Rejecting
 from anabranch.spark.labels import label
 from anabranch.spark.routing import Routing
 
@@ -101,6 +100,7 @@ def apply(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFram
             columns = {name: F.expr(expression) for name, expression in args["columns"].items()}
             return frame.withColumns(columns)
         case "merge":
+            _check_merge(node, inputs)
             merged, *others = hidden.alike(inputs)
             for other in others:
                 merged = merged.unionByName(other)
@@ -123,6 +123,24 @@ def apply(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFram
     raise AssertionError(f"no DataFrame form of {node.kind}")
 
 
+def _check_merge(node: Node, inputs: Sequence[DataFrame]) -> None:
+    """Raises GraphError if a column has types that Spark makes one by casts which fail, in each batch, on some values.
+    Numbers become the wider type."""
+    first = {field.name.lower(): field for field in _visible(inputs[0])}
+    for frame in inputs[1:]:
+        for field in _visible(frame):
+            other = first.get(field.name.lower())
+            if other is None or isinstance(other.dataType, NullType) or isinstance(field.dataType, NullType):
+                continue
+            numbers = isinstance(other.dataType, NumericType) and isinstance(field.dataType, NumericType)
+            one, its = other.dataType.simpleString(), field.dataType.simpleString()
+            if one != its and not numbers:
+                raise GraphError(
+                    f"{label(node)} has the column {field.name!r} as {one} and as {its}",
+                    f'give it one type before: with_columns({field.name}="cast({field.name} as {one})")',
+                )
+
+
 def _star(args: dict[str, Any]) -> bool:
     return any(e.strip() == "*" for e in args["expressions"])
 
@@ -131,7 +149,7 @@ def _select_star(frame: DataFrame, args: dict[str, Any]) -> DataFrame:
     visible = [name for name in frame.columns if name != hidden.NAME]
     expressions: list[str] = []
     for expression in args["expressions"]:
-        expressions += [f"`{name}`" for name in visible] if expression.strip() == "*" else [expression]
+        expressions += [codec.quoted(name) for name in visible] if expression.strip() == "*" else [expression]
     return frame.selectExpr(*expressions, hidden.NAME)
 
 
@@ -163,23 +181,33 @@ def check_stateless(node: Node, before: DataFrame, after: DataFrame) -> None:
 def _function(node: Node, frame: DataFrame, context: Context) -> DataFrame:
     declared = node.args.get("schema")
     result = codec.parse_schema(declared) if declared else _visible(frame)
-    run = user_functions.wrap(
-        node.kind,
-        context.functions[node.id],
-        to_arrow_schema(result, timezone="UTC"),
-        label(node),
-        context.home,
-        context.on_error,
-        context.factor,
-        context.threads,
-        context.busy,
-        context.working,
-        context.message_seconds,
-    )
+    kind, called = node.kind, label(node)
+    function = job_functions.of_node(node, context.functions, context.home)
+    given = to_arrow_schema(result, timezone="UTC")
+    on_error, factor, threads = context.on_error, context.factor, context.threads
+    busy, file, seconds = context.busy, context.working, context.message_seconds
+
+    def run(batches: Batches) -> Batches:
+        wrapped = user_functions.wrap(
+            kind,
+            function.value,
+            given,
+            called,
+            function.home,
+            on_error,
+            factor,
+            threads,
+            busy,
+            file,
+            seconds,
+            function,
+        )
+        yield from wrapped(batches)
+
     if context.routing is not None and node.id in context.routed:
         frame = context.routing.routed(frame)
     schema = StructType([*result.fields, frame.schema[hidden.NAME]])
-    mapped = frame.mapInArrow(run, schema)
+    mapped = arrow.mapped(frame, run, schema)
     if node.kind != "map_arrow":
         return mapped
     columns = context.keys[node.id].columns
@@ -194,8 +222,8 @@ def _visible(frame: DataFrame) -> StructType:
 
 def stage_key(frame: DataFrame, columns: Sequence[str]) -> Column:
     """Key bytes of the stage key's columns."""
-    key = frame.select(*[f"`{name}`" for name in columns])
-    return codec.encode_key([(frame[f"`{f.name}`"], f.dataType) for f in key.schema.fields])
+    key = frame.select(*[codec.quoted(name) for name in columns])
+    return codec.encode_key([(frame[codec.quoted(f.name)], f.dataType) for f in key.schema.fields])
 
 
 def keyless() -> Column:
@@ -207,7 +235,7 @@ def _without(frame: DataFrame, wrong: Column, error: str, what: str, setting: st
     """Reject the rows that are ``wrong``, or fail the lane at the first of them."""
     if by is not None:
         flagged = frame.withColumn(_FLAG, wrong)
-        return flagged.mapInArrow(user_functions.rejecting(_FLAG, error, what, by), frame.schema)
+        return arrow.mapped(flagged, user_functions.rejecting(_FLAG, error, what, by), frame.schema)
     cure = f'filter such rows before, or set [job] {setting} = "dead-letter" or "drop"'
     origin = hidden.field("partition"), hidden.field("offset")
     failing = raising.for_record(f"{error} in a row that reached {what}, of partition ", F.lit(""), cure, *origin)
@@ -226,7 +254,7 @@ def _shuffle(node: Node, frame: DataFrame, context: Context) -> DataFrame:
 def _agg(node: Node, frame: DataFrame, context: Context) -> DataFrame:
     columns = context.keys[node.inputs[0]].columns
     frame = _into_state(node, node.inputs[0], frame, context)
-    by = [F.col(f"`{name}`") for name in (*columns, *node.args["by"])]
+    by = [F.col(codec.quoted(name)) for name in (*columns, *node.args["by"])]
     aggregates = [F.expr(expression).alias(name) for name, expression in node.args["aggregates"].items()]
     window = node.args.get("window")
     if window is not None:
@@ -235,18 +263,18 @@ def _agg(node: Node, frame: DataFrame, context: Context) -> DataFrame:
         if is_by_intake(node):
             frame = frame.withColumn(_INTAKE, F.current_timestamp())  # of the batch: a replay has the same
         if on_late(node) != "drop" and context.watermarked is not None:
-            frame = _sifted(node, frame, late.last_end(kind, F.col(f"`{time}`")), context)
+            frame = _sifted(node, frame, late.last_end(kind, F.col(codec.quoted(time))), context)
         if context.watermarked is not None:
             frame = context.watermarked(frame, time, _BEHIND if isinstance(kind, Session) else 0)
-        by.append(_window(kind, F.col(f"`{time}`")).alias(_WINDOW))
-    grouped = frame.groupBy(hidden.field("task").alias("_task"), *by).agg(*aggregates)
-    names = [name for name in grouped.columns if name not in ("_task", _WINDOW, *node.args["aggregates"])]
-    visible = [F.col(f"`{name}`") for name in names]
+        by.append(_window(kind, F.col(codec.quoted(time))).alias(_WINDOW))
+    grouped = frame.groupBy(hidden.field("task").alias(joining.TASK), *by).agg(*aggregates)
+    names = [name for name in grouped.columns if name not in (joining.TASK, _WINDOW, *node.args["aggregates"])]
+    visible = [F.col(codec.quoted(name)) for name in names]
     if window is not None:
         start, end = START_AND_END
         visible += [F.col(f"{_WINDOW}.start").alias(start), F.col(f"{_WINDOW}.end").alias(end)]
-    visible += [F.col(f"`{name}`") for name in node.args["aggregates"]]
-    row = hidden.of_result(F.col("_task"), stage_key(grouped, columns))
+    visible += [F.col(codec.quoted(name)) for name in node.args["aggregates"]]
+    row = hidden.of_result(F.col(joining.TASK), stage_key(grouped, columns))
     if window is not None:
         row = hidden.of_window(row, F.col(f"{_WINDOW}.end"))
     result = grouped.select(*visible, row)
@@ -265,11 +293,11 @@ def _process(node: Node, frame: DataFrame, context: Context) -> DataFrame:
         stage_key(frame, columns),
         processing.Process(
             label=label(node),
-            processor=cast(Processor, context.functions[node.id]),
+            function=job_functions.of_node(node, context.functions, context.home),
             clock=node.args.get("timers"),
             result=to_arrow_schema(result, timezone="UTC"),
+            columns=tuple(_visible(frame).names),
             keys=frame.select(*[codec.quoted(name) for name in columns]).schema,
-            home=context.home,
             on_error=context.on_error,
             own=context.own_tasks,
             factor=context.factor,
@@ -284,7 +312,7 @@ def _process(node: Node, frame: DataFrame, context: Context) -> DataFrame:
 def _sifted(node: Node, frame: DataFrame, end: Column, context: Context) -> DataFrame:
     """Without the rows whose last window, which ends there, is closed."""
     reject = context.on_late if on_late(node) == "dead-letter" else None
-    return frame.withColumn(_END, end).mapInArrow(late.sifting(_END, node, reject), frame.schema)
+    return arrow.mapped(frame.withColumn(_END, end), late.sifting(_END, node, reject), frame.schema)
 
 
 def _window(window: Window, time: Column) -> Column:
@@ -325,5 +353,5 @@ def _into_state(node: Node, before: int, frame: DataFrame, context: Context) -> 
     checked = _without(frame, key.isNull(), "the key is null", label(node), "on_null_key", context.on_null_key)
     if not is_windowed(node) and node.kind != "join":
         return checked
-    time = F.col(f"`{context.times[before].column}`")
+    time = F.col(codec.quoted(context.times[before].column))
     return _without(checked, time.isNull(), "the event time is null", label(node), "on_error", context.on_error)

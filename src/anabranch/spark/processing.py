@@ -28,6 +28,7 @@ from anabranch.spark.buckets import Bucket
 from anabranch.spark.calling import Rejection
 from anabranch.spark.dead_letters import STATE, Rejects
 from anabranch.spark.functions import CURE, Rejecting
+from anabranch.spark.job_functions import JobFunction
 from anabranch.spark.records import task_number
 from anabranch.spark.turns import VALUE, KeyedProcessor, Schemas, Turn, Turns, fields, read, reader
 
@@ -46,23 +47,36 @@ _ORIGIN = pa.struct(
 class Process:
     """A ``process`` as workers need it.
 
-    ``clock``: of its timers, None if it has none; ``result``: the schema of its rows; ``keys``: the columns of the
-    stage key. ``own``: the lane's tasks, by number, with their buckets; None: all that there are. Others as for
-    :func:`anabranch.spark.functions.wrap`.
+    ``function``: the processor; ``clock``: of its timers, None if it has none; ``result``: the schema of its rows;
+    ``columns``: of messages; ``keys``: those of the stage key. ``own``: the lane's tasks, by number, with their
+    buckets; None: all that there are. Others as for :func:`anabranch.spark.functions.wrap`.
     """
 
     label: str
-    processor: Processor
+    function: JobFunction
     clock: str | None
     result: pa.Schema
+    columns: tuple[str, ...]
     keys: StructType
-    home: str
     on_error: Rejecting | None
     own: Mapping[int, frozenset[int]] | None
     factor: int
     busy: Callable[[dict[Bucket, float]], None]
     working: str
     seconds: float = math.inf
+
+    @property
+    def processor(self) -> Processor:
+        processor: Processor = self.function.value
+        return processor
+
+    @property
+    def home(self) -> str:
+        return self.function.home
+
+    def keyed(self, schemas: Mapping[str, Schemas]) -> KeyedProcessor:
+        """What calls the processor, with its states."""
+        return KeyedProcessor(self.processor, self.clock, self.result, schemas, self.home, self.function)
 
     def owns(self, task: int, key: bytes) -> bool:
         """Whether a key's state is the lane's."""
@@ -76,27 +90,29 @@ class Process:
 def applied(frame: DataFrame, key: Column, process: Process, result: StructType) -> DataFrame:
     """The rows that a processor gives, hidden column included. ``key``: the bytes of the stage key."""
     its = {name: _schemas(process.label, name, each) for name, each in process.processor.states().items()}
-    visible = [name for name in frame.columns if name != hidden.NAME]
-    columns = StructType([field for field in frame.schema if field.name in visible])
+    # PySpark takes a name with a dot for a field's. Others keep theirs: state that was kept knows its keys by them.
+    plain = {name: f"_anabranch_{n}" if {".", "`"} & {*name} else name for n, name in enumerate(process.columns)}
+    columns = StructType([frame.schema[name] for name in process.columns])
     at = F.struct(*[hidden.field(name).alias(name) for name in ("source", "partition", "offset")])
     opened = frame.select(
         hidden.field("task").alias(_TASK),
-        *[_untimed(name) for name in visible],
+        *[_untimed(name, alias) for name, alias in plain.items()],
         key.alias(_KEY),
         at.alias(_AT),
     )
     whole = StructType(
         [StructField(_TASK, IntegerType()), StructField(_KEY, BinaryType()), *result.fields],
     )
-    grouped = opened.groupBy(_TASK, *[codec.quoted(name) for name in process.keys.names], _KEY)
+    keys = [alias for key in process.keys.names for name, alias in plain.items() if name.lower() == key.lower()]
+    grouped = opened.groupBy(_TASK, *[codec.quoted(name) for name in keys], _KEY)
     made = grouped.transformWithState(_Worker(process, its, columns), whole, "Update", _MODES[process.clock])
     names = [F.col(codec.quoted(name)) for name in result.names]
     return made.select(*names, hidden.of_result(F.col(_TASK), F.col(_KEY)))
 
 
-def _untimed(name: str) -> Column:
+def _untimed(name: str, alias: str) -> Column:
     """A column that Spark doesn't drop late rows by: with one that it knows to be the event time, it would."""
-    return F.col(codec.quoted(name)).alias(name, metadata={"anabranch": ""})
+    return F.col(codec.quoted(name)).alias(alias, metadata={"anabranch": ""})
 
 
 def _schemas(label: str, name: str, state: State) -> Schemas:
@@ -125,10 +141,10 @@ def _struct(label: str, name: str, declared: str) -> tuple[StructType, bool]:
 class _Worker(StatefulProcessor):
     """One for each Spark task. Spark calls it for each key with rows, for each timer that is due, and at the end."""
 
-    def __init__(self, process: Process, schemas: Mapping[str, Schemas], columns: StructType) -> None:
+    def __init__(self, process: Process, schemas: Mapping[str, Schemas], types: StructType) -> None:
         self._process = process
         self._schemas = schemas
-        self._columns = columns
+        self._types = types
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         process = self._process
@@ -137,7 +153,7 @@ class _Worker(StatefulProcessor):
         states = process.processor.states()
         stored = {name: _stored(handle, name, state, self._schemas[name]) for name, state in states.items()}
         timers = _Timers(handle) if process.clock is not None else None
-        processor = KeyedProcessor(process.processor, process.clock, process.result, self._schemas, process.home)
+        processor = process.keyed(self._schemas)
         self._turns: Turns = processor.opened(stored, timers)
         if isolation.is_needed():
             self._host = isolation.Host(turns.service(processor))
@@ -146,12 +162,13 @@ class _Worker(StatefulProcessor):
         self._seconds: dict[Bucket, float] = {}
         self._deleted: set[tuple[bytes, int, int]] = set()
         self._keys = [(field.name, reader(field.dataType)) for field in process.keys]
-        self._maps = {field.name: each for field in self._columns if (each := turns.maps(field.dataType)) is not None}
+        self._maps = {field.name: each for field in self._types if (each := turns.maps(field.dataType)) is not None}
+        self._columns = (_TASK, *process.columns, _KEY, _AT)
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
         begun = time.perf_counter()
         task, key_bytes = key[0], bytes(key[-1])
-        messages = sorted((dict(zip(row.__fields__, row, strict=True)) for row in rows), key=_place)
+        messages = sorted((dict(zip(self._columns, row, strict=True)) for row in rows), key=_place)
         origins = [{**message.pop(_AT), "key": key_bytes, "bucket": None} for message in messages]
         for message in messages:
             del message[_TASK], message[_KEY]

@@ -21,6 +21,7 @@ from anabranch.operators.rules import is_timed, on_late
 from anabranch.planning import stages
 from anabranch.spark import (
     clock,
+    codec,
     error_text,
     evaluation,
     hidden,
@@ -33,6 +34,7 @@ from anabranch.spark import (
     publishing,
     routing,
     sink,
+    streaming_checks,
 )
 from anabranch.spark import functions as user_functions
 from anabranch.spark.batches import Batch
@@ -88,9 +90,7 @@ class LaneQuery(LaneOutputs):
     def _start(self, once: bool, each: Callable[[DataFrame, int], None]) -> StreamingQuery:
         writer = self._body.frame.writeStream.foreachBatch(each).queryName(self.lane.id)
         writer = writer.option("checkpointLocation", self.folder)
-        stateful = self._group.stateful
-        closing = stateful is None or stateful.kind == "join" or stateful.args.get("emit") == "on_close"
-        writer = writer.outputMode("append" if closing else "update")
+        writer = writer.outputMode("append" if streaming_checks.is_closing(self._group) else "update")
         every = f"{self._interval} milliseconds"
         return (writer.trigger(once=True) if once else writer.trigger(processingTime=every)).start()
 
@@ -191,14 +191,14 @@ class LaneQuery(LaneOutputs):
         """
         if not self.has_event_time:
             delays = [source.args.get("watermark", 0) for source in self.graph.nodes if "event_time" in source.args]
-            return frame.withWatermark(column, f"{max(delays) + behind} milliseconds")
+            return frame.withWatermark(codec.quoted(column), f"{max(delays) + behind} milliseconds")
         told = self._clock_frame(rows=True).select(
             *[
                 F.col("watermark").alias(f.name) if f.name == column else F.lit(None).cast(f.dataType).alias(f.name)
                 for f in frame.schema
             ]
         )
-        both = told.withWatermark(column, f"{behind} milliseconds").union(frame)
+        both = told.withWatermark(codec.quoted(column), f"{behind} milliseconds").union(frame)
         return both.where(f"if(spark_partition_id() >= 0, {hidden.NAME} is not null, false)")
 
     def _following(self, frame: DataFrame, column: str, behind: int) -> DataFrame:

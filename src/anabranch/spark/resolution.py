@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -13,16 +13,20 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from anabranch.errors import AnabranchError, GraphError
+from anabranch.event_time.windows import START_AND_END
 from anabranch.formats import JSON, Format
 from anabranch.model.graph import Graph, Node
 from anabranch.operators import rule
+from anabranch.operators.keys import KeyColumns
 from anabranch.operators.rules import is_boundary
 from anabranch.planning import stages
-from anabranch.spark import codec, evaluation, hidden, lookups, values
+from anabranch.spark import chance, codec, evaluation, hidden, joining, lookups, streaming_checks, values
 from anabranch.spark import intake as intakes
 from anabranch.spark.labels import label
 from anabranch.spark.operators import Context, apply, check_stateless
 from anabranch.spark.records import SCHEMA
+
+_Built = TypeVar("_Built")
 
 
 def dumped(schemas: Mapping[int, StructType]) -> dict[str, str]:
@@ -43,7 +47,8 @@ def columns(
     ``formats`` are those of streams that aren't JSON.
 
     Raises:
-        GraphError: an expression or a function doesn't fit; names the operator.
+        GraphError: an expression or a function doesn't fit, a column has a name that none can have, or Spark can't run
+            it as a stream; names the operator.
     """
     frames: dict[int, DataFrame] = {}
     times = stages.event_times(graph)
@@ -51,9 +56,15 @@ def columns(
     for stage in stages.cut(graph):
         context = Context(functions=functions, keys=stages.key_columns(graph, stage), times=times, table=table)
         for node in stage.nodes:
+            explained(node, partial(_check_declared, node, context.keys))
             frame = explained(node, lambda n=node, c=context: _after(graph, n, frames, c, formats))  # type: ignore[misc]
+            explained(node, partial(chance.check, node, frames))
             if frame is not None:
+                own = frame.columns.index(hidden.NAME)
+                _check_names(node, [name for number, name in enumerate(frame.columns) if number != own])
                 frames[node.id] = frame
+        before = {source.id: frames[source.id].schema for source in stage.sources}
+        streaming_checks.check(graph, stage, before, context, explained)
     return {i: StructType([f for f in frame.schema if f.name != hidden.NAME]) for i, frame in frames.items()}
 
 
@@ -84,6 +95,42 @@ def _after(
     return frame
 
 
+def _check_names(node: Node, names: Sequence[str]) -> None:
+    """Raises GraphError if Spark, which doesn't look at case, couldn't tell columns apart, or couldn't tell them from
+    ours."""
+    known: dict[str, str] = {}
+    for name in names:
+        lower = name.lower()
+        if lower.startswith(hidden.NAME) or lower == joining.TASK:
+            raise GraphError(
+                f"{label(node)} has a column {name!r}: names that begin with {hidden.NAME}, and {joining.TASK}, are "
+                "anabranch's own",
+                "give it another name",
+            )
+        if lower in known:
+            both = f"{known[lower]!r} twice" if name == known[lower] else f"{known[lower]!r} and {name!r}"
+            raise GraphError(
+                f"{label(node)} has the columns {both}; Spark doesn't tell upper from lower case in names",
+                'give one of them another name, as in select("a", "b as c")',
+            )
+        known[lower] = name
+
+
+def _check_declared(node: Node, keys: Mapping[int, KeyColumns]) -> None:
+    """As :func:`_check_names`, of names that are written down: with some of them Spark builds no frame at all."""
+    match node.kind:
+        case "read":
+            declared = [
+                codec.parse_schema(text).names for text in (node.args.get("key"), node.args.get("schema")) if text
+            ]
+            _check_names(node, list(dict.fromkeys(name for names in declared for name in names)))
+        case "with_columns":
+            _check_names(node, [*node.args["columns"]])
+        case "agg":
+            window = START_AND_END if "window" in node.args else ()
+            _check_names(node, [*keys[node.inputs[0]].columns, *node.args["by"], *window, *node.args["aggregates"]])
+
+
 def _read(node: Node, raw: DataFrame, format_: Format) -> DataFrame:
     intake = intakes.of_graph(node, format_, keyed=False)
     rows = intake.rows(intake.opened(raw), F.lit(0), "", fail=False)
@@ -91,7 +138,7 @@ def _read(node: Node, raw: DataFrame, format_: Format) -> DataFrame:
     return rows
 
 
-def explained(node: Node, build: Callable[[], DataFrame | None]) -> DataFrame | None:
+def explained(node: Node, build: Callable[[], _Built]) -> _Built:
     """What ``build`` gives; what it raises, as a GraphError that names the operator."""
     try:
         return build()

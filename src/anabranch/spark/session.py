@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from pyspark import cloudpickle
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from anabranch import job_modules
 from anabranch.config import Settings
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.formats import modules
@@ -134,10 +135,10 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
         settled |= cluster.shipped(settled, home)
     else:
         os.environ["PYSPARK_PYTHON"] = workers_python()
-    if home:
-        _pickle_by_value(Path(home))
-        known = os.environ.get("PYTHONPATH", "")
-        os.environ["PYTHONPATH"] = os.pathsep.join([home, *([known] if known else [])])
+    if not cluster.is_cluster(master):
+        os.environ[job_modules.SHELF] = job_modules.shelf()
+    if home and not cluster.is_cluster(master):
+        os.environ[job_modules.VARIABLE] = job_modules.code_in(home).on_this_machine().dumped()
     builder = SparkSession.builder.appName("anabranch").master(master)
     builder = builder.config("spark.driver.memory", settings.spark.memory)
     quiet = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
@@ -214,9 +215,12 @@ def _jars(settings: Settings) -> dict[str, str]:
     return modules.conf(settings, jars.found(settings.systems.kafka).conf() if wanted else {})
 
 
-def carry(functions: Iterable[Callable[..., Any]]) -> None:
-    """Let Python workers get these functions as code: they can't import a module of tests, or one beside it."""
-    modules = [sys.modules.get(getattr(function, "__module__", "")) for function in functions]
+def carry(functions: Mapping[int, Any]) -> None:
+    """Let Python workers get as code what a job's functions, by node, give to Spark, UDFs of theirs too: workers can't
+    import a module of tests, or one beside it, nor, in a session that isn't ours, a job file."""
+    imported = job_modules.SHELF in os.environ
+    given = [each for node, each in functions.items() if not imported or job_modules.code_of(node, each) is None]
+    modules = [sys.modules.get(getattr(function, "__module__", "")) for function in given]
     for folder in {Path(file).parent for module in modules if (file := getattr(module, "__file__", None))}:
         _pickle_by_value(folder)
 
@@ -226,7 +230,8 @@ def workers_python() -> str:
     where Spark can be told of none.
 
     Spark puts a zip with PySpark's sources there, before the PySpark that is installed: each of the processes that it
-    starts for a source or a function would compile them anew, for most of a second.
+    starts for a source or a function would compile them anew, for most of a second. Nor is the working folder there
+    (``-P``): a job file named ``json.py`` would be in the place of Python's own module.
     """
     folder = tempfile.mkdtemp(prefix="anabranch-python-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -235,11 +240,11 @@ def workers_python() -> str:
     python, asks = shlex.quote(sys.executable), shlex.quote(str(Path(__file__).with_name("source_client.py")))
     where = shlex.quote(str(Path(folder) / "sources"))
     ours = f"""case "$2" in
-pyspark.daemon) exec {python} -m anabranch.spark.planning_daemon "$3" {where};;
+pyspark.daemon) exec {python} -P -m anabranch.spark.planning_daemon "$3" {where};;
 {_SOURCES}) exec {python} -IS {asks} {where} "$@";;
 esac
 """
-    file.write_text(f'#!/bin/sh\n{strip}{ours}exec {python} "$@"\n')
+    file.write_text(f'#!/bin/sh\n{strip}{ours}exec {python} -P "$@"\n')
     file.chmod(0o700)
     return str(file) if os.access(file, os.X_OK) else sys.executable  # some have a /tmp that nothing can run from
 
@@ -261,7 +266,7 @@ def _printing_to(output: Path | None) -> Iterator[None]:
 
 
 def _pickle_by_value(folder: Path) -> None:
-    """Functions of the job file and the modules beside it travel to Python workers as code, not by name."""
+    """Functions of the modules in a folder travel to Python workers as code, not by name."""
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
         if file and Path(file).parent == folder and module.__name__ != "__main__":

@@ -16,6 +16,7 @@ from anabranch import steps
 from anabranch.errors import GraphError
 from anabranch.event_time.control import Control
 from anabranch.model.lane import Lane
+from anabranch.spark import arrow, codec
 from anabranch.spark.records import task_number
 from anabranch.systems.output import Output, Target, Written, read_written
 from anabranch.tables.contract import Owner, Table
@@ -44,7 +45,7 @@ def schema_of(columns: StructType, where: str) -> pa.Schema:
 
 def write(rows: DataFrame, table: Table, output: str, owner: Owner, schema: pa.Schema) -> list[Written]:
     """Write the rows of a batch durably, where no reader sees them yet."""
-    told = rows.mapInArrow(_writing(table, output, owner, schema), _WRITTEN_DDL).collect()
+    told = arrow.mapped(rows, _writing(table, output, owner, schema), codec.parse_schema(_WRITTEN_DDL)).collect()
     return [read_written(bytes(row["written"])) for row in told]
 
 

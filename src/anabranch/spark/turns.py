@@ -34,6 +34,7 @@ from anabranch.spark.calling import Begin, Rejection
 from anabranch.spark.error_text import shortened
 from anabranch.spark.isolation import TRIES, Host, LostError, killed
 from anabranch.spark.isolation_host import Channel, Service
+from anabranch.spark.job_functions import JobFunction
 from anabranch.spark.results import ResultError, Results, check_awaited
 
 __all__ = [
@@ -88,7 +89,7 @@ class KeyedProcessor:
     """A processor, and what is needed to call it. Goes to other processes.
 
     ``clock``: of its timers; ``result``: the schema of its rows; ``schemas``: of its states; ``home``: the job's
-    folder.
+    folder; ``source``: how other processes get the processor, None: it is pickled.
     """
 
     processor: Processor
@@ -96,10 +97,22 @@ class KeyedProcessor:
     result: pa.Schema
     schemas: Mapping[str, Schemas]
     home: str
+    source: JobFunction | None = None
+
+    def __reduce__(self) -> tuple[Callable[..., KeyedProcessor], tuple[Any, ...]]:
+        if self.source is None:
+            return KeyedProcessor, (self.processor, self.clock, self.result, self.schemas, self.home)
+        return _from_source, (self.source, self.clock, self.result, self.schemas)
 
     def opened(self, stored: Stored, timers: StoredTimers | None) -> LocalTurns:
         """Its turns, in this process."""
         return LocalTurns(self, stored, timers)
+
+
+def _from_source(
+    source: JobFunction, clock: str | None, result: pa.Schema, schemas: Mapping[str, Schemas]
+) -> KeyedProcessor:
+    return KeyedProcessor(source.value, clock, result, schemas, source.home, source)
 
 
 class LocalTurns:

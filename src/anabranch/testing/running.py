@@ -145,7 +145,7 @@ def _run(
     for stream, count in counts.items():
         streams.create(stream, count)
     spark = session.shared(site.settings)
-    carry(site.file.functions.values())
+    carry(site.file.functions)
     encoders = {stream: _encoder(site, stream, node, counts[stream]) for stream, node in reads.items()}
     kills: list[tuple[Pending, ...]] = []
     deadline = time.monotonic() + timeout

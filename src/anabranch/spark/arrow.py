@@ -1,0 +1,26 @@
+"""``mapInArrow`` for frames whose columns may have any names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+__all__ = ["mapped"]
+
+Batches = Iterator[pa.RecordBatch]
+
+
+def mapped(frame: DataFrame, function: Callable[[Batches], Batches], schema: StructType) -> DataFrame:
+    """What a function of Arrow batches makes of a frame. PySpark itself takes a name with a dot for a field's, so such
+    columns go to workers by number, and get their names back there."""
+    names = frame.columns
+    if not any("." in name or "`" in name for name in names):
+        return frame.mapInArrow(function, schema)
+
+    def run(batches: Batches) -> Batches:
+        yield from function(batch.rename_columns(names) for batch in batches)
+
+    return frame.toDF(*[f"_anabranch_{number}" for number in range(len(names))]).mapInArrow(run, schema)
