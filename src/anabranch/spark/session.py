@@ -28,7 +28,7 @@ from anabranch.config import Settings
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.formats import modules
 from anabranch.spark import cluster, lines, sources
-from anabranch.spark.internals import strict_json
+from anabranch.spark.internals import java_functions
 from anabranch.systems.kafka import jars
 
 _STATE = "spark.sql.streaming.stateStore"
@@ -150,7 +150,7 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
     with _printing_to(output):
         spark = _session(builder, master)
     sources.register(spark)
-    strict_json.prepare(spark)
+    java_functions.prepare(spark)
     return spark
 
 

@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 from anabranch.errors import GraphError
 from anabranch.formats import Format
 from anabranch.spark import codec
+from anabranch.spark.internals import strict_avro
 from anabranch.spark.values import way
 
 __all__ = ["AvroReader", "AvroWriter"]
@@ -55,9 +56,15 @@ class AvroReader:
     def opened(self, value: Column) -> Column:
         text = _with_mark(self.text, self.schema.names)
         if self.writers is None:
-            return _decoded(value, self.text, text)
+            return F.when(strict_avro.reason(value, self.text).isNull(), _decoded(value, self.text, text))
         head, body = F.substring(value, 1, _HEAD), F.substring(value, _HEAD + 1, _ALL)
-        ways = [(head == F.lit(_head(id_)), _decoded(body, writer, text)) for id_, writer in self.writers]
+        ways = [
+            (
+                (head == F.lit(_head(id_))) & strict_avro.reason(value, writer, _HEAD).isNull(),
+                _decoded(body, writer, text),
+            )
+            for id_, writer in self.writers
+        ]
         if not ways:
             return F.lit(None).cast(_struct(self.schema))
         (condition, first), *others = ways
@@ -71,10 +78,16 @@ class AvroReader:
 
     def _reason(self, value: Column) -> Column:
         if self.writers is None:
-            return F.lit("the value isn't Avro of its schema")
+            why = strict_avro.reason(value, self.text)
+            return F.concat_ws(": ", F.lit("the value isn't Avro of its schema"), why)
         id_ = F.conv(F.hex(F.substring(value, 2, _HEAD - 1)), 16, 10)
         known = [id_ == F.lit(str(number)) for number, _ in self.writers]
-        wrong = F.concat(F.lit("the value isn't Avro of schema "), id_, F.lit(", or that can't be read by the job's"))
+        whys = [
+            F.when(is_it, strict_avro.reason(value, text, _HEAD))
+            for is_it, (_, text) in zip(known, self.writers, strict=True)
+        ]
+        why = F.coalesce(*whys, F.lit("that can't be read by the job's"))
+        wrong = F.concat(F.lit("the value isn't Avro of schema "), id_, F.lit(": "), why)
         names = ", ".join(str(number) for number, _ in self.writers) or "none"
         new = F.concat(F.lit("schema "), id_, F.lit(f" wasn't one of the subject's when the job first ran: {names}"))
         framed = (F.length(value) >= _HEAD) & (F.substring(value, 1, 1) == F.lit(b"\0"))

@@ -1,0 +1,113 @@
+"""Functions on columns that are written in Java: compiled once a JVM by the compiler that Spark brings, Janino."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import zipfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import Column, SparkSession
+from pyspark.sql.types import DataType
+
+from anabranch.errors import AnabranchError
+from anabranch.spark import cluster
+
+__all__ = ["applied", "java_type", "prepare"]
+
+_PACKAGE = "anabranch"
+_SOURCES = tuple(sorted(Path(__file__).parent.glob("*.java")))
+_MUTABLE = "org.apache.spark.util.MutableURLClassLoader"
+_compiling = threading.Lock()
+
+
+def applied(name: str, arguments: Callable[[Any], Sequence[Any]], column: Column, result: DataType) -> Column:
+    """What a function gives for a column.
+
+    Args:
+        name: of the class, a ``UDF1``, and of its file here.
+        arguments: those of its constructor, made with the JVM.
+
+    Raises:
+        AnabranchError: this Spark can't compile it.
+    """
+    spark = SparkSession.active()
+    jvm: Any = spark.sparkContext._jvm
+    given = _array(spark, jvm.java.lang.Object, arguments(jvm))
+    function = _class(spark, name).getConstructors()[0].newInstance(given)
+    # By reflection: py4j would take another function of this name, for Scala.
+    types = [
+        jvm.java.lang.Class.forName(f"org.apache.spark.sql.{name}") for name in ("api.java.UDF1", "types.DataType")
+    ]
+    functions = jvm.java.lang.Class.forName("org.apache.spark.sql.functions")
+    method = functions.getMethod("udf", _array(spark, jvm.java.lang.Class, types))
+    made = method.invoke(None, _array(spark, jvm.java.lang.Object, [function, java_type(jvm, result)]))
+    return Column(made.apply(_array(spark, jvm.org.apache.spark.sql.Column, [column._jc])))
+
+
+def java_type(jvm: Any, kind: DataType) -> Any:
+    """A type, as Java has it."""
+    return jvm.org.apache.spark.sql.types.DataType.fromJson(kind.json())
+
+
+def prepare(spark: SparkSession) -> None:
+    """Compile them meanwhile: it takes a fifth of a second, and a lane's first query needs it."""
+
+    def compile_them() -> None:
+        with suppress(Exception):  # whoever needs one is told
+            _class(spark, _SOURCES[0].stem)
+
+    threading.Thread(target=compile_them, name="compiles Java functions", daemon=True).start()
+
+
+def _array(spark: SparkSession, kind: Any, values: Sequence[Any]) -> Any:
+    gateway: Any = spark.sparkContext._gateway
+    made = gateway.new_array(kind, len(values))
+    for place, value in enumerate(values):
+        made[place] = value
+    return made
+
+
+def _loader(jvm: Any) -> Any:
+    """What loads an application's jars: the outermost, for those of sessions and of tasks begin with it."""
+    found = each = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
+    while each is not None:
+        found = each if each.getClass().getName() == _MUTABLE else found
+        each = each.getParent()
+    return found
+
+
+def _class(spark: SparkSession, name: str) -> Any:
+    jvm: Any = spark.sparkContext._jvm
+    loader = _loader(jvm)
+    with _compiling:
+        try:
+            return loader.loadClass(f"{_PACKAGE}.{name}")
+        except Exception as error:
+            if "ClassNotFoundException" not in str(error):
+                raise
+        try:
+            _compile(spark, jvm, loader)
+            return loader.loadClass(f"{_PACKAGE}.{name}")
+        except Exception as error:
+            raise AnabranchError(
+                f"Spark {spark.version} can't compile {name}.java: {str(error).strip().splitlines()[0]}",
+                "anabranch runs on PySpark 4.3: see that the environment has its jars as they were installed",
+            ) from error
+
+
+def _compile(spark: SparkSession, jvm: Any, loader: Any) -> None:
+    jar = Path(tempfile.mkdtemp(prefix="anabranch-classes-"), "anabranch-functions.jar")
+    with zipfile.ZipFile(jar, "w") as packed:
+        for source in _SOURCES:
+            compiler = jvm.org.codehaus.janino.SimpleCompiler()
+            compiler.setParentClassLoader(loader)
+            compiler.cook(source.read_text())
+            for name, code in compiler.getBytecodes().items():
+                packed.writestr(f"{name.replace('.', '/')}.class", bytes(code))
+    loader.addURL(jvm.java.io.File(str(jar)).toURI().toURL())
+    if cluster.is_cluster(spark.sparkContext.master or ""):
+        spark.sparkContext._jsc.sc().addJar(str(jar))

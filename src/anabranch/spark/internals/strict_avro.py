@@ -1,0 +1,19 @@
+"""``StrictAvro.java`` as a function on columns."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column
+from pyspark.sql.types import StringType
+
+from anabranch.spark.internals import java_functions
+
+__all__ = ["reason"]
+
+
+def reason(value: Column, schema: str, head: int = 0) -> Column:
+    """Why bytes aren't one Avro value of a schema (as JSON), in words; null where they are.
+
+    Args:
+        head: how many bytes come before the value.
+    """
+    return java_functions.applied("StrictAvro", lambda _: [schema, head], value, StringType())
