@@ -9,6 +9,7 @@ import random
 import shutil
 import signal
 import socket
+import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
@@ -71,8 +72,7 @@ class Killed:
         self.kills: list[Kill] = []
         self.outlived = 0
         self._dice = dice
-        self._temporary = workspace.folder / "tmp"
-        self._temporary.mkdir()
+        self._temporary = Path(tempfile.mkdtemp(prefix="kill-any-"))
         self._children: dict[int, str] = {}
         workspace.system.create(INPUT, PARTITIONS)
 
@@ -130,7 +130,9 @@ class Killed:
         self._children.clear()
 
     def check(self) -> None:
+        """What has come out; then nothing is left of its processes."""
         self.wait_for_children()
+        shutil.rmtree(self._temporary, ignore_errors=True)  # some may just be removing it themselves
         CHECKS[self.workspace.job](self.workspace, self.count)
 
 
