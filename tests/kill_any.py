@@ -9,9 +9,11 @@ import random
 import shutil
 import signal
 import socket
+import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -71,10 +73,12 @@ class Killed:
         self.kills: list[Kill] = []
         self.outlived = 0
         self._dice = dice
-        self._temporary = workspace.folder / "tmp"
-        self._temporary.mkdir()
+        self._temporary = Path(tempfile.mkdtemp(prefix="kill-any-"))
         self._children: dict[int, str] = {}
         workspace.system.create(INPUT, PARTITIONS)
+
+    def close(self) -> None:
+        shutil.rmtree(self._temporary, ignore_errors=True)  # its processes may just be removing what is theirs
 
     def choice(self, *things: str) -> str:
         return self._dice.choice(things)
@@ -138,11 +142,11 @@ def killed(seed: int, workspace: Workspace) -> str:
     """One job, in one process or under a coordinator; 24 kills, then it runs to its end."""
     served = bool(seed // len(NAMES) % 2)
     length = _length(seed, workspace, served)
-    job = Killed(workspace, random.Random(seed))
     begun = time.monotonic()
-    (_kill_served if served else _kill_run)(job, length, KILLS)
-    seconds = time.monotonic() - begun
-    job.check()
+    with closing(Killed(workspace, random.Random(seed))) as job:
+        (_kill_served if served else _kill_run)(job, length, KILLS)
+        seconds = time.monotonic() - begun
+        job.check()
     _note(seed, workspace, served, job, length)
     early = sum(kill.after < EARLY for kill in job.kills)
     return (
@@ -153,9 +157,9 @@ def killed(seed: int, workspace: Workspace) -> str:
 
 def once(workspace: Workspace, seed: int, kills: int, within: float) -> list[Kill]:
     """The same in one process, each time within so many seconds: for the suite."""
-    job = Killed(workspace, random.Random(seed))
-    _kill_run(job, within, kills)
-    job.check()
+    with closing(Killed(workspace, random.Random(seed))) as job:
+        _kill_run(job, within, kills)
+        job.check()
     return job.kills
 
 
@@ -251,7 +255,8 @@ def _length(seed: int, workspace: Workspace, served: bool) -> float:
         folder.mkdir()
         measured = workspace_of(seed, folder, workspace.cluster, workspace.patience)
         try:
-            known[name] = round(_measured(Killed(measured, random.Random(0)), served), 1)
+            with closing(Killed(measured, random.Random(0))) as job:
+                known[name] = round(_measured(job, served), 1)
         finally:
             measured.close()
             shutil.rmtree(folder)

@@ -204,7 +204,7 @@ class Folder:
                 self._fs.delete(self._at(name), True)
         if found:
             kinds = Counter(kind.value for kind in found.values())
-            log.info("leftovers of a killed process were removed", folder=self.uri, files=dict(kinds))
+            log.info("leftovers were removed", folder=self.uri, files=dict(kinds))
 
     def note_progress(self, left: Progress, ssps: Iterable[str]) -> None:
         """Keep how far the lane is in event time as it ends, and what it read, for those that may go on from it."""

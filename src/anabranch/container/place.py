@@ -38,7 +38,8 @@ class Place:
         self, lane: Lane, epoch: int, unless: Callable[[], bool], checked: bool = False, ahead: bool = False
     ) -> Folder:
         """Take a lane's folder: a new one for a new lane, or a copy of that of the lane whose state it has; else the
-        one it has, which must be there and agree, or a copy of that if it was abandoned.
+        one it has, which must be there and agree, or a copy of that if it was abandoned. Spark accepts it: what killed
+        processes have left there is removed.
 
         ``unless``: whether to wait no longer for a process that has it. ``checked``: if it is new, its outputs were
         taken for it and hold nothing of it. ``ahead``: its query was begun there already.
@@ -74,7 +75,10 @@ class Place:
         if lane.folder_epoch and lane.abandoned:
             folder = folder.clone(self.at(lane, epoch).uri)
         _lock(folder, unless)
-        if not ahead:
+        parted = not lane.folder_epoch and _has_former_state(
+            lane
+        )  # from a lane that is closed, and has nothing pending
+        if not ahead and not (parted and folder.planned() >= 0):
             folder.clear_leftovers(anew=lane.first_batch == 0 and lane.last_batch < 0 and published < 0)
         return folder
 
