@@ -1,7 +1,7 @@
 """The first run of all: two lanes that start at once in a cold JVM, on a machine that is busy.
 
 ``python -m tests.first_run --times 20`` counts how many come through without a failure, and ``--unmended`` does so with
-sources registered as Spark does it by itself.
+sources registered as Spark does it by itself. ``--queries 12``: not the job, but so many bare queries at once.
 """
 
 from __future__ import annotations
@@ -37,6 +37,15 @@ def first_run(seed: int, workspace: Workspace) -> str:
     return f"{loops} busy loops"
 
 
+def bare(several: int, unmended: bool) -> str:
+    """So many queries of one source at once, in a cold process and JVM; says what came of it."""
+    words = [sys.executable, "-m", "tests.at_once", str(several), *(["unmended"] if unmended else [])]
+    with tempfile.TemporaryDirectory(prefix="first-run-") as folder:
+        env = {**os.environ, **cold(Path(folder))}
+        ran = subprocess.run(words, capture_output=True, text=True, env=env, check=False)
+    return ran.stdout.strip().rpartition("\n")[2] or f"failed: {ran.stderr[-300:]}"
+
+
 def cold(folder: Path) -> Mapping[str, str]:
     """The environment of a process that finds neither bytecode nor classes ready; of Spark's jars, the pages that
     nobody uses are dropped."""
@@ -64,9 +73,15 @@ def main() -> None:
     words.add_argument("--times", type=int, default=10)
     words.add_argument("--from", type=int, default=0, dest="first", help="the first seed (default: 0)")
     words.add_argument("--unmended", action="store_true", help="sources are registered as Spark does it by itself")
+    words.add_argument("--queries", type=int, help="not the job, but so many bare queries at once")
     given = words.parse_args()
     counted: Counter[str] = Counter()
     for seed in range(given.first, given.first + given.times):
+        if given.queries:
+            how = bare(given.queries, given.unmended)
+            counted[how.partition(":")[0]] += 1
+            print(f"{seed}: {how}", flush=True)
+            continue
         with tempfile.TemporaryDirectory(prefix="first-run-") as folder:
             workspace = Workspace(Path(folder), program=[sys.executable, str(UNMENDED)] if given.unmended else None)
             try:

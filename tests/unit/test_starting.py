@@ -47,7 +47,7 @@ def test_it_waits_for_the_sources() -> None:
 
 
 def test_it_waits_not_for_ever() -> None:
-    assert len(waited(Query(*["Initializing sources"] * 9), iter((0.0, 1.0, 29.0, 31.0)))) == 7
+    assert len(waited(Query(*["Initializing sources"] * 9), iter((0.0, 1.0, 11.0, 13.0)))) == 7
 
 
 def test_so_many_at_once_and_no_more() -> None:

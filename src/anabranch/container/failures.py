@@ -253,7 +253,7 @@ def _of(root: RootCause, home: str) -> Failure | None:
     told = root.loss if root.loss and headline.is_wrapper else headline.told
     if kind is not None and kind.what:
         told = kind.what
-        reasons.insert(0, f"because of {_short(headline.told)}")
+        reasons.insert(0, f"because of {_short(headline.told.split('. Consider setting')[0])}")
     what = _short(told) + at
     if kind is None:
         return Failure(what, tuple(reasons), _NEEDS_LOG, Remedy.PROCESS)

@@ -15,7 +15,8 @@ from typing import Protocol
 
 __all__ = ["Query", "Starts", "shared"]
 
-_PATIENCE = 30.0
+_PATIENCE = 12.0
+"""Seconds: by then a source has connected, or has failed."""
 _LOOK_EVERY = 0.02
 _BEFORE = frozenset({"Initializing StreamExecution", "Initializing sources"})
 """What Spark says of a query whose sources haven't started."""
