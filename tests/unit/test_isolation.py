@@ -31,6 +31,11 @@ LIMIT = 2.0
 NOTHING = pa.RecordBatch.from_pylist([], schema=SCHEMA)
 
 
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(isolation, "PAUSE", 0.01)
+
+
 def numbers(count: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([{"n": n} for n in range(count)], schema=SCHEMA)
 

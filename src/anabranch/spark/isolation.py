@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ from anabranch.spark.isolation_host import Channel, Service
 
 __all__ = [
     "MOST",
+    "PAUSE",
     "TRIES",
     "Calls",
     "Host",
@@ -53,6 +55,11 @@ MOST = 16
 """So many processes a Spark task has at most: as many threads work at once."""
 
 _BEFORE = -1
+PAUSE = 2.0
+"""Seconds after a process was killed, which the kernel does where memory is short: that may be no message's fault, and
+pass."""
+
+_KILLED = "killed by SIGKILL"
 _ROWS, _BYTES = 128, 16 * 2**20
 _BEGINNING = 120.0
 _SETTING = "anabranch.isolated"
@@ -209,6 +216,8 @@ class Host:
             try:
                 found = fork.ask(request, begin, seconds, answer)
             except LostError as lost:
+                if lost.how == _KILLED:
+                    time.sleep(PAUSE)
                 if lost.at != _BEFORE:
                     raise
                 how = lost.how
