@@ -118,12 +118,14 @@ class _Loader(SourceFileLoader):
 class _Finder(MetaPathFinder):
     """Finds the modules in a job's folder before those that are installed, but for :data:`_RESERVED` names.
 
-    ``sources``: the text of modules, by path; ``served``: the names of the modules that were found.
+    ``sources``: the text of modules, by path; ``served``: the names of the modules that were found. ``snapshot``: see
+    :func:`snapshot`; None: nobody has asked.
     """
 
     code: JobCode
     sources: dict[str, bytes] = field(default_factory=dict)
     served: set[str] = field(default_factory=set)
+    snapshot: JobCode | None = None
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -326,23 +328,20 @@ def code_in(home: str) -> JobCode:
     return next(found, JobCode("", home))
 
 
-_snapshots: dict[tuple[str, str], JobCode] = {}
-
-
 def snapshot(code: JobCode) -> JobCode:
-    """The code with its ``sources``, for processes of this machine as long as this one lives."""
+    """The code with its ``sources``, for processes of this machine as long as this one lives. It stays the same: what
+    is imported later is read from where it is."""
     with _entering:
         finder = next((each for each in _finders() if each.code == code), None)
         if finder is None or not finder.sources:
             return code
-        texts = json.dumps({path: text.hex() for path, text in sorted(finder.sources.items())})
-        known = code.name, hashlib.sha256(texts.encode()).hexdigest()
-        if known not in _snapshots:
+        if finder.snapshot is None:
             folder = Path(tempfile.mkdtemp(prefix="anabranch-job-code-"))
             atexit.register(shutil.rmtree, folder, ignore_errors=True)
-            (folder / "sources.json").write_text(texts)
-            _snapshots[known] = replace(code, sources=str(folder / "sources.json"))
-        return _snapshots[known]
+            texts = {path: text.hex() for path, text in sorted(finder.sources.items())}
+            (folder / "sources.json").write_text(json.dumps(texts))
+            finder.snapshot = replace(code, sources=str(folder / "sources.json"))
+        return finder.snapshot
 
 
 def check_names(code: JobCode) -> None:

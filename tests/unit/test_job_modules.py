@@ -107,9 +107,11 @@ def test_a_process_imports_a_job_file_once(tmp_path: Path) -> None:
     assert said(travelling(file), "(function.value({}), function.value({}))") == {"a": (0, 1), "b": (2, 3)}
 
 
-@pytest.mark.parametrize("name", ["json.py", "test.py", "pandas.py", "my.job.v2.py", "with space.py", "1st.py"])
+@pytest.mark.parametrize(
+    "name", ["json.py", "test.py", "pandas.py", "my.job.v2.py", "with space.py", "prometheus_client.py"]
+)
 def test_a_job_file_may_have_any_name(tmp_path: Path, name: str) -> None:
-    text = f"import json, pandas\n{BEGIN}rows.map(lambda m: json.dumps(m)).write('out')\n"
+    text = f"import json, pandas, prometheus_client\n{BEGIN}rows.map(lambda m: json.dumps(m)).write('out')\n"
     assert said(travelling(loading.load(written(tmp_path, text, name))), "function.value({})") == {"map": "{}"}
 
 

@@ -72,6 +72,19 @@ def trunk_nodes(group: Group) -> list[Node]:
     return found
 
 
+def streaming_nodes(group: Group) -> list[Node]:
+    """The operators that are part of the query itself, in order: those of the trunk, and branches in one pass after it.
+    The others are computed on each batch."""
+    found = trunk_nodes(group)
+    last = group.sources[0] if len(group.sources) == 1 else None
+    last = next((node for node in reversed(found) if _covers(group, node)), last)
+    if last is None or not fans_out(group, last):
+        return found
+    return found + [
+        node for node in group.nodes if node not in found and _follows(group, last, node) and not rule(node).sink
+    ]
+
+
 def before_state(group: Group, frames: Mapping[int, DataFrame], context: Context) -> list[DataFrame]:
     """The rows that come to the group's stateful operator, of each of its inputs. ``frames``: of all its sources."""
     stateful = group.stateful

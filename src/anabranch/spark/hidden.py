@@ -62,6 +62,19 @@ def alike(frames: Sequence[DataFrame]) -> list[DataFrame]:
     return [frame if is_of_window(frame) else frame.withColumn(NAME, none) for frame in frames]
 
 
+def once(frame: DataFrame) -> DataFrame:
+    """The frame with its last hidden column only: ``* except (a)`` takes one along that nobody has named."""
+    last = frame.schema[-1]
+    several = [
+        number for number, field in enumerate(frame.schema) if field.name == NAME and field.dataType == last.dataType
+    ]
+    if len(several) < 2:
+        return frame
+    numbered = frame.toDF(*[f"{NAME}_{number}" for number in range(len(frame.columns))])
+    kept = [(number, name) for number, name in enumerate(frame.columns) if number not in several[:-1]]
+    return numbered.select(*[F.col(f"{NAME}_{number}").alias(name) for number, name in kept])
+
+
 def _no_bucket() -> Column:
     return F.lit(None).cast("int").alias("bucket")
 

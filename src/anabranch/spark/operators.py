@@ -40,6 +40,7 @@ _NOT_STATELESS = (
     "GlobalLimit",
     "FlatMapGroups",
     "TransformWithState",
+    "EventTimeWatermark",
 )
 
 
@@ -95,7 +96,8 @@ def apply(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFram
         case "where":
             return frame.where(args["condition"])
         case "select":
-            return frame.selectExpr(*args["expressions"], hidden.NAME) if not _star(args) else _select_star(frame, args)
+            chosen = _select_star(frame, args) if _star(args) else frame.selectExpr(*args["expressions"], hidden.NAME)
+            return hidden.once(chosen)
         case "with_columns":
             columns = {name: F.expr(expression) for name, expression in args["columns"].items()}
             return frame.withColumns(columns)

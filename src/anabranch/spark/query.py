@@ -335,13 +335,24 @@ class LaneQuery(LaneOutputs):
             )
 
     def _call(self, node: Node, batch: DataFrame, number: int) -> None:
+        """Give a batch to a ``foreach_batch`` function, which may look at a part of it, at all of it twice, or at
+        nothing: the batch is computed before, once and whole. What its tasks tell counts once."""
+        rows = batch.persist()
         try:
-            with lines.noted():
-                self.functions[node.id](batch, self.lane.id, number, self.epoch)
-        except BaseException as error:  # SystemExit as well: it would end no more than a thread, and nobody be told
-            if "anabranch.errors." in error_text.described(error, self.home):
-                raise  # of an operator before it: Spark computes only when the function asks
-            raise user_functions.of_batch(error, label(node), number, self.home) from None
+            rows.count()
+            told, worked = self._aside.said.value, self._busy.value
+            try:
+                with lines.noted():
+                    # Another plan than ours: what the function caches and frees is its own.
+                    self.functions[node.id](rows.select("*"), self.lane.id, number, self.epoch)
+            except BaseException as error:  # SystemExit as well: it would end no more than a thread, and nobody be told
+                if "anabranch.errors." in error_text.described(error, self.home):
+                    raise  # of an operator before it, which was computed once more
+                raise user_functions.of_batch(error, label(node), number, self.home) from None
+            finally:
+                self._aside.said.value, self._busy.value = told, worked
+        finally:
+            rows.unpersist()
 
 
 _Begin = Callable[[DataFrame], tuple[dict[int, DataFrame], dict[str, Measured]]]

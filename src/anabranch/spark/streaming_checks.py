@@ -53,7 +53,7 @@ def check(
     for group in groups.cut(graph, stage, kinds):
         frames = {source.id: _stream(schemas[source.id]) for source in group.sources}
         built: list[tuple[Node, DataFrame]] = []
-        for node in evaluation.trunk_nodes(group):
+        for node in evaluation.streaming_nodes(group):
             frame = explained(node, partial(apply, node, [frames[i] for i in node.inputs], context))
             assert frame is not None
             frames[node.id] = frame
