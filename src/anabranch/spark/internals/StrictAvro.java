@@ -45,6 +45,8 @@ public final class StrictAvro implements UDF1, Serializable {
           : "the value goes on behind its end: " + (reading.bytes.length - reading.at) + " bytes more";
     } catch (Fault fault) {
       return fault.getMessage();
+    } catch (RuntimeException error) {  // nothing that a record holds stops a lane
+      return "it can't be read: " + error;
     }
   }
 

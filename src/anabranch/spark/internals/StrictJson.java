@@ -109,6 +109,8 @@ public final class StrictJson implements UDF1, Serializable {
       return explains ? fault.getMessage() : null;
     } catch (StreamConstraintsException error) {
       return explains ? "the value is beyond what is read: " + firstLine(error.getOriginalMessage()) : null;
+    } catch (RuntimeException error) {  // nothing that a record holds stops a lane
+      return explains ? "the value can't be read: " + firstLine(String.valueOf(error)) : null;
     } catch (IOException error) {
       return explains ? "the value isn't JSON: " + firstLine(said(error)) : null;
     }
@@ -552,6 +554,7 @@ public final class StrictJson implements UDF1, Serializable {
         throw wrong(kind, above, step, "it is out of range");
       }
       BigDecimal micros = value.scaleByPowerOfTen(6 - digits).setScale(0, RoundingMode.FLOOR);
+      if (micros.precision() > 18) throw wrong(kind, above, step, "years go from 0001 to 9999");
       BigDecimal[] parts = micros.divideAndRemainder(BigDecimal.valueOf(1000000L));
       long seconds = parts[0].longValueExact();
       if (parts[1].signum() < 0) seconds--;
