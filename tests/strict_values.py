@@ -273,7 +273,7 @@ def _timestamp(value: Any, zoned: bool, way: str) -> dt.datetime:
             _only(exact is not None, value)
             assert exact is not None
             factor = {"epoch-seconds": 10**6, "epoch-millis": 10**3, "epoch-micros": 1}[way]
-            _only(abs(exact) * factor < 10**18, value)
+            _only(abs(exact) * factor < 10**18 and (exact * 10**1000).denominator == 1, value)
             at = _EPOCH + dt.timedelta(microseconds=exact * factor // 1)
             return at.replace(tzinfo=dt.UTC) if zoned else at
         _only(isinstance(value, str) and not isinstance(value, Number), value)
