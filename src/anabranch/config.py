@@ -225,15 +225,14 @@ class SystemsSettings(_Section):
 
 class FormatsSettings(_Section):
     """What values in binary formats take. ``registry``: the URL of a schema registry, for ``confluent``; the login may
-    be references. ``avro`` and ``protobuf`` are Maven coordinates of what Spark reads them with, ``jars`` a folder
-    with those, which wins.
+    be references. ``avro`` are the Maven coordinates of what Spark reads Avro with, ``jars`` a folder with its jar,
+    which wins.
     """
 
     registry: str | None = None
     registry_username: str | None = None
     registry_password: str | None = None
     avro: str = "org.apache.spark:spark-avro_2.13:4.1.1"
-    protobuf: str = "org.apache.spark:spark-protobuf_2.13:4.3.0"
     jars: Path | None = None
 
 

@@ -14,12 +14,12 @@ __all__ = ["AVRO", "MODULES", "conf", "found", "needed"]
 AVRO = "4.1.1"
 """The version of Spark's module for Avro that ``scripts/fetch-jars`` fetches."""
 
-MODULES = {"avro": "spark-avro", "confluent": "spark-avro", "protobuf": "spark-protobuf"}
-"""Of Spark, by the formats that take one: the binary ones."""
+MODULES = {"avro": "spark-avro", "confluent": "spark-avro"}
+"""Of Spark, by the formats that take one."""
 
 
 def needed(settings: Settings) -> list[str]:
-    """The modules that the formats of streams take, by their names: spark-avro, spark-protobuf."""
+    """The modules that the formats of streams take, by their names: spark-avro."""
     return sorted({MODULES[each.format] for each in settings.streams.values() if each.format in MODULES})
 
 
@@ -55,4 +55,4 @@ def conf(settings: Settings, held: Mapping[str, str]) -> dict[str, str]:
 
 
 def _packages(settings: FormatsSettings) -> dict[str, str]:
-    return {"spark-avro": settings.avro, "spark-protobuf": settings.protobuf}
+    return {"spark-avro": settings.avro}

@@ -11,11 +11,13 @@ from typing import Any
 
 from anabranch.config import Settings, StreamSettings
 from anabranch.errors import ConfigError
-from anabranch.formats import modules
 from anabranch.formats.format import Format
 from anabranch.formats.registry import Registry
 
 __all__ = ["declared", "settled"]
+
+_WITH_SCHEMA = ("avro", "confluent", "protobuf")
+"""The formats whose schema is the stream's, not the job's."""
 
 
 def declared(settings: Settings, streams: Iterable[str]) -> dict[str, str]:
@@ -26,7 +28,7 @@ def declared(settings: Settings, streams: Iterable[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for stream in streams:
         bound = settings.streams.get(stream)
-        if bound is not None and bound.format in modules.MODULES:
+        if bound is not None and bound.format in _WITH_SCHEMA:
             said = [bound.message, bound.subject, _file(stream, bound)]
             found[stream] = f"{bound.format} {hashlib.sha256(json.dumps(said).encode()).hexdigest()[:12]}"
     return found
@@ -64,7 +66,7 @@ def settled(
 
 
 def _of_settings(stream: str, bound: StreamSettings) -> Format:
-    if bound.format not in modules.MODULES:
+    if bound.format not in _WITH_SCHEMA:
         return Format(name=bound.format)
     file = "flights.avsc" if bound.format == "avro" else "flights.desc"
     if bound.schema_file is None:

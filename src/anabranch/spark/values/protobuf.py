@@ -1,4 +1,4 @@
-"""Protocol buffers, by Spark's own functions."""
+"""Protocol buffers: the columns of a message, and messages between bytes and columns."""
 
 from __future__ import annotations
 
@@ -6,44 +6,83 @@ import base64
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from google.protobuf import descriptor_pb2, descriptor_pool
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.protobuf.functions import from_protobuf, to_protobuf
-from pyspark.sql.types import StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from anabranch.errors import GraphError
 from anabranch.formats import Format
 from anabranch.spark import codec
+from anabranch.spark.internals import protobuf_messages
 from anabranch.spark.values import way
 
 __all__ = ["ProtobufReader", "ProtobufWriter"]
 
+_TIMESTAMP = "google.protobuf.Timestamp"
+_SIMPLE: dict[int, DataType] = {
+    FieldDescriptor.TYPE_BOOL: BooleanType(),
+    FieldDescriptor.TYPE_INT32: IntegerType(),
+    FieldDescriptor.TYPE_SINT32: IntegerType(),
+    FieldDescriptor.TYPE_SFIXED32: IntegerType(),
+    FieldDescriptor.TYPE_UINT32: LongType(),
+    FieldDescriptor.TYPE_FIXED32: LongType(),
+    FieldDescriptor.TYPE_INT64: LongType(),
+    FieldDescriptor.TYPE_SINT64: LongType(),
+    FieldDescriptor.TYPE_SFIXED64: LongType(),
+    FieldDescriptor.TYPE_UINT64: DecimalType(20, 0),
+    FieldDescriptor.TYPE_FIXED64: DecimalType(20, 0),
+    FieldDescriptor.TYPE_FLOAT: FloatType(),
+    FieldDescriptor.TYPE_DOUBLE: DoubleType(),
+    FieldDescriptor.TYPE_STRING: StringType(),
+    FieldDescriptor.TYPE_BYTES: BinaryType(),
+    FieldDescriptor.TYPE_ENUM: StringType(),
+}
+
 
 @dataclass(frozen=True)
 class ProtobufReader:
-    """Values are messages of one kind."""
+    """Values are messages of one kind. ``files``: the descriptor set; ``message``: the full name."""
 
-    format: Format
+    files: bytes
+    message: str
     schema: StructType
 
     @classmethod
     def of(cls, format_: Format, where: str) -> ProtobufReader:
-        """The reader of a stream. GraphError if Spark can't read the descriptor set."""
-        return cls(format_, columns(format_, where))
+        """The reader of a stream. GraphError if the descriptor set isn't one, or has no such message."""
+        found = _message(format_, where)
+        return cls(_files(format_), found.full_name, codec.nullable(_columns(found, where, ())))
 
     def narrowed(self, declared: StructType, where: str) -> ProtobufReader:
         """With the columns that are declared. GraphError if the message has others."""
-        way.check_declared(declared, self.schema, where, f"the message {self.format.message}")
-        return replace(self, schema=declared)
+        way.check_declared(declared, self.schema, where, f"the message {self.message}")
+        return replace(self, schema=codec.nullable(declared))
 
     def opened(self, value: Column) -> Column:
-        return _decoded(value, self.format)
+        return protobuf_messages.row(value, self.files, self.message, self.schema)
 
     def fault(self, opened: str) -> Column:
         return F.col(opened).isNull()
 
     def reason(self, value: Column) -> Column:
-        return F.when(value.isNull(), "the value is null").otherwise(f"the value is no message {self.format.message}")
+        return protobuf_messages.reason(value, self.files, self.message, self.schema)
 
     def pruned(self, only: Set[str]) -> ProtobufReader:
         return replace(self, schema=codec.pruned(self.schema, only))
@@ -56,31 +95,72 @@ class ProtobufWriter:
     format: Format
 
     def encode(self, frame: DataFrame, names: Sequence[str], where: str) -> Column:
-        held = columns(self.format, where)
-        way.check_written(frame, names, held, where, f"the message {self.format.message}")
+        message = _message(self.format, where)
+        held = _columns(message, where, ())
+        way.check_written(frame, names, held, where, f"the message {message.full_name}")
+        columns = StructType([held[name] for name in names])
         struct = F.struct(*[frame[codec.quoted(name)] for name in names])
-        return to_protobuf(struct, self.format.message, binaryDescriptorSet=_descriptors(self.format))
+        return protobuf_messages.written(struct, _files(self.format), message.full_name, columns)
 
 
-def columns(format_: Format, where: str) -> StructType:
-    """The columns of a message. GraphError if Spark can't read the descriptor set, or it hasn't that message."""
+def _files(format_: Format) -> bytes:
+    return base64.b64decode(format_.schema)
+
+
+def _message(format_: Format, where: str) -> Descriptor:
+    """The message of a stream, by its full name or, if only one has it, its last part."""
+    cure = "make the schema file by protoc --include_imports --descriptor_set_out, and name one of its messages"
+    pool = descriptor_pool.DescriptorPool()
+    names: list[str] = []
     try:
-        frame = SparkSession.active().range(0).select(_decoded(F.lit(b""), format_).alias("v"))
-        found = frame.schema["v"].dataType
+        files = descriptor_pb2.FileDescriptorSet.FromString(_files(format_))
+        added: set[str] = set()
+        waiting = list(files.file)
+        while waiting:
+            ready = [each for each in waiting if added.issuperset(each.dependency)]
+            if not ready:
+                raise ValueError(f"it lacks what {waiting[0].name} imports")
+            for each in ready:
+                pool.Add(each)
+                added.add(each.name)
+                waiting.remove(each)
+                names += _names(each.package, each.message_type)
     except Exception as error:
         raise GraphError(
-            f"{where}: Spark can't take its message {format_.message}: {str(error).strip().splitlines()[0]}",
-            "make the schema file by protoc --include_imports --descriptor_set_out; anabranch doctor says whether "
-            "Spark's module for protocol buffers is there",
+            f"{where}: the schema file of its message {format_.message} can't be read: {error}", cure
         ) from None
-    assert isinstance(found, StructType)
+    fitting = [name for name in names if name == format_.message or name.endswith(f".{format_.message}")]
+    wanted = format_.message if format_.message in fitting else fitting[0] if len(fitting) == 1 else None
+    if wanted is None:
+        what = "several messages are called" if fitting else "there is no message"
+        raise GraphError(f"{where}: {what} {format_.message} in its schema file", f"it has: {', '.join(names) or '-'}")
+    found: Descriptor = pool.FindMessageTypeByName(wanted)
     return found
 
 
-def _decoded(value: Column, format_: Format) -> Column:
-    options = {"mode": "PERMISSIVE"}
-    return from_protobuf(value, format_.message, options=options, binaryDescriptorSet=_descriptors(format_))
+def _names(above: str, messages: Sequence[descriptor_pb2.DescriptorProto]) -> list[str]:
+    found = []
+    for each in messages:
+        name = f"{above}.{each.name}" if above else each.name
+        found += [name, *_names(name, each.nested_type)]
+    return found
 
 
-def _descriptors(format_: Format) -> bytes:
-    return base64.b64decode(format_.schema)
+def _columns(message: Descriptor, where: str, above: tuple[str, ...]) -> StructType:
+    if message.full_name in above:
+        raise GraphError(
+            f"{where}: the message {message.full_name} holds itself, and rows can't", 'read it with format = "raw"'
+        )
+    inside = (*above, message.full_name)
+    return StructType([StructField(f.name, _type(f, where, inside), not f.is_required) for f in message.fields])
+
+
+def _type(field: FieldDescriptor, where: str, above: tuple[str, ...]) -> DataType:
+    kind = field.message_type
+    if kind is not None and kind.GetOptions().map_entry:
+        names, values = (_type(kind.fields_by_name[name], where, above) for name in ("key", "value"))
+        return MapType(names, values)
+    single = _SIMPLE.get(field.type) or (
+        TimestampType() if kind.full_name == _TIMESTAMP else _columns(kind, where, above)
+    )
+    return ArrayType(single) if field.is_repeated else single

@@ -1,0 +1,39 @@
+"""``Protobuf.java`` as functions on columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import Column
+from pyspark.sql.types import BinaryType, DataType, StringType, StructType
+
+from anabranch.spark.internals import java_functions
+
+__all__ = ["reason", "row", "written"]
+
+
+def row(value: Column, files: bytes, message: str, columns: StructType) -> Column:
+    """Bytes of a message as a struct of these columns, null where they can't be read.
+
+    Args:
+        files: a serialized FileDescriptorSet.
+        message: its full name.
+    """
+    return _applied(value, files, message, columns, "row", columns)
+
+
+def reason(value: Column, files: bytes, message: str, columns: StructType) -> Column:
+    """Why bytes can't be read, in words; null where they can."""
+    return _applied(value, files, message, columns, "reason", StringType())
+
+
+def written(struct: Column, files: bytes, message: str, columns: StructType) -> Column:
+    """A struct of these columns as bytes of a message."""
+    return _applied(struct, files, message, columns, "write", BinaryType())
+
+
+def _applied(column: Column, files: bytes, message: str, columns: StructType, mode: str, result: DataType) -> Column:
+    def arguments(jvm: Any) -> list[Any]:
+        return [bytearray(files), message, java_functions.java_type(jvm, columns), mode]
+
+    return java_functions.applied("Protobuf", arguments, column, result)

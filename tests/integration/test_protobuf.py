@@ -1,0 +1,239 @@
+"""Messages of protocol buffers come and go as Google's own library writes and reads them."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, timestamp_pb2
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from anabranch import Job
+from anabranch.config import StreamSettings
+from anabranch.errors import GraphError
+from tests.integration.harness import Site
+
+KINDS = descriptor_pb2.FieldDescriptorProto
+AT = datetime(2026, 1, 2, 3, 4, 5, 678901, UTC)
+FIELDS = [
+    ("carrier", KINDS.TYPE_STRING, {}),
+    ("delay", KINDS.TYPE_INT32, {"proto3_optional": True, "oneof_index": 0}),
+    ("u", KINDS.TYPE_UINT32, {}),
+    ("v", KINDS.TYPE_UINT64, {}),
+    ("d", KINDS.TYPE_DOUBLE, {}),
+    ("ok", KINDS.TYPE_BOOL, {}),
+    ("raw", KINDS.TYPE_BYTES, {}),
+    ("kind", KINDS.TYPE_ENUM, {"type_name": ".air.Kind"}),
+    ("gates", KINDS.TYPE_STRING, {"label": KINDS.LABEL_REPEATED}),
+    ("inner", KINDS.TYPE_MESSAGE, {"type_name": ".air.Inner"}),
+    ("at", KINDS.TYPE_MESSAGE, {"type_name": ".google.protobuf.Timestamp"}),
+    ("counts", KINDS.TYPE_MESSAGE, {"type_name": ".air.Flight.CountsEntry", "label": KINDS.LABEL_REPEATED}),
+]
+
+
+def descriptors() -> descriptor_pb2.FileDescriptorSet:
+    """What protoc writes of::
+
+    package air;
+    enum Kind { UNKNOWN = 0; EARLY = 1; }
+    message Inner { sint64 n = 1; }
+    message Flight { string carrier = 1; optional int32 delay = 2; … map<string, int32> counts = 12; }
+    message Late { string carrier = 1; double minutes = 2; }
+    """
+    file = descriptor_pb2.FileDescriptorProto(name="air.proto", package="air", syntax="proto3")
+    file.dependency.append("google/protobuf/timestamp.proto")
+    kind = file.enum_type.add(name="Kind")
+    kind.value.add(name="UNKNOWN", number=0)
+    kind.value.add(name="EARLY", number=1)
+    file.message_type.add(name="Inner").field.add(
+        name="n", number=1, type=KINDS.TYPE_SINT64, label=KINDS.LABEL_OPTIONAL
+    )
+    flight = file.message_type.add(name="Flight")
+    entry = flight.nested_type.add(name="CountsEntry", options=descriptor_pb2.MessageOptions(map_entry=True))
+    entry.field.add(name="key", number=1, type=KINDS.TYPE_STRING, label=KINDS.LABEL_OPTIONAL)
+    entry.field.add(name="value", number=2, type=KINDS.TYPE_INT32, label=KINDS.LABEL_OPTIONAL)
+    for number, (name, type_, more) in enumerate(FIELDS, 1):
+        flight.field.add(**{"name": name, "number": number, "type": type_, "label": KINDS.LABEL_OPTIONAL, **more})
+    flight.oneof_decl.add(name="_delay")
+    late = file.message_type.add(name="Late")
+    late.field.add(name="carrier", number=1, type=KINDS.TYPE_STRING, label=KINDS.LABEL_OPTIONAL)
+    late.field.add(name="minutes", number=2, type=KINDS.TYPE_DOUBLE, label=KINDS.LABEL_OPTIONAL)
+    found = descriptor_pb2.FileDescriptorSet()
+    timestamp_pb2.DESCRIPTOR.CopyToProto(found.file.add())
+    found.file.append(file)
+    return found
+
+
+def messages(*names: str) -> list[Any]:
+    pool = descriptor_pool.DescriptorPool()
+    for each in descriptors().file:
+        pool.Add(each)
+    return [message_factory.GetMessageClass(pool.FindMessageTypeByName(f"air.{name}")) for name in names]
+
+
+FLIGHT, LATE, INNER = messages("Flight", "Late", "Inner")
+WHOLE = {
+    "carrier": "ÇÇ😀",
+    "delay": -20,
+    "u": 2**32 - 1,
+    "v": 2**64 - 1,
+    "d": 0.1,
+    "ok": True,
+    "raw": b"\xff\x00",
+    "kind": 1,
+    "gates": ["a", ""],
+    "inner": INNER(n=-(2**63)),
+    "at": AT,
+    "counts": {"x": 1, "": -1},
+}
+ROW = {
+    **WHOLE,
+    "v": Decimal(2**64 - 1),
+    "kind": "EARLY",
+    "inner": {"n": -(2**63)},
+}
+NOTHING = {
+    "carrier": "",
+    "delay": None,
+    "u": 0,
+    "v": Decimal(0),
+    "d": 0.0,
+    "ok": False,
+    "raw": b"",
+    "kind": "UNKNOWN",
+    "gates": [],
+    "inner": None,
+    "at": None,
+    "counts": {},
+}
+
+
+def bound(folder: Path, **streams: str) -> dict[str, StreamSettings]:
+    (folder / "air.desc").write_bytes(descriptors().SerializeToString())
+    return {
+        name: StreamSettings(format="protobuf", schema_file=folder / "air.desc", message=message)
+        for name, message in streams.items()
+    }
+
+
+def reader(spark: SparkSession) -> Any:
+    import base64
+
+    from anabranch.formats import Format
+    from anabranch.spark.values.protobuf import ProtobufReader
+
+    schema = base64.b64encode(descriptors().SerializeToString()).decode()
+    return ProtobufReader.of(Format(name="protobuf", schema=schema, message="air.Flight"), "read")
+
+
+def read(spark: SparkSession, values: list[bytes | None]) -> list[tuple[Any, str | None]]:
+    """The row of each value, and why there is none."""
+    made = reader(spark)
+    rows = [(n, None if each is None else bytearray(each)) for n, each in enumerate(values)]
+    frame = spark.createDataFrame(rows, "n int, value binary")
+    opened = frame.select("n", made.opened(F.col("value")).alias("row"), made.reason(F.col("value")).alias("why"))
+    found = opened.orderBy("n").toArrow().to_pylist()
+    return [(row and {**row, "counts": dict(row["counts"])}, why) for row, why in ((r["row"], r["why"]) for r in found)]
+
+
+def test_messages_come_and_go_as_others_write_and_read_them(site: Site, tmp_path: Path) -> None:
+    site.log.create("flights", 1)
+    several = [FLIGHT(carrier="AA", delay=20), FLIGHT(carrier="BB"), FLIGHT(carrier="ÇÇ", delay=11)]
+    site.put("flights", 0, [each.SerializeToString() for each in several] + [b"\x08"], [b"a", b"b", b"c", b"d"])
+    job = Job("late")
+    flights = job.read("flights")
+    flights.where("delay > 10").select("carrier", "CAST(delay AS double) AS minutes").write("late")
+    flights.write("copies")
+    settings = site.settings(on_error="dead-letter")
+    streams = bound(tmp_path, flights="Flight", late="air.Late", copies="air.Flight")
+    site.deployed(job, settings.model_copy(update={"streams": streams})).ran()
+    found = [(record["key"], LATE.FromString(record["value"])) for record in site.records("late", 0)]
+    assert found == [(b"a", LATE(carrier="AA", minutes=20)), (b"c", LATE(carrier="ÇÇ", minutes=11))]
+    assert [FLIGHT.FromString(record["value"]) for record in site.records("copies", 0)] == several
+    (letter,) = site.records("flights-dead-letters", 0)
+    said = {header["key"]: header["value"] for header in letter["headers"]}
+    assert said["anabranch.error"].startswith(b"the column 'carrier' was written with another type") or said[
+        "anabranch.error"
+    ].startswith(b"the value is no message air.Flight: ")
+
+
+def test_every_kind_of_field_comes_and_goes(spark: SparkSession) -> None:
+    whole = FLIGHT(**WHOLE)
+    ((row, why), (nothing, _)) = read(spark, [whole.SerializeToString(), b""])
+    assert (row, why) == (ROW, None)
+    assert nothing == NOTHING
+    from anabranch.spark.internals import protobuf_messages
+
+    made = reader(spark)
+    frame = spark.createDataFrame([(bytearray(whole.SerializeToString()),)], "value binary")
+    again = protobuf_messages.written(made.opened(F.col("value")), made.files, made.message, made.schema)
+    ((value,),) = frame.select(again).collect()
+    assert FLIGHT.FromString(bytes(value)) == whole
+
+
+def test_values_that_were_changed_are_read_as_google_reads_them_or_refused(spark: SparkSession) -> None:
+    rng = random.Random(0)
+    values = []
+    for _ in range(400):
+        raw = FLIGHT(**{k: v for k, v in WHOLE.items() if rng.random() < 0.7}).SerializeToString()
+        for _ in range(rng.randrange(3) if raw else 0):
+            at = rng.randrange(len(raw))
+            raw = raw[:at] + rng.choice((bytes([rng.randrange(256)]), b"", raw[at : at + 1] * 2)) + raw[at + 1 :]
+            if not raw:
+                break
+        values.append(raw)
+    refused = 0
+    for raw, (row, why) in zip(values, read(spark, values), strict=True):
+        try:
+            expected = FLIGHT.FromString(raw)
+        except Exception:
+            assert row is None, raw
+            assert why, raw
+            refused += 1
+            continue
+        if row is None:  # the stricter one: of fields of other types, enums and times
+            assert why, raw
+            assert "another type" in why or "its enum" in why or "no timestamp" in why, (raw, why)
+            continue
+        delay = expected.delay if expected.HasField("delay") else None
+        same = (expected.carrier, delay, expected.u, Decimal(expected.v), list(expected.gates), dict(expected.counts))
+        assert (row["carrier"], row["delay"], row["u"], row["v"], row["gates"], row["counts"]) == same, raw
+    assert 30 < refused < 370
+
+
+@pytest.mark.parametrize(
+    ("raw", "why"),
+    [
+        (None, "the value is null"),
+        (b"\x0a\x05AA", "the value is no message air.Flight: "),
+        (b"\x0a\x01\xff", "the value is no message air.Flight: "),
+        (b"\x08\x01", "the column 'carrier' was written with another type"),
+        (b"\x40\x07", "the column 'kind' has a number that its enum doesn't have: 7"),
+        (b"\x5a\x0b\x08\xff\xff\xff\xff\xff\xff\xff\xff\x7f\x10", "the value is no message air.Flight: "),
+        (b"\x5a\x0a\x08\xff\xff\xff\xff\xff\xff\xff\xff\x7f", "the column 'at' is no timestamp: "),
+        (b"\xff" * 20, "the value is no message air.Flight: "),
+    ],
+)
+def test_what_is_no_such_message_is_refused(spark: SparkSession, raw: bytes | None, why: str) -> None:
+    ((row, said),) = read(spark, [raw])
+    assert row is None
+    assert said is not None
+    assert said.startswith(why)
+
+
+def test_what_cannot_be_is_found_when_planned(site: Site, tmp_path: Path) -> None:
+    site.log.create("flights", 1)
+    streams = bound(tmp_path, flights="Plane")
+    job = Job("late")
+    job.read("flights").write("out")
+    with pytest.raises(GraphError, match=r"there is no message Plane in its schema file") as refused:
+        site.deployed(job, site.settings().model_copy(update={"streams": streams}))
+    assert "air.Inner, air.Flight" in str(refused.value)
+    (tmp_path / "air.desc").write_bytes(b"nonsense")
+    with pytest.raises(GraphError, match="the schema file of its message Plane can't be read"):
+        site.deployed(job, site.settings().model_copy(update={"streams": streams}))
