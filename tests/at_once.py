@@ -9,6 +9,7 @@ import logging
 import sys
 import tempfile
 import threading
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -33,7 +34,8 @@ def main(several: int, unmended: bool) -> str:
         system = EmbeddedSystem(folder / "streams")
         Log(folder / "streams").create("in", 1)
         appender = system.appender("in")
-        appender.append(pa.RecordBatch.from_pylist([{"value": b"x"}] * 5, schema=RECORD_SCHEMA))
+        row = {"value": b"x", "timestamp": datetime.now(UTC)}
+        appender.append(pa.RecordBatch.from_pylist([row] * 5, schema=RECORD_SCHEMA))
         appender.close()
         frames = [embedded.streamed(spark, system, "in", {0: 0}, {}, Limits(max_rows=10), True) for _ in range(several)]
         bar, wrong, counted = threading.Barrier(several), [], []
