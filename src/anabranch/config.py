@@ -50,9 +50,8 @@ class AutoscaleSettings(_Section):
 
     @field_validator("cooldown")
     @classmethod
-    def _duration(cls, text: str | None) -> str | None:
-        if text is not None:
-            durations.parse(text)
+    def _duration(cls, text: str) -> str:
+        durations.parse(text)
         return text
 
     @model_validator(mode="after")
@@ -114,7 +113,14 @@ class JobSettings(_Section):
             raise ValueError('give some time, as "1 minute", or "never"')
         return text
 
-    @field_validator("interval", "stall_after", "expansion_check", "message_timeout")
+    @field_validator("message_timeout")
+    @classmethod
+    def _message_timeout(cls, text: str | None) -> str | None:
+        if text is not None and not durations.parse(text):
+            raise ValueError('give some time, as "1 minute", or leave it out')
+        return text
+
+    @field_validator("interval", "stall_after", "expansion_check")
     @classmethod
     def _duration(cls, text: str) -> str:
         durations.parse(text)

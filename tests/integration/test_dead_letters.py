@@ -424,17 +424,20 @@ def too_large(message: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.long
 def test_messages_of_50_mb_are_put_aside(site: Site) -> None:
-    """One that can't be read, and one on which a function raises an error as long; they come through whole."""
+    """Those that can't be read (nor can a text in JSON of more than 20 MB), and one on which a function raises an error
+    as long as the message. They come through whole."""
     site.log.create("in", 1)
-    large = "x" * 50 * 2**20
-    values = [{"d": "a"}, large.encode(), {"d": large}, {"d": "b"}]
-    site.put("in", 0, values, [b"k"] * 4)
+    large, less = "x" * 50 * 2**20, "x" * 15 * 2**20
+    values = [{"d": "a"}, large.encode(), {"d": large}, {"d": less}, {"d": "b"}]
+    site.put("in", 0, values, [b"k"] * 5)
     job = Job("j")
     job.read("in", key="k string", schema="d string").map(too_large, name="f").write("out")
     run = site.deployed(job, on_error="dead-letter")
     run.ran()
     assert [v["d"] for v in site.values("out")] == ["a", "b"]
     found = {int(ours["offset"]): (len(record["value"]), ours["error"]) for _, record, ours in letters(site)}
-    assert {offset: size for offset, (size, _) in found.items()} == {1: len(large), 2: len(large) + len('{"d": ""}')}
+    around = len('{"d": ""}')
+    sizes = {offset: size for offset, (size, _) in found.items()}
+    assert sizes == {1: len(large), 2: len(large) + around, 3: len(less) + around}
     assert all(len(error) <= 2000 for _, error in found.values())
-    assert found[2][1].startswith("ValueError: xxxx")
+    assert found[3][1].startswith("ValueError: xxxx")

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from anabranch import config
+from anabranch.config import JobSettings, Settings
 from anabranch.errors import ConfigError, NotFoundError
 
 
@@ -182,3 +184,14 @@ def test_bytes_that_are_no_text_are_told(tmp_path: Path) -> None:
     file.write_bytes(b"\xff\xfe[job]")
     with pytest.raises(ConfigError, match="is not TOML"):
         config.load(file)
+
+
+def test_settings_that_were_handed_on_are_the_same() -> None:
+    """As a coordinator keeps them, with all that isn't set."""
+    for settings in (Settings(), Settings(job=JobSettings(message_timeout="3 seconds"))):
+        assert Settings(**settings.model_dump(mode="json")) == settings
+
+
+def test_no_time_at_all_for_a_message_is_refused() -> None:
+    with pytest.raises(ValidationError, match="give some time"):
+        JobSettings(message_timeout="0 seconds")
