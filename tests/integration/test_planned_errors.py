@@ -116,6 +116,17 @@ def test_it_is_found_when_planned(
     assert told.value.cure
 
 
+@pytest.mark.parametrize("kind", ["`n.n` int", "n int, `leg no` int", "array<struct<`1st`: int>>"])
+def test_a_state_that_spark_can_t_keep_is_found_when_planned(spark: SparkSession, kind: str) -> None:
+    class Keeping(Processor):
+        kept = ValueState(kind)
+
+    job = Job("bad")
+    job.read("in", key="k string", schema="b string").process(Keeping()).write("out")
+    with pytest.raises(GraphError, match=r"state 'kept' has a field '.+'; Spark keeps no such name"):
+        resolution.columns(job.graph, job.functions, {})
+
+
 @pytest.mark.parametrize("key", ["uuid()", "concat(b, rand())"])
 def test_a_key_by_chance_is_found_when_planned(spark: SparkSession, key: str) -> None:
     job = Job("bad")
@@ -162,9 +173,10 @@ def test_columns_may_have_any_name(site: Site) -> None:
     rows.select("*", "`a.b` + value as `e.f`").write("selected")
     rows.select("*").write("all")
     rows.join_table(table_of_names, on="a.b").write("joined")
-    by = rows.select("`key.k`", "`a.b`", "offset", "`from`", "`order`", "`t.at`").partition_by("a.b", "offset")
+    chosen = rows.select("`key.k`", "`a.b`", "offset as `leg no`", "`from`", "`order`", "`x``y`", "`t.at`")
+    by = chosen.partition_by("a.b", "leg no")
     by.window(tumbling("1 hour")).agg(by=["from"], **{"n.n": "count(*)", "select": "max(`order`)"}).write("counts")
-    by.process(Named(), schema="`a.b` int, offset int, `s.s` string").write("processed")
+    by.process(Named(), schema="`a.b` int, `leg no` int, `s.s` string").write("processed")
     site.deployed(job, on_error="dead-letter").ran()
     assert [row["the.text"] for row in site.values("mapped")] == ["1f", "1g"]
     assert [row["c.d"] for row in site.values("mapped")] == [7, 7]
@@ -184,4 +196,4 @@ class Named(Processor):
     def on_message(self, message: dict[str, Any], timers: Any) -> Iterable[dict[str, Any]]:
         number = 1 if self.seen.get() is None else self.seen.get()["n"] + 1
         self.seen.set({"n": number, "from": message["from"]})
-        yield {"a.b": message["a.b"], "offset": message["offset"], "s.s": f"{message['from']}{number}"}
+        yield {"a.b": message["a.b"], "leg no": message["leg no"], "s.s": f"{message['from']}{number}"}

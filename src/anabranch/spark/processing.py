@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -14,7 +15,16 @@ from pyspark.errors import ParseException
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
-from pyspark.sql.types import AtomicType, BinaryType, IntegerType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    AtomicType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    MapType,
+    StructField,
+    StructType,
+)
 
 from anabranch.errors import GraphError, OperatorError
 from anabranch.keyed import timers as user_timers
@@ -37,6 +47,9 @@ __all__ = ["Process", "applied"]
 _TASK, _KEY, _AT = "_anabranch_task", "_anabranch_key", "_anabranch_at"
 _MODES = {None: "None", user_timers.EVENT_TIME: "EventTime", user_timers.PROCESSING_TIME: "ProcessingTime"}
 
+
+_STORED = re.compile(r"[^\W\d]\w*")
+"""Names that Spark's state can have, which writes its schema as Avro's."""
 
 _ORIGIN = pa.struct(
     {"source": pa.int32(), "partition": pa.int32(), "offset": pa.int64(), "key": pa.binary(), "bucket": pa.int32()}
@@ -90,8 +103,8 @@ class Process:
 def applied(frame: DataFrame, key: Column, process: Process, result: StructType) -> DataFrame:
     """The rows that a processor gives, hidden column included. ``key``: the bytes of the stage key."""
     its = {name: _schemas(process.label, name, each) for name, each in process.processor.states().items()}
-    # PySpark takes a name with a dot for a field's. Others keep theirs: state that was kept knows its keys by them.
-    plain = {name: f"_anabranch_{n}" if {".", "`"} & {*name} else name for n, name in enumerate(process.columns)}
+    # Others keep their names: state that was kept knows its keys by them.
+    plain = {name: name if _STORED.fullmatch(name) else f"_anabranch_{n}" for n, name in enumerate(process.columns)}
     columns = StructType([frame.schema[name] for name in process.columns])
     at = F.struct(*[hidden.field(name).alias(name) for name in ("source", "partition", "offset")])
     opened = frame.select(
@@ -133,9 +146,28 @@ def _struct(label: str, name: str, declared: str) -> tuple[StructType, bool]:
     except ParseException:
         cure = 'write an SQL type, as "long", or named fields, as "count long, last timestamp"'
         raise GraphError(f"{label}: state {name!r} is declared with {declared!r}, no type of SQL", cure) from None
+    odd = next((field for field in _field_names(kind) if not _STORED.fullmatch(field)), None)
+    if odd is not None:
+        raise GraphError(
+            f"{label}: state {name!r} has a field {odd!r}; Spark keeps no such name",
+            "use letters, digits and underscores, not a digit first",
+        )
     if isinstance(kind, StructType):
         return kind, False
     return StructType([StructField(VALUE, kind)]), True
+
+
+def _field_names(kind: DataType) -> Iterator[str]:
+    match kind:
+        case StructType():
+            for field in kind:
+                yield field.name
+                yield from _field_names(field.dataType)
+        case ArrayType():
+            yield from _field_names(kind.elementType)
+        case MapType():
+            yield from _field_names(kind.keyType)
+            yield from _field_names(kind.valueType)
 
 
 class _Worker(StatefulProcessor):
