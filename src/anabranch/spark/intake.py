@@ -67,8 +67,12 @@ class Intake:
         ``explains``: with the reason why it couldn't be, for :meth:`rows` that fail.
         """
         rest = [name for name in raw.columns if name != "value"]
-        reason = [self.reader.reason(raw["value"]).alias(_REASON)] if explains else []
-        return raw.select(self.reader.opened(raw["value"]).alias(_VALUE), *reason, *rest)
+        opened = self.reader.opened(raw["value"]).alias(_VALUE)
+        if not explains:
+            return raw.select(opened, *rest)
+        fault = self.reader.fault(_VALUE)
+        reason = F.lit(None).cast("string") if fault is None else F.when(fault, self.reader.reason(F.col("value")))
+        return raw.select(opened, "value", *rest).select(_VALUE, reason.alias(_REASON), *rest)
 
     def faults(self, today: Column) -> dict[str, Column]:
         """What can be wrong with a record, by name, as conditions on :meth:`opened`. ``today``: when the batch was
