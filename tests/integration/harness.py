@@ -44,7 +44,7 @@ from anabranch.planning import plan as planning
 from anabranch.planning import stages
 from anabranch.planning.plan import Plan, Surroundings
 from anabranch.planning.real_time import RealTime
-from anabranch.spark import resolution
+from anabranch.spark import resolution, session
 from anabranch.spark.query import LaneQuery
 from anabranch.systems.contract import System
 from anabranch.systems.embedded import EmbeddedSystem, LaneWriter, Log, SegmentWriter
@@ -111,6 +111,7 @@ class Site:
         settings = settings or self.settings(**job_settings)
         systems = Systems(settings, job.name)
         graph = job.graph
+        session.carry(job.functions)
         formats = preparation.formats(loading.of(job), settings, register=True)
         schemas = resolution.columns(graph, job.functions, formats)
         plan = planning.make(
