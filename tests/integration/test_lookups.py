@@ -106,6 +106,24 @@ def test_columns_that_do_not_fit_are_refused(
         resolution.columns(job(save(tmp_path / "airports"), **more).graph, {}, {})
 
 
+@pytest.mark.parametrize("policy", ["dead-letter", "fail"])
+def test_a_record_of_a_table_that_cannot_be_read_stops_no_lane_but_where_it_shall(site: Site, policy: str) -> None:
+    for stream in ("in", "airports"):
+        site.log.create(stream, 1)
+    bad = [b"{", b'{"name": 5}', b"\xff"]
+    site.put("airports", 0, [{"name": "Atlanta"}, *bad, {"name": "gone"}, None], [*[b"A"] * 4, b"X", b"X"])
+    site.put("in", 0, [{"n": 1, "dest": "A"}], [b"k"])
+    made = Job("j")
+    airports = made.table("airports", key="iata string", schema="name string")
+    made.read("in", schema="n int, dest string").join_table(airports, on={"dest": "iata"}).write("out")
+    deployed = site.deployed(made, on_error=policy)
+    if policy == "fail":
+        assert "airports/0 at offset 3 can't be read: the value isn't UTF-8" in deployed.failure()
+        return
+    deployed.ran()
+    assert [(value["dest"], value["name"]) for value in site.values("out")] == [("A", "Atlanta")]
+
+
 def test_a_stream_is_a_table_of_what_it_says_last(site: Site) -> None:
     for stream in ("in", "airports"):
         site.log.create(stream, 2)

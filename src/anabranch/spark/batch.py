@@ -128,6 +128,7 @@ class _Batch:
                     functions=self._file.functions,
                     records=partial(lookups.everything, self._systems),
                     formats=self.formats,
+                    fails=self.settings.job.on_error == _FAIL,
                 ),
             )
             model = next(each for each in self._plan.model.stages if each.stage == stage.id)

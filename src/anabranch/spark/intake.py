@@ -154,6 +154,13 @@ class Intake:
         number = self.node.id if source is None else source
         return opened.select(*self._columns(opened), hidden.of_record(task, number, bucket))
 
+    def readable(self, raw: DataFrame) -> DataFrame:
+        """The records that can be read, as they are, and those without a value."""
+        opened = raw.select(self.reader.opened(raw["value"]).alias(_VALUE), *raw.columns)
+        faults = self.faults(F.current_date()).values()
+        good = ~reduce(or_, faults) if faults else F.lit(True)
+        return opened.where(F.col("value").isNull() | good).select(*raw.columns)
+
     def faulty(self, raw: DataFrame, number: int, today: Column) -> DataFrame:
         """Of the records of that source that can't be read: where they are, the name of the fault, and what to say."""
         opened, reasons = self.opened(raw, explains=True), self._reasons()

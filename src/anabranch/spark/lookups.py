@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegralType, StructType
 
+from anabranch import logs
 from anabranch.errors import GraphError, StateError
 from anabranch.formats import JSON, Format
 from anabranch.model.graph import Node
@@ -18,6 +19,8 @@ from anabranch.spark import codec, hidden, intake, lines
 from anabranch.spark.labels import label
 from anabranch.spark.records import SCHEMA, again
 from anabranch.systems.systems import Systems
+
+log = logs.get_logger()
 
 __all__ = ["Lookups", "everything", "joined", "load", "nothing"]
 
@@ -77,6 +80,7 @@ def load(
     functions: Mapping[int, Callable[..., Any]],
     records: Callable[[str, SparkSession], tuple[str, DataFrame]],
     formats: Mapping[str, Format],
+    fails: bool = True,
 ) -> DataFrame:
     """Read the table of a ``join_table``.
 
@@ -84,12 +88,13 @@ def load(
         functions: as in the job.
         records: gives a stream's name in full and its records.
         formats: of streams that aren't JSON.
+        fails: a record of a stream that can't be read is an error when the table is used; else it is left out.
 
     Raises:
         GraphError: what the function gave is no table, or the declaration of a stream's is wrong.
     """
     if "of" in node.args:
-        return _last(node, *records(node.args["of"]["stream"], spark), formats)
+        return _last(node, *records(node.args["of"]["stream"], spark), formats, fails)
     if node.id not in functions:
         reader = spark.read.format(node.args["format"]).options(**_OPTIONS.get(node.args["format"], {}))
         return (reader.schema(node.args["schema"]) if "schema" in node.args else reader).load(node.args["path"])
@@ -101,16 +106,29 @@ def load(
     return table
 
 
-def _last(node: Node, stream: str, raw: DataFrame, formats: Mapping[str, Format]) -> DataFrame:
-    """The last record of each key, but for those without a value."""
-    newest = F.max_by(F.struct(*raw.columns), F.struct("timestamp", "offset"))
-    last = raw.where("key is not null").groupBy("key").agg(newest.alias("last")).select("last.*")
+def _last(node: Node, stream: str, raw: DataFrame, formats: Mapping[str, Format], fails: bool) -> DataFrame:
+    """The last record of each key, but for those without a value. Unless it ``fails``, a record that can't be read
+    counts as none, and the one before it stays the last."""
     declared = Node(id=node.id, kind="read", name=node.name, args=node.args["of"], where=node.where)
     taken = intake.of_graph(declared, formats.get(node.args["of"]["stream"], JSON), keyed=False)
+    if not fails:
+        _warn(node, stream, taken.faulty(raw.where("key is not null and value is not null"), 0, F.current_date()))
+        raw = taken.readable(raw)
+    newest = F.max_by(F.struct(*raw.columns), F.struct("timestamp", "offset"))
+    last = raw.where("key is not null").groupBy("key").agg(newest.alias("last")).select("last.*")
     opened = taken.opened(last.where("value is not null"), explains=True)
     rows = taken.rows(opened, F.lit(0), stream, fail=True)
     taken.check(rows)
     return rows.drop(hidden.NAME)
+
+
+def _warn(node: Node, stream: str, wrong: DataFrame) -> None:
+    """Say in the log which records of a table are left out, and why the first of them."""
+    first = F.min(F.struct("partition", "offset", "reason"))
+    ((several, one),) = wrong.agg(F.count("*"), first).collect()
+    if several:
+        at, why = f"{stream}/{one['partition']} at offset {one['offset']}", one["reason"]
+        log.warning("records of a table can't be read", operator=label(node), records=several, first=at, why=why)
 
 
 def nothing(stream: str, spark: SparkSession) -> tuple[str, DataFrame]:

@@ -208,7 +208,8 @@ class LaneQuery(LaneOutputs):
     @cached_property
     def _tables_joined(self) -> Lookups:
         records = partial(lookups.everything, self.systems)
-        load = partial(lookups.load, functions=self.functions, records=records, formats=self.formats)
+        fails = self.settings.job.on_error == "fail"
+        load = partial(lookups.load, functions=self.functions, records=records, formats=self.formats, fails=fails)
         return Lookups(load, self.schemas, monotonic)
 
     def _ticking(self, frame: DataFrame) -> DataFrame:
