@@ -164,7 +164,9 @@ def test_a_reason_names_the_column_the_value_and_what_is_wrong(
         ("a timestamp", {"a": "seconds"}, "read_as={'a': 'seconds'}"),
     ],
 )
-def test_what_can_t_be_read_is_refused_when_it_is_declared(declared: str, read_as: dict[str, str], said: str) -> None:
+def test_what_can_t_be_read_is_refused_when_it_is_declared(
+    spark: SparkSession, declared: str, read_as: dict[str, str], said: str
+) -> None:
     with pytest.raises(GraphError, match="read") as refused:
         values.reading(JSON, declared, "read", read_as)
     assert said in str(refused.value)
