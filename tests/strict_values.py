@@ -128,6 +128,7 @@ def _struct(value: dict[str, Any], kind: StructType, read_as: Mapping[str, str],
         if way == "json":
             found[field.name] = (JSON, held) if field.name in value else None
             _only(found[field.name] is not None or field.nullable, "missing")
+            _check_others(held)
             continue
         found[field.name] = None if held is None else _typed(held, field.dataType, way)
         if found[field.name] is None and not field.nullable:
