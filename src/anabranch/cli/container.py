@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 _ASK_AGAIN = 0.25
 _WARMING_ENDS_WITHIN = 10.0
 _STOPS_WITHIN = 60.0
-_SEEN_WITHIN = 1.0
-"""Seconds until it is seen that a process has ended which doesn't answer any more."""
 _TOLD = "the container was told to end"
 
 
@@ -98,7 +96,7 @@ def container(
             replacer.within(_STOPS_WITHIN, broken.restarts)
             following = broken.restarts
         except Exception as error:
-            if failures.is_of_java(error) and session.is_gone(spark, within=_SEEN_WITHIN):
+            if failures.is_of_java(error) and session.is_gone(spark, within=replacing.SEEN_WITHIN):
                 watchdog.end_without_java(replacer.replace)
             raise
         finally:

@@ -16,9 +16,11 @@ from anabranch.cli.main import started_with
 from anabranch.container import restarts
 from anabranch.container.restarts import Restarts
 
-__all__ = ["VARIABLE", "Replacer"]
+__all__ = ["SEEN_WITHIN", "VARIABLE", "Replacer"]
 
 VARIABLE = "ANABRANCH_RESTARTS"
+SEEN_WITHIN = 1.0
+"""Seconds until it is seen that a Java process has ended which doesn't answer any more."""
 
 
 class Replacer:

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 _RESET_STATE = "--reset-state"
 _STOPS_WITHIN = 60.0
-_SEEN_WITHIN = 1.0
-"""Seconds until it is seen that a process has ended which doesn't answer any more."""
 
 
 def run(
@@ -132,7 +130,7 @@ def execute(
             replacer.within(_STOPS_WITHIN, broken.restarts)
             raise
         except Exception as error:
-            if failures.is_of_java(error) and session.is_gone(spark, within=_SEEN_WITHIN):
+            if failures.is_of_java(error) and session.is_gone(spark, within=replacing.SEEN_WITHIN):
                 watchdog.end_without_java(replacer.replace)
             raise
         finally:
