@@ -117,6 +117,27 @@ class Registered(Document, frozen=True, kw_only=True):
     copies: tuple[Copy, ...] = ()
 
 
+class BatchProgress(Document, frozen=True, kw_only=True):
+    """How far the batch is that a lane is at, from when it is planned until it is committed.
+
+    ``number``: of the batch; ``planned``: the records that it reads; ``done``: those of them that are through the
+    operator that is furthest behind. ``phase``: what it waits for now: ``reading``, ``functions``, ``state``,
+    ``publishing`` or ``committing``. ``seconds``: since it was planned; ``spent``: of them, by phase. ``left``: seconds
+    until its end, as foretold by its own speed; None: not known yet. ``buckets``: the records done, by the texts of
+    SSPs with their bucket, of those furthest behind.
+    """
+
+    number: int
+    planned: int
+    done: int = 0
+    phase: str = "reading"
+    seconds: float = 0.0
+    rows_per_second: float = 0.0
+    left: float | None = None
+    spent: dict[str, float] = {}
+    buckets: dict[str, int] = {}
+
+
 class LaneReport(Document, frozen=True, kw_only=True):
     """What a container says of one of its lanes.
 
@@ -126,7 +147,9 @@ class LaneReport(Document, frozen=True, kw_only=True):
     ``watermark`` is in Unix ms (None: not known, or the lane has none) and ``held_by`` the SSP that holds it back;
     ``idle`` are those that don't, for nothing comes from them.
     ``dead_letters`` are all that the lane ever wrote; ``dropped`` records and ``late_groups`` (groups of late rows)
-    those since it started, as are ``late``: the rows, by SSP, that were put aside for they were late. ``warnings`` are
+    those since it started, as are ``late``: the rows, by SSP, that were put aside for they were late.
+    ``batch_progress``: how far the batch is that it is at; None between two. ``limit``: how many records its next batch
+    may have; 0: not known. ``waits``: what keeps a lane that is to end from ending. ``warnings`` are
     for who looks: the lane goes on. ``fenced``: it failed because another
     process has the lane. ``begun``: its query has begun in this container. ``stopped``: it ended because its container
     stopped, and may have more to do; ``pending``: it ended before what it had to finish was finished. ``attempt``: how
@@ -164,6 +187,9 @@ class LaneReport(Document, frozen=True, kw_only=True):
     dropped: int = 0
     late_groups: int = 0
     late: dict[str, int] = {}
+    batch_progress: BatchProgress | None = None
+    limit: int = 0
+    waits: str = ""
     warnings: tuple[str, ...] = ()
     error: str | None = None
     fenced: bool = False

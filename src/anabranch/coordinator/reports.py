@@ -19,6 +19,7 @@ _FIGURES = frozenset(
     {
         "arriving",
         "batch",
+        "batch_progress",
         "busy",
         "changeover",
         "dead_letters",
@@ -28,6 +29,7 @@ _FIGURES = frozenset(
         "idle",
         "late",
         "late_groups",
+        "limit",
         "positions",
         "rows",
         "rows_per_second",
@@ -39,6 +41,7 @@ _FIGURES = frozenset(
         "span",
         "stuck",
         "usual_seconds",
+        "waits",
         "warnings",
         "windows",
         "watermark",
