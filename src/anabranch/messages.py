@@ -161,6 +161,9 @@ class LaneReport(Document, frozen=True, kw_only=True):
     records that came in, a second. ``slowest``: the SSP that Python functions spent most time on in the last batches,
     ``slowest_seconds``; ``skew``: how often that is the mean. ``usual_seconds``: the median duration of batches.
 
+    ``first_output`` and ``last_output``: when its first and its last batch that read anything was committed, in seconds
+    since 1970 (0.0: none was yet). ``state_bytes``: of the files that keep its state.
+
     ``changeover``: of a lane that goes on from others, the seconds from when it could begin to its first commit,
     without those of that batch; 0.0 while there was none. ``wrote``: where the streams between
     stages ended that it writes, by the texts of SSPs, once it has ended. ``run``: Spark's id of the run of its query:
@@ -208,6 +211,9 @@ class LaneReport(Document, frozen=True, kw_only=True):
     skew: float = 0.0
     usual_seconds: float = 0.0
     changeover: float = 0.0
+    first_output: float = 0.0
+    last_output: float = 0.0
+    state_bytes: int = 0
     wrote: dict[str, int] = {}
     run: str = ""
     halted: str = ""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from anabranch.coordinator import pausing
+from anabranch.coordinator.pausing import Experience, Watched
 from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.store import Store
-from anabranch.messages import LaneReport, Scaling
+from anabranch.messages import BatchProgress, LaneReport, Scaling
 from tests.unit.coordinator_helpers import lane
 from tests.unit.test_scaling import JOB, Worker, start
 
@@ -48,3 +50,73 @@ def test_a_plan_tells_the_pause_and_which_seats_are_free() -> None:
     told = coordinator.wishes.scale(JOB, Scaling(containers=2, dry=True))
     assert (told.pause, told.free) == (pytest.approx(1.2), ("1",))
     assert coordinator.wishes.scale(JOB, Scaling(factor=4, dry=True)).free == ()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "left", "more"),
+    [
+        (2.0, 30.0, 2.5),  # it is broken off: nothing of its 2 s comes out
+        (20.0, 3.0, 0.0),  # it ends, and its rows come out
+        (20.0, None, 0.0),
+        (0.1, 0.4, 0.0),
+    ],
+)
+def test_a_batch_that_is_broken_off_adds_the_time_that_was_spent_on_it(
+    seconds: float, left: float | None, more: float
+) -> None:
+    progress = BatchProgress(number=3, planned=100, seconds=seconds, left=left)
+    reports = told("0-a", usual_seconds=1.0, batch_progress=progress)
+    assert pausing.expected([lane("0-a")], reports) == pytest.approx(1.6 + more)
+
+
+def test_state_takes_as_long_as_former_changes_have_shown() -> None:
+    reports = told("0-a", usual_seconds=1.0, state_bytes=1_000_000_000)
+    stateful = [lane("0-a", stateful=True)]
+    before = pausing.expected(stateful, reports)
+    assert before == pytest.approx(2.2 + 10)
+    shown = Experience()
+    for _ in range(8):
+        shown = shown.after(pausing.expected(stateful, reports, shown), 2.2 + 4, 1_000_000_000)
+    assert pausing.expected(stateful, reports, shown) == pytest.approx(2.2 + 4, rel=0.05)
+
+
+def test_what_a_change_without_state_takes_says_nothing_of_the_speed_of_state() -> None:
+    assert Experience().after(1.0, 30.0, 1_000) == Experience()
+
+
+def test_a_container_that_must_start_is_waited_for() -> None:
+    assert pausing.expected([lane("0-a")], told("0-a", usual_seconds=1.0), starting=12.0) == 12.0
+
+
+def test_a_pause_is_measured_once_all_that_follow_have_committed_something() -> None:
+    watched = Watched(1.0, frozenset({"a", "b"}), at=100.0)
+    lanes = [lane("a"), lane("b"), lane("c", predecessors=("a",)), lane("d", predecessors=("b",)), lane("e")]
+    watched.hear(lanes, {name: LaneReport(lane=name, phase="running", last_output=99.0) for name in "ab"})
+    watched.hear(lanes, {"c": LaneReport(lane="c", phase="running", first_output=102.5)})
+    assert watched.measured(lanes, 1.0) is None
+    watched.hear(lanes, {"b": LaneReport(lane="b", phase="ended", last_output=101.0)})
+    watched.hear(lanes, {"d": LaneReport(lane="d", phase="running", first_output=102.0)})
+    assert watched.measured(lanes, 1.0) == pytest.approx(3.5)
+
+
+def test_lanes_that_have_had_nothing_to_read_for_a_minute_do_not_count() -> None:
+    watched = Watched(1.0, frozenset({"a", "b"}), at=100.0)
+    lanes = [lane("a"), lane("b"), lane("c", predecessors=("a",)), lane("d", predecessors=("b",))]
+    assert watched.measured(lanes, 61.0) == 0.0
+    watched.hear(lanes, {"c": LaneReport(lane="c", phase="running", first_output=102.5)})
+    assert watched.measured(lanes, 61.0) == pytest.approx(2.5), "from when it was accepted: none had come out before"
+
+
+def test_the_events_of_a_job_say_what_was_foretold_and_what_was_measured() -> None:
+    coordinator = Coordinator(Store("sqlite://"), lease=10, grace=2)
+    coordinator.start(start())
+    worker = Worker(coordinator)
+    worker.turns()
+    coordinator.wishes.scale(JOB, Scaling(factor=4))
+    worker.turns()
+    assert not [each for each in coordinator.events(JOB, 100) if "stood still" in each.what]
+    told = {name: msgspec.structs.replace(each, first_output=5e9) for name, each in worker.reports.items()}
+    worker.seat.beat(*told.values())
+    coordinator.tick()
+    (event,) = [each for each in coordinator.events(JOB, 100) if "stood still" in each.what]
+    assert event.why == "1.2 s was foretold"

@@ -655,6 +655,9 @@ class LaneRunner:
                 late=dict(self._late + self._query.late) if self._query is not None else {},
                 windows=ran.state_rows if self._query is not None and self._query.empties else 0,
                 changeover=self._changeover(ran),
+                first_output=self._report.first_output or (ran.ended if ran.rows else 0.0),
+                last_output=ran.ended if ran.rows else self._report.last_output,
+                state_bytes=ran.state_bytes,
             )
             steps.reach(steps.COMMITTED, self.lane.id, self._seen_batch)
             self._look_at_work()

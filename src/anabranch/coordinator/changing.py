@@ -113,7 +113,7 @@ def rewound(serving: Serving, present: Generation, wish: Rewinding, to: Mapping[
         to=dict(to),
         closing=_named(its, change),
         lanes=change.lanes,
-        pause=pausing.expected(_named(its, change), serving.reports),
+        pause=pausing.expected(_named(its, change), serving.reports, serving.shown),
     )
     state = "" if wish.state is None else f", state: {wish.state}"
     where = ", ".join(f"{ssp} at {offset}" for ssp, offset in to.items())
@@ -276,7 +276,7 @@ def wanted(
         partitions={name: counts[name] for name in model.expands},
         closing=ending,
         lanes=change.lanes,
-        pause=pausing.expected(ending, serving.reports),
+        pause=pausing.expected(ending, serving.reports, serving.shown),
         free=tuple(sorted({lane.seat for lane in change.lanes if serving.process_of(lane.seat) is None})),
         before=traffic.of(changes.heads(its.values()), serving.where(len(serving.model.containers))),
         after=traffic.of(_after(its, change), serving.where(len(model.containers))),

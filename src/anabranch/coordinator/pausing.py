@@ -1,32 +1,109 @@
-"""How long the output of lanes will stand still while others take over from them, by what they have shown so far."""
+"""How long the output of lanes stands still while others take over from them: foretold by what they have shown so far,
+and measured afterwards."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
-from anabranch.messages import LaneReport
+from anabranch.messages import BatchProgress, LaneReport
 from anabranch.model.lane import Lane
 
-__all__ = ["expected"]
+__all__ = ["Experience", "Watched", "breaks_off", "expected"]
 
 _STATELESS, _STATEFUL = 0.4, 0.8
 """Seconds from the end of a lane to the first batch of the next one, where no change has shown them yet."""
 _HANDOVER = 0.2
 """Seconds from the last rows of a lane to when the next one could begin: the batch is committed, the lane tells that it
 has ended, and is heard. Where the next one was begun ahead, that is most of it."""
+_BROKEN_OFF = 0.5
+"""Seconds to break a batch off, with its transactions."""
+_STATE_SPEED = 100e6
+"""Bytes of state a second that are copied and opened, where no change has shown it yet."""
+_PATIENCE = 60.0
+"""Seconds after a change for which the first output of all lanes is waited for."""
+_NEW = 0.5
+"""How much the newest of several counts in what is learned of them."""
 
 
-def expected(closing: Iterable[Lane], reports: Mapping[str, LaneReport]) -> float:
+@dataclass(frozen=True)
+class Experience:
+    """What the changes of a job have shown so far. ``state_speed``: bytes a second that are copied and opened."""
+
+    state_speed: float = _STATE_SPEED
+
+    def after(self, foretold: float, measured: float, state_bytes: int) -> Experience:
+        """With another change: its pause beyond what was foretold of anything but state is of its state."""
+        if state_bytes < _STATE_SPEED / 10:
+            return self
+        others = foretold - state_bytes / self.state_speed
+        seen = state_bytes / max(0.1, measured - others)
+        return Experience(self.state_speed ** (1 - _NEW) * seen**_NEW)
+
+
+def expected(
+    closing: Iterable[Lane], reports: Mapping[str, LaneReport], shown: Experience | None = None, starting: float = 0.0
+) -> float:
     """Seconds between the last rows of lanes that are closed and the first of those that follow them; 0.0 if none is.
 
     The first batch of the next lane has the records of the time in which nothing was read: half of what a batch takes
     goes by their number, as measured with small batches.
+
+    Args:
+        shown: by former changes.
+        starting: the seconds until a container is there for all that follow.
     """
-    return max((_pause(lane, reports.get(lane.id)) for lane in closing), default=0.0)
+    shown = shown or Experience()
+    return max((max(starting, _pause(lane, reports.get(lane.id), shown)) for lane in closing), default=0.0)
 
 
-def _pause(lane: Lane, report: LaneReport | None) -> float:
+def breaks_off(progress: BatchProgress) -> bool:
+    """Whether a batch is broken off for a change: more of it is left than would be lost."""
+    return progress.left is not None and progress.left > max(progress.seconds, _BROKEN_OFF)
+
+
+def _pause(lane: Lane, report: LaneReport | None, shown: Experience) -> float:
     between = _STATEFUL if lane.stateful else _STATELESS
     if report is None:
         return between
-    return report.usual_seconds + max(_HANDOVER, 1.5 * (report.changeover or between))
+    at = report.batch_progress
+    lost = at.seconds + _BROKEN_OFF if at is not None and breaks_off(at) else 0.0
+    handover = max(_HANDOVER, 1.5 * (report.changeover or between))
+    return lost + report.usual_seconds + handover + report.state_bytes / shown.state_speed
+
+
+@dataclass
+class Watched:
+    """A change whose pause is being measured. ``foretold``: in seconds; ``closing``: the lanes that it closes;
+    ``at``: when it was accepted, in seconds since 1970; ``state_bytes``: of the largest lane among them."""
+
+    foretold: float
+    closing: frozenset[str]
+    at: float
+    state_bytes: int = 0
+    _last: dict[str, float] = field(default_factory=dict)
+    _first: dict[str, float] = field(default_factory=dict)
+
+    def hear(self, lanes: Iterable[Lane], reports: Mapping[str, LaneReport]) -> None:
+        """What lanes say now, whether they close or follow."""
+        for lane in lanes:
+            report = reports.get(lane.id)
+            if report is None:
+                continue
+            if lane.id in self.closing and report.last_output:
+                self._last[lane.id] = report.last_output
+            elif report.first_output and not self.closing.isdisjoint(lane.predecessors):
+                self._first[lane.id] = report.first_output
+
+    def measured(self, lanes: Iterable[Lane], since: float) -> float | None:
+        """The longest pause of all, in seconds; None: it isn't known yet. ``since``: the seconds since all lanes run.
+        Those that have had nothing to read for a minute don't count; 0.0: none had."""
+        followers = [lane for lane in lanes if not self.closing.isdisjoint(lane.predecessors)]
+        if since < _PATIENCE and any(lane.id not in self._first for lane in followers):
+            return None
+        pauses = [
+            self._first[lane.id] - max(self._last.get(before, self.at) for before in lane.predecessors)
+            for lane in followers
+            if lane.id in self._first
+        ]
+        return max(0.0, *pauses) if pauses else 0.0

@@ -154,6 +154,6 @@ def _replacement(
         closing=tuple(closing),
         lanes=change.lanes,
         notes=found.notes,
-        pause=pausing.expected(closing, {} if serving is None else serving.reports),
+        pause=0.0 if serving is None else pausing.expected(closing, serving.reports, serving.shown),
     )
     return Replacement(started, told, (*ending, *void), who, what, why)

@@ -175,6 +175,7 @@ class Served:
             return
         while self._give_up(serving) or self._open(serving):
             pass
+        self._measure_pause(serving)
         moved = self._take_drain_on(serving)
         while (transition := step(serving.snapshot(self.clock(), stop_wanted=stop_wanted))) is not None:
             self._move(serving, transition)
@@ -183,6 +184,23 @@ class Served:
         serving.prepare_copies(self.clock(), self.lease)
         if serving.renew() or moved:
             self.announce()
+
+    def _measure_pause(self, serving: Serving) -> None:
+        """Note how long output stood still for the last change, once that is known."""
+        if serving.pause is None:
+            return
+        serving.pause.hear(serving.known.values(), serving.reports)
+        if serving.state is not DeploymentState.RUNNING:
+            return
+        watched = serving.pause
+        measured = watched.measured(serving.known.values(), self.now() - serving.changed_at)
+        if measured is None:
+            return
+        serving.pause = None
+        what = f"output stood still for {measured:.1f} s" if measured else "nothing came to be read in the change"
+        if measured:
+            serving.shown = serving.shown.after(watched.foretold, measured, watched.state_bytes)
+        self.store.note([self.event(serving.job, "coordinator", what, f"{watched.foretold:.1f} s was foretold")])
 
     def _place_stranded(self, serving: Serving) -> None:
         """Give lanes that must be closed, and whose seat is no more, to one that is."""
@@ -251,6 +269,7 @@ class Served:
         what = f"{serving.state.value} → {state.value}, generation {model.generation}"
         event = self.event(serving.job, wanted.who, what, wanted.why)
         self.write(self.store.change_deployment, model, state.value, wanted.ending, wanted.told.lanes, event)
+        serving.watch(wanted.told.pause, wanted.told.closing, event.at)
         serving.change(model, [*wanted.ending, *wanted.told.lanes], self.clock())
         self.advance(serving)
         self.announce()
@@ -290,6 +309,7 @@ class Served:
         self.write(self.store.replace_deployment, wanted.start, state.value, former, wanted.ending, event)
         settings = wanted.start.program.settings if wanted.start.program is not None else {}
         limits = autosizing.limits_of(settings)
+        serving.watch(wanted.told.pause, wanted.told.closing, event.at)
         serving.replace(wanted.start, settings, limits, wanted.ending, self.clock())
         serving.changed_at = event.at
         serving.begun = self.clock()

@@ -15,6 +15,7 @@ from anabranch.config import AutoscaleSettings
 from anabranch.coordinator import copying, draining, reports
 from anabranch.coordinator.copying import Copies, Member
 from anabranch.coordinator.launching import Demand
+from anabranch.coordinator.pausing import Experience, Watched
 from anabranch.coordinator.reports import LAST_PHASES, LIVE_PHASES
 from anabranch.coordinator.states import DeploymentState, LaneView, Snapshot
 from anabranch.coordinator.store import ContainerRecord
@@ -140,6 +141,8 @@ class Serving:
     changed_at: float = 0.0
     changing_since: float = 0.0
     rescale_seconds: float | None = None
+    pause: Watched | None = None
+    shown: Experience = field(default_factory=Experience)
     look_from: float = 0.0
     counts: Mapping[str, int] = field(default_factory=dict)
     replicas: Mapping[str, Mapping[int, Sequence[str | None]]] = field(default_factory=dict)
@@ -413,6 +416,12 @@ class Serving:
         self.until_caught_up, self.refused, self.error = start.until_caught_up, 0, None
         self.asked = {}
         self.change(start.model, [*ended, *start.lanes], now)
+
+    def watch(self, foretold: float, closing: Iterable[Lane], at: float) -> None:
+        """Measure the pause of a change that was accepted then, in seconds since 1970."""
+        its = [self.reports[lane.id] for lane in closing if lane.id in self.reports]
+        most = max((report.state_bytes for report in its), default=0)
+        self.pause = Watched(foretold, frozenset(lane.id for lane in closing), at, most)
 
     def changed(self, now: float) -> float:
         """All lanes of the generation run; gives how long that took, in seconds."""

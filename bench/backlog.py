@@ -1,0 +1,401 @@
+"""A backlog behind a slow function: what ``scale`` and ``autoscale`` do about it, and how long that takes.
+
+What is measured. 60,000 records (``--records``) of which each takes 2 ms (``--wait``) lie in 2 partitions when a job
+starts. Three sides do them, in turn: the job that has factor 16 at once; the job that begins with factor 1, and is
+scaled to 16 five seconds after its lanes run; and the job that has an autosizer and no user. A side's *clearing* is the
+time from when its lanes run until nothing is left; the *switch* is the time from the call of ``scale`` until the new
+lanes run, with the verb's own start. What comes out is compared with what went in: each record once, in the order of
+its key.
+
+``--work`` says what follows the function: ``map`` nothing; ``process``: it is a processor with state; ``windows``: a
+count in windows of event time; ``plain``: an output that is written at least once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import socket
+import statistics
+import subprocess
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+
+from anabranch import config as configuration
+from anabranch.cli import finding
+from anabranch.config import KafkaSettings, Settings
+from anabranch.errors import AnabranchError
+from anabranch.messages import JobStatus, LaneReport
+from anabranch.systems.contract import System
+from anabranch.systems.embedded import EmbeddedSystem
+from anabranch.systems.kafka.system import KafkaSystem
+from anabranch.systems.records import RECORD_SCHEMA
+from bench.support import cluster as clusters
+from bench.support.cluster import Cluster
+from bench.support.processes import EndedError, Side, explained, interruptible, side
+from bench.support.sides import anabranch
+
+RECORDS, WAIT_MS, KEYS, PARTITIONS = 60_000, 2.0, 4_000, 2
+BEST, BEFORE = 16, 5.0
+LOOK = 0.1
+PATIENCE = 900.0
+ONCE, SCALED, AUTO = "at once", "scaled", "auto"
+SWITCH_GOAL, CLEARING_GOAL, AUTO_GOAL = 3.0, 1.25, 1.6
+WORKS = {
+    "map": 'read.map(slow).write("out")',
+    "plain": 'read.map(slow).write("out")',
+    "process": 'read.process(Slow(), schema="k string, n int").write("out")',
+    "windows": 'read.map(slow).window(tumbling("10 seconds")).agg(seen="count(*)", emit="on_close").write("out")',
+}
+JOB = """\
+import time
+
+from anabranch import Job, Processor, ValueState, tumbling
+
+
+def slow(message):
+    time.sleep({wait})
+    return message
+
+
+class Slow(Processor):
+    seen = ValueState("int")
+
+    def on_message(self, message, timers):
+        time.sleep({wait})
+        self.seen.set(self.seen.get(0) + 1)
+        yield {{"k": message["k"], "n": message["n"]}}
+
+
+job = Job("backlog")
+read = job.read("in", key="k string", schema="n int, at timestamp"{timed})
+{work}
+"""
+TIMED = ', event_time="at", watermark="5 seconds"'
+_AT = 1_800_000_000
+
+
+@dataclass(frozen=True)
+class Backlog:
+    """What lies there, and what is done with it."""
+
+    work: str
+    records: int
+    wait: float
+    containers: int
+    target: float
+
+    def rows(self) -> Iterator[tuple[bytes, bytes]]:
+        """Keys and values, in order."""
+        for number in range(self.records):
+            value = {"n": number, "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(_AT + number // 1000))}
+            yield b"k%05d" % (number * 7919 % KEYS), json.dumps(value).encode()
+
+    @property
+    def job(self) -> str:
+        timed = TIMED if self.work == "windows" else ""
+        return JOB.format(wait=self.wait / 1000, work=WORKS[self.work], timed=timed)
+
+    def fill(self, system: System) -> None:
+        system.create("in", PARTITIONS)
+        system.create("out", PARTITIONS)
+        appender = system.appender("in")
+        rows = self.rows()
+        while several := [*itertools.islice(rows, 10_000)]:
+            keys, values = zip(*several, strict=True)
+            columns = [pa.array(keys), pa.array(values), pa.nulls(len(keys), RECORD_SCHEMA[2].type)]
+            columns.append(pa.array([_AT * 1_000_000] * len(keys), RECORD_SCHEMA[3].type))
+            appender.append(pa.record_batch(columns, schema=RECORD_SCHEMA))
+        appender.close()
+
+    def check(self, system: System) -> None:
+        """Raises SystemExit if what came out isn't what must come of what went in."""
+        found: dict[bytes | None, list[int]] = defaultdict(list)
+        for partition, end in system.ends("out").items():
+            for _, batch in system.read("out", partition, [(0, end)]):
+                for key, value in zip(batch.column("key").to_pylist(), batch.column("value").to_pylist(), strict=True):
+                    found[key].append(json.loads(value)["seen" if self.work == "windows" else "n"])
+        wanted: dict[bytes, list[int]] = defaultdict(list)
+        for number, (key, _) in enumerate(self.rows()):
+            wanted[key].append(number)
+        twice = 0
+        for key, numbers in wanted.items():
+            its = found.pop(key, [])
+            if self.work == "windows":
+                wrong = sum(its) != len(numbers)
+            else:
+                once = [*dict.fromkeys(its)] if self.work == "plain" else its
+                twice += len(its) - len(once)
+                wrong = once != numbers
+            if wrong:
+                raise SystemExit(f"key {key!r}: {len(its)} came out of {len(numbers)}: {its[:20]} of {numbers[:20]}")
+        if found:
+            raise SystemExit(f"{len(found)} keys came out that nobody has put in, such as {[*found][:3]}")
+        if twice:
+            print(f"  {twice:,} records came out twice, as they may at least once", flush=True)
+
+
+@dataclass
+class Found:
+    """Of one run, in seconds. ``began``: from the start of its process until its lanes ran; ``clearing``: from then on;
+    ``since``: from the call of ``scale``. ``first``: from when lanes ran to the first figure of a batch that wasn't
+    zero. ``factors``: at which second which factor was wanted."""
+
+    began: float = 0.0
+    clearing: float = 0.0
+    switch: float = 0.0
+    planned: float = 0.0
+    since: float = 0.0
+    first: float = 0.0
+    factors: list[tuple[float, int]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A job that runs for one measurement, in processes of its own."""
+
+    backlog: Backlog
+    started: Side
+    system: System
+    kafka: KafkaSettings | None
+    port: int
+
+    def begin(self, kind: str) -> None:
+        (self.started.folder / "job.py").write_text(self.backlog.job)
+        (self.started.folder / configuration.FILE_NAME).write_text(self._settings(kind))
+        if self.backlog.containers == 1:
+            self.started.start([anabranch(), "run", "job.py"])
+            return
+        self.started.start([anabranch(), "coordinator", "--launcher", "local"])
+        url = self._coordinator()
+        self.verb("start", "job.py", "--coordinator", url)
+
+    def _coordinator(self) -> str:
+        url = f"http://127.0.0.1:{self.port}"
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            self.started.check()
+            done = subprocess.run(
+                [anabranch(), "jobs", "--json"], cwd=self.started.folder, capture_output=True, check=False
+            )
+            if done.returncode == 0:
+                return url
+            time.sleep(LOOK)
+        raise SystemExit(f"the coordinator doesn't answer:\n{self.started.said()}")
+
+    def _settings(self, kind: str) -> str:
+        factor = BEST if kind == ONCE else 1
+        auto = f"autoscale = {{ max = 64, target_lag_seconds = {self.backlog.target:g} }}\n" if kind == AUTO else ""
+        lines = [
+            f'[job]\nfactor = {factor}\ncontainers = {self.backlog.containers}\nexpansion_check = "1 hour"\n{auto}'
+        ]
+        if self.backlog.containers > 1:
+            lines.append(f'[coordinator]\nurl = "http://127.0.0.1:{self.port}"\n')
+        if self.kafka is not None:
+            lines.append(
+                '[systems]\ndefault = "kafka"\n\n[systems.kafka]\n'
+                f'bootstrap_servers = "{self.kafka.bootstrap_servers}"\n'
+            )
+            if self.backlog.work == "plain":
+                lines.append('[streams.out]\ndelivery = "at-least-once"\n')
+        lines.append('[spark]\nmemory = "1g"\n')
+        return "\n".join(lines)
+
+    def verb(self, *words: str) -> str:
+        done = subprocess.run(
+            [anabranch(), *words], cwd=self.started.folder, capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0:
+            raise SystemExit(f"anabranch {' '.join(words)} ended with {done.returncode}:\n{done.stderr}")
+        return done.stdout
+
+    def measured(self, kind: str) -> Found:
+        found, begun = Found(), time.monotonic()
+        self.begin(kind)
+        settings = configuration.load(self.started.folder / configuration.FILE_NAME)
+        self._until(settings, "its lanes run", _runs)
+        ran = time.monotonic()
+        found.began = ran - begun
+        called = 0.0
+
+        def cleared(status: JobStatus) -> bool:
+            now = time.monotonic() - ran
+            if not found.first and any(each.report and _figure(each.report) for each in status.lanes):
+                found.first = now
+            if not found.factors or found.factors[-1][1] != status.factor:
+                found.factors.append((now, status.factor))
+            return _is_cleared(status, self.backlog.records)
+
+        if kind == SCALED:
+            self._until(settings, "5 s", lambda status: cleared(status) or time.monotonic() > ran + BEFORE)
+            found.planned = float(
+                json.loads(self.verb("plan", "scale", "backlog", "--factor", str(BEST), "--json"))["pause"]
+            )
+            called = time.monotonic()
+            self.verb("scale", "backlog", "--factor", str(BEST))
+            found.switch = time.monotonic() - called
+        self._until(settings, "it is cleared", cleared)
+        found.clearing = time.monotonic() - ran
+        found.since = time.monotonic() - called if called else 0.0
+        self.verb("drain" if self.backlog.work == "windows" else "stop", "backlog")
+        self.backlog.check(self.system)
+        return found
+
+    def _until(self, settings: Settings, what: str, holds: Callable[[JobStatus], bool]) -> JobStatus:
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            self.started.check()
+            try:
+                with finding.client(settings.coordinator, "backlog") as client:
+                    while time.monotonic() < deadline:
+                        status = client.status("backlog")
+                        if holds(status):
+                            return status
+                        time.sleep(LOOK)
+            except AnabranchError:
+                time.sleep(LOOK)
+        raise SystemExit(f"not within {PATIENCE:.0f} s: {what}\n{self.started.said()}")
+
+
+def _figure(report: LaneReport) -> bool:
+    """Whether it says that anything was done."""
+    return bool(report.rows or (report.batch_progress is not None and report.batch_progress.done))
+
+
+def _runs(status: JobStatus) -> bool:
+    live = [each for each in status.lanes if each.report is not None]
+    return (
+        bool(live) and status.state == "running" and all(each.report.phase == "running" for each in live if each.report)
+    )
+
+
+def _is_cleared(status: JobStatus, records: int) -> bool:
+    """Whether all was read and committed. Lanes that have just begun know of no ends yet."""
+    if status.state != "running":
+        return False
+    reports = [each.report for each in status.lanes if each.report is not None]
+    first = [r for r in reports if any("/in/" in ssp for ssp in r.positions)]
+    at: dict[str, int] = {}
+    for report in first:
+        for ssp, offset in report.positions.items():
+            if "/in/" in ssp:
+                at[ssp] = min(offset, at.get(ssp, offset))
+    whole = sum(at.values()) >= records and len(at) == PARTITIONS
+    return whole and all(each.lag == 0 and each.report is not None and each.report.ends for each in status.lanes)
+
+
+@contextmanager
+def _running(backlog: Backlog, folder: Path, cluster: Cluster | None) -> Iterator[Run]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with side(folder) as started:
+        if cluster is None:
+            yield Run(backlog, started, EmbeddedSystem(folder / ".anabranch" / "streams"), None, port)
+        else:
+            kafka = KafkaSettings(bootstrap_servers=cluster.bootstrap_servers)
+            yield Run(backlog, started, KafkaSystem(kafka), kafka, port)
+
+
+def measured(backlog: Backlog, kind: str, folder: Path, cluster: Cluster | None) -> Found:
+    with _running(backlog, folder, cluster) as run:
+        if cluster is not None:
+            for stream in run.system.streams():
+                if stream in ("in", "out"):
+                    cluster.delete(stream)
+        deadline = time.monotonic() + 60
+        while cluster is not None and {"in", "out"} & set(run.system.streams()) and time.monotonic() < deadline:
+            time.sleep(LOOK)
+        backlog.fill(run.system)
+        found = run.measured(kind)
+    extra = f", switch {found.switch:.2f} s (planned pause {found.planned:.2f})" if kind == SCALED else ""
+    since = f", {found.since:.1f} s since the call" if kind == SCALED else ""
+    history = ", ".join(f"{factor} at {at:.1f} s" for at, factor in found.factors)
+    print(
+        f"{kind}: began {found.began:.1f} s, first figure after {found.first:.1f} s, cleared in "
+        f"{found.clearing:.1f} s{since}{extra}; factors: {history}",
+        flush=True,
+    )
+    return found
+
+
+def judge(what: str, value: float, goal: float) -> None:
+    print(f"{what}: {value:.2f}, goal {goal:g}: {'met' if value <= goal else 'missed'}", flush=True)
+
+
+def summary(name: str, found: dict[str, list[Found]]) -> None:
+    def median(kind: str, of: Callable[[Found], float]) -> float:
+        return statistics.median(map(of, found[kind]))
+
+    for kind, several in found.items():
+        began = median(kind, lambda each: each.began)
+        print(
+            f"{name}, {kind}: cleared in {median(kind, lambda each: each.clearing):.1f} s, median of {len(several)}; "
+            f"{began:.1f} s before its lanes ran"
+        )
+    if SCALED in found:
+        judge(f"{name}: seconds from the call until the new lanes run", median(SCALED, lambda e: e.switch), SWITCH_GOAL)
+    if ONCE not in found:
+        return
+    if SCALED in found:
+        whole = median(SCALED, lambda e: e.began + e.clearing) / median(ONCE, lambda e: e.began + e.clearing)
+        judge(f"{name}: scaled to at once, from the start of the process", whole, CLEARING_GOAL)
+        since = median(SCALED, lambda e: e.since) / median(ONCE, lambda e: e.clearing)
+        print(f"{name}: scaled, from the call, to at once, from when its lanes ran: {since:.2f}")
+    if AUTO in found:
+        whole = median(AUTO, lambda e: e.began + e.clearing) / median(ONCE, lambda e: e.began + e.clearing)
+        judge(f"{name}: auto to at once, from the start of the process", whole, AUTO_GOAL)
+        since = median(AUTO, lambda e: e.clearing) / median(ONCE, lambda e: e.clearing)
+        print(f"{name}: the same, from when lanes ran: {since:.2f}")
+
+
+def compared(
+    backlog: Backlog, kinds: Iterable[str], rounds: int, folder: Path, cluster: Cluster | None
+) -> dict[str, list[Found]]:
+    found: dict[str, list[Found]] = {kind: [] for kind in kinds}
+    for number in range(rounds):
+        for kind in found if number % 2 == 0 else reversed(found):
+            place = folder / f"{kind.replace(' ', '-')}-{number}"
+            try:
+                found[kind].append(measured(backlog, kind, place, cluster))
+            except EndedError as error:
+                raise SystemExit(str(error)) from None
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--work", choices=[*WORKS], default="map", help="what is done (default: map)")
+    parser.add_argument("--systems", default="embedded,kafka", help="default: embedded,kafka")
+    parser.add_argument("--sides", default="once,scaled,auto", help="default: once,scaled,auto")
+    parser.add_argument("--rounds", type=int, default=5, help="how often each side runs (default: 5)")
+    parser.add_argument("--records", type=int, default=RECORDS, help=f"default: {RECORDS:,}")
+    parser.add_argument("--wait", type=float, default=WAIT_MS, help=f"ms that a record takes (default: {WAIT_MS:g})")
+    parser.add_argument("--containers", type=int, default=1, help="above 1: on a coordinator (default: 1)")
+    parser.add_argument("--target", type=float, default=10, help="target_lag_seconds of the autosizer (default: 10)")
+    given = parser.parse_args()
+    interruptible()
+    names = {"once": ONCE, "scaled": SCALED, "auto": AUTO}
+    kinds = [names[each] for each in given.sides.split(",")]
+    backlog = Backlog(given.work, given.records, given.wait, given.containers, given.target)
+    systems = ["kafka"] if given.work == "plain" else given.systems.split(",")
+    with clusters.fresh() as cluster, explained():
+        found = {
+            system: compared(
+                backlog, kinds, given.rounds, cluster.folder / system, cluster if system == "kafka" else None
+            )
+            for system in systems
+        }
+    for system, its in found.items():
+        summary(f"{given.work}, {system}", its)
+
+
+if __name__ == "__main__":
+    main()
