@@ -267,13 +267,15 @@ class Drain(Document, frozen=True, kw_only=True):
 
 class Drained(Document, frozen=True, kw_only=True):
     """What comes of a drain that is wished for. ``uuid``: of the one that is under way; ``ignored``: why nothing is.
-    ``stages``: the open lanes of each stage, in the order in which they drain."""
+    ``stages``: the open lanes of each stage, in the order in which they drain. ``seconds``: how long it takes, as
+    expected, where nothing comes in meanwhile that is to be taken in."""
 
     deployment: int
     uuid: str
     mode: str = "planned"
     ignored: str = ""
     stages: dict[str, tuple[str, ...]] = {}
+    seconds: float = 0.0
 
 
 class Draining(Document, frozen=True, kw_only=True):

@@ -120,3 +120,18 @@ def test_the_events_of_a_job_say_what_was_foretold_and_what_was_measured() -> No
     coordinator.tick()
     (event,) = [each for each in coordinator.events(JOB, 100) if "stood still" in each.what]
     assert event.why == "1.2 s was foretold"
+
+
+def test_how_long_a_container_takes_is_learned_from_those_that_were_started_for_a_change() -> None:
+    shown = Experience()
+    for _ in range(6):
+        shown = shown.started(6.0)
+    assert shown.container == pytest.approx(6.0, abs=0.3)
+
+
+def test_a_drain_takes_what_is_left_of_its_batch_and_each_stage_with_its_windows() -> None:
+    progress = BatchProgress(number=3, planned=100, seconds=1.0, left=4.0)
+    reports = told("0-a", usual_seconds=1.0, batch_progress=progress) | told("1-b", usual_seconds=0.4, windows=120_000)
+    nothing = pausing.drain({}, {})
+    both = pausing.drain({"0": ("0-a",), "1": ("1-b",)}, reports)
+    assert both - nothing == pytest.approx(4.0 + (0.6 + 1.0) + (0.6 + 0.4 + 2.0))

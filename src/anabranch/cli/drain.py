@@ -122,4 +122,5 @@ def listed(told: Drained, status: JobStatus) -> list[str]:
         what = f"{number}. stage {stage}: {len(names)} lane(s), {stateful} with state; {lag:,} records wait"
         lines.append(what + (f", {windows:,} rows of state come out" if windows else ""))
     open_lanes = sum(each.lane.state is not LaneState.CLOSED for each in status.lanes)
+    lines.append(f"it takes about {told.seconds:.1f} s, as long as nothing more is to be taken in")
     return [*lines, f"{open_lanes} lane(s) end; what is started next is deployment {status.deployment + 1}"]

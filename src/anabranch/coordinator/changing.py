@@ -269,6 +269,7 @@ def wanted(
     model = msgspec.structs.replace(change.model, **{"request": "", "undoes": 0, "rewound": (), **marks})
     counts = {name: count for stage in model.stages for name, count in partitions(stage).items()}
     ending = _named(its, change)
+    free = tuple(sorted({lane.seat for lane in change.lanes if serving.process_of(lane.seat) is None}))
     told = Scaled(
         generation=model.generation,
         factor=model.factor,
@@ -276,8 +277,8 @@ def wanted(
         partitions={name: counts[name] for name in model.expands},
         closing=ending,
         lanes=change.lanes,
-        pause=pausing.expected(ending, serving.reports, serving.shown),
-        free=tuple(sorted({lane.seat for lane in change.lanes if serving.process_of(lane.seat) is None})),
+        pause=pausing.expected(ending, serving.reports, serving.shown, serving.until_seated(free)),
+        free=free,
         before=traffic.of(changes.heads(its.values()), serving.where(len(serving.model.containers))),
         after=traffic.of(_after(its, change), serving.where(len(model.containers))),
         why_not=change.why_not,

@@ -4,12 +4,12 @@ and measured afterwards."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from anabranch.messages import BatchProgress, LaneReport
 from anabranch.model.lane import Lane
 
-__all__ = ["Experience", "Watched", "breaks_off", "expected"]
+__all__ = ["Experience", "Watched", "breaks_off", "drain", "expected"]
 
 _STATELESS, _STATEFUL = 0.4, 0.8
 """Seconds from the end of a lane to the first batch of the next one, where no change has shown them yet."""
@@ -20,6 +20,14 @@ _BROKEN_OFF = 0.5
 """Seconds to break a batch off, with its transactions."""
 _STATE_SPEED = 100e6
 """Bytes of state a second that are copied and opened, where no change has shown it yet."""
+_CONTAINER = 15.0
+"""Seconds until a container is there, where no change has shown it yet."""
+_HALTING = 0.7
+"""Seconds for all lanes to halt where they are and be heard, and be told where to stop."""
+_STAGE = 0.6
+"""Seconds of a stage in which nothing is left to do: the batch in which time ends, and being heard."""
+_WINDOWS = 60_000
+"""Rows of state a second that come out of a lane."""
 _PATIENCE = 60.0
 """Seconds after a change for which the first output of all lanes is waited for."""
 _NEW = 0.5
@@ -28,9 +36,15 @@ _NEW = 0.5
 
 @dataclass(frozen=True)
 class Experience:
-    """What the changes of a job have shown so far. ``state_speed``: bytes a second that are copied and opened."""
+    """What the changes of a job have shown so far. ``state_speed``: bytes a second that are copied and opened.
+    ``container``: seconds from a change until a container that it needs is started and there."""
 
     state_speed: float = _STATE_SPEED
+    container: float = _CONTAINER
+
+    def started(self, seconds: float) -> Experience:
+        """With another container that was started for a change."""
+        return replace(self, container=self.container * (1 - _NEW) + seconds * _NEW)
 
     def after(self, foretold: float, measured: float, state_bytes: int) -> Experience:
         """With another change: its pause beyond what was foretold of anything but state is of its state."""
@@ -38,7 +52,7 @@ class Experience:
             return self
         others = foretold - state_bytes / self.state_speed
         seen = state_bytes / max(0.1, measured - others)
-        return Experience(self.state_speed ** (1 - _NEW) * seen**_NEW)
+        return replace(self, state_speed=self.state_speed ** (1 - _NEW) * seen**_NEW)
 
 
 def expected(
@@ -55,6 +69,21 @@ def expected(
     """
     shown = shown or Experience()
     return max((max(starting, _pause(lane, reports.get(lane.id), shown)) for lane in closing), default=0.0)
+
+
+def drain(stages: Mapping[str, Iterable[str]], reports: Mapping[str, LaneReport]) -> float:
+    """Seconds until a job is drained: what is planned is finished, then stage after stage ends with its windows.
+
+    Args:
+        stages: the open lanes of each stage, in the order in which they drain.
+    """
+    at = [report.batch_progress for report in reports.values() if report.batch_progress is not None]
+    left = max((each.left or 0.0 for each in at), default=0.0)
+    last = 0.0
+    for lanes in stages.values():
+        its = [reports[name] for name in lanes if name in reports]
+        last += max((_STAGE + each.usual_seconds + each.windows / _WINDOWS for each in its), default=_STAGE)
+    return _HALTING + left + last
 
 
 def breaks_off(progress: BatchProgress) -> bool:

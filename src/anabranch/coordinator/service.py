@@ -351,7 +351,7 @@ class Coordinator:
             unheld = map(reports.unheld, lanes)
             record, stored = self._served.write(self._store.register, registration, seat, list(unheld), self._now())
             process = Process(record=record, lease_ends=self._clock() + self._lease)
-            serving.seat(process, stored)
+            serving.seat(process, stored, self._clock())
             self._served.advance(serving)
             self._served.announce()
             return self._registered(process)

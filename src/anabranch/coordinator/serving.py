@@ -141,6 +141,8 @@ class Serving:
     changed_at: float = 0.0
     changing_since: float = 0.0
     rescale_seconds: float | None = None
+    drains_since: float = 0.0
+    drains_for: float = 0.0
     pause: Watched | None = None
     shown: Experience = field(default_factory=Experience)
     look_from: float = 0.0
@@ -417,6 +419,13 @@ class Serving:
         self.asked = {}
         self.change(start.model, [*ended, *start.lanes], now)
 
+    def until_seated(self, free: Collection[str]) -> float:
+        """Seconds until containers are there for these seats, as expected; 0.0: they stand by, or nobody of ours starts
+        them."""
+        if self.launching is None or len(free) <= len(self.asked):
+            return 0.0
+        return self.shown.container
+
     def watch(self, foretold: float, closing: Iterable[Lane], at: float) -> None:
         """Measure the pause of a change that was accepted then, in seconds since 1970."""
         its = [self.reports[lane.id] for lane in closing if lane.id in self.reports]
@@ -634,11 +643,13 @@ class Serving:
         offer = self.offer(process)
         return offered & (live | offer.lanes) if seen == offer.revision else offered
 
-    def seat(self, process: Process, lanes: Sequence[Lane]) -> None:
+    def seat(self, process: Process, lanes: Sequence[Lane], now: float) -> None:
         """A process takes its seat and its lanes. Those that ended begin again, unless they had caught up."""
         former = self.process_of(process.record.seat)
         if former is not None:
             del self.processes[former.record.id]
+        elif self.state is DeploymentState.CHANGING and process.record.execution not in self.asked:
+            self.shown = self.shown.started(now - self.changing_since)
         self.processes[process.record.id] = process
         self.asked.pop(process.record.execution, None)
         for lane in lanes:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from anabranch.config import Settings
-from anabranch.coordinator import assigning, autosizing, changing, draining, sizing, watching, whence
+from anabranch.coordinator import assigning, autosizing, changing, draining, pausing, sizing, watching, whence
 from anabranch.coordinator.autosizing import Verdict
 from anabranch.coordinator.changing import Generation, Wanted
 from anabranch.coordinator.served import Served
@@ -174,7 +174,9 @@ class Wishes:
             told = self._drained(serving, said)
             if told.ignored or serving.drain is not None or said.dry:
                 return told
-            self._served.put_drain(serving, Drain(notification=said, ends=ends), "user", f"drain, up to {said.mode}")
+            what, why = f"drain, up to {said.mode}", f"{told.seconds:.1f} s is foretold"
+            self._served.put_drain(serving, Drain(notification=said, ends=ends), "user", what, why)
+            serving.drains_since, serving.drains_for = self._served.clock(), told.seconds
             self._served.advance(serving)
             self._served.announce()
             return told
@@ -182,12 +184,14 @@ class Wishes:
     def _drained(self, serving: Serving, said: DrainNotification) -> Drained:
         ignored = draining.check(serving.job, serving.state, serving.deployment, serving.lanes, said)
         present = said if serving.drain is None else serving.drain.notification
+        stages = draining.stages(serving.lanes)
         return Drained(
             deployment=serving.deployment,
             uuid=present.uuid,
             mode=present.mode,
             ignored=ignored,
-            stages=draining.stages(serving.lanes),
+            stages=stages,
+            seconds=pausing.drain(stages, serving.reports),
         )
 
     def cancel(self, job: str) -> None:

@@ -1,0 +1,275 @@
+"""How far the pause that a plan foretells is from the one that follows, over changes of all kinds.
+
+A job runs on a coordinator that starts its containers itself, and is changed again and again, while records come in at
+a steady rate: its factor, its number of containers, its version, where it reads, its partitions; at last it is drained.
+It does so with state of each of ``--state`` (megabytes), and without state, and once with a backlog behind a function
+of 2 ms. Before each change its plan is asked for; afterwards the events of the job say how long output stood still, and
+that is compared with the greatest gap that a reader of the output has seen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import socket
+import statistics
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+
+from anabranch import config as configuration
+from anabranch.cli import finding
+from anabranch.errors import AnabranchError
+from anabranch.messages import JobStatus
+from anabranch.systems.embedded import EmbeddedSystem
+from anabranch.systems.records import RECORD_SCHEMA
+from bench.support.processes import Side, explained, interruptible, side
+from bench.support.sides import anabranch
+
+PARTITIONS, RATE = 4, 400
+ROW = 200
+"""The bytes of a key with its state, about."""
+PATIENCE = 600.0
+NEAR, SECONDS = 0.3, 0.5
+JOBS = {
+    "plain": 'read.map(same).write("out")',
+    "backlog": 'read.map(slow).write("out")',
+    "state": 'read.agg(seen="count(*)", last="max(n)").write("out")',
+}
+JOB = """\
+import time
+
+from anabranch import Job
+
+
+def same(message):
+    return message
+
+
+def slow(message):
+    time.sleep(0.002)
+    return message
+
+
+job = Job("pauses")
+read = job.read("in", key="k string", schema="n long")
+{work}
+"""
+
+
+@dataclass
+class Found:
+    """Of a change: its pause as foretold, and as measured, in seconds. ``seen``: the greatest gap in the output."""
+
+    what: str
+    foretold: float
+    measured: float
+    seen: float
+
+    @property
+    def is_near(self) -> bool:
+        off = abs(self.foretold - self.measured)
+        return off <= SECONDS or off <= NEAR * self.measured
+
+
+@dataclass
+class Watching:
+    """When the output has grown, by a thread."""
+
+    system: EmbeddedSystem
+    at: list[float] = field(default_factory=list)
+    over: threading.Event = field(default_factory=threading.Event)
+
+    def watch(self) -> None:
+        last = 0
+        while not self.over.wait(0.02):
+            end = sum(self.system.ends("out").values())
+            if end > last:
+                last = end
+                self.at.append(time.time())
+
+    def gap(self, since: float, until: float) -> float:
+        before = max((at for at in self.at if at <= since), default=since)
+        within = [before, *(at for at in self.at if since < at <= until)]
+        return max((b - a for a, b in itertools.pairwise(within)), default=0.0)
+
+
+@dataclass
+class Run:
+    """A job that is changed. ``records``: that lie there at first."""
+
+    started: Side
+    work: str
+    records: int
+    port: int
+    found: list[Found] = field(default_factory=list)
+
+    @property
+    def system(self) -> EmbeddedSystem:
+        return EmbeddedSystem(self.started.folder / ".anabranch" / "streams")
+
+    def append(self, first: int, rows: int) -> None:
+        appender = self.system.appender("in")
+        for at in range(first, first + rows, 50_000):
+            numbers = range(at, min(at + 50_000, first + rows))
+            keys = [b"%0100d" % (n % max(1, self.records)) for n in numbers]
+            values = [b'{"n": %d}' % n for n in numbers]
+            nothing = pa.nulls(len(keys), RECORD_SCHEMA[2].type)
+            stamps = pa.array([0] * len(keys), RECORD_SCHEMA[3].type)
+            appender.append(pa.record_batch([pa.array(keys), pa.array(values), nothing, stamps], schema=RECORD_SCHEMA))
+        appender.close()
+
+    def begin(self, text: str = "") -> None:
+        folder = self.started.folder
+        (folder / "job.py").write_text(JOB.format(work=JOBS[self.work]) + text)
+        (folder / configuration.FILE_NAME).write_text(
+            f'[job]\nexpansion_check = "1 hour"\nwarm_containers = 1\n\n'
+            f'[coordinator]\nurl = "http://127.0.0.1:{self.port}"\nlauncher = "local"\n\n[spark]\nmemory = "2g"\n'
+        )
+        self.system.create("in", PARTITIONS)
+        self.system.create("out", PARTITIONS)
+        self.append(0, self.records)
+        self.started.start([anabranch(), "coordinator", "--launcher", "local", "--port", str(self.port)])
+        self.until("the coordinator answers", lambda: self.verb("jobs", fails=True) is not None)
+        self.verb("start", "job.py")
+        self.until("it runs", lambda: self.status().state == "running")
+        if self.work != "backlog":
+            self.until("it has read what lay there", lambda: all(each.lag < 2 * RATE for each in self.status().lanes))
+
+    def status(self) -> JobStatus:
+        settings = configuration.load(self.started.folder / configuration.FILE_NAME)
+        with finding.client(settings.coordinator, "pauses") as client:
+            return client.status("pauses")
+
+    def verb(self, *words: str, fails: bool = False) -> str | None:
+        command = [anabranch(), *words]
+        done = subprocess.run(command, cwd=self.started.folder, capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            return done.stdout
+        if fails:
+            return None
+        raise SystemExit(f"anabranch {' '.join(words)} ended with {done.returncode}:\n{done.stderr}")
+
+    def until(self, what: str, holds: Callable[[], bool], seconds: float = PATIENCE) -> None:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            self.started.check()
+            try:
+                if holds():
+                    return
+            except AnabranchError:
+                pass
+            time.sleep(0.2)
+        raise SystemExit(f"not within {seconds:.0f} s: {what}\n{self.started.said()}")
+
+    def events(self, word: str, since: float) -> list[dict[str, str]]:
+        told = json.loads(self.verb("events", "pauses", "--json", "--last", "1000") or "[]")
+        return [each for each in told if word in each["what"] and float(each["at"]) >= since]
+
+    def change(self, what: str, watching: Watching, *words: str) -> None:
+        """Make a change, and compare. ``words``: of the verb and of its plan."""
+        time.sleep(6)
+        plan = json.loads(self.verb("plan", *words, "--json") or "{}")
+        begun = time.time()
+        self.verb(*words)
+        self.until(f"{what} is measured", lambda: bool(self.events("output stood still", begun)), 120)
+        (event, *_) = self.events("output stood still", begun)
+        measured = float(event["what"].split()[-2])
+        self.told(Found(what, float(plan["pause"]), measured, watching.gap(begun - 5, time.time())))
+
+    def drain(self, what: str) -> None:
+        plan = json.loads(self.verb("plan", "drain", "pauses", "--json") or "{}")
+        begun = time.time()
+        self.verb("drain", "pauses")
+        (event, *_) = self.events("→ drained", begun)
+        took = float(event["why"].partition(" in ")[2].split()[0])
+        self.told(Found(what, float(plan["seconds"]), took, took))
+
+    def told(self, found: Found) -> None:
+        self.found.append(found)
+        near = "near" if found.is_near else "OFF"
+        print(
+            f"{found.what}: foretold {found.foretold:.1f} s, measured {found.measured:.1f} s, "
+            f"greatest gap {found.seen:.1f} s: {near}",
+            flush=True,
+        )
+
+
+@contextmanager
+def running(folder: Path, work: str, records: int) -> Iterator[tuple[Run, Watching]]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    over = threading.Event()
+    with side(folder) as started:
+        run = Run(started, work, records, port)
+        run.begin()
+        watching = Watching(run.system, over=over)
+        threads = [threading.Thread(target=watching.watch, daemon=True)]
+        if work != "backlog":
+            threads.append(threading.Thread(target=_feed, args=(run, over), daemon=True))
+        for thread in threads:
+            thread.start()
+        try:
+            yield run, watching
+        finally:
+            over.set()
+            for thread in threads:
+                thread.join()
+
+
+def _feed(run: Run, over: threading.Event) -> None:
+    at = run.records
+    while not over.wait(0.25):
+        run.append(at, RATE // 4)
+        at += RATE // 4
+
+
+def changes(run: Run, watching: Watching, name: str) -> None:
+    run.change(f"{name}: factor 4", watching, "scale", "pauses", "--factor", "4")
+    run.change(f"{name}: factor 1", watching, "scale", "pauses", "--factor", "1")
+    run.change(f"{name}: 2 containers", watching, "scale", "pauses", "--containers", "2")
+    run.change(f"{name}: 1 container", watching, "scale", "pauses", "--containers", "1")
+    (run.started.folder / "job.py").write_text(JOB.format(work=JOBS[run.work]) + "\n# another version\n")
+    run.change(f"{name}: deploy", watching, "deploy", "job.py")
+    state = ["--state", "keep"] if run.work == "state" else []
+    run.change(f"{name}: rewind", watching, "rewind", "pauses", "--to", "latest", *state)
+    run.system.expand("in", 2 * PARTITIONS)
+    run.change(f"{name}: expand", watching, "expand", "pauses")
+    run.drain(f"{name}: drain")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--state", default="1,100,1000", help="megabytes of state (default: 1,100,1000; none: '')")
+    parser.add_argument("--only", choices=["plain", "backlog", "state"], help="one part (default: all)")
+    given = parser.parse_args()
+    interruptible()
+    sizes = [int(each) for each in given.state.split(",") if each]
+    parts: Sequence[tuple[str, str, int]] = [
+        ("no state", "plain", 1000),
+        ("backlog", "backlog", 400_000),
+        *((f"{size} MB", "state", size * 1_000_000 // ROW) for size in sizes),
+    ]
+    found: list[Found] = []
+    with tempfile.TemporaryDirectory(prefix="anabranch-bench-", ignore_cleanup_errors=True) as name, explained():
+        for number, (what, work, records) in enumerate(parts):
+            if given.only in (None, work):
+                with running(Path(name) / f"part-{number}", work, records) as (run, watching):
+                    changes(run, watching, what)
+                found += run.found
+    near = sum(each.is_near for each in found)
+    off = statistics.median(abs(each.foretold / max(0.1, each.measured) - 1) for each in found)
+    print(f"\nwithin {NEAR:.0%} or {SECONDS} s: {near} of {len(found)}; median off by {off:.0%}")
+
+
+if __name__ == "__main__":
+    main()
