@@ -155,7 +155,8 @@ class Invariants:
                 raise Broken("drained-is-exact", f"job {job} is drained, and {lane.id} is {lane.state}")
             if lane.id in followed:
                 continue
-            if not self._storage.folders[lane.id, lane.folder_epoch].over:
+            folder = self._storage.folders.get((lane.id, lane.folder_epoch))
+            if folder is None or not folder.over:
                 raise Broken("drained-is-exact", f"job {job} is drained, and time hasn't ended for {lane.id}")
             for position in lane.final:
                 if left.setdefault(str(position.ssp), position.offset) != position.offset:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from itertools import count
 from typing import Any
@@ -17,6 +18,7 @@ from anabranch.messages import (
     Answer,
     Deployed,
     Deploying,
+    DrainNotification,
     Heartbeat,
     LaneReport,
     Program,
@@ -384,6 +386,33 @@ def test_a_job_at_rest_is_started_with_the_version(store: Store) -> None:
     closing.leave()
     Process(coordinator, 2).work()
     assert coordinator.status("j").state == "running"
+
+
+def test_a_job_that_was_stopped_when_some_lanes_had_drained_already_can_have_no_other_version(store: Store) -> None:
+    """The state of those lanes has come out, and nobody would have it: found by the simulation, seed 253."""
+    coordinator, (old,) = running(store)
+    said = DrainNotification(uuid=str(uuid.uuid4()), run_id=1, mode="planned")
+    coordinator.wishes.drain("j", said)
+    halted = {name: msgspec.structs.replace(each, halted=said.uuid) for name, each in old.reports.items()}
+    old.reports = halted
+    old.beat()
+    drain = coordinator.status("j").drain
+    assert drain is not None
+    assert drain.last
+    first = next(iter(old.reports))
+    old.reports[first] = msgspec.structs.replace(old.reports[first], phase="ended", drained=True)
+    old.beat()
+    coordinator.stop("j")
+    old.reports = {name: msgspec.structs.replace(each, phase="ended") for name, each in old.reports.items()}
+    old.beat()
+    old.leave()
+    assert coordinator.status("j").state == "stopped"
+    with pytest.raises(ConflictError, match="was stopped while it drained") as caught:
+        deploy(coordinator, job(more=True))
+    assert "anabranch start j" in caught.value.cure
+    with pytest.raises(ConflictError, match="was stopped while it drained"):
+        coordinator.deployments.rollback("j", RollingBack())
+    assert coordinator.status("j").deployment == 1
 
 
 @pytest.mark.parametrize("done", range(4))

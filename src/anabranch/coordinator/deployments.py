@@ -79,6 +79,12 @@ class Deployments:
                 f"job {job!r} was drained: nothing goes on", "start its next version: anabranch start JOB.py"
             )
         if present.serving is None:
+            if present.stored.drain is not None and present.stored.drain.last:
+                raise ConflictError(
+                    f"job {job!r} was stopped while it drained, and some of its lanes have drained already: what they "
+                    "kept has come out, and no version can go on with it",
+                    f"let it finish: anabranch start {job}; then start the next version: anabranch start JOB.py",
+                )
             return
         changing.check_changeable(present.serving)
         if present.serving.until_caught_up:

@@ -257,7 +257,7 @@ class Served:
         if serving.state is DeploymentState.CHANGING and transition.to is DeploymentState.RUNNING:
             why = f"{why}, in {serving.changed(self.clock()):.1f} s"
         if transition.to is DeploymentState.DRAINED and serving.drains_since:
-            took = self.clock() - serving.drains_since
+            took = self.now() - serving.drains_since
             why = f"{why}; in {took:.1f} s, {serving.drains_for:.1f} s was foretold".removeprefix("; ")
         event = self.event(serving.job, "coordinator", what, why)
         job, deployment, to = serving.job, serving.deployment, transition.to

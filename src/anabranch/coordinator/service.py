@@ -350,8 +350,9 @@ class Coordinator:
             lanes = [lane for lane in serving.lanes if lane.seat == seat and lane.state is not LaneState.CLOSED]
             unheld = map(reports.unheld, lanes)
             record, stored = self._served.write(self._store.register, registration, seat, list(unheld), self._now())
-            process = Process(record=record, lease_ends=self._clock() + self._lease)
-            serving.seat(process, stored, self._clock())
+            now = self._clock()
+            process = Process(record=record, lease_ends=now + self._lease)
+            serving.seat(process, stored, now)
             self._served.advance(serving)
             self._served.announce()
             return self._registered(process)

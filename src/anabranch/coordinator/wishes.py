@@ -176,7 +176,7 @@ class Wishes:
                 return told
             what, why = f"drain, up to {said.mode}", f"{told.seconds:.1f} s is foretold"
             self._served.put_drain(serving, Drain(notification=said, ends=ends), "user", what, why)
-            serving.drains_since, serving.drains_for = self._served.clock(), told.seconds
+            serving.drains_since, serving.drains_for = self._served.now(), told.seconds
             self._served.advance(serving)
             self._served.announce()
             return told

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import msgspec
 
@@ -69,14 +70,31 @@ class _Share:
         streams = {ssp.stream for ssp in former.broadcast}
         return tuple(sorted({s for t in self.tasks for s in t.broadcast if s.stream in streams}, key=in_order))
 
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Of its tasks."""
+        return tuple(task.name for task in self.tasks)
+
     def is_had_by(self, lane: Lane) -> bool:
         """Whether a lane can go on with it: one that has failed can't, even if it is the same share."""
-        named = tuple(task.name for task in self.tasks)
-        if (lane.seat, lane.tasks, lane.factor, lane.ssps) != (self.seat, named, self.factor, self.ssps):
+        if (lane.seat, lane.tasks, lane.factor, lane.ssps) != (self.seat, self.names, self.factor, self.ssps):
             return False
         if lane.state is LaneState.FAILED or lane.broadcast != self.broadcast(lane):
             return False
         return owned(lane) == {number: frozenset(buckets) for number, buckets in self.virtual.items()}
+
+
+def _kept(present: Sequence[Lane], shares: Sequence[_Share]) -> dict[str, _Share]:
+    """The lanes that can go on as they are, by id, each with its share."""
+    known: dict[tuple[str, tuple[str, ...]], list[_Share]] = {}
+    for share in shares:
+        known.setdefault((share.seat, share.names), []).append(share)
+    found = {}
+    for lane in present:
+        its = next((share for share in known.get((lane.seat, lane.tasks), ()) if share.is_had_by(lane)), None)
+        if its is not None:
+            found[lane.id] = its
+    return found
 
 
 def heads(lanes: Iterable[Lane]) -> list[Lane]:
@@ -143,8 +161,9 @@ def following(
         for group in dict.fromkeys(lane.group for lane in of_stage):
             of_group = [lane for lane in of_stage if lane.group == group]
             shares = _shares(of_group, by_seat, factor, fresh, model.lanes, stage)
-            new += _lanes(of_group, shares, factor, stage, fresh, new_id)
-            closing += [lane.id for lane in of_group if not any(share.is_had_by(lane) for share in shares)]
+            kept = _kept(of_group, shares)
+            new += _lanes(of_group, shares, kept, factor, stage, fresh, new_id)
+            closing += [lane.id for lane in of_group if lane.id not in kept]
     return Change(
         model=msgspec.structs.replace(
             model,
@@ -204,40 +223,63 @@ def _shares(
 ) -> list[_Share]:
     """What the lanes of one group are to own: state stays where it is, but for what moves to another seat."""
     if present[0].stateful:
-        return [share for lane in present for share in _pieces(lane, fresh, by_seat, factor, stage)]
+        task_of = plan.task_numbers(stage, factor)
+        owner = {divmod(task.index, factor): (seat, task) for seat, tasks in by_seat.items() for task in tasks}
+        return [share for lane in present for share in _pieces(lane, fresh, task_of, owner, factor, stage)]
     streams = {ssp.stream for lane in present for ssp in lane.ssps} | _matched(present[0], stage)
+    owning = _owners(present, factor)
     found = []
     for seat, mine in ((seat, part) for seat, tasks in by_seat.items() for part in spread(tasks, lanes, factor)):
         ssps = tuple(sorted({ssp for task in mine for ssp in task.ssps if ssp.stream in streams}, key=in_order))
         concerned = [task for task in mine if present[0].broadcast or any(ssp.stream in streams for ssp in task.ssps)]
         virtual = plan.virtual_of(concerned, factor)
         if virtual:
-            found.append(_Share(seat, tuple(mine), factor, ssps, virtual, _with_common_tasks(present, virtual, factor)))
+            found.append(_Share(seat, tuple(mine), factor, ssps, virtual, owning(virtual)))
     return found
 
 
-def _with_common_tasks(lanes: Sequence[Lane], virtual: Mapping[int, Collection[int]], factor: int) -> tuple[Lane, ...]:
-    found = []
-    for lane in lanes:
+def _owners(lanes: Sequence[Lane], factor: int) -> Callable[[Mapping[int, Collection[int]]], tuple[Lane, ...]]:
+    """Finds the lanes that own any of the same tasks as a lane of ``factor`` that is to own so much of them."""
+    found: dict[int, dict[tuple[int, int], list[int]]] = {}
+    for place, lane in enumerate(lanes):
         least = min(factor, lane.factor)
-        mine = {(number, bucket % least) for number, buckets in virtual.items() for bucket in buckets}
-        if any((number, bucket % least) in mine for number, buckets in owned(lane).items() for bucket in buckets):
-            found.append(lane)
-    return tuple(found)
+        places = found.setdefault(least, {})
+        for key in {(number, bucket % least) for number, buckets in owned(lane).items() for bucket in buckets}:
+            places.setdefault(key, []).append(place)
+
+    def owning(virtual: Mapping[int, Collection[int]]) -> tuple[Lane, ...]:
+        its = {
+            place
+            for least, places in found.items()
+            for key in {(number, bucket % least) for number, buckets in virtual.items() for bucket in buckets}
+            for place in places.get(key, ())
+        }
+        return tuple(lanes[place] for place in sorted(its))
+
+    return owning
 
 
 def _pieces(
-    lane: Lane, fresh: Mapping[SSP, SSP], by_seat: Mapping[str, Sequence[Task]], factor: int, stage: StageModel
+    lane: Lane,
+    fresh: Mapping[SSP, SSP],
+    task_of: Mapping[SSP, int],
+    owner: Mapping[tuple[int, int], tuple[str, Task]],
+    factor: int,
+    stage: StageModel,
 ) -> list[_Share]:
     """The parts of a stateful lane: one for each seat that gets tasks of which it has state. Partitions that are new
-    come to it with their bases, and those of new streams with their tasks."""
+    come to it with their bases, and those of new streams with their tasks.
+
+    Args:
+        task_of: the number of the task, at factor 1, that reads a partition.
+        owner: by that number and the bucket, the seat and the task.
+    """
     numbers = {whole: lane.numbers[str(whole)] for whole in dict.fromkeys(wholes(lane.ssps))}
-    task_of, streams = plan.task_numbers(stage, factor), _matched(lane, stage)
+    streams = _matched(lane, stage)
     come = {whole for whole, base in fresh.items() if whole == base and whole.stream in streams}
     numbers |= {whole: task_of[whole] for whole in come}
     numbers |= {whole: numbers[base] for whole, base in fresh.items() if base in numbers}
     finest = max(factor, lane.factor)
-    owner = {divmod(task.index, factor): (seat, task) for seat, tasks in by_seat.items() for task in tasks}
     parts: dict[str, dict[int, list[int]]] = {}
     its: dict[str, dict[str, Task]] = {}
     for number, buckets in owned(lane).items():
@@ -276,19 +318,20 @@ def _coarsest(several: Collection[Sequence[int]], finest: int, least: int) -> in
 def _lanes(
     present: Sequence[Lane],
     shares: Sequence[_Share],
+    kept: Mapping[str, _Share],
     factor: int,
     stage: StageModel,
     fresh: Mapping[SSP, SSP],
     new_id: Callable[[], str],
 ) -> list[Lane]:
-    """The new lanes of one group."""
+    """The new lanes of one group, beside those that are kept."""
     template, base = present[0], stage.base
     matched = {name: stage.patterns[name].streams for name in template.matched}
-    kept = [lane for lane in present if any(share.is_had_by(lane) for share in shares)]
-    wanted = [share for share in shares if not any(share.is_had_by(lane) for lane in kept)]
+    had = {id(share) for share in kept.values()}
+    wanted = [share for share in shares if id(share) not in had]
     ids = [f"{template.stage}-{new_id()}" for _ in wanted]
     before = {
-        **{lane.id: lane.speaks_for for lane in kept},
+        **{lane.id: lane.speaks_for for lane in present if lane.id in kept},
         **{name: tuple(lane.id for lane in share.of) for name, share in zip(ids, wanted, strict=True)},
     }
     made = []
