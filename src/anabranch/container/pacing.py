@@ -1,4 +1,4 @@
-"""How much a lane takes in at once: less, when its batches come near the time that a transaction may take."""
+"""A batch that took longer than a transaction may is planned anew, with fewer rows."""
 
 from __future__ import annotations
 
@@ -7,22 +7,14 @@ from collections.abc import Mapping
 from anabranch.container.folder import Folder
 from anabranch.systems.embedded.spark import share
 
-__all__ = ["is_too_long", "lowered", "shrink"]
+__all__ = ["is_too_long", "shrink"]
 
 _TOO_LONG = "anabranch.errors.TooLongError"
-_NEAR = 0.5
 
 
 def is_too_long(error: BaseException) -> bool:
     """Whether a batch failed because a transaction of its took longer than it may."""
     return _TOO_LONG in str(error)
-
-
-def lowered(most: int, rows: int, seconds: float, allowed: float) -> int:
-    """The rows that a batch may have, after one of ``rows`` took ``seconds`` of the ``allowed``."""
-    if rows <= 1 or seconds <= _NEAR * allowed:
-        return most
-    return max(1, min(most, int(rows * _NEAR * allowed / seconds / 2)))
 
 
 def shrink(folder: Folder, starting: Mapping[str, Mapping[int, int]], most: int) -> int:
