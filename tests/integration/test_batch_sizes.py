@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from anabranch import Job
-from anabranch.container import remembering
+from anabranch.container import pacing, remembering
 from anabranch.spark.internals import read_limits
 from tests.integration.harness import Deployed, KafkaSite, Site
 
@@ -131,6 +131,57 @@ def test_sources_share_what_a_batch_may_have_and_the_small_one_is_not_left_behin
     taken = [folder.planned_positions(n)[small][0] for n in range(4)]
     assert 0 < taken[0] <= 26
     assert taken[-1] == 60, taken
+
+
+def test_after_a_batch_that_failed_for_time_they_are_as_large_again(kafka: KafkaSite) -> None:
+    source = input_of(kafka, "in", 1, ROWS)
+    slow, once = ROWS // 4, kafka.root / "once"
+
+    def wait(n: int) -> float:
+        if n != slow or once.exists():
+            return EACH
+        once.touch()
+        return 15.0
+
+    settings = kafka.settings(target_batch_seconds=TARGET)
+    short = settings.systems.kafka.model_copy(update={"transaction_timeout": "8 seconds"})
+    systems = settings.systems.model_copy(update={"kafka": short})
+    job = waiting(kafka, source, wait)
+    kafka.spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "10")  # it is open from the first ones on
+    try:
+        run = kafka.deployed(job, settings.model_copy(update={"systems": systems}))
+        run.ran()
+    finally:
+        kafka.spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+    found = sizes(run)
+    assert once.exists()
+    assert sum(found) == ROWS
+    hit = next(n for n in range(len(found)) if sum(found[: n + 1]) > slow)
+    smaller = next(n for n in range(1, len(found)) if found[n] <= found[n - 1] / 4)
+    assert smaller <= hit + 1, found
+    assert max(found[smaller + 1 : smaller + 5]) >= max(found[:smaller]) / 2, found
+    assert [value["n"] for value in kafka.values(f"{kafka.name}-out")] == [*range(ROWS)]
+
+
+def test_no_batch_fails_for_time_whatever_waits_and_though_no_speed_is_known(
+    kafka: KafkaSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = input_of(kafka, "in", 1, 800)
+    settings = kafka.settings(target_batch_seconds=TARGET)
+    short = settings.systems.kafka.model_copy(update={"transaction_timeout": "6 seconds"})  # all of it takes 16
+    systems = settings.systems.model_copy(update={"kafka": short})
+    failed = list[BaseException]()
+    is_too_long = pacing.is_too_long
+
+    def noted(error: BaseException) -> bool:
+        failed.append(error)
+        return is_too_long(error)
+
+    monkeypatch.setattr(pacing, "is_too_long", noted)
+    run = kafka.deployed(waiting(kafka, source, lambda _: 0.02), settings.model_copy(update={"systems": systems}))
+    run.ran()
+    assert not failed
+    assert sum(sizes(run)) == 800
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"1": {"rows": -1, "partitions": 1}}'])

@@ -117,6 +117,11 @@ def test_time_that_does_not_go_by_records_is_told_apart_and_limits_do_not_creep_
     assert run[-1][2] <= 2.5 * 10.0 * 1.1
 
 
+def test_fixed_time_that_is_longer_than_a_batch_may_take_leaves_some_for_records() -> None:
+    run = Lane(1e-3, fixed=2.0, aim=Aim(0.25, 1, 10**6, allowed=1.0)).run(200)
+    assert run[-1][1] >= 200
+
+
 def test_a_slow_first_batch_is_that_of_a_process_which_begins() -> None:
     run = Lane(1e-4, disturbed=lambda _, number, seconds: seconds + 7 if number == 0 else seconds).run(60)
     assert run[1][1] == FIRST
@@ -170,7 +175,7 @@ def test_a_limit_stays_in_its_bounds_and_grows_by_ten_at_most(several: list[Ran]
         known = [each.rows for each in pace.ran]
         assert pace.limit <= max([before.limit, *(10 * rows for rows in known), least])
         assert 0.0 <= pace.fixed <= 1e4
-        assert pace.target <= 30.0
+        assert pace.target <= max(30.0, 1.25 * pace.fixed)
 
 
 @given(st.lists(ANY_RAN, max_size=20), st.sampled_from([1e-5, 1e-3, 0.02]))

@@ -517,7 +517,8 @@ class LaneRunner:
     def _runs(self, folder: Folder, query: LaneQuery, started: StreamingQuery) -> StreamingQuery:
         self._started = started
         held = texts(self._positions(folder))
-        self._tell(phase="running", batch=folder.committed(), positions=held, run=str(started.runId))
+        limit = 0 if query.real_time else query.pacer.limit
+        self._tell(phase="running", batch=folder.committed(), positions=held, run=str(started.runId), limit=limit)
         if not query.has_event_time:
             self._note_progress(folder, Progress())
         self._sample(query)

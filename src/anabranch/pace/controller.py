@@ -31,6 +31,7 @@ _NEAR = 0.5
 """From this part of the target on, a batch says how fast its records are."""
 _OF_TRANSACTION = 0.25
 """A batch is to take at most this part of the time that it may take at all."""
+_SOME = 1.25
 _APART = 2
 """Two batches say something of the fixed time if one has so many times the records of the other."""
 _UNHELPED = 0.7
@@ -85,8 +86,9 @@ class Pace:
 
     @property
     def target(self) -> float:
-        """The seconds that a batch is to take: at least half of them are to go into records."""
-        return min(max(self.aim.target, 2 * self.fixed), self.aim.allowed * _OF_TRANSACTION)
+        """The seconds that a batch is to take: at least half of them are to go into records, and some in any case."""
+        wanted = min(max(self.aim.target, 2 * self.fixed), self.aim.allowed * _OF_TRANSACTION)
+        return max(wanted, _SOME * self.fixed)
 
     def after(self, ran: Ran) -> Pace:
         """The pace after a batch. One without records says nothing."""
