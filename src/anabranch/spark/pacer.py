@@ -47,7 +47,9 @@ class Pacer:
         self._shares = self._even()
         self._written: dict[int, float] = {}
         self._besides: tuple[float, ...] = ()
-        self._limits: tuple[str, ReadLimits] | None = None
+        self._limits: ReadLimits | None = None
+        self._at: dict[int, tuple[str, Mapping[int, int]]] = {}
+        self._given: dict[int, int] = {}
 
     @property
     def limit(self) -> int:
@@ -82,26 +84,33 @@ class Pacer:
         with self._lock:
             self._pace = self._pace.failed(rows)
 
+    def begin(self) -> None:
+        """A query of the lane is started."""
+        with self._lock:
+            self._limits, self._at, self._given = None, {}, {}
+
     def limits(self, query: StreamingQuery) -> ReadLimits:
-        """Those of a query of the lane that runs."""
+        """Those of the query of the lane that runs."""
         with self._lock:
             return self._limits_of(query)
 
     def ran(self, batch: int, seconds: float) -> None:
         """A batch was written in so many seconds. To be called in the thread of its query."""
-        query = read_limits.current(self._spark)
-        if query is None:
-            return
         with self._lock:
-            limits = self._limits_of(query)
-            found = [(place, *_positions(each.end), each) for place, each in enumerate(limits.offsets())]
-            inputs = {place: (name, ends, each.begin) for place, name, ends, each in found if name in self._inputs}
-            taken = {name: self._taken(name, begin, ends) for name, ends, begin in inputs.values()}
+            query = read_limits.current(self._spark) if self._limits is None else None
+            if query is None and self._limits is None:
+                return  # it has ended
+            limits = self._limits if query is None else self._limits_of(query)
+            assert limits is not None
+            taken = self._taken(limits)
             self._written = dict([*self._written.items(), (batch, seconds)][-_REMEMBERED:])
             rows = sum(each.rows for each in taken.values())
             self._pace = self._pace.after(Ran(rows, seconds + self._beside, sharing.is_bound(taken)))
-            self._shares = sharing.shares(self._pace.limit, self._most, taken)
-            limits.give({place: self._shares[name] for place, (name, _, _) in inputs.items()})
+            self._shares = self._shares | sharing.shares(self._pace.limit, self._most, taken)
+            given = {place: self._shares[name] for place, (name, _) in self._at.items() if name in taken}
+            if given != self._given:
+                limits.give(given)
+                self._given = given
 
     def took(self, batch: int, seconds: float) -> None:
         """A batch took so long in all: planned, written, and committed."""
@@ -116,15 +125,24 @@ class Pacer:
         return min(self._besides) if len(self._besides) > 1 else 0.0
 
     def _limits_of(self, query: StreamingQuery) -> ReadLimits:
-        run = str(query.runId)
-        if self._limits is None or self._limits[0] != run:
-            self._limits = (run, ReadLimits(self._spark, query))
-        return self._limits[1]
+        if self._limits is None:
+            self._limits = ReadLimits(self._spark, query)
+        return self._limits
 
-    def _taken(self, name: str, begin: str, ends: Mapping[int, int]) -> Taken:
-        begins = _positions(begin)[1] if begin else self._inputs[name]
-        rows = sum(max(0, end - begins.get(partition, end)) for partition, end in ends.items())
-        return Taken(rows, self._shares.get(name, self._most), len(ends))
+    def _taken(self, limits: ReadLimits) -> dict[str, Taken]:
+        """What each input gave to the batch that runs, by name."""
+        named = [_positions(each) for each in limits.ends()]
+        ends = {place: (name, end) for place, (name, end) in enumerate(named) if name in self._inputs}
+        if not ends.keys() <= self._at.keys():  # of a first batch
+            for place, each in enumerate(limits.begins()):
+                self._at.setdefault(place, _positions(each))
+        found: dict[str, Taken] = {}
+        for place, (name, end) in ends.items():
+            begin = self._at[place][1] or self._inputs[name]
+            rows = sum(max(0, at - begin.get(partition, at)) for partition, at in end.items())
+            found[name] = Taken(rows, self._shares[name], len(end))
+            self._at[place] = (name, end)
+        return found
 
     def _even(self) -> dict[str, int]:
         return sharing.shares(

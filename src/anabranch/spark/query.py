@@ -88,6 +88,7 @@ class LaneQuery(LaneOutputs):
         return self._start(False, each)
 
     def _start(self, once: bool, each: Callable[[DataFrame, int], None]) -> StreamingQuery:
+        self.pacer.begin()
         writer = self._body.frame.writeStream.foreachBatch(each).queryName(self.lane.id)
         writer = writer.option("checkpointLocation", self.folder)
         writer = writer.outputMode("append" if streaming_checks.is_closing(self._group) else "update")

@@ -9,13 +9,12 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["Offsets", "ReadLimits", "current", "probe"]
+__all__ = ["ReadLimits", "current", "probe"]
 
 _LIMIT = "org.apache.spark.sql.connector.read.streaming.ReadLimit"
 _LIMIT_IN_PYTHON = "org.apache.spark.sql.execution.datasources.v2.python.PythonStreamingSourceReadLimit"
@@ -23,14 +22,6 @@ _EXECUTION = "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecuti
 _FIELD = "uniqueSources"
 _SETTER = f"{_FIELD}_$eq"
 _ID = "sql.streaming.queryId"
-
-
-@dataclass(frozen=True)
-class Offsets:
-    """Where a source began and ended in the batch that runs, as JSON; '' where Spark doesn't know it yet."""
-
-    begin: str
-    end: str
 
 
 class ReadLimits:
@@ -45,15 +36,22 @@ class ReadLimits:
         self._execution: Any = query._jsq.streamingQuery()
         self._lock = threading.Lock()
         self._before: Any = None
+        self._known: list[Any] = []
 
-    def offsets(self) -> list[Offsets]:
-        """Those of each source, in an order that stays."""
-        context = self._execution.getLatestExecutionContext()
-        begins, ends = context.startOffsets(), context.endOffsets()
-        return [Offsets(_text(begins.get(source)), _text(ends.get(source))) for source in self._sources()]
+    def begins(self) -> list[str]:
+        """Where each source began in the batch that runs, as JSON, in an order that stays; '': where it begins."""
+        return self._texts(self._execution.getLatestExecutionContext().startOffsets())
+
+    def ends(self) -> list[str]:
+        """Where each ends in it."""
+        return self._texts(self._execution.getLatestExecutionContext().endOffsets())
+
+    def _texts(self, offsets: Any) -> list[str]:
+        found = [offsets.get(source) for source in self._sources()]
+        return [str(each.get().json()) if each.isDefined() else "" for each in found]
 
     def give(self, rows: Mapping[int, int]) -> None:
-        """Let sources, by their places in :meth:`offsets`, give at most so many rows to a batch each, from the next one
+        """Let sources, by their places in :meth:`ends`, give at most so many rows to a batch each, from the next one
         on; while the query is held, from when it is released."""
         with self._lock:
             limits = self._limits if self._before is None else self._before
@@ -85,10 +83,12 @@ class ReadLimits:
         return getattr(self._execution, _FIELD)()
 
     def _sources(self) -> list[Any]:
-        found, sources = [], self._limits.keysIterator()
-        while sources.hasNext():
-            found.append(sources.next())
-        return found
+        """Each call into the JVM costs a batch some time: they stay the same."""
+        if not self._known:
+            sources = self._limits.keysIterator()
+            while sources.hasNext():
+                self._known.append(sources.next())
+        return self._known
 
     def _limit(self, now: Any, rows: int) -> Any:
         """As the source takes it, by the one that it has."""
@@ -113,7 +113,3 @@ def probe(spark: SparkSession) -> bool:
     loader = jvm.Thread.currentThread().getContextClassLoader()
     names = {method.getName() for method in loader.loadClass(_EXECUTION).getMethods()}
     return {_FIELD, _SETTER, "getLatestExecutionContext"} <= names and bool(loader.loadClass(_LIMIT_IN_PYTHON))
-
-
-def _text(offset: Any) -> str:
-    return str(offset.get().json()) if offset.isDefined() else ""
