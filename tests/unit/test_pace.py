@@ -203,6 +203,14 @@ def test_without_a_target_batches_stay_away_from_the_end_of_a_transaction() -> N
     assert pace.limit == pytest.approx(5000 * 30 / 100, rel=0.3)
 
 
+def test_a_batch_that_was_broken_off_goes_by_how_far_it_was() -> None:
+    pace = Pace(AIM, 40_000)
+    for _ in range(5):
+        pace = pace.after(Ran(40_000, 4.0))
+    assert 20 <= pace.failed(40_000, told=Ran(120, 12.0)).limit <= 45
+    assert pace.failed(40_000, told=Ran(39_000, 12.0)).limit == 10_000
+
+
 def test_a_batch_that_failed_for_time_is_far_smaller_and_the_next_ones_grow_again() -> None:
     pace = Pace(AIM, 40_000)
     for _ in range(5):

@@ -31,9 +31,10 @@ from anabranch.container.place import Place
 from anabranch.container.remembering import Memory
 from anabranch.errors import AnabranchError, StalledError, StateError
 from anabranch.event_time.progress import Progress
-from anabranch.messages import Draining, LaneReport
+from anabranch.messages import BatchProgress, Draining, LaneReport
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP, parsed, texts
+from anabranch.pace.controller import Ran as Paced
 from anabranch.spark import boundary, busy, clock, history, isolation, stacks, working
 from anabranch.spark.clock import Clock
 from anabranch.spark.held import Held
@@ -556,6 +557,9 @@ class LaneRunner:
                     return True
                 continue
             self._check_progress()
+            slow = self._outlasts(folder)
+            if slow is not None:
+                query = self._begin_smaller(folder, query, slow)
             if monotonic() > self._refreshed + _REFRESH_EVERY and self._query is not None:
                 self._query.refresh()
                 self._refreshed = monotonic()
@@ -596,6 +600,29 @@ class LaneRunner:
         self._query.pacer.failed(rows)
         self._most = self._query.pacer.limit
         return True
+
+    def _outlasts(self, folder: Folder) -> BatchProgress | None:
+        """How far the batch is, if it will take longer than it may, and can be begun anew with fewer rows."""
+        progress = self.report.batch_progress
+        if progress is None or self._query is None or not pacing.outlasts(progress, self._query.allowed):
+            return None
+        return progress if progress.planned > 1 and self._can_shrink(folder) else None
+
+    def _begin_smaller(self, folder: Folder, query: StreamingQuery, progress: BatchProgress) -> StreamingQuery:
+        """Break the batch off: nothing of it can be seen yet."""
+        assert self._query is not None
+        log.warning(
+            "a batch would take longer than a transaction may",
+            lane=self.lane.id,
+            batch=progress.number,
+            rows=progress.planned,
+            done=progress.done,
+            seconds=progress.seconds,
+        )
+        query.stop()
+        self._query.pacer.failed(progress.planned, Paced(max(1, progress.done), progress.seconds))
+        self._most = self._query.pacer.limit
+        return self._start(folder)
 
     def _can_shrink(self, folder: Folder) -> bool:
         stateless = self._query is not None and not self._query.stateful

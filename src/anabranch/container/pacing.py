@@ -1,20 +1,32 @@
-"""A batch that took longer than a transaction may is planned anew, with fewer rows."""
+"""A batch that takes longer than a transaction may is planned anew, with fewer rows."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from anabranch.container.folder import Folder
+from anabranch.messages import BatchProgress
 from anabranch.systems.embedded.spark import share
 
-__all__ = ["is_too_long", "shrink"]
+__all__ = ["is_too_long", "outlasts", "shrink"]
 
 _TOO_LONG = "anabranch.errors.TooLongError"
+_SURE = 0.1
+"""After this part of the time that it may take, a batch's own speed is known."""
+_WRITTEN = ("publishing", "committing")
 
 
 def is_too_long(error: BaseException) -> bool:
     """Whether a batch failed because a transaction of its took longer than it may."""
     return _TOO_LONG in str(error)
+
+
+def outlasts(progress: BatchProgress | None, allowed: float) -> bool:
+    """Whether it can be foretold that a batch takes longer than the ``allowed`` seconds, and it isn't yet through what
+    takes that time."""
+    if progress is None or progress.left is None or progress.phase in _WRITTEN:
+        return False
+    return progress.seconds > _SURE * allowed and progress.seconds + progress.left > allowed
 
 
 def shrink(folder: Folder, starting: Mapping[str, Mapping[int, int]], most: int) -> int:

@@ -35,6 +35,7 @@ _SOME = 1.25
 _APART = 2
 """Two batches say something of the fixed time if one has so many times the records of the other."""
 _UNHELPED = 0.7
+_FEWER = 4
 _NO_TIME = 0.01
 
 
@@ -102,10 +103,13 @@ class Pace:
         counted = replace(learned, ran=(*self.ran, ran)[-_MEMORY:])
         return replace(counted, limit=counted._next())
 
-    def failed(self, rows: int) -> Pace:
-        """The pace after a batch of so many rows that took longer than it may: the next one has far fewer."""
-        slow = self.after(Ran(rows, self.aim.allowed))
-        return replace(slow, limit=max(1, min(slow.limit, rows // 4)))
+    def failed(self, rows: int, told: Ran | None = None) -> Pace:
+        """The pace after a batch of so many rows that takes longer than it may: the next one has far fewer.
+
+        ``told``: how far it was when it was broken off; None: nobody knows.
+        """
+        slow = self.after(Ran(rows, self.aim.allowed) if told is None else told)
+        return replace(slow, limit=max(1, min(slow.limit, rows // _FEWER)))
 
     def _learned(self, ran: Ran) -> Pace:
         found = None if self.before is None else _fixed(self.before, ran)

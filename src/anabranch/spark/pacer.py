@@ -79,10 +79,10 @@ class Pacer:
             self._besides = former._besides
             self._shares = self._even()
 
-    def failed(self, rows: int) -> None:
-        """A batch of so many records took longer than it may."""
+    def failed(self, rows: int, told: Ran | None = None) -> None:
+        """A batch of so many records takes longer than it may. ``told``: see :meth:`Pace.failed`."""
         with self._lock:
-            self._pace = self._pace.failed(rows)
+            self._pace = self._pace.failed(rows, told)
 
     def begin(self) -> None:
         """A query of the lane is started."""
