@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -69,6 +70,14 @@ def test_what_a_batch_read_counts_from_where_the_lane_begins(query: Query) -> No
     assert pacer.limit == 1000
     assert query.given == [{1: 500, 2: 500}]
     assert pacer.is_known
+
+
+def test_without_a_target_there_is_nothing_to_remember(query: Query) -> None:
+    pacer = Pacer(cast(Any, None), Aim(math.inf, 2, 20_000), 20_000, 10_000, {EMBEDDED: {0: 0}, KAFKA: {0: 1000}})
+    query.end = [CLOCK, _embedded({0: 10_000}), _kafka({0: 11_000})]
+    pacer.ran(0, 50.0)
+    assert pacer.limit == 20_000
+    assert not pacer.is_known
 
 
 def test_what_a_batch_read_counts_from_where_the_one_before_it_ended(query: Query) -> None:

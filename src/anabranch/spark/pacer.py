@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
@@ -58,8 +59,8 @@ class Pacer:
 
     @property
     def is_known(self) -> bool:
-        """Whether the limit comes from batches that were run."""
-        return bool(self._pace.ran)
+        """Whether the limit comes from the time that batches took."""
+        return bool(self._pace.ran) and not math.isinf(self._pace.aim.target)
 
     @property
     def shares(self) -> dict[str, int]:
