@@ -48,7 +48,7 @@ _UNKNOWN = ("transform", "foreach_batch")
 """Operators that call functions of the job once for a batch, which may take any time for it."""
 _FIRST = 50
 """The records of a first batch: as many as are through in a minute, if each takes a second."""
-_FIRST_OF_SQL = 20_000
+_FIRST_OF_SQL = 100_000
 _KEYLESS = "the key is null, and the operator keeps its rows by key"
 
 
