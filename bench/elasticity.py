@@ -144,7 +144,7 @@ class Bench:
 
     def _query(self, job: Job, factor: int, rows: int) -> LaneQuery:
         settings = Settings(
-            job=JobSettings(factor=factor, max_rows_per_batch=rows),
+            job=JobSettings(factor=factor, max_rows_per_batch=rows, target_batch_seconds=0),
             storage=StorageSettings(root=str(self.folder / "lanes")),
             systems=SystemsSettings(
                 default="kafka", kafka=self.kafka, embedded=EmbeddedSettings(root=self.folder / "log")

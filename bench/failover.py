@@ -34,7 +34,7 @@ def measured(how: str, seed: int, on_kafka: bool, stands_by: float) -> tuple[flo
         stack.callback(workspace.close)
         batches = BATCHES + round(2 * stands_by)  # some must be left, and one takes half a second or more
         served = failover.Served(workspace, ROWS * batches, seed)
-        workspace.settings |= {**SETTINGS, "job__max_rows_per_batch": ROWS}
+        workspace.settings |= {**SETTINGS, "job__max_rows_per_batch": ROWS, "job__target_batch_seconds": 0}
         served.end()
         served.lead()
         served.start()

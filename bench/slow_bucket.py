@@ -86,7 +86,8 @@ def _measured(lanes: int, seconds: float) -> tuple[float, str]:
         _fill(system)
         (started.folder / "job.py").write_text(JOB)
         (started.folder / "anabranch.toml").write_text(
-            f"[job]\nfactor = {FACTOR}\nlanes = {lanes}\nmax_rows_per_batch = {BATCH}\n\n"
+            f"[job]\nfactor = {FACTOR}\nlanes = {lanes}\nmax_rows_per_batch = {BATCH}\n"
+            "target_batch_seconds = 0\n\n"
             '[systems.embedded]\nroot = "streams"\n\n[storage]\nroot = "lanes"\n'
         )
         started.start([sides.anabranch(), "run", "job.py"])

@@ -26,7 +26,7 @@ SETTLED = 20
 def measured(workspace: Workspace) -> None:
     workspace.system.create(INPUT, 1)
     served = Served(workspace, count=ROWS, seed=1, later=PORTION * 200)
-    workspace.settings["job__max_rows_per_batch"] = PORTION
+    workspace.settings |= {"job__max_rows_per_batch": PORTION, "job__target_batch_seconds": 0}
     (workspace.folder / "delays.py").write_text(scaled.COUNTED.read_text())
     fed = scaled.Fed(served, PORTION)
     served.start(for_good=True)

@@ -276,7 +276,7 @@ def filled(several: Iterable[pa.RecordBatch], rows: int, batch: int) -> Iterator
     """A folder, a log with these records in the stream ``flights``, and a session, all for this run."""
     with tempfile.TemporaryDirectory(prefix="anabranch-bench-") as name:
         folder = Path(name)
-        (folder / "anabranch.toml").write_text(f"[job]\nmax_rows_per_batch = {batch}\n")
+        (folder / "anabranch.toml").write_text(f"[job]\nmax_rows_per_batch = {batch}\ntarget_batch_seconds = 0\n")
         settings = config.load(folder / "anabranch.toml")
         log = Log(settings.systems.embedded.root)
         settings.systems.embedded.root.mkdir(parents=True)

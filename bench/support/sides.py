@@ -91,6 +91,8 @@ class Anabranch:
 
     def _settings(self, task: Task) -> str:
         batch = f"max_rows_per_batch = {task.batch}\n" if task.batch else ""
+        if task.batch and task.work == "count":  # what it writes goes by its batches
+            batch += "target_batch_seconds = 0\n"
         real_time = self.trigger != "micro-batch"
         trigger = f'trigger = "{self.trigger}"\n' if real_time else ""
         linger = f'spark = {{ "linger.ms" = "{LINGER_MS}" }}\n' if real_time and not task.quick else ""

@@ -71,6 +71,8 @@ class JobSettings(_Section):
     A lane that fails is tried again, up to ``attempts`` times in a row on one batch; so is one that has records to read
     and stands still for ``stall_after``. An SSP that was read to its end, and got nothing for ``idle_after``, holds no
     watermark back until it does ("never": it does for ever).
+    A batch has at most ``max_rows_per_batch`` records of each input, and fewer where it would take longer than
+    ``target_batch_seconds`` (0: it takes as long as it takes).
     ``artifact``: where containers have the job's code from: the coordinator's store, or the folder that they start in.
     ``lanes``: over so many queries a container spreads the tasks of a stage without state.
     ``warm_containers``: so many processes more than seats, which stand by.
@@ -90,6 +92,7 @@ class JobSettings(_Section):
     trigger: Literal["micro-batch", "real-time"] = "micro-batch"
     interval: str = "0 seconds"
     max_rows_per_batch: int = Field(default=1_000_000, ge=1)
+    target_batch_seconds: float = Field(default=4.0, ge=0, le=3600, allow_inf_nan=False)
     state_partitions: int = Field(default=4, ge=1, le=1024)
     on_error: Literal["dead-letter", "drop", "fail"] = "dead-letter"
     on_null_key: Literal["dead-letter", "drop", "fail"] = "dead-letter"

@@ -38,6 +38,8 @@ JOB = "delays"
 INPUT, LATE, TABLE = "flights", "late-flights", "delay-by-destination"
 PARTITIONS = 4
 LATE_FROM = 15
+AS_MANY = {"job__target_batch_seconds": 0}
+"""Batches have as many records as they may, each time the same, however long they take here."""
 PATIENCE = 400.0
 MIDNIGHT = datetime(2013, 1, 1, tzinfo=UTC)
 
@@ -222,7 +224,7 @@ class Workspace:
             self.kafka = KafkaSettings(bootstrap_servers=cluster.bootstrap_servers)
             self.system = KafkaSystem(self.kafka)
             bound = {"systems__default": "kafka", "systems__kafka__bootstrap_servers": cluster.bootstrap_servers}
-        self.settings = {"job__state_partitions": 2, "job__max_rows_per_batch": 2500, **bound, **settings}
+        self.settings = {"job__state_partitions": 2, "job__max_rows_per_batch": 2500, **AS_MANY, **bound, **settings}
         self._processes: list[Process] = []
         shutil.copy(job, folder / job.name)
 

@@ -30,6 +30,7 @@ from anabranch.config import (
     StreamSettings,
     SystemsSettings,
 )
+from anabranch.container import remembering
 from anabranch.container.attempts import Standstill
 from anabranch.container.folder import Folder
 from anabranch.container.lane import Build, LaneRunner, Offsets
@@ -72,7 +73,9 @@ class Site:
 
     def settings(self, formats: Mapping[str, Any] | None = None, **job: Any) -> Settings:
         return Settings(
-            job=JobSettings(**{"state_partitions": 2, "on_error": "fail", "on_null_key": "fail", **job}),
+            job=JobSettings(
+                **{"state_partitions": 2, "on_error": "fail", "on_null_key": "fail", "target_batch_seconds": 0, **job}
+            ),
             storage=StorageSettings(root=self.lanes),
             systems=SystemsSettings(embedded=EmbeddedSettings(root=self.root / "log")),
             streams={stream: StreamSettings(format=format_) for stream, format_ in (formats or {}).items()},
@@ -281,7 +284,11 @@ class Deployed:
     def _building(self, lane: Lane, until: Offsets) -> Build:
         def build(folder: Folder, clock: str, starting: Offsets, dropped: Callable[[int], None]) -> LaneQuery:
             query = self.query(lane, folder.uri, until, self.epoch)
-            begun = {"starting": starting, "inherited": lambda: self._place.inherited(lane)}
+            begun = {
+                "starting": starting,
+                "inherited": lambda: self._place.inherited(lane),
+                "remembered": lambda quick: remembering.remembered(self._place, lane, quick=quick),
+            }
             return LaneQuery(**{**vars(query), **begun, "clock": clock, "dropped": dropped})
 
         return build

@@ -99,7 +99,12 @@ def _settings(folder: Path) -> Settings:
     """No file has a say in them, nor has the environment."""
     return Settings.model_validate(
         {
-            "job": {"state_partitions": 2, "max_rows_per_batch": _ROWS // _BATCHES, "attempts": 1},
+            "job": {
+                "state_partitions": 2,
+                "max_rows_per_batch": _ROWS // _BATCHES,
+                "target_batch_seconds": 0,
+                "attempts": 1,
+            },
             "storage": {"root": str(folder / "lanes")},
             "coordinator": {"store": f"sqlite:///{folder / 'coordinator.db'}"},
             "systems": {"default": "embedded", "embedded": {"root": folder / "streams"}},

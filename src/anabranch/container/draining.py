@@ -120,7 +120,7 @@ class Drain:
         to = share(
             {n: begins[ssp] for n, ssp in numbered.items()},
             {n: ends[ssp] for n, ssp in numbered.items()},
-            self.query.most,
+            self.query.pacer.limit,
         )
         entry = self._next()
         for stream, source in self.folder.sources(self.folder.planned()).items():

@@ -28,11 +28,13 @@ from anabranch.container.inputs import Inputs
 from anabranch.container.load import Load
 from anabranch.container.outputs import Outputs
 from anabranch.container.place import Place
+from anabranch.container.remembering import Memory
 from anabranch.errors import AnabranchError, StalledError, StateError
 from anabranch.event_time.progress import Progress
-from anabranch.messages import Draining, LaneReport
+from anabranch.messages import BatchProgress, Draining, LaneReport
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP, parsed, texts
+from anabranch.pace.controller import Ran as Paced
 from anabranch.spark import boundary, busy, clock, history, isolation, stacks, working
 from anabranch.spark.clock import Clock
 from anabranch.spark.held import Held
@@ -47,8 +49,6 @@ _LOOK_EVERY = 5.0
 _SAMPLE_EVERY = 30.0
 _REFRESH_EVERY = 12 * 3600.0
 """What tells whose the slots are expires after some days."""
-_SMALLER = 4
-"""A batch that took too long is tried with so many times fewer rows."""
 _STUCK_EVERY = 1.0
 _AT_ONCE = 0.01
 _BRIEF = 2.0
@@ -144,12 +144,12 @@ class LaneRunner:
         self._dropped = 0
         self._noted = False
         self._most = 0
-        self._last_rows = 0
         self._late_groups = 0
         self._late: Counter[str] = Counter()
         self._inputs = Inputs(place.systems, lane, starting)
         self._ends = Ends(lane.id, self._inputs.ends, until)
         self._outputs = Outputs(place.systems, lane)
+        self._speed = Memory(place, lane)
         self._told_at = 0.0
         self._refreshed = monotonic()
         self._looked_at = monotonic()
@@ -355,13 +355,17 @@ class LaneRunner:
             self._stop_at_boundary(folder, query, partial(self._take_progress, folder, query))
 
         outcome = Outcome(drained=False)
-        with suppress(_HurryError), closing(Held(self._place.spark, query, turn)) as held:
+        with suppress(_HurryError), closing(self._hold(query, turn)) as held:
             outcome = self._draining_by(folder, run=held.run, begin=held.begin, end=end, pause=pause)()
             if not outcome.drained and not self._stop.is_set():
                 held.release()
         if outcome.drained:
             self._stop_at_boundary(folder, query)
         return self._has_drained(outcome)
+
+    def _hold(self, query: StreamingQuery, turn: Callable[[], None]) -> Held:
+        assert self._query is not None
+        return Held(self._place.spark, query, turn, self._query.pacer.limits(query))
 
     def _draining_by(self, folder: Folder, **how: Any) -> Drain:
         """``how``: what depends on whether the query runs."""
@@ -466,7 +470,7 @@ class LaneRunner:
         """The query, for the folder as it is now."""
         self._held = folder
         query, self._analyzed = self._analyzed or self._build_for(folder), None
-        query = self._goes_by(query if self._most == query.max_rows else replace(query, max_rows=self._most))
+        query = self._goes_by(query)
         self._mend_time(folder, query)
         self._shrink(folder, query)
         return query
@@ -475,6 +479,7 @@ class LaneRunner:
         """What former ones have counted stays."""
         if self._query is not None and self._query is not query:
             self._late += self._query.late
+            query.pacer.go_on(self._query.pacer)
         self._query = query
         return query
 
@@ -513,7 +518,8 @@ class LaneRunner:
     def _runs(self, folder: Folder, query: LaneQuery, started: StreamingQuery) -> StreamingQuery:
         self._started = started
         held = texts(self._positions(folder))
-        self._tell(phase="running", batch=folder.committed(), positions=held, run=str(started.runId))
+        limit = 0 if query.real_time else query.pacer.limit
+        self._tell(phase="running", batch=folder.committed(), positions=held, run=str(started.runId), limit=limit)
         if not query.has_event_time:
             self._note_progress(folder, Progress())
         self._sample(query)
@@ -551,6 +557,9 @@ class LaneRunner:
                     return True
                 continue
             self._check_progress()
+            slow = self._outlasts(folder)
+            if slow is not None:
+                query = self._begin_smaller(folder, query, slow)
             if monotonic() > self._refreshed + _REFRESH_EVERY and self._query is not None:
                 self._query.refresh()
                 self._refreshed = monotonic()
@@ -559,9 +568,6 @@ class LaneRunner:
                 self._looked_at = monotonic()
             if monotonic() > self._sampled_at + _SAMPLE_EVERY and self._query is not None:
                 self._sample(self._query)
-            if self._is_slow():
-                self._stop_at_boundary(folder, query)
-                query = self._start(folder)
             self._pause(_POLL)
         self._stop_at_boundary(folder, query)
         return False
@@ -584,43 +590,55 @@ class LaneRunner:
             )
             raise StalledError(f"lane {self.lane.id} stands still: {still}", "its threads are in the container's log")
 
-    def _is_slow(self) -> bool:
-        """Whether batches come near the time that they may take; then the next ones must be smaller."""
-        assert self._query is not None
-        most = self._query.most
-        self._most = pacing.lowered(most, self._last_rows, self._report.seconds, self._query.allowed)
-        if self._most < most:
-            log.warning("batches take long; smaller ones follow", lane=self.lane.id, rows=self._most)
-        return self._most < most
-
     def _goes_on_smaller(self, folder: Folder, error: Exception) -> bool:
         """Whether a batch that took too long can be run again with fewer rows."""
-        if (
-            not pacing.is_too_long(error)
-            or self._query is None
-            or not self._can_shrink(folder)
-            or self._query.most == 1
-        ):
+        if not pacing.is_too_long(error) or self._query is None or not self._can_shrink(folder):
             return False
-        self._most = max(1, self._query.most // _SMALLER)
+        rows = sum(end - begin for begin, end in self._pending_ranges(self._query).values())
+        if rows <= 1:
+            return False
+        self._query.pacer.failed(rows)
+        self._most = self._query.pacer.limit
         return True
+
+    def _outlasts(self, folder: Folder) -> BatchProgress | None:
+        """How far the batch is, if it will take longer than it may, and can be begun anew with fewer rows."""
+        progress = self.report.batch_progress
+        if progress is None or self._query is None or not pacing.outlasts(progress, self._query.allowed):
+            return None
+        return progress if progress.planned > 1 and self._can_shrink(folder) else None
+
+    def _begin_smaller(self, folder: Folder, query: StreamingQuery, progress: BatchProgress) -> StreamingQuery:
+        """Break the batch off: nothing of it can be seen yet."""
+        assert self._query is not None
+        log.warning(
+            "a batch would take longer than a transaction may",
+            lane=self.lane.id,
+            batch=progress.number,
+            rows=progress.planned,
+            done=progress.done,
+            seconds=progress.seconds,
+        )
+        query.stop()
+        self._query.pacer.failed(progress.planned, Paced(max(1, progress.done), progress.seconds))
+        self._most = self._query.pacer.limit
+        return self._start(folder)
 
     def _can_shrink(self, folder: Folder) -> bool:
         stateless = self._query is not None and not self._query.stateful
         return stateless and folder.pending and self._place.published(self.lane) < folder.planned()
 
     def _shrink(self, folder: Folder, query: LaneQuery) -> None:
-        """A pending batch that is larger than batches may be, and of which nothing was published, is planned anew."""
-        if query.real_time or not self._can_shrink(folder):
+        """A pending batch that took too long, and of which nothing was published, is planned anew."""
+        most, self._most = self._most, 0
+        if not most or query.real_time or not self._can_shrink(folder):
             return
         starting: dict[str, dict[int, int]] = {}
         for ssp, offset in self._starting.items():
             starting.setdefault(ssp.stream, {})[ssp.partition] = offset
-        had = pacing.shrink(folder, starting, query.most)
+        had = pacing.shrink(folder, starting, most)
         if had:
-            log.warning(
-                "the batch is made smaller", lane=self.lane.id, batch=folder.planned(), rows=query.most, had=had
-            )
+            log.warning("the batch is made smaller", lane=self.lane.id, batch=folder.planned(), rows=most, had=had)
 
     def _count_dropped(self, records: int) -> None:
         self._dropped += records
@@ -639,9 +657,9 @@ class LaneRunner:
         self._newest_progress = newest
         for ran in history.since(query, self._seen_batch):
             self._rows += ran.rows
-            self._last_rows = ran.rows
             self._late_groups += ran.late_groups
             self._seen_batch = ran.number
+            self._take_pace(ran)
             self._tell(
                 batch=ran.number,
                 rows=self._rows,
@@ -664,6 +682,17 @@ class LaneRunner:
         if monotonic() > self._told_at + _TELL_EVERY:
             self._inputs.tell(parsed(self._report.positions))
             self._told_at = monotonic()
+
+    def _take_pace(self, ran: Ran) -> None:
+        if self._query is not None and not self._query.real_time:
+            self._query.pacer.took(ran.number, ran.seconds)
+            self._tell(limit=self._query.pacer.limit)
+            self._note_speed()
+
+    def _note_speed(self, *, ends: bool = False) -> None:
+        """Let those know who run such a lane next."""
+        if self._query is not None and not self._query.real_time and self._query.pacer.is_known:
+            self._speed.note(self._query.pacer.limit, ends=ends)
 
     def _look_for_idle(self, time: Clock) -> None:
         """Let the lane's clock know which inputs are idle. Up to noted ends, none is: a run is as long as it is."""
@@ -793,6 +822,7 @@ class LaneRunner:
         if begun and not (told is None and self._noted) and not folder.pending:
             self._note_progress(folder, Progress() if told is None else told.progress)
         clock.forget(self._clock)
+        self._note_speed(ends=True)
         positions = self._positions(folder)
         self._tell(
             phase="ended",

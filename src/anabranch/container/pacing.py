@@ -1,16 +1,19 @@
-"""How much a lane takes in at once: less, when its batches come near the time that a transaction may take."""
+"""A batch that takes longer than a transaction may is planned anew, with fewer rows."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from anabranch.container.folder import Folder
+from anabranch.messages import BatchProgress
 from anabranch.systems.embedded.spark import share
 
-__all__ = ["is_too_long", "lowered", "shrink"]
+__all__ = ["is_too_long", "outlasts", "shrink"]
 
 _TOO_LONG = "anabranch.errors.TooLongError"
-_NEAR = 0.5
+_SURE = 0.1
+"""After this part of the time that it may take, a batch's own speed is known."""
+_WRITTEN = ("publishing", "committing")
 
 
 def is_too_long(error: BaseException) -> bool:
@@ -18,11 +21,12 @@ def is_too_long(error: BaseException) -> bool:
     return _TOO_LONG in str(error)
 
 
-def lowered(most: int, rows: int, seconds: float, allowed: float) -> int:
-    """The rows that a batch may have, after one of ``rows`` took ``seconds`` of the ``allowed``."""
-    if rows <= 1 or seconds <= _NEAR * allowed:
-        return most
-    return max(1, min(most, int(rows * _NEAR * allowed / seconds / 2)))
+def outlasts(progress: BatchProgress | None, allowed: float) -> bool:
+    """Whether it can be foretold that a batch takes longer than the ``allowed`` seconds, and it isn't yet through what
+    takes that time."""
+    if progress is None or progress.left is None or progress.phase in _WRITTEN:
+        return False
+    return progress.seconds > _SURE * allowed and progress.seconds + progress.left > allowed
 
 
 def shrink(folder: Folder, starting: Mapping[str, Mapping[int, int]], most: int) -> int:

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from anabranch import logs
 from anabranch.clocks import boottime
 from anabranch.config import Settings
-from anabranch.container import forgetting
+from anabranch.container import forgetting, remembering
 from anabranch.container.agent import Agent
 from anabranch.container.ahead import Ahead, Beginnings, Handover
 from anabranch.container.attempts import Attempts, Standstill
@@ -279,6 +279,7 @@ class Container:
             home=self._home,
             starting=starting or {},
             inherited=lambda: self._place.inherited(lane),
+            remembered=lambda quick: remembering.remembered(self._place, lane, quick=quick),
             until=until or {},
             dropped=dropped,
             needs=self._needs,

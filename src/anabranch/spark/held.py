@@ -6,7 +6,6 @@ and its sources at hand already.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from time import monotonic, sleep
 from typing import Any
@@ -15,13 +14,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch.errors import StateError
+from anabranch.spark.internals.read_limits import ReadLimits
 
 __all__ = ["Held"]
 
-_LIMIT = "org.apache.spark.sql.connector.read.streaming.ReadLimit"
-_LIMIT_IN_PYTHON = "org.apache.spark.sql.execution.datasources.v2.python.PythonStreamingSourceReadLimit"
 _PROGRESS = "org.apache.spark.sql.execution.streaming.runtime.StreamProgress"
-_NOTHING_IN_PYTHON = json.dumps({"_type": "ReadMaxRows", "max_rows": 0})
 _PLANS = ".constructNextBatch("
 """The method in which a query plans a batch, all of it under one lock."""
 _LOOK = 0.005
@@ -36,10 +33,13 @@ class Held:
     Its batches read nothing but what is planned for them. Unless it was let :meth:`go`, none is under way when a method
     of this class returns, and Spark plans none.
 
-    ``turn`` is called now and then while a batch is waited for; what it raises ends the waiting.
+    ``turn`` is called now and then while a batch is waited for; what it raises ends the waiting. ``limits``: those of
+    the query's sources.
     """
 
-    def __init__(self, spark: SparkSession, query: StreamingQuery, turn: Callable[[], None]) -> None:
+    def __init__(
+        self, spark: SparkSession, query: StreamingQuery, turn: Callable[[], None], limits: ReadLimits
+    ) -> None:
         self._jvm: Any = spark._jvm
         self._arrays: Any = getattr(self._jvm, "org.apache.commons.lang3.ArrayUtils")
         self._milliseconds: Any = getattr(self._jvm, "java.util.concurrent.TimeUnit").MILLISECONDS
@@ -48,10 +48,10 @@ class Held:
         self._planning: Any = self._execution.awaitProgressLock()
         self._progress: Any = self._execution.awaitProgressLockCondition()
         self._turn, self._turned = turn, 0.0
+        self._limits = limits
         self._stand()
         try:
-            self._sources: Any = self._execution.uniqueSources()
-            self._limits(self._nothing())
+            self._limits.hold()
         except BaseException:
             self.close()
             raise
@@ -79,7 +79,7 @@ class Held:
 
     def release(self) -> None:
         """Let the query go on as before."""
-        self._limits(self._sources)
+        self._limits.release()
         self.close()
 
     def close(self) -> None:
@@ -136,22 +136,8 @@ class Held:
 
     def _read(self, ends: Any) -> Any:
         """Offsets as sources make them: those of a log differ from them, if they are written in another way."""
-        found, sources = self._sources.empty(), ends.keysIterator()
+        found, sources = self._execution.uniqueSources().empty(), ends.keysIterator()
         while sources.hasNext():
             source = sources.next()
             found = found.updated(source, source.deserializeOffset(ends.apply(source).json()))
         return getattr(self._jvm, _PROGRESS)(found)
-
-    def _nothing(self) -> Any:
-        """The limits of the sources, so that each of them reads nothing."""
-        nothing = getattr(self._jvm, _LIMIT).maxRows(0)
-        nothing_in_python = getattr(self._jvm, _LIMIT_IN_PYTHON)(_NOTHING_IN_PYTHON)
-        limits, sources = self._sources, self._sources.keysIterator()
-        while sources.hasNext():
-            source = sources.next()
-            in_python = limits.apply(source).getClass().getName() == _LIMIT_IN_PYTHON
-            limits = limits.updated(source, nothing_in_python if in_python else nothing)
-        return limits
-
-    def _limits(self, limits: Any) -> None:
-        getattr(self._execution, "uniqueSources_$eq")(limits)

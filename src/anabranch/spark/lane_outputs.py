@@ -19,6 +19,7 @@ from anabranch.grouping.ownership import owned
 from anabranch.model.graph import Node
 from anabranch.operators import rule
 from anabranch.operators.rules import is_boundary, is_shuffle, late_of, on_late
+from anabranch.pace.controller import Aim
 from anabranch.planning import stages
 from anabranch.spark import busy, dead_letters, evaluation, hidden, late, naming, operators, routing, tables, values
 from anabranch.spark.batches import Batch
@@ -30,9 +31,11 @@ from anabranch.spark.intake import FAULTS
 from anabranch.spark.labels import label
 from anabranch.spark.lane_parts import LaneParts
 from anabranch.spark.naming import TaskNames
+from anabranch.spark.pacer import Pacer, name_of
 from anabranch.spark.publishing import Publishing
 from anabranch.spark.routing import Routing
 from anabranch.spark.sink import Keyless
+from anabranch.spark.source import Source
 from anabranch.spark.tables import TablePublisher
 from anabranch.systems.embedded.output import EmbeddedPublisher
 from anabranch.systems.kafka.output import KafkaPublisher
@@ -41,6 +44,11 @@ from anabranch.systems.output import Publisher, Target, Written
 from anabranch.tables.contract import Owner, Table
 
 _ASIDE, _DROP, _FAIL = "dead-letter", "drop", "fail"
+_UNKNOWN = ("transform", "foreach_batch")
+"""Operators that call functions of the job once for a batch, which may take any time for it."""
+_FIRST = 50
+"""The records of a first batch: as many as are through in a minute, if each takes a second."""
+_FIRST_OF_SQL = 100_000
 _KEYLESS = "the key is null, and the operator keeps its rows by key"
 
 
@@ -54,6 +62,25 @@ class LaneOutputs(LaneParts):
         if not any(publisher.slotted for publisher in self._publishers.values()):
             return math.inf
         return durations.parse(self.settings.systems.kafka.transaction_timeout) / 1000
+
+    @cached_property
+    def pacer(self) -> Pacer:
+        """What sizes the lane's batches."""
+        job = self.settings.job
+        inputs = {self._place_of(source): source.starts for source in self._sources}
+        most = job.max_rows_per_batch * max(1, len(inputs))
+        least = min(most, max(1, len(self.lane.ssps)))
+        target = job.target_batch_seconds or math.inf
+        quick = not any(rule(node).function or node.kind in _UNKNOWN for node in self._group.nodes)
+        unknown = _FIRST_OF_SQL if quick else max(_FIRST, 2 * least)
+        first = most if math.isinf(target) else self.remembered(quick) or unknown
+        return Pacer(self.spark, Aim(target, least, most, self.allowed), first, job.max_rows_per_batch, inputs)
+
+    def _place_of(self, source: Source) -> str:
+        """The name of a source as a pacer knows it."""
+        in_kafka = source.system.name == "kafka"
+        place = self.systems.kafka.topic(source.stream) if in_kafka else source.stream
+        return name_of(source.system.name, place)
 
     def _rejecting(self, policy: str) -> Rejecting | None:
         return None if policy == _FAIL else partial(self._aside.rejects, keep=policy != _DROP)

@@ -47,8 +47,9 @@ class LaneParts:
     ``clock``: a local file for the lane's event time.
     ``until``: offsets by whole SSP that are never read beyond. ``inherited`` gives how far in event time the lanes were
     that it goes on from. ``schemas``: columns after each operator. ``formats``:
-    of streams that aren't JSON. ``dropped`` is told how many records each batch has dropped. ``max_rows``: of a batch
-    (0: as settings say). ``nothing``: its batches read nothing. ``needs``: the columns that groups need, as far as
+    of streams that aren't JSON. ``dropped`` is told how many records each batch has dropped. ``remembered`` gives how
+    many its first batch may have, by whether it is without functions of the job's; 0: nobody knows. ``nothing``: its
+    batches read nothing. ``needs``: the columns that groups need, as far as
     lanes of the job have found that out.
     ``writing``: set while a batch is written.
     """
@@ -69,7 +70,7 @@ class LaneParts:
     until: Mapping[SSP, int] = field(default_factory=dict)
     inherited: Callable[[], Progress] = Progress
     dropped: Callable[[int], None] = lambda _: None
-    max_rows: int = 0
+    remembered: Callable[[bool], int] = lambda _: 0
     nothing: bool = False
     needs: Needs = field(default_factory=dict)
     writing: Event = field(default_factory=Event)
@@ -119,11 +120,6 @@ class LaneParts:
     def own(self) -> frozenset[str]:
         """The streams between the job's stages."""
         return frozenset(stages.stream_of(self.graph, node) for node in self.graph.nodes if is_boundary(node))
-
-    @property
-    def most(self) -> int:
-        """The rows that a batch may have."""
-        return self.max_rows or self.settings.job.max_rows_per_batch
 
     @property
     def real_time(self) -> bool:

@@ -88,6 +88,7 @@ class LaneQuery(LaneOutputs):
         return self._start(False, each)
 
     def _start(self, once: bool, each: Callable[[DataFrame, int], None]) -> StreamingQuery:
+        self.pacer.begin()
         writer = self._body.frame.writeStream.foreachBatch(each).queryName(self.lane.id)
         writer = writer.option("checkpointLocation", self.folder)
         writer = writer.outputMode("append" if streaming_checks.is_closing(self._group) else "update")
@@ -103,6 +104,7 @@ class LaneQuery(LaneOutputs):
     def publish(self, batch: DataFrame, number: int, planned: DataFrame | None = None) -> None:
         """Compute a batch of the query and publish it. ``planned``: what :meth:`planned_write` gave for it."""
         self.writing.set()
+        begun = monotonic()
         isolation.begin(self.spark.sparkContext, self.lane.id)
         try:
             if planned is None:
@@ -110,6 +112,8 @@ class LaneQuery(LaneOutputs):
             else:
                 self._publish(number, lambda: sink.write(planned))
             isolation.end(self.lane.id)
+            if not self.nothing:
+                self.pacer.ran(number, monotonic() - begun)
         finally:
             self.writing.clear()
 
@@ -170,7 +174,7 @@ class LaneQuery(LaneOutputs):
     def _streamed(self, source: Source) -> DataFrame:
         until = {ssp.partition: self.until[ssp] for ssp in source.ssps if ssp in self.until}
         limits = Limits(
-            max_rows=0 if self.real_time else self.most,
+            max_rows=0 if self.real_time else self.pacer.shares[self._place_of(source)],
             fail_on_loss=self.systems.on_data_loss(source.stream) == "fail",
             lane=self.lane.id,
             commits=f"{self.folder.removeprefix('file://')}/commits",
@@ -245,6 +249,7 @@ class LaneQuery(LaneOutputs):
         for name in ("_busy", "_aside", "_context", "_frame"):
             if name in before.__dict__:
                 self.__dict__[name] = before.__dict__[name]
+        self.pacer.begin_as(before.pacer)
         return self
 
     @property

@@ -21,7 +21,8 @@ BARE = "key binary, value binary, partition int, offset bigint"
 class Limits:
     """What holds a lane's source back.
 
-    ``max_rows``: of a batch, 0 in real time. ``nothing``: none is read, and batches are as if there were none.
+    ``max_rows``: of a first batch, 0 in real time; later ones go by the query's read limits.
+    ``nothing``: none is read, and batches are as if there were none.
     ``fail_on_loss``: when records are gone that were not read yet.
     ``lane`` and ``commits`` (a lane's id and commit folder) are for the steps that tests stop at.
     """

@@ -109,7 +109,8 @@ def run(
             temporary one.
         timeout: seconds for all of it, without the start of Spark.
         settings: of the section ``[job]``, over the file's: ``max_rows_per_batch=100``. Left out, ``state_partitions``
-            and ``attempts`` are 1; ``on_error`` and ``on_null_key`` are ``"fail"`` where the file doesn't set them.
+            and ``attempts`` are 1, and ``target_batch_seconds`` 0, so that batches are the same each time; ``on_error``
+            and ``on_null_key`` are ``"fail"`` where the file doesn't set them.
 
     Raises:
         UsageError: an input that the job doesn't read or that is missing, or a row that can't be put.
@@ -201,7 +202,7 @@ def _settings(
 ) -> Settings:
     trigger = {} if broker is not None else {"trigger": "micro-batch"}
     over: dict[str, Any] = {
-        "job": {"state_partitions": 1, "attempts": 1, **trigger, **given},
+        "job": {"state_partitions": 1, "attempts": 1, "target_batch_seconds": 0, **trigger, **given},
         "storage": {"root": str(place / "lanes")},
         "coordinator": {"store": f"sqlite:///{place / 'coordinator.db'}"},
         "systems": {"embedded": {"root": place / "streams"}},

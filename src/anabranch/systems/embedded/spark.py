@@ -49,9 +49,9 @@ def streamed(
 
 
 class EmbeddedSource(DataSource):
-    """Options: ``root``, ``stream``, ``partitions`` (JSON list), ``starting`` (JSON partition → offset), ``max_rows``,
-    ``until`` (JSON partition → offset: never beyond), ``lane`` and ``commits`` (a
-    lane's id and commit folder, for the steps that tests stop at).
+    """Options: ``root``, ``stream``, ``partitions`` (JSON list), ``starting`` (JSON partition → offset), ``max_rows``
+    (of a batch, while the query has no read limit), ``until`` (JSON partition → offset: never beyond), ``lane`` and
+    ``commits`` (a lane's id and commit folder, for the steps that tests stop at).
 
     ``bare``: "true": without headers and timestamps.
     """
@@ -98,10 +98,11 @@ class EmbeddedReader(DataSourceStreamReader):
         return self._offset({p: self._starting.get(p, 0) for p in self._partitions})
 
     def latestOffset(self, start: dict[str, Any], limit: object) -> dict[str, Any]:
-        """``limit``: at most nothing, while the query is held; otherwise Spark knows of none."""
+        """``limit``: of the query; while it has none, the option ``max_rows`` says it."""
         if steps.ACTIVE:
             steps.reach(steps.PLANNING, self._lane, steps.next_batch(self._commits))
-        if limit == ReadMaxRows(0):
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._max_rows
+        if not most:
             return start
         held = self._positions(start)
         self._tails = self._log.ends(self._stream, self._partitions, self._tails)
@@ -113,7 +114,7 @@ class EmbeddedReader(DataSourceStreamReader):
                     "that was read already",
                     "restore the stream's folder: records that were processed are gone from it",
                 )
-        return self._offset(share(held, ends, self._max_rows))
+        return self._offset(share(held, ends, most))
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         begin, finish = self._positions(start), self._positions(end)

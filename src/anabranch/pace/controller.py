@@ -1,0 +1,164 @@
+"""From how long batches took to how many records the next one may have. No clock, no Spark.
+
+A batch takes a fixed time (its tasks start, it is committed, one message takes as long as it takes), and some time for
+each record. A batch that is far shorter than it is to be says little of the latter: the next ones grow, by at most ten
+times each. One that comes near the target says how many records would just reach it. Of the last few that said so, the
+slowest one doesn't count, unless it was the very last: whatever slows one batch (a broker that is away, a frozen
+process) makes the next one small, and no other.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from dataclasses import dataclass, replace
+
+__all__ = ["Aim", "Pace", "Ran"]
+
+_MEMORY = 6
+"""So many batches count."""
+_FIXED = 3
+"""So many estimates of the fixed time, and batches that it can't be longer than."""
+_OLD = 8
+"""After so many batches of much the same size, the fixed time isn't known any more: it may have changed meanwhile."""
+_FASTEST = 10.0
+"""A batch grows by at most so much,"""
+_CAREFUL = 0.8
+"""by this part of what seems right,"""
+_OUTLASTS = 3.0
+"""and so that it takes at most so many times the target, if it goes at the pace of the last one with no fixed time."""
+_NEAR = 0.5
+"""From this part of the target on, a batch says how fast its records are."""
+_OF_TRANSACTION = 0.25
+"""A batch is to take at most this part of the time that it may take at all."""
+_SOME = 1.25
+_APART = 2
+"""Two batches say something of the fixed time if one has so many times the records of the other."""
+_UNHELPED = 0.7
+_FEWER = 4
+_NO_TIME = 0.01
+
+
+@dataclass(frozen=True)
+class Aim:
+    """What batches are to be like: they take about ``target`` seconds (inf: as long as they take), with ``least`` to
+    ``most`` records; ``allowed`` seconds at most, or they fail."""
+
+    target: float
+    least: int
+    most: int
+    allowed: float = math.inf
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A batch of so many ``rows`` that took so many ``seconds``. ``bound``: its limit kept it from having more."""
+
+    rows: int
+    seconds: float
+    bound: bool = True
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How many records the next batch may have (``limit``), and what it goes by.
+
+    ``ran``: the last batches that count, oldest first, and ``before`` the last one of all; ``estimates`` of the fixed
+    time, of which the last one was made ``age`` batches ago, and ``shortest``: seconds of the last batches, which it
+    can't be longer than.
+    """
+
+    aim: Aim
+    limit: int
+    ran: tuple[Ran, ...] = ()
+    before: Ran | None = None
+    estimates: tuple[float, ...] = ()
+    age: int = 0
+    shortest: tuple[float, ...] = ()
+
+    @property
+    def fixed(self) -> float:
+        """The seconds of a batch that don't go by its records; 0.0 while nothing is known."""
+        if not self.estimates:
+            return 0.0
+        fixed = min(statistics.median_low(self.estimates), *self.shortest)
+        # Of two batches, one may have been slow for whatever reason: to aim at more than is wanted, two must say so.
+        return fixed if len(self.estimates) > 1 else min(fixed, self.aim.target / 2)
+
+    @property
+    def target(self) -> float:
+        """The seconds that a batch is to take: at least half of them are to go into records, and some in any case."""
+        wanted = min(max(self.aim.target, 2 * self.fixed), self.aim.allowed * _OF_TRANSACTION)
+        return max(wanted, _SOME * self.fixed)
+
+    def after(self, ran: Ran) -> Pace:
+        """The pace after a batch. One without records says nothing."""
+        if ran.rows <= 0:
+            return self
+        learned = self._learned(ran)
+        if not (ran.bound or ran.seconds >= learned.target):
+            return learned  # it read all that there was, in no time: it neither lowers the limit nor raises it
+        if self.before is None and not self._is_short(ran) and ran.seconds < _OUTLASTS * self.target:
+            return learned  # what takes its time in a first batch is done once
+        counted = replace(learned, ran=(*self.ran, ran)[-_MEMORY:])
+        return replace(counted, limit=counted._next())
+
+    def failed(self, rows: int, told: Ran | None = None) -> Pace:
+        """The pace after a batch of so many rows that takes longer than it may: the next one has far fewer.
+
+        ``told``: how far it was when it was broken off; None: nobody knows.
+        """
+        slow = self.after(Ran(rows, self.aim.allowed) if told is None else told)
+        return replace(slow, limit=max(1, min(slow.limit, rows // _FEWER)))
+
+    def _learned(self, ran: Ran) -> Pace:
+        found = None if self.before is None else _fixed(self.before, ran)
+        age = 0 if found is not None else self.age + 1
+        estimates = self.estimates if age < _OLD else ()
+        if found is not None:
+            estimates = (*estimates, found)[-_FIXED:]
+        shortest = (*self.shortest, ran.seconds)[-_FIXED:]
+        return replace(self, before=ran, estimates=estimates, age=age, shortest=shortest)
+
+    def _next(self) -> int:
+        rows = [self._wanted(each) for each in self.ran]
+        usual = sorted(rows)[min(1, len(rows) - 1)]
+        wanted = min(usual, rows[-1], self._grown())
+        return max(self.aim.least, min(self.aim.most, round(min(wanted, self.aim.most))))
+
+    def _wanted(self, ran: Ran) -> float:
+        """How many rows seem right, by a batch; inf: it was too short to tell."""
+        target, fixed = self.target, self.fixed
+        if self._is_short(ran):
+            return math.inf
+        more = (target - fixed) / max(ran.seconds - fixed, _NO_TIME)
+        return max(1.0, ran.rows * min(more, _OUTLASTS * target / ran.seconds))
+
+    def _grown(self) -> float:
+        """How many rows may be tried: more than the last batch had, by as much as it was short; or as many as went well
+        not long ago."""
+        target, last = self.target, self.ran[-1]
+        if math.isinf(target):
+            return math.inf
+        well = max((each.rows for each in self.ran if each.seconds <= _CAREFUL * _OUTLASTS * target), default=last.rows)
+        more = (target - self.fixed) / max(last.seconds - self.fixed, _NO_TIME)
+        careful = _CAREFUL * more if self._is_short(last) else more
+        by = min(_FASTEST, _OUTLASTS * target / max(last.seconds, _NO_TIME), max(1.0, careful))
+        return max(well, last.rows * by)
+
+    def _is_short(self, ran: Ran) -> bool:
+        """Whether a batch was too short to tell how fast its records are."""
+        target, fixed = self.target, self.fixed
+        return math.isinf(target) or ran.seconds - fixed < _NEAR * (target - fixed)
+
+
+def _fixed(before: Ran, ran: Ran) -> float | None:
+    """The fixed time of two batches one after the other, if they tell it."""
+    small, large = sorted((before, ran), key=lambda each: each.rows)
+    if large.rows < _APART * small.rows:
+        return None
+    least = min(small.seconds, large.seconds)
+    if small.seconds >= _UNHELPED * large.seconds:
+        return least
+    each = (large.seconds - small.seconds) / (large.rows - small.rows)
+    return min(max(0.0, small.seconds - each * small.rows), least)

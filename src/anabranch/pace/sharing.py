@@ -1,0 +1,51 @@
+"""How several sources of one lane share the records that a batch may have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+__all__ = ["Taken", "is_bound", "shares"]
+
+_LEAST = 8
+"""No source has less than that part of an even share: what comes to it next can't be known."""
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What a source gave to a batch: ``rows`` of the ``most`` that it might, and from how many ``partitions``."""
+
+    rows: int
+    most: int
+    partitions: int = 1
+
+    @property
+    def is_hungry(self) -> bool:
+        """Whether it had more. Each partition may have been rounded down."""
+        return self.rows >= max(1, self.most - self.partitions)
+
+
+def is_bound(taken: Mapping[str, Taken]) -> bool:
+    """Whether the limit kept a batch from having more records."""
+    return any(each.is_hungry for each in taken.values())
+
+
+def shares(limit: int, most: int, taken: Mapping[str, Taken]) -> dict[str, int]:
+    """Of ``limit`` records in all, how many each source may give, at most ``most`` of each: those that had no more
+    than they gave get twice that, the others all the rest, evenly. Each gets one."""
+    count = len(taken)
+    if not count:
+        return {}
+    least = max(1, limit // (_LEAST * count))
+    found = dict.fromkeys(taken, least)
+    left = max(0, limit - least * count)
+    wanted = {name: most if each.is_hungry else 2 * each.rows for name, each in taken.items()}
+    for number, name in enumerate(sorted(wanted, key=lambda name: (wanted[name], name))):
+        more = min(max(0, wanted[name] - least), left // (count - number))
+        found[name] += more
+        left -= more
+    for number, name in enumerate(sorted(found)):  # nobody is known to need it
+        more = left // (count - number)
+        found[name] += more
+        left -= more
+    return {name: max(1, min(most, rows)) for name, rows in found.items()}

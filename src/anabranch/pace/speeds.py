@@ -1,0 +1,57 @@
+"""What is remembered of how many records a batch may have: by the factor, for a group of operators."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+__all__ = ["Speed", "first", "from_builtins", "to_builtins"]
+
+_PART = 4
+"""Records may have become slower meanwhile: a batch begins with one part of so many of what is remembered, and is as
+large again after one."""
+
+
+@dataclass(frozen=True)
+class Speed:
+    """A batch of a lane with so many ``partitions`` may have so many ``rows``."""
+
+    rows: int
+    partitions: int
+
+
+def first(speeds: Mapping[int, Speed], factor: int, partitions: int, *, quick: bool) -> int:
+    """The records of the first batch of a lane, 0 if nothing is known: what its factor had, or else the nearest one. A
+    lower factor may be as much slower as it is lower. ``quick``: without functions of a job's, records don't become
+    slower."""
+    if not speeds:
+        return 0
+    near = min(speeds, key=lambda each: (abs(math.log2(each / factor)), each))
+    speed = speeds[near]
+    rows = speed.rows * min(1.0, factor / near) * min(1.0, partitions / max(1, speed.partitions))
+    return max(1, int(rows if quick or near < factor else rows / _PART))
+
+
+def to_builtins(speeds: Mapping[int, Speed]) -> dict[str, dict[str, int]]:
+    """As it is stored."""
+    return {str(f): {"rows": each.rows, "partitions": each.partitions} for f, each in sorted(speeds.items())}
+
+
+def from_builtins(told: object) -> dict[int, Speed]:
+    """The inverse of :func:`to_builtins`.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    if not isinstance(told, dict):
+        raise ValueError(f"not an object: {told!r}")
+    found: dict[int, Speed] = {}
+    for factor, each in told.items():
+        if not (isinstance(each, dict) and factor.isdecimal() and int(factor) > 0):
+            raise ValueError(f"no speed of a factor: {factor!r}: {each!r}")
+        rows, partitions = each.get("rows"), each.get("partitions")
+        if not (type(rows) is int and type(partitions) is int and rows > 0 and partitions > 0):
+            raise ValueError(f"no speed: {each!r}")
+        found[int(factor)] = Speed(rows, partitions)
+    return found

@@ -1,0 +1,115 @@
+"""The limits that a running query of Spark's gives to its sources, changed between two of its batches.
+
+Spark sets them once, when the query starts, from what each source says; and has no public way to change them. They
+stand in a field of the query's, ``uniqueSources``, which it reads when it plans a batch.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+__all__ = ["ReadLimits", "current", "probe"]
+
+_LIMIT = "org.apache.spark.sql.connector.read.streaming.ReadLimit"
+_LIMIT_IN_PYTHON = "org.apache.spark.sql.execution.datasources.v2.python.PythonStreamingSourceReadLimit"
+_EXECUTION = "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution"
+_FIELD = "uniqueSources"
+_SETTER = f"{_FIELD}_$eq"
+_ID = "sql.streaming.queryId"
+
+
+class ReadLimits:
+    """Those of one query, from when its first batch is planned. Thread-safe.
+
+    Spark reads them in the query's own thread when it plans a batch: what is given in that thread, or while that is
+    held, is of the next one.
+    """
+
+    def __init__(self, spark: SparkSession, query: StreamingQuery) -> None:
+        self._jvm: Any = spark._jvm
+        self._execution: Any = query._jsq.streamingQuery()
+        self._lock = threading.Lock()
+        self._before: Any = None
+        self._known: list[Any] = []
+
+    def begins(self) -> list[str]:
+        """Where each source began in the batch that runs, as JSON, in an order that stays; '': where it begins."""
+        return self._texts(self._execution.getLatestExecutionContext().startOffsets())
+
+    def ends(self) -> list[str]:
+        """Where each ends in it."""
+        return self._texts(self._execution.getLatestExecutionContext().endOffsets())
+
+    def _texts(self, offsets: Any) -> list[str]:
+        found = [offsets.get(source) for source in self._sources()]
+        return [str(each.get().json()) if each.isDefined() else "" for each in found]
+
+    def give(self, rows: Mapping[int, int]) -> None:
+        """Let sources, by their places in :meth:`ends`, give at most so many rows to a batch each, from the next one
+        on; while the query is held, from when it is released."""
+        with self._lock:
+            limits = self._limits if self._before is None else self._before
+            for place, source in enumerate(self._sources()):
+                if place in rows:
+                    limits = limits.updated(source, self._limit(limits.apply(source), rows[place]))
+            if self._before is None:
+                self._set(limits)
+            else:
+                self._before = limits
+
+    def hold(self) -> None:
+        """Let all sources give nothing."""
+        with self._lock:
+            limits = self._before = self._limits
+            for source in self._sources():
+                limits = limits.updated(source, self._limit(limits.apply(source), 0))
+            self._set(limits)
+
+    def release(self) -> None:
+        """Let the limits be those from before, or that were given meanwhile."""
+        with self._lock:
+            limits, self._before = self._before, None
+            if limits is not None:
+                self._set(limits)
+
+    @property
+    def _limits(self) -> Any:
+        return getattr(self._execution, _FIELD)()
+
+    def _sources(self) -> list[Any]:
+        """Each call into the JVM costs a batch some time: they stay the same."""
+        if not self._known:
+            sources = self._limits.keysIterator()
+            while sources.hasNext():
+                self._known.append(sources.next())
+        return self._known
+
+    def _limit(self, now: Any, rows: int) -> Any:
+        """As the source takes it, by the one that it has."""
+        if now.getClass().getName() == _LIMIT_IN_PYTHON:
+            told = json.dumps({"_type": "ReadMaxRows", "max_rows": rows})
+            return getattr(self._jvm, _LIMIT_IN_PYTHON)(told)
+        return getattr(self._jvm, _LIMIT).maxRows(rows)
+
+    def _set(self, limits: Any) -> None:
+        getattr(self._execution, _SETTER)(limits)
+
+
+def current(spark: SparkSession) -> StreamingQuery | None:
+    """The query whose batch this thread is called for; None: it has ended."""
+    number = spark.sparkContext.getLocalProperty(_ID)
+    return None if number is None else spark.streams.get(number)
+
+
+def probe(spark: SparkSession) -> bool:
+    """Whether this Spark has what is needed here."""
+    jvm: Any = spark._jvm
+    loader = jvm.Thread.currentThread().getContextClassLoader()
+    names = {method.getName() for method in loader.loadClass(_EXECUTION).getMethods()}
+    return {_FIELD, _SETTER, "getLatestExecutionContext"} <= names and bool(loader.loadClass(_LIMIT_IN_PYTHON))

@@ -1,0 +1,211 @@
+"""Batches sized by time, on both systems: they begin small, grow, and are small again no longer than they must be."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from anabranch import Job
+from anabranch.container import pacing, remembering
+from anabranch.spark.internals import read_limits
+from tests.integration.harness import Deployed, KafkaSite, Site
+
+TARGET = 2.0
+"""Seconds, on a machine where others work, too."""
+EACH = 0.002
+ROWS = 4000
+"""Of each of two partitions."""
+
+
+@pytest.fixture(params=["site", "kafka"])
+def place(request: pytest.FixtureRequest) -> Site:
+    """On each of the systems."""
+    found = request.getfixturevalue(request.param)
+    assert isinstance(found, Site)
+    return found
+
+
+def input_of(place: Site, name: str, partitions: int, rows: int) -> str:
+    """A stream with so many records in each partition, of ten keys."""
+    if isinstance(place, KafkaSite):
+        stream = place.create(name, partitions)
+    else:
+        stream = name
+        place.log.create(name, partitions)
+    for partition in range(partitions):
+        keys: list[bytes | None] = [b"%d" % (n % 10) for n in range(rows)]
+        place.put(stream, partition, [{"n": n} for n in range(rows)], keys)
+    return stream
+
+
+def name_of(place: Site, name: str) -> str:
+    return f"{place.name}-{name}" if isinstance(place, KafkaSite) else name
+
+
+def waiting(place: Site, source: str, wait: Callable[[int], float]) -> Job:
+    """Each record takes so long, by its number."""
+
+    def work(row: dict[str, Any]) -> dict[str, Any]:
+        time.sleep(wait(row["n"]))
+        return row
+
+    job = Job(name_of(place, "j"))
+    job.read(source, key="k string", schema="n int").map(work).write(name_of(place, "out"))
+    return job
+
+
+def sizes(run: Deployed) -> list[int]:
+    """The records of each batch of the only lane, in order."""
+    (lane,) = run.lanes
+    folder = run.folder(lane)
+    held = [folder.planned_positions(n) for n in range(folder.planned() + 1)]
+    ends = [sum(at for positions in each.values() for at in positions.values()) for each in held]
+    return [end - begin for begin, end in pairwise([0, *ends])]
+
+
+def test_this_spark_has_what_is_needed(spark: SparkSession) -> None:
+    assert read_limits.probe(spark)
+
+
+def test_batches_begin_small_and_grow_until_they_take_their_time_and_the_next_run_knows_that(place: Site) -> None:
+    source = input_of(place, "in", 2, ROWS)
+    run = place.deployed(waiting(place, source, lambda _: EACH), target_batch_seconds=TARGET)
+    (report,) = run.ran().values()
+    first = sizes(run)
+    assert sum(first) == 2 * ROWS
+    assert first[0] == 50
+    assert max(first) >= 500, first  # 2 partitions, 2 ms: 1,000 rows a second, less what a batch takes by itself
+    assert max(first) <= 2200, first
+    assert len(first) <= 20, first
+    assert report.limit >= 500
+    assert len(place.values(name_of(place, "out"))) == 2 * ROWS
+
+    input_again = [{"n": n} for n in range(1000)]
+    place.put(source, 0, input_again, [b"k"] * 1000)
+    run.ran()
+    again = sizes(run)[len(first) :]
+    assert sum(again) == 1000
+    assert again[0] >= 100, again
+
+
+def test_one_slow_batch_leaves_no_trace(place: Site) -> None:
+    """One record takes as long as an outage; those behind it don't."""
+    source = input_of(place, "in", 1, ROWS)
+    slow = ROWS // 2
+    job = waiting(place, source, lambda n: 20 * TARGET if n == slow else EACH)
+    run = place.deployed(job, target_batch_seconds=TARGET)
+    run.ran()
+    found = sizes(run)
+    ends = [sum(found[: n + 1]) for n in range(len(found))]
+    hit = next(n for n, end in enumerate(ends) if end > slow)
+    before = max(found[:hit])
+    assert found[hit + 1] <= before / 2, found
+    assert max(found[hit + 2 : hit + 5]) >= before / 2, found
+    assert sum(found) == ROWS
+
+
+def test_sources_share_what_a_batch_may_have_and_the_small_one_is_not_left_behind(place: Site) -> None:
+    large, small = input_of(place, "large", 1, ROWS), input_of(place, "small", 1, 60)
+
+    def work(row: dict[str, Any]) -> dict[str, Any]:
+        time.sleep(EACH)
+        return row
+
+    job = Job(name_of(place, "j"))
+    both = [job.read(each, key="k string", schema="n int") for each in (large, small)]
+    both[0].merge(both[1]).map(work).write(name_of(place, "out"))
+    run = place.deployed(job, target_batch_seconds=TARGET)
+    run.ran()
+    found = sizes(run)
+    assert sum(found) == ROWS + 60
+    assert found[0] <= 52, found
+    assert max(found) <= 1500, found
+    (lane,) = run.lanes
+    folder = run.folder(lane)
+    taken = [folder.planned_positions(n)[small][0] for n in range(4)]
+    assert 0 < taken[0] <= 26
+    assert taken[-1] == 60, taken
+
+
+def test_after_a_batch_that_failed_for_time_they_are_as_large_again(kafka: KafkaSite) -> None:
+    source = input_of(kafka, "in", 1, ROWS)
+    slow, once = ROWS // 4, kafka.root / "once"
+
+    def wait(n: int) -> float:
+        if n != slow or once.exists():
+            return EACH
+        once.touch()
+        return 15.0
+
+    settings = kafka.settings(target_batch_seconds=TARGET)
+    short = settings.systems.kafka.model_copy(update={"transaction_timeout": "8 seconds"})
+    systems = settings.systems.model_copy(update={"kafka": short})
+    job = waiting(kafka, source, wait)
+    kafka.spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "10")  # it is open from the first ones on
+    try:
+        run = kafka.deployed(job, settings.model_copy(update={"systems": systems}))
+        run.ran()
+    finally:
+        kafka.spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+    found = sizes(run)
+    assert once.exists()
+    assert sum(found) == ROWS
+    hit = next(n for n in range(len(found)) if sum(found[: n + 1]) > slow)
+    smaller = next(n for n in range(1, len(found)) if found[n] <= found[n - 1] / 4)
+    assert smaller <= hit + 1, found
+    assert max(found[smaller + 1 : smaller + 5]) >= max(found[:smaller]) / 2, found
+    assert [value["n"] for value in kafka.values(f"{kafka.name}-out")] == [*range(ROWS)]
+
+
+def test_no_batch_fails_for_time_whatever_waits_and_though_no_speed_is_known(
+    kafka: KafkaSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = input_of(kafka, "in", 1, 800)
+    settings = kafka.settings(target_batch_seconds=TARGET)
+    short = settings.systems.kafka.model_copy(update={"transaction_timeout": "6 seconds"})  # all of it takes 16
+    systems = settings.systems.model_copy(update={"kafka": short})
+    failed = list[BaseException]()
+    is_too_long = pacing.is_too_long
+
+    def noted(error: BaseException) -> bool:
+        failed.append(error)
+        return is_too_long(error)
+
+    monkeypatch.setattr(pacing, "is_too_long", noted)
+    run = kafka.deployed(waiting(kafka, source, lambda _: 0.02), settings.model_copy(update={"systems": systems}))
+    run.ran()
+    assert not failed
+    assert sum(sizes(run)) == 800
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"1": {"rows": -1, "partitions": 1}}'])
+def test_a_damaged_memory_is_as_if_it_were_not_there(text: str, site: Site) -> None:
+    source = input_of(site, "in", 1, 10)
+    run = site.deployed(waiting(site, source, lambda _: 0.0))
+    (lane,) = run.lanes
+    assert remembering.remembered(site.place, lane, quick=True) == 0
+    memory = remembering.Memory(site.place, lane)
+    memory.note(5000, ends=True)
+    assert remembering.remembered(site.place, lane, quick=True) == 5000
+    (file,) = (site.root / "lanes" / "j" / "speeds").iterdir()
+    assert json.loads(file.read_text()) == {"1": {"rows": 5000, "partitions": 1}}
+    file.write_text(text)
+    assert remembering.remembered(site.place, lane, quick=True) == 0
+    memory.note(900, ends=True)
+    assert remembering.remembered(site.place, lane, quick=True) == 900
+
+
+def test_a_memory_that_cannot_be_kept_fails_nothing(site: Site) -> None:
+    source = input_of(site, "in", 1, 10)
+    run = site.deployed(waiting(site, source, lambda _: 0.0))
+    (lane,) = run.lanes
+    (site.root / "lanes" / "j").mkdir(parents=True)
+    (site.root / "lanes" / "j" / "speeds").write_text("a file, where a folder should be")
+    remembering.Memory(site.place, lane).note(5000, ends=True)
+    assert remembering.remembered(site.place, lane, quick=True) == 0
