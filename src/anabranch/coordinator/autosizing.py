@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 from anabranch.config import AutoscaleSettings, JobSettings
@@ -127,6 +128,9 @@ def looked(
     unknown = _unknown(status, after, now)
     if unknown:
         return Look(status.factor, unknown), replace(after, rising=None, looks=0, falling=None, advising=None)
+    quiet = _quiet(status, after, now)
+    if quiet:  # they may well be of now, so that what was found before still counts
+        return Look(status.factor, quiet), replace(after, rising=None, looks=0)
     aim, cooldown = _aim(limits, status.factor, pause), _cooldown(limits)
     loads = [
         (_key(each.lane), lane_load.load_of(each, after.heard[each.lane.id], status.factor, threads))
@@ -243,6 +247,16 @@ def _unclear(lane: LaneStatus, report: LaneReport, heard: ReportHistory, now: fl
     return ""
 
 
+def _quiet(status: JobStatus, heard: Findings, now: float) -> str:
+    """Which lane has said the same for so long that it may be frozen, though none of its records wait; '' if none: one
+    that has nothing to do says the same for ever."""
+    for lane in status.lanes:
+        its = heard.heard[lane.lane.id]
+        if not lane.lag and (its.report.arriving or its.report.working) and now - its.at >= _STALE:
+            return f"lane {lane.lane.id}: its figures are {now - its.at:.0f} s old"
+    return ""
+
+
 def _listened(before: Findings, status: JobStatus, now: float) -> Findings:
     """What was heard of each lane, and whether the job has changed; of another deployment, nothing else is known."""
     of = (status.deployment, status.seats)
@@ -276,4 +290,9 @@ def _hottest(loads: Iterable[tuple[tuple[str, str], LaneLoad]]) -> dict[tuple[st
 
 
 def _cooldown(limits: AutoscaleSettings) -> float:
-    return durations.parse(limits.cooldown) / 1000
+    return _seconds(limits.cooldown)
+
+
+@cache
+def _seconds(duration: str) -> float:
+    return durations.parse(duration) / 1000

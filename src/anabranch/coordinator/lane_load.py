@@ -22,6 +22,11 @@ _USUAL_WAIT = 3.0
 _BATCHES = 2
 _HOT_SKEW = 2.0
 """A bucket with more than so many times the mean has a key of its own that is hot, and isn't halved with the factor."""
+_MATTERS = 0.3
+"""Where functions hold up a lane for so much of a short batch, all else counts as what any batch takes."""
+_EVENLY = 0.93
+"""Buckets are never equally large, and the less so the more there are: with a larger factor, functions become as much
+faster as this power of it."""
 _HOT_FROM = 0.3
 """Where functions work for less of the time on the busiest bucket, batches are too small to tell a hot key."""
 
@@ -30,13 +35,13 @@ _HOT_FROM = 0.3
 class LaneLoad:
     """A lane with the factor that it has.
 
-    ``arriving``: records a second. ``backlog``: the records that wait, without those of the present batch that are
-    done. ``behind``: they are more than what always waits. ``rate``: records a second, while it is busy (0: not known).
-    ``working``: the part of the time that functions are at work where they have most to do. ``hot``: for how many
-    seconds they are, a record of the lane, in the last batch; ``usually_hot``: in the last half minute. ``rest``: what
-    all else takes, a record. ``skew`` and ``hottest`` as
-    ``skew`` and ``slowest`` of :class:`anabranch.messages.LaneReport`. ``threads``: so many buckets of a partition are
-    worked on at once.
+    ``arriving``: records a second, ``growth`` times as many as in the half minute before. ``backlog``: the records that
+    wait, without those of the present batch that are done. ``behind``: they are more than what always waits. ``rate``:
+    records a second, while it is busy (0: not known). ``working``: the part of the time that functions need for what
+    arrives, where they have most to do. ``hot``: the seconds that they take there for a record of the lane, in the last
+    batch; ``usually_hot``: in the last half minute. ``rest``: what all else takes, a record. ``skew`` and ``hottest``
+    as ``skew`` and ``slowest`` of :class:`anabranch.messages.LaneReport`. ``threads``: so many buckets of a partition
+    are worked on at once.
     """
 
     lane: str
@@ -44,6 +49,7 @@ class LaneLoad:
     partitions: int
     threads: int
     arriving: float
+    growth: float
     backlog: int
     behind: bool
     rate: float
@@ -84,8 +90,9 @@ def load_of(lane: LaneStatus, history: ReportHistory, factor: int, threads: int)
     if factor > threads:  # buckets wait for a thread: it isn't the busiest one that holds the others up
         crowd = max(1.0, factor / threads / max(1.0, report.skew))
         working, share = min(max(report.busy, working), working * crowd), min(1.0, share * crowd)
-    overhead = min(1.0 - share, _OVERHEAD / seconds) if seconds > 0 else 1.0 - share
-    rest = max(0.0, 1.0 - share - overhead)
+    rest = max(0.0, 1.0 - share - _OVERHEAD / seconds) if seconds > 0 else 0.0
+    if seconds < _KNOWN_AFTER and share >= _MATTERS:
+        rest = 0.0
     wait = backlog / rate if rate else math.inf
     return LaneLoad(
         lane=lane.lane.id,
@@ -93,6 +100,7 @@ def load_of(lane: LaneStatus, history: ReportHistory, factor: int, threads: int)
         partitions=max(1, len({(ssp.system, ssp.stream, ssp.partition) for ssp in lane.lane.ssps})),
         threads=threads,
         arriving=arriving,
+        growth=history.growth,
         backlog=backlog,
         behind=backlog > 0 and wait > max(_USUAL_WAIT, _BATCHES * report.usual_seconds),
         rate=rate,
@@ -116,8 +124,8 @@ def scale(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
     if factor <= load.factor:
         return ratio
     stays = 1.0 - _HOT_SKEW / load.skew if load.has_hot_key else 0.0
-    learnt: float = ratio ** seen.exponent(load.factor)
-    return max(stays + (1.0 - stays) * ratio, learnt)
+    foretold: float = ratio ** min(_EVENLY, seen.exponent(load.factor))
+    return max(stays + (1.0 - stays) * ratio, foretold)
 
 
 def capacity(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:

@@ -19,6 +19,8 @@ _GAIN = 0.8
 """A larger factor that doesn't reach the aim is worth its pause if at most this part is left of the time, or work."""
 _NEARLY = 1.1
 """Of factors that differ by less, the smallest will do."""
+_SOON = 2
+"""What arrives is taken to grow so many times as it did in the last half minute, before a factor falls."""
 _HELD_UP = 0.5
 """Where functions hold a lane up for less of the time, something else does."""
 
@@ -74,7 +76,7 @@ def _smaller(load: LaneLoad, seen: Scalability, aim: Aim) -> int:
     """The least factor that does surely: nothing waits, and it has time left."""
     if load.behind:
         return load.factor
-    least = aim.target * _LESS
+    least = aim.target * _LESS / load.growth**_SOON
     fits = (each for each in aim.factors if each < load.factor and lane_load.utilisation(load, each, seen) <= least)
     return next(fits, load.factor)
 

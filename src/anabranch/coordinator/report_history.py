@@ -40,6 +40,13 @@ class ReportHistory:
         first, last = self._since(_RECENT)
         return max(0.0, (last.ends - first.ends) / (last.at - first.at)) if last.at - first.at >= _FEWEST else 0.0
 
+    @property
+    def growth(self) -> float:
+        """How many times as many records arrive lately as in the last half minute; 1.0 at least."""
+        first, last = self._since(_KEPT)
+        before = (last.ends - first.ends) / (last.at - first.at) if last.at - first.at >= _RECENT else 0.0
+        return max(1.0, self.arriving / before) if before > 0 else 1.0
+
     def _since(self, span: float) -> tuple[_Sample, _Sample]:
         last = self.samples[-1] if self.samples else _Sample(self.at, 0, 0)
         return next((each for each in self.samples if each.at >= last.at - span - 0.5), last), last
@@ -54,6 +61,6 @@ def listened(before: ReportHistory | None, report: LaneReport, now: float) -> Re
     same = bool(samples) and samples[-1].done == done
     moved = before.moved if before is not None and same else now
     if report.ends:  # before they are known, it isn't known either what arrives
-        kept = (each for each in samples if each.at >= now - _KEPT)
-        samples = (*kept, _Sample(now, done, sum(report.ends.values())))
+        first = next((place for place, each in enumerate(samples) if each.at >= now - _KEPT), len(samples))
+        samples = (*samples[first:], _Sample(now, done, sum(report.ends.values())))
     return ReportHistory(report, now, moved, samples)
