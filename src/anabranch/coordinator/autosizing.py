@@ -196,6 +196,8 @@ def decide(
         wait = max(patience, cooldown - (now - after.falling), _SPAN - look.span)
         if wait > 0:
             return Verdict(None, f"{need.why}; if that stays so for {wait:.0f} s", look.advice)
+        if not all(load.settled for load in look.loads):
+            return Verdict(None, f"{need.why}; once the records are done that wait", look.advice)
         least = max(after.falls_to, status.factor // _MOST, limits.min)
         return Verdict(least if least < status.factor else None, need.why, look.advice)
     return Verdict(None, need.why, look.advice)

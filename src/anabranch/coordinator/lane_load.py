@@ -36,7 +36,8 @@ class LaneLoad:
     """A lane with the factor that it has.
 
     ``arriving``: records a second, ``growth`` times as many as in the half minute before. ``backlog``: the records that
-    wait, without those of the present batch that are done. ``behind``: they are more than what always waits. ``rate``:
+    wait, without those of the present batch that are done. ``settled``: they are but what arrived lately, ``behind``:
+    they are more than what always waits. ``rate``:
     records a second, while it is busy (0: not known). ``working``: the part of the time that functions need for what
     arrives, where they have most to do. ``hot``: the seconds that they take there for a record of the lane, in the last
     batch; ``usually_hot``: in the last half minute. ``rest``: what all else takes, a record. ``skew`` and ``hottest``
@@ -51,6 +52,7 @@ class LaneLoad:
     arriving: float
     growth: float
     backlog: int
+    settled: bool
     behind: bool
     rate: float
     working: float
@@ -94,6 +96,7 @@ def load_of(lane: LaneStatus, history: ReportHistory, factor: int, threads: int)
     if seconds < _KNOWN_AFTER and share >= _MATTERS:
         rest = 0.0
     wait = backlog / rate if rate else math.inf
+    usual = max(_USUAL_WAIT, _BATCHES * report.usual_seconds)
     return LaneLoad(
         lane=lane.lane.id,
         factor=factor,
@@ -102,7 +105,8 @@ def load_of(lane: LaneStatus, history: ReportHistory, factor: int, threads: int)
         arriving=arriving,
         growth=history.growth,
         backlog=backlog,
-        behind=backlog > 0 and wait > max(_USUAL_WAIT, _BATCHES * report.usual_seconds),
+        settled=backlog <= arriving * usual,
+        behind=backlog > 0 and wait > usual,
         rate=rate,
         # what was caught up with in the meantime isn't what there is to do
         working=working * min(1.0, arriving / throughput) if throughput else working,

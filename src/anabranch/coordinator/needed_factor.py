@@ -73,12 +73,15 @@ def need_of(load: LaneLoad, seen: Scalability, aim: Aim) -> Need:
 
 
 def _smaller(load: LaneLoad, seen: Scalability, aim: Aim) -> int:
-    """The least factor that does surely: nothing waits, and it has time left."""
+    """The least factor that does surely: it has time left, and is soon done with what waits."""
     if load.behind:
         return load.factor
-    least = aim.target * _LESS / load.growth**_SOON
-    fits = (each for each in aim.factors if each < load.factor and lane_load.utilisation(load, each, seen) <= least)
-    return next(fits, load.factor)
+    least, soon = aim.target * _LESS / load.growth**_SOON, aim.lag * _LESS
+    for factor in aim.factors:
+        used, wait = lane_load.utilisation(load, factor, seen), lane_load.catch_up(load, factor, aim.pause, seen)
+        if factor < load.factor and used <= least and wait <= soon:
+            return factor
+    return load.factor
 
 
 def _larger(load: LaneLoad, seen: Scalability, aim: Aim, late: bool) -> int:

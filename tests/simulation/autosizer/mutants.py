@@ -105,10 +105,9 @@ def _the_cooldown_holds_everything(patch: Patch) -> None:
 
 
 def _falls_to_the_brim(patch: Patch) -> None:
-    smaller = needed_factor._smaller
-
     def greedy(load: LaneLoad, seen: Any, aim: Any) -> int:
-        return smaller(load, seen, replace(aim, target=1.6 * aim.target))
+        smaller = [each for each in aim.factors if each < load.factor and load.working * load.factor / each <= 1.0]
+        return load.factor if load.behind else min(smaller, default=load.factor)
 
     patch.setattr(needed_factor, "_smaller", greedy)
 

@@ -132,7 +132,7 @@ def made(kind: str, seed: int) -> Trace:
         case "costly":
             seconds = random_.uniform(60, 120)
             given["limits"] = limits(64, target_lag_seconds=int(seconds * 0.7))
-            pause = seconds * random_.uniform(0.8, 1.2)
+            pause = seconds * random_.uniform(1.2, 2.0)
             return trace(200, constant(0.0), backlog=seconds * once, pause=pause, foretold=pause * 0.95)
         case "odd figures":
             return trace(200, constant(random_.uniform(0.1, 0.55) * once), odd=0.03)
