@@ -39,6 +39,11 @@ _AFTER_UNDONE = 10
 """After a change that was undone, there is none for so many times the cooldown."""
 _REMEMBERED = 10
 """What came of a factor counts for so many times the cooldown."""
+_REGRETS = 3
+_SHUNNED = 30
+_MUCH_LESS = 0.6
+"""A rise so many cooldowns after a fall shows that this went too far: it isn't repeated for so many times the cooldown,
+unless less than this part arrives of what arrived then."""
 _WORKS = 0.1
 """Where functions work less of the time on their busiest bucket, their speed says little."""
 
@@ -77,17 +82,31 @@ class Look:
 
 
 @dataclass(frozen=True)
+class _TooSmall:
+    """A factor that the job had to leave soon after it fell to it, ``at`` some time, with so much ``arriving``."""
+
+    factor: int
+    arriving: float
+    at: float
+
+
+@dataclass(frozen=True)
 class Findings:
     """What the looks at a job came to so far; times are by any clock.
 
     ``generation``: the present one; ``changed``: when it was first seen, if another one was before it. ``rising``:
     since when all looks found that the factor is too small, ``looks`` how many; ``falling``: since when they found
     that it is too large, and ``falls_to`` the largest that they found. ``advising``: since when something else than a
-    factor would help. ``seen``: what is known of other factors, by stage and group.
+    factor would help. ``fell``: when it fell last, ``arriving``: records a second of all lanes at the last look;
+    ``too_small``: what a fall has shown. ``seen``: what is known of other factors, by stage and group.
     """
 
     of: tuple[int, int] = (0, 0)
     generation: int = 0
+    factor: int = 0
+    fell: float = -math.inf
+    arriving: float = 0.0
+    too_small: _TooSmall | None = None
     changed: float = -math.inf
     heard: Mapping[str, ReportHistory] = field(default_factory=dict)
     rising: float | None = None
@@ -110,8 +129,8 @@ def threads_of(settings: Mapping[str, Any]) -> int:
     return threads
 
 
-def _aim(limits: AutoscaleSettings, factor: int, pause: float) -> Aim:
-    allowed = {each for each in FACTORS if limits.min <= each <= limits.max} | {factor}
+def _aim(limits: AutoscaleSettings, factor: int, pause: float, too_small: int) -> Aim:
+    allowed = {each for each in FACTORS if limits.min <= each <= limits.max and each > too_small} | {factor}
     return Aim(limits.target_busy, limits.target_lag_seconds, pause, sorted(allowed))
 
 
@@ -124,22 +143,28 @@ def looked(
         pause: the seconds that a change would take.
         now: by the same clock as ``before``.
     """
-    after = _listened(before, status, now)
+    after = _listened(before, status, _cooldown(limits), now)
     unknown = _unknown(status, after, now)
     if unknown:
         return Look(status.factor, unknown), replace(after, rising=None, looks=0, falling=None, advising=None)
     quiet = _quiet(status, after, now)
     if quiet:  # they may well be of now, so that what was found before still counts
         return Look(status.factor, quiet), replace(after, rising=None, looks=0)
-    aim, cooldown = _aim(limits, status.factor, pause), _cooldown(limits)
+    cooldown = _cooldown(limits)
     loads = [
         (_key(each.lane), lane_load.load_of(each, after.heard[each.lane.id], status.factor, threads))
         for each in status.lanes
         if each.report is not None
     ]
+    arriving, too_small = sum(load.arriving for _, load in loads), after.too_small
+    if too_small and (arriving < _MUCH_LESS * too_small.arriving or now > too_small.at + _SHUNNED * cooldown):
+        too_small = None
+    aim = _aim(limits, status.factor, pause, 0 if too_small is None else too_small.factor)
     seen = {key: each.since(now - _REMEMBERED * cooldown) for key, each in after.seen.items()}
-    for key, hot in _hottest(loads).items():
-        seen[key] = seen.get(key, UNKNOWN).seen(status.factor, hot, now)
+    for key, load in _hottest(loads).items():
+        seen[key] = seen.get(key, UNKNOWN).seen(status.factor, load.steady_hot, now)
+        if load.crowd:
+            seen[key] = seen[key].crowded(load.crowd)
     needs = tuple(need_of(load, seen.get(key, UNKNOWN), aim) for key, load in loads)
     span = min(each.report.span for each in status.lanes if each.report is not None)
     look = Look(status.factor, "", tuple(load for _, load in loads), needs, span, pause)
@@ -149,6 +174,8 @@ def looked(
     return look, replace(
         after,
         seen=seen,
+        arriving=arriving,
+        too_small=too_small,
         rising=rising,
         looks=after.looks + 1 if rising is not None else 0,
         falling=falling,
@@ -259,14 +286,18 @@ def _quiet(status: JobStatus, heard: Findings, now: float) -> str:
     return ""
 
 
-def _listened(before: Findings, status: JobStatus, now: float) -> Findings:
+def _listened(before: Findings, status: JobStatus, cooldown: float, now: float) -> Findings:
     """What was heard of each lane, and whether the job has changed; of another deployment, nothing else is known."""
     of = (status.deployment, status.seats)
     if before.of != of:
-        before = Findings(of=of, generation=status.generation)
+        before = Findings(of=of, generation=status.generation, factor=status.factor)
     if status.generation != before.generation:
-        generation = status.generation
-        before = replace(before, generation=generation, changed=now, rising=None, looks=0, falling=None)
+        fell, too_small = before.fell, before.too_small
+        if status.factor > before.factor and now - fell < _REGRETS * cooldown + _SPAN:
+            too_small = _TooSmall(before.factor, before.arriving, now)
+        fell = now if status.factor < before.factor else fell
+        before = replace(before, generation=status.generation, factor=status.factor, fell=fell, too_small=too_small)
+        before = replace(before, changed=now, rising=None, looks=0, falling=None)
     if status.state != DeploymentState.RUNNING:  # what is to be seen of a change begins when it is made
         before = replace(before, changed=now if before.changed > -math.inf else before.changed)
     heard = {
@@ -282,12 +313,12 @@ def _key(lane: Lane) -> tuple[str, str]:
     return lane.stage, lane.group
 
 
-def _hottest(loads: Iterable[tuple[tuple[str, str], LaneLoad]]) -> dict[tuple[str, str], float]:
-    """The seconds that functions take for a record, by what lanes do: of those that can tell, the longest."""
-    found: dict[tuple[str, str], float] = {}
+def _hottest(loads: Iterable[tuple[tuple[str, str], LaneLoad]]) -> dict[tuple[str, str], LaneLoad]:
+    """Of lanes that do the same, the one in which functions take longest for a record: of those that can tell."""
+    found: dict[tuple[str, str], LaneLoad] = {}
     for key, load in loads:
-        if load.steady_hot > 0 and load.working >= _WORKS:
-            found[key] = max(load.steady_hot, found.get(key, 0.0))
+        if load.steady_hot > 0 and max(load.working, load.share) >= _WORKS:
+            found[key] = max(load, found.get(key, load), key=lambda each: each.steady_hot)
     return found
 
 

@@ -36,13 +36,13 @@ class LaneLoad:
     """A lane with the factor that it has.
 
     ``arriving``: records a second, ``growth`` times as many as in the half minute before. ``backlog``: the records that
-    wait, without those of the present batch that are done. ``settled``: they are but what arrived lately, ``behind``:
-    they are more than what always waits. ``rate``:
-    records a second, while it is busy (0: not known). ``working``: the part of the time that functions need for what
-    arrives, where they have most to do. ``hot``: the seconds that they take there for a record of the lane, in the last
-    batch; ``usually_hot``: in the last half minute. ``rest``: what all else takes, a record. ``skew`` and ``hottest``
-    as ``skew`` and ``slowest`` of :class:`anabranch.messages.LaneReport`. ``threads``: so many buckets of a partition
-    are worked on at once.
+    wait, without those of the present batch that are done. ``settled``: they are but what arrived lately; ``behind``:
+    they are more than what always waits. ``rate``: records a second, while it is busy (0: not known), as seen in so
+    many ``seconds`` of a batch. ``working``: the part of the time that functions need for what arrives, where they have
+    most to do. ``hot``: the seconds that they hold the lane up for a record of it, in the last batch; ``usually_hot``:
+    those of the busiest bucket in the last half minute. ``rest``: what all else takes, a record. ``skew`` and
+    ``hottest`` as ``skew`` and ``slowest`` of :class:`anabranch.messages.LaneReport`. ``threads``: so many buckets of a
+    partition are worked on at once.
     """
 
     lane: str
@@ -55,6 +55,7 @@ class LaneLoad:
     settled: bool
     behind: bool
     rate: float
+    seconds: float
     working: float
     hot: float
     usually_hot: float
@@ -66,6 +67,12 @@ class LaneLoad:
     def share(self) -> float:
         """The part of the time in batches that functions hold the lane up."""
         return self.hot * self.rate
+
+    @property
+    def crowd(self) -> float:
+        """How many times as long functions hold the lane up as their busiest bucket is worked on; 0: not known."""
+        known = self.behind and self.usually_hot and self.seconds >= _KNOWN_AFTER
+        return self.hot / self.usually_hot if known else 0.0
 
     @property
     def steady_hot(self) -> float:
@@ -108,6 +115,7 @@ def load_of(lane: LaneStatus, history: ReportHistory, factor: int, threads: int)
         settled=backlog <= arriving * usual,
         behind=backlog > 0 and wait > usual,
         rate=rate,
+        seconds=seconds,
         # what was caught up with in the meantime isn't what there is to do
         working=working * min(1.0, arriving / throughput) if throughput else working,
         hot=share / rate if rate else 0.0,
@@ -142,7 +150,7 @@ def utilisation(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> flo
     """The part of its time that the lane needs for what arrives, with a factor: above 1, it can't keep up."""
     if load.behind:
         return load.arriving / capacity(load, factor, seen)
-    return load.working * scale(load, factor, seen)
+    return load.working * scale(load, factor, seen) * seen.crowding
 
 
 def catch_up(load: LaneLoad, factor: int, pause: float, seen: Scalability = UNKNOWN) -> float:

@@ -12,6 +12,7 @@ _ENOUGH, _MOST = 5, 30
 """So many looks make a figure; later ones may be of other records."""
 _NEWEST = 0.3
 """What the newest look counts."""
+_CROWDED = 1.5
 _AS_FORETOLD = 0.8
 """From this exponent on, functions became as much faster as they should: the rest is chance."""
 
@@ -22,7 +23,8 @@ class Scalability:
     was seen, by any clock.
 
     ``factor`` is the present one, ``hot`` the seconds a record with it, after so many ``looks``; ``former`` and
-    ``former_hot`` those that the job had before.
+    ``former_hot`` those that the job had before. ``crowd``: how many times as long functions take, where records wait,
+    as their busiest bucket is worked on: above 1, partitions wait for one another's cores.
     """
 
     factor: int = 0
@@ -32,6 +34,8 @@ class Scalability:
     former_hot: float = 0.0
     seconds: Mapping[int, float] = field(default_factory=dict)
     at: Mapping[int, float] = field(default_factory=dict)
+    crowd: float = 1.0
+    crowd_looks: int = 0
 
     def seen(self, factor: int, hot: float, now: float) -> Scalability:
         """After a look at a lane whose functions take ``hot`` seconds a record."""
@@ -46,6 +50,16 @@ class Scalability:
         unit = self.seconds.get(self.former, 1.0)
         seconds = {**self.seconds, self.former: unit, factor: unit * mean / self.former_hot}
         return replace(after, seconds=seconds, at={**self.at, self.former: self.at.get(self.former, now), factor: now})
+
+    def crowded(self, times: float) -> Scalability:
+        """After a look at a lane where records wait."""
+        mean = self.crowd + max(_NEWEST, 1 / (self.crowd_looks + 1)) * (times - self.crowd)
+        return replace(self, crowd=mean, crowd_looks=self.crowd_looks + 1)
+
+    @property
+    def crowding(self) -> float:
+        """``crowd``, if that is no chance."""
+        return self.crowd if self.crowd_looks >= _ENOUGH and self.crowd >= _CROWDED else 1.0
 
     def since(self, then: float) -> Scalability:
         """Without what was seen before ``then``; what is known of the present factor stays."""

@@ -156,15 +156,16 @@ def _start(run: Run) -> Iterator[str]:
 
 def _falls(run: Run) -> Iterator[str]:
     """A fall leaves the job able to do what arrives, and none is while records wait."""
-    speeds = Speeds(run.trace.work)
+    speeds, deep = Speeds(run.trace.work), []
     for change in run.changes:
         if change.after < change.before:
             arrives = (run.arrived[int(change.at) - 1] - run.arrived[max(0, int(change.at) - 11)]) / 10
             rate = speeds.rate(change.after, change.at)
             if arrives > rate:
-                yield f"to {change.after}, which does {rate:.0f} of {arrives:.0f}: {_history(run)}"
+                deep.append(f"to {change.after}, which does {rate:.0f} of {arrives:.0f}: {_history(run)}")
             if change.backlog > 5 * speeds.rate(change.before, change.at):
                 yield f"while {change.backlog:.0f} records wait: {_history(run)}"
+    yield from deep[run.trace.falls :]
 
 
 def _idle(run: Run) -> Iterator[str]:

@@ -130,7 +130,12 @@ def _frozen_lanes_count(patch: Patch) -> None:
     patch.setattr(autosizing, "_quiet", lambda *args: "")
 
 
+def _slots_have_no_end(patch: Patch) -> None:
+    patch.setattr(Scalability, "crowding", 1.0)
+
+
 MUTANTS = {
+    "slots have no end": Mutant(_slots_have_no_end, frozenset({"wavers", "falls"}), ("few slots",)),
     "frozen lanes count": Mutant(_frozen_lanes_count, frozenset({"stale"}), ("silent",), 100),
     "falls while more and more arrives": Mutant(
         _loads(lambda load: replace(load, growth=1.0)), frozenset({"wavers", "overload"}), ("ramp",), 117

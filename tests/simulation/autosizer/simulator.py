@@ -29,7 +29,8 @@ SSP_TEXT = "embedded/in/0"
 class Work:
     """What records cost. ``function``: seconds of a function a record; ``jvm``: of all else, a record of the lane, at
     the same time as the functions if ``pipelined``. ``shares``: the part of all records that each key has, by
-    partition. ``cpu``: functions use a core each, and all of a partition's buckets share one.
+    partition. ``cpu``: functions use a core each, and all of a partition's buckets share one. ``slots``: so many
+    partitions are worked on at once. ``slower``: from when on it takes how many times as long.
     """
 
     function: float
@@ -38,6 +39,7 @@ class Work:
     shares: tuple[tuple[float, ...], ...] = ()
     cpu: bool = False
     threads: int = 64
+    slots: int = 64
     slower: tuple[float, float] = (math.inf, 1.0)
 
     def cost(self, now: float) -> float:
@@ -50,8 +52,8 @@ class Trace:
 
     ``pause``: what a change takes; ``foretold`` what is believed. ``halts``: from when to when nothing is done, as when
     a broker is away; ``silences``: when no figures come. ``turns``: how often the load turns by itself, for long
-    enough that the factor should follow. ``vain``: so many rises may be in vain: what they bring can't be seen
-    before. ``delay`` and ``noise`` of the figures, of which a part is ``odd``: far from
+    enough that the factor should follow. ``vain``: so many rises may be in vain, and so many falls too deep:
+    what they bring can't be seen before. ``delay`` and ``noise`` of the figures, of which a part is ``odd``: far from
     what is; ``live``: they tell of a batch that runs.
     """
 
@@ -68,6 +70,7 @@ class Trace:
     silences: tuple[tuple[float, float], ...] = ()
     turns: int = 1
     vain: int = 0
+    falls: int = 0
     delay: int = 1
     noise: float = 0.05
     odd: float = 0.0
@@ -135,7 +138,8 @@ class Speeds:
         partition = max(map(sum, work.shares))
         if work.cpu:
             return cost * partition
-        return cost * max(self.hot(factor), partition / min(factor, work.threads))
+        at_once = min(factor, work.threads)
+        return cost * max(self.hot(factor), partition / at_once, 1 / (at_once * min(work.slots, len(work.shares))))
 
     def of(self, factor: int, now: float) -> float:
         """Seconds a record."""

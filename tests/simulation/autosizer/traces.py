@@ -129,6 +129,10 @@ def made(kind: str, seed: int) -> Trace:
             return trace(240, constant(0.5 * once), work=slower)
         case "not live":
             return trace(240, step(0.3 * once, random_.uniform(1.5, 4) * once, 40), live=False)
+        case "few slots":
+            crowded = Work(work.function, shares=even(8), slots=2)
+            rate = 0.85 * 2 / work.function * random_.choice([2, 4]) * random_.uniform(0.55, 0.95)
+            return trace(400, step(0.2 * rate, rate, 40), work=crowded, turns=3, falls=1)
         case "costly":
             seconds = random_.uniform(60, 120)
             given["limits"] = limits(64, target_lag_seconds=int(seconds * 0.7))
@@ -142,5 +146,5 @@ def made(kind: str, seed: int) -> Trace:
 KINDS = (
     "step", "fall", "ramp", "wave", "burst", "flapping", "steady", "backlog",
     "hot key", "jvm", "cores", "threads", "halted", "silent", "slower", "not live",
-    "costly", "odd figures",
+    "costly", "odd figures", "few slots",
 )  # fmt: skip
