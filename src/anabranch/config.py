@@ -33,12 +33,14 @@ class _Section(BaseModel):
 
 class AutoscaleSettings(_Section):
     """Lets the coordinator choose a job's factor, from ``min`` to ``max``: such that Python functions work on no bucket
-    more than the part ``target_busy`` of the time. After a change there is none for ``cooldown``.
+    more than the part ``target_busy`` of the time, and that no record waits longer than ``target_lag_seconds``, where a
+    factor can do that. After a change there is none for ``cooldown``, unless records wait longer.
     """
 
     min: int = 1
     max: int
     target_busy: float = Field(default=0.7, gt=0, lt=1)
+    target_lag_seconds: float = Field(default=60.0, ge=1, le=86_400)
     cooldown: str = "2 minutes"
 
     @field_validator("min", "max")

@@ -433,7 +433,12 @@ class Deployed(Document, frozen=True, kw_only=True):
 
 
 class LaneSizing(Document, frozen=True, kw_only=True):
-    """How a lane copes; see :class:`LaneReport`. ``lags``: by SSP, offsets that it is behind."""
+    """How a lane copes; see :class:`LaneReport`. ``lags``: by SSP, offsets that it is behind.
+
+    ``true_rate``: records a second that it does while it is busy; ``needed_rate``: those that it must do, so that no
+    backlog is left after the target lag. ``catch_up``: seconds until none is left, and ``then`` with the proposed
+    factor, the pause of the change included; None: it only grows, or it isn't known.
+    """
 
     lane: str
     stage: str
@@ -449,12 +454,18 @@ class LaneSizing(Document, frozen=True, kw_only=True):
     slowest: str
     slowest_seconds: float
     skew: float
+    true_rate: float = 0.0
+    needed_rate: float = 0.0
+    catch_up: float | None = None
+    then: float | None = None
 
 
 class Sizing(Document, frozen=True, kw_only=True):
     """What decides on a job's factor and containers: how its lanes cope, and what could be. ``allowed``: factors.
 
-    ``autoscale``: what the coordinator's own autosizer makes of it; empty if it is off.
+    ``autoscale``: what the coordinator's own autosizer makes of it; empty if it is off. ``proposed``: the factor that
+    the figures of now ask for, without the time that it waits until it changes anything; 0: they say nothing.
+    ``target_lag_seconds`` is what that goes by. ``advice``: what would help where no factor does.
     """
 
     job: str
@@ -465,6 +476,9 @@ class Sizing(Document, frozen=True, kw_only=True):
     allowed: tuple[int, ...]
     lanes: tuple[LaneSizing, ...] = ()
     autoscale: str = ""
+    proposed: int = 0
+    target_lag_seconds: float = 0.0
+    advice: tuple[str, ...] = ()
 
 
 class Answer(Document, frozen=True, kw_only=True):

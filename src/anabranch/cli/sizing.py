@@ -10,6 +10,7 @@ from rich.table import Table
 
 from anabranch import config as configuration
 from anabranch.cli import drawing, finding, printing
+from anabranch.messages import LaneSizing, Sizing
 
 _FIGURES = ("busy", "functions", "lag", "in/s", "read/s", "batch s")
 
@@ -35,7 +36,27 @@ def sizing(
         rates = (f"{lane.lag:,}", f"{lane.arriving:,.0f}", f"{lane.rows_per_second:,.0f}", f"{lane.batch_seconds:.1f}")
         table.add_row(lane.lane, lane.seat, f"{lane.busy:.0%}", f"{lane.working:.0%}", *rates, *slowest)
     console.print(table)
+    for lane in found.lanes:
+        if lane.true_rate and lane.lag:
+            console.print(_rates(lane, found))
+    for text in found.advice:
+        console.print(text)
     if found.autoscale:
         console.print(f"autoscale: {found.autoscale}")
     if len(found.allowed) == 1:
         console.print("its factor can only be 1")
+
+
+def _rates(lane: LaneSizing, job: Sizing) -> str:
+    """How fast a lane is, how fast it should be, and when it has caught up."""
+    text = (
+        f"lane {lane.lane} does {lane.true_rate:,.0f} records a second while it is busy, and needs "
+        f"{lane.needed_rate:,.0f} for no backlog in {job.target_lag_seconds:,.0f} s: it has none {_in(lane.catch_up)}"
+    )
+    if job.proposed in (0, job.factor):
+        return text
+    return f"{text}; with factor {job.proposed} {_in(lane.then)}, the change included"
+
+
+def _in(seconds: float | None) -> str:
+    return "never" if seconds is None else f"in {seconds:,.0f} s"

@@ -2,47 +2,119 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
-from anabranch.config import AutoscaleSettings
+from anabranch.config import AutoscaleSettings, JobSettings
+from anabranch.coordinator import lane_load, report_history
+from anabranch.coordinator.lane_load import LaneLoad
+from anabranch.coordinator.needed_factor import Aim, Need, need_of
+from anabranch.coordinator.report_history import ReportHistory
+from anabranch.coordinator.scalability import UNKNOWN, Scalability
 from anabranch.coordinator.states import DeploymentState
 from anabranch.event_time import durations
 from anabranch.messages import JobStatus, LaneReport, LaneStatus
 from anabranch.model.factor import FACTORS
+from anabranch.model.lane import Lane
 
-__all__ = ["Verdict", "decide", "limits_of"]
+__all__ = ["Findings", "Look", "Verdict", "decide", "limits_of", "looked", "threads_of"]
 
-_SPAN = 20.0
-"""Figures of fewer seconds decide nothing."""
+_SURE, _SURE_OF_WORK = 2.0, 10.0
+"""For so many seconds each look must find that the factor is too small: where records wait; where functions work too
+much, and none waits."""
+_LOOKS = 3
+_SPAN, _SPAN_OF_WORK = 20.0, 10.0
+"""Figures of fewer seconds let no factor fall; nor rise where no record waits."""
+_SPACING = 10.0
+_PAUSES = 3
+"""After a change there is none for so many seconds, or pauses, even if records wait: so it is seen what came of it."""
 _MOST = 4
-"""A change makes the factor at most so many times larger or smaller."""
-_LESS = 0.8
-"""The factor falls if less than this part of the target would come of it: so it doesn't rise again at once."""
-_BEHIND = 30.0
-"""A busy lane that takes longer to read what it is behind has too much to do."""
-_FULL = 0.9
-_SOME = 0.05
-"""Where functions work for less of the time on their busiest bucket, they aren't what holds a lane up."""
+"""A fall makes the factor at most so many times smaller."""
+_STALE = 5.0
+"""Figures that are so many seconds old, while records wait, say nothing of now."""
 _AFTER_UNDONE = 10
 """After a change that was undone, there is none for so many times the cooldown."""
+_REMEMBERED = 10
+"""What came of a factor counts for so many times the cooldown."""
+_REGRETS = 3
+_SHUNNED = 30
+_MUCH_LESS = 0.6
+"""A rise so many cooldowns after a fall shows that this went too far: it isn't repeated for so many times the cooldown,
+unless less than this part arrives of what arrived then."""
+_WORKS = 0.1
+"""Where functions work less of the time on their busiest bucket, their speed says little."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """``factor``: what the job should have from now on; None: what it has. ``why``: in words, with the figures."""
+    """``factor``: what the job should have from now on; None: what it has. ``why``: in words, with the figures.
+    ``advice``: what would help where no factor does."""
 
     factor: int | None
     why: str
+    advice: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class _Load:
-    """How much there is to do: 1 is all that the busiest bucket can, above 1 more than that."""
+class Look:
+    """What was found of a job. ``unknown``: why nothing can be said; else ``needs`` and ``loads`` have its lanes, in
+    the same order, and ``span`` is what the figures are of, at least, in seconds. ``pause``: those that a change takes.
+    """
 
-    load: float
-    why: str
+    factor: int
+    unknown: str = ""
+    loads: tuple[LaneLoad, ...] = ()
+    needs: tuple[Need, ...] = ()
+    span: float = 0.0
+    pause: float = 0.0
+
+    @property
+    def most(self) -> Need:
+        """That of the lane that needs the largest factor, or suffers most from having none."""
+        return max(self.needs, key=lambda each: (each.factor, not each.enough, each.urgent, each.now))
+
+    @property
+    def advice(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(text for each in self.needs for text in each.advice))
+
+
+@dataclass(frozen=True)
+class _TooSmall:
+    """A factor that the job had to leave soon after it fell to it, ``at`` some time, with so much ``arriving``."""
+
+    factor: int
+    arriving: float
+    at: float
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What the looks at a job came to so far; times are by any clock.
+
+    ``generation``: the present one; ``changed``: when it was first seen, if another one was before it. ``rising``:
+    since when all looks found that the factor is too small, ``looks`` how many; ``falling``: since when they found
+    that it is too large, and ``falls_to`` the largest that they found. ``advising``: since when something else than a
+    factor would help. ``fell``: when it fell last, ``arriving``: records a second of all lanes at the last look;
+    ``too_small``: what a fall has shown. ``seen``: what is known of other factors, by stage and group.
+    """
+
+    of: tuple[int, int] = (0, 0)
+    generation: int = 0
+    factor: int = 0
+    fell: float = -math.inf
+    arriving: float = 0.0
+    too_small: _TooSmall | None = None
+    changed: float = -math.inf
+    heard: Mapping[str, ReportHistory] = field(default_factory=dict)
+    rising: float | None = None
+    looks: int = 0
+    falling: float | None = None
+    falls_to: int = 0
+    advising: float | None = None
+    seen: Mapping[tuple[str, str], Scalability] = field(default_factory=dict)
 
 
 def limits_of(settings: Mapping[str, Any]) -> AutoscaleSettings | None:
@@ -51,63 +123,209 @@ def limits_of(settings: Mapping[str, Any]) -> AutoscaleSettings | None:
     return None if given is None else AutoscaleSettings(**given)
 
 
-def decide(limits: AutoscaleSettings, status: JobStatus, since: float, undone: bool) -> Verdict:
+def threads_of(settings: Mapping[str, Any]) -> int:
+    """On how many buckets of a partition functions work at once."""
+    threads: int = settings.get("job", {}).get("threads", JobSettings().threads)
+    return threads
+
+
+def _aim(limits: AutoscaleSettings, factor: int, pause: float, too_small: int) -> Aim:
+    allowed = {each for each in FACTORS if limits.min <= each <= limits.max and each > too_small} | {factor}
+    return Aim(limits.target_busy, limits.target_lag_seconds, pause, sorted(allowed))
+
+
+def looked(
+    limits: AutoscaleSettings, status: JobStatus, threads: int, pause: float, before: Findings, now: float
+) -> tuple[Look, Findings]:
+    """Look at a job, about every second.
+
+    Args:
+        pause: the seconds that a change would take.
+        now: by the same clock as ``before``.
+    """
+    after = _listened(before, status, _cooldown(limits), now)
+    unknown = _unknown(status, after, now)
+    if unknown:
+        return Look(status.factor, unknown), replace(after, rising=None, looks=0, falling=None, advising=None)
+    quiet = _quiet(status, after, now)
+    if quiet:  # they may well be of now, so that what was found before still counts
+        return Look(status.factor, quiet), replace(after, rising=None, looks=0)
+    cooldown = _cooldown(limits)
+    loads = [
+        (_key(each.lane), lane_load.load_of(each, after.heard[each.lane.id], status.factor, threads))
+        for each in status.lanes
+        if each.report is not None
+    ]
+    arriving, too_small = sum(load.arriving for _, load in loads), after.too_small
+    if too_small and (arriving < _MUCH_LESS * too_small.arriving or now > too_small.at + _SHUNNED * cooldown):
+        too_small = None
+    aim = _aim(limits, status.factor, pause, 0 if too_small is None else too_small.factor)
+    seen = {key: each.since(now - _REMEMBERED * cooldown) for key, each in after.seen.items()}
+    for key, load in _hottest(loads).items():
+        seen[key] = seen.get(key, UNKNOWN).seen(status.factor, load.steady_hot, now)
+        if load.crowd:
+            seen[key] = seen[key].crowded(load.crowd)
+    needs = tuple(need_of(load, seen.get(key, UNKNOWN), aim) for key, load in loads)
+    span = min(each.report.span for each in status.lanes if each.report is not None)
+    look = Look(status.factor, "", tuple(load for _, load in loads), needs, span, pause)
+    wanted = look.most.factor
+    rising = _since(after.rising, wanted > status.factor, now)
+    falling = _since(after.falling, wanted < status.factor, now)
+    return look, replace(
+        after,
+        seen=seen,
+        arriving=arriving,
+        too_small=too_small,
+        rising=rising,
+        looks=after.looks + 1 if rising is not None else 0,
+        falling=falling,
+        advising=_since(after.advising, bool(look.advice), now),
+        falls_to=max(wanted, after.falls_to if after.falling is not None else 0),
+    )
+
+
+def decide(
+    limits: AutoscaleSettings, status: JobStatus, since: float, undone: bool, look: Look, after: Findings, now: float
+) -> Verdict:
     """The factor that a job should have.
 
-    The factor of a lane helps its Python functions only, so they decide: how much of the time they work on the bucket
-    that they work on most. In a lane that is behind and can't keep up, they have as much more to do as more comes in
-    than is read.
+    It rises at once where records would wait too long, whenever the last change was, if what came of that has been
+    seen. Where functions only work too much, and before it falls, it waits for the cooldown.
 
     Args:
         since: the seconds since the job has changed last, by whomever, or was started.
         undone: that change was undone.
+        look: the newest one; ``after``: what all came to with it.
     """
+    if look.unknown:
+        return Verdict(None, look.unknown)
     held = _held(limits, status, since, undone)
     if held:
-        return Verdict(None, held)
-    loads = [_load(each, each.report) for each in status.lanes if each.report is not None]
-    most = max(loads, key=lambda each: each.load)
-    target, now = limits.target_busy, status.factor
-    choices = [factor for factor in FACTORS if limits.min <= factor <= limits.max and now <= factor * _MOST]
-    if most.load > target:
-        larger = [factor for factor in choices if now < factor <= now * _MOST]
-        if not larger:
-            return Verdict(None, f"{most.why}; the target is {target:.0%}, and factor {now} is the largest allowed")
-        wanted = next((factor for factor in larger if most.load * now / factor <= target), larger[-1])
-        return Verdict(wanted, f"{most.why}; the target is {target:.0%}")
-    least = target * _LESS
-    smaller = next((factor for factor in choices if factor < now and most.load * now / factor <= least), None)
-    if smaller is None:
-        return Verdict(None, f"{most.why}; the target is {target:.0%}")
-    would = f"{most.load * now / smaller:.0%} with factor {smaller}"
-    return Verdict(smaller, f"{most.why}; it would be {would}, and the target is {target:.0%}")
+        return Verdict(None, held, look.advice)
+    need, cooldown = look.most, _cooldown(limits)
+    patience = max(0.0, cooldown - since)
+    if need.factor > status.factor:
+        spacing = max(_SPACING, _PAUSES * look.pause) - (now - after.changed)
+        first = status.generation <= 1
+        sure = _SURE if need.urgent else _SURE_OF_WORK
+        if spacing > 0:
+            return Verdict(None, f"{need.why}; what came of the last change is seen in {spacing:.0f} s", look.advice)
+        if not need.urgent and not first and patience > 0:
+            return Verdict(
+                None, f"{need.why}; after the last change it is left alone for {patience:.0f} s", look.advice
+            )
+        if after.rising is None or after.looks < _LOOKS or now - after.rising < sure:
+            return Verdict(None, f"{need.why}; this must be so for {sure:.0f} s", look.advice)
+        if not need.urgent and look.span < _SPAN_OF_WORK:
+            return Verdict(None, f"{need.why}; its figures are of {look.span:.0f} s: too few", look.advice)
+        return Verdict(need.factor, need.why, look.advice)
+    if need.factor < status.factor and after.falling is not None:
+        wait = max(patience, cooldown - (now - after.falling), _SPAN - look.span)
+        if wait > 0:
+            return Verdict(None, f"{need.why}; if that stays so for {wait:.0f} s", look.advice)
+        if not all(load.settled for load in look.loads):
+            return Verdict(None, f"{need.why}; once the records are done that wait", look.advice)
+        least = max(after.falls_to, status.factor // _MOST, limits.min)
+        return Verdict(least if least < status.factor else None, need.why, look.advice)
+    return Verdict(None, need.why, look.advice)
+
+
+def _since(before: float | None, is_so: bool, now: float) -> float | None:
+    """Since when something is so; None: it isn't."""
+    return None if not is_so else now if before is None else before
 
 
 def _held(limits: AutoscaleSettings, status: JobStatus, since: float, undone: bool) -> str:
-    """Why nothing can be decided now; '' if it can."""
-    if status.state != DeploymentState.RUNNING:
-        return f"the job is {status.state}"
+    """Why a job is left as it is, whatever it needs; '' if it isn't."""
     if not limits.min <= status.factor <= limits.max:
         return f"factor {status.factor} isn't from {limits.min} to {limits.max}: a job that was scaled so is left so"
-    cooldown = durations.parse(limits.cooldown) / 1000 * (_AFTER_UNDONE if undone else 1)
-    if since < cooldown:
-        what = "the last change was undone" if undone else "the job has changed or started"
-        return f"{what} {max(0, since):.0f} s ago: it is left alone for {cooldown:.0f} s"
+    patience = _cooldown(limits) * _AFTER_UNDONE
+    if undone and since < patience:
+        return f"the last change was undone {max(0, since):.0f} s ago: it is left alone for {patience:.0f} s"
+    return ""
+
+
+def _unknown(status: JobStatus, heard: Findings, now: float) -> str:
+    """Why nothing can be said of a job; '' if something can."""
+    if status.state != DeploymentState.RUNNING:
+        return f"the job is {status.state}"
     alive = {container.seat for container in status.containers if container.alive}
     for lane in status.lanes:
         report = lane.report
         if report is None or report.phase != "running" or lane.lane.seat not in alive:
             return f"lane {lane.lane.id} doesn't run, or isn't heard"
-        if report.span < _SPAN:
-            return f"the figures of lane {lane.lane.id} are of {report.span:.0f} s: too few"
+        unknown = _unclear(lane, report, heard.heard[lane.lane.id], now)
+        if unknown:
+            return f"lane {lane.lane.id}: {unknown}"
     return "" if status.lanes else "there are no lanes"
 
 
-def _load(lane: LaneStatus, report: LaneReport) -> _Load:
-    work = f"lane {lane.lane.id}: functions work {report.working:.0%} of the time on their busiest bucket"
-    behind = lane.lag > report.rows_per_second * _BEHIND and report.busy >= _FULL
-    if behind and report.working >= _SOME and report.rows_per_second:
-        ratio = report.arriving / report.rows_per_second
-        rates = f"{report.arriving:,.0f} a second come in and {report.rows_per_second:,.0f} are read"
-        return _Load(max(1.0, ratio), f"{work}, and it is {lane.lag:,} records behind: {rates}")
-    return _Load(report.working, work)
+def _unclear(lane: LaneStatus, report: LaneReport, heard: ReportHistory, now: float) -> str:
+    """Why a lane's figures say nothing of it; '' if they do."""
+    progress = report.batch_progress
+    if not report.span and progress is None:
+        return "there are no figures yet"
+    if not lane.lag:
+        return ""
+    if now - heard.at >= _STALE:
+        return f"its figures are {now - heard.at:.0f} s old"
+    if progress is not None and progress.phase != "functions" and now - heard.moved >= _STALE:
+        return f"nothing was done for {now - heard.moved:.0f} s: it waits for {progress.phase}"
+    if not report.rows_per_second and not (progress is not None and progress.done):
+        return "how fast it is isn't known yet"
+    return ""
+
+
+def _quiet(status: JobStatus, heard: Findings, now: float) -> str:
+    """Which lane has said the same for so long that it may be frozen, though none of its records wait; '' if none: one
+    that has nothing to do says the same for ever."""
+    for lane in status.lanes:
+        its = heard.heard[lane.lane.id]
+        if not lane.lag and (its.report.arriving or its.report.working) and now - its.at >= _STALE:
+            return f"lane {lane.lane.id}: its figures are {now - its.at:.0f} s old"
+    return ""
+
+
+def _listened(before: Findings, status: JobStatus, cooldown: float, now: float) -> Findings:
+    """What was heard of each lane, and whether the job has changed; of another deployment, nothing else is known."""
+    of = (status.deployment, status.seats)
+    if before.of != of:
+        before = Findings(of=of, generation=status.generation, factor=status.factor)
+    if status.generation != before.generation:
+        fell, too_small = before.fell, before.too_small
+        if status.factor > before.factor and now - fell < _REGRETS * cooldown + _SPAN:
+            too_small = _TooSmall(before.factor, before.arriving, now)
+        fell = now if status.factor < before.factor else fell
+        before = replace(before, generation=status.generation, factor=status.factor, fell=fell, too_small=too_small)
+        before = replace(before, changed=now, rising=None, looks=0, falling=None)
+    if status.state != DeploymentState.RUNNING:  # what is to be seen of a change begins when it is made
+        before = replace(before, changed=now if before.changed > -math.inf else before.changed)
+    heard = {
+        lane.lane.id: report_history.listened(before.heard.get(lane.lane.id), lane.report, now)
+        for lane in status.lanes
+        if lane.report is not None
+    }
+    return replace(before, heard=heard)
+
+
+def _key(lane: Lane) -> tuple[str, str]:
+    """What lanes of one generation have in common with those of the next that do the same."""
+    return lane.stage, lane.group
+
+
+def _hottest(loads: Iterable[tuple[tuple[str, str], LaneLoad]]) -> dict[tuple[str, str], LaneLoad]:
+    """Of lanes that do the same, the one in which functions take longest for a record: of those that can tell."""
+    found: dict[tuple[str, str], LaneLoad] = {}
+    for key, load in loads:
+        if load.steady_hot > 0 and max(load.working, load.share) >= _WORKS:
+            found[key] = max(load, found.get(key, load), key=lambda each: each.steady_hot)
+    return found
+
+
+def _cooldown(limits: AutoscaleSettings) -> float:
+    return _seconds(limits.cooldown)
+
+
+@cache
+def _seconds(duration: str) -> float:
+    return durations.parse(duration) / 1000

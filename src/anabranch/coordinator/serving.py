@@ -13,6 +13,7 @@ from anabranch.assignment import placement, seating
 from anabranch.assignment.seating import Placing, Where
 from anabranch.config import AutoscaleSettings
 from anabranch.coordinator import copying, draining, reports
+from anabranch.coordinator.autosizing import Findings
 from anabranch.coordinator.copying import Copies, Member
 from anabranch.coordinator.launching import Demand
 from anabranch.coordinator.pausing import Experience, Watched
@@ -108,7 +109,8 @@ class Serving:
     processes that stand by, by their executions, asked for a seat last, and ``resting`` what they said.
     ``copying``: what processes should do with standbys, as :meth:`renew` found it last; ``patient``: whether lanes that
     are to end wait until those that follow have some.
-    ``autoscale``: how the coordinator scales it, which looked ``sized_at`` last; None: it isn't.
+    ``autoscale``: how the coordinator scales it, which looked ``sized_at`` last; None: it isn't. ``findings``: what
+    that came to so far; ``advised``: the generation in which it said what would help.
     ``at_once``: when it is stopped, it needn't come to batch boundaries.
     ``refused``: the generation that can't have the factor that it should. ``changed_at``: when its state was stored
     last, in seconds since 1970. ``drain``: the one that is wished for.
@@ -137,6 +139,8 @@ class Serving:
     launching: Launching | None = None
     autoscale: AutoscaleSettings | None = None
     sized_at: float = 0.0
+    findings: Findings = field(default_factory=Findings)
+    advised: int = 0
     refused: int = 0
     changed_at: float = 0.0
     changing_since: float = 0.0
@@ -416,6 +420,7 @@ class Serving:
         self.deployment = start.model.run_id
         self.settings, self.autoscale, self.promises = settings, autoscale, start.promises
         self.until_caught_up, self.refused, self.error = start.until_caught_up, 0, None
+        self.advised = 0
         self.asked = {}
         self.change(start.model, [*ended, *start.lanes], now)
 

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
+from anabranch.coordinator.autosizing import Look
+from anabranch.coordinator.lane_load import LaneLoad
+from anabranch.coordinator.needed_factor import Need
 from anabranch.messages import JobStatus, LaneReport, LaneSizing, LaneStatus, Sizing
 from anabranch.model.factor import FACTORS
 from anabranch.model.lane import LaneState
@@ -9,8 +15,10 @@ from anabranch.model.lane import LaneState
 __all__ = ["of"]
 
 
-def of(status: JobStatus, scalable: bool, autoscale: str) -> Sizing:
-    """The figures of a job. ``scalable``: its graph and grouper allow other factors than 1."""
+def of(status: JobStatus, scalable: bool, autoscale: str, look: Look, lag: float) -> Sizing:
+    """The figures of a job, and what the autosizer found in them, with a target ``lag`` in seconds. ``scalable``: its
+    graph and grouper allow other factors than 1."""
+    needs = {load.lane: (load, need) for load, need in zip(look.loads, look.needs, strict=True)}
     lanes = [lane for lane in status.lanes if lane.lane.state is not LaneState.CLOSING]
     return Sizing(
         job=status.job,
@@ -19,13 +27,28 @@ def of(status: JobStatus, scalable: bool, autoscale: str) -> Sizing:
         factor=status.factor,
         containers=status.seats,
         allowed=FACTORS if scalable else (1,),
-        lanes=tuple(_lane(each, each.report or LaneReport(lane=each.lane.id, phase="")) for each in lanes),
+        lanes=tuple(
+            _lane(each, each.report or LaneReport(lane=each.lane.id, phase=""), needs.get(each.lane.id), lag)
+            for each in lanes
+        ),
         autoscale=autoscale,
+        proposed=look.most.factor if look.needs and scalable else 0,
+        target_lag_seconds=lag,
+        advice=look.advice,
     )
 
 
-def _lane(status: LaneStatus, report: LaneReport) -> LaneSizing:
+def _lane(status: LaneStatus, report: LaneReport, known: tuple[LaneLoad, Need] | None, lag: float) -> LaneSizing:
     lane = status.lane
+    rates: dict[str, Any] = {}
+    if known is not None:
+        load, need = known
+        rates = {
+            "true_rate": load.rate,
+            "needed_rate": load.arriving + load.backlog / lag,
+            "catch_up": _finite(need.now),
+            "then": _finite(need.then),
+        }
     return LaneSizing(
         lane=lane.id,
         stage=lane.stage,
@@ -41,4 +64,9 @@ def _lane(status: LaneStatus, report: LaneReport) -> LaneSizing:
         slowest=report.slowest,
         slowest_seconds=report.slowest_seconds,
         skew=report.skew,
+        **rates,
     )
+
+
+def _finite(seconds: float) -> float | None:
+    return None if math.isinf(seconds) else seconds

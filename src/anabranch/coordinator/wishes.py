@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from anabranch.config import Settings
+from anabranch.config import AutoscaleSettings, Settings
 from anabranch.coordinator import assigning, autosizing, changing, draining, pausing, sizing, watching, whence
-from anabranch.coordinator.autosizing import Verdict
+from anabranch.coordinator.autosizing import Findings, Look, Verdict
 from anabranch.coordinator.changing import Generation, Wanted
 from anabranch.coordinator.served import Served
 from anabranch.coordinator.serving import Serving
@@ -21,12 +21,14 @@ from anabranch.messages import (
     Drained,
     DrainNotification,
     Expanding,
+    JobStatus,
     Rewinding,
     Rewound,
     Scaled,
     Scaling,
     Sizing,
 )
+from anabranch.model.factor import FACTORS
 from anabranch.model.job_model import Matched
 from anabranch.planning import expansion, patterns, rewinding
 from anabranch.systems.systems import Systems
@@ -34,6 +36,8 @@ from anabranch.systems.systems import Systems
 __all__ = ["Wishes"]
 
 _SIZE_EVERY = 1.0
+_ADVISED_AFTER = 30.0
+"""What would help is an event once it would have helped for so many seconds."""
 
 
 class Wishes:
@@ -222,9 +226,12 @@ class Wishes:
         with self._served.lock:
             self._served.look_again()
             serving = self._served.serving(job)
-            verdict = self._verdict(serving)
+            status = self._served.status(serving)
+            limits = serving.autoscale or AutoscaleSettings(max=FACTORS[-1])
+            look, findings = self._look(serving, limits, status)
+            verdict = "" if serving.autoscale is None else self._verdict(serving, limits, status, look, findings).why
             scalable = changing.is_scalable(serving, self._served.present(serving))
-            return sizing.of(self._served.status(serving), scalable, verdict.why if verdict else "")
+            return sizing.of(status, scalable, verdict, look, limits.target_lag_seconds)
 
     def look(self) -> None:
         """Look at the inputs of the jobs that run and for which it is time, and let them go along; to be called about
@@ -270,12 +277,17 @@ class Wishes:
             self._served.change(serving, wanted)
 
     def autosize(self, serving: Serving) -> None:
-        """Give a job the factor that the autosizer finds. One that it can't have is wished for once a generation."""
-        if serving.autoscale is None or self._served.clock() < serving.sized_at + _SIZE_EVERY:
+        """Give a job the factor that the autosizer finds. One that it can't have is wished for once a generation, and
+        what would help where no factor does is said as often."""
+        limits = serving.autoscale
+        if limits is None or self._served.clock() < serving.sized_at + _SIZE_EVERY:
             return
         serving.sized_at = self._served.clock()
-        verdict = self._verdict(serving)
-        if verdict is None or verdict.factor is None or serving.generation == serving.refused:
+        status = self._served.status(serving)
+        look, serving.findings = self._look(serving, limits, status)
+        verdict = self._verdict(serving, limits, status, look, serving.findings)
+        if verdict.factor is None or serving.generation == serving.refused:
+            self._advise(serving, verdict)
             return
         wish, present = Scaling(factor=verdict.factor), self._served.present(serving)
         try:
@@ -288,6 +300,15 @@ class Wishes:
             return
         if wanted is not None:
             self._served.change(serving, wanted)
+
+    def _advise(self, serving: Serving, verdict: Verdict) -> None:
+        since, now = serving.findings.advising, self._served.clock()
+        if since is None or now - since < _ADVISED_AFTER or serving.advised == serving.generation:
+            return
+        what = f"the factor stays {serving.model.factor}, which isn't enough"
+        event = self._served.event(serving.job, "autoscale", what, "; ".join((verdict.why, *verdict.advice)))
+        self._served.write(self._served.store.note, [event])
+        serving.advised = serving.generation
 
     def _scaled(self, serving: Serving, present: Generation, wanted: Wanted | None, dry: bool) -> Scaled:
         """Go into a generation, unless it is only asked for, and say what comes of it. None: all stays as it is."""
@@ -316,12 +337,18 @@ class Wishes:
         with self._served.lock:
             serving.replicas = replicas
 
-    def _verdict(self, serving: Serving) -> Verdict | None:
-        """What the autosizer makes of a job; None if it is off."""
-        if serving.autoscale is None:
-            return None
+    def _look(self, serving: Serving, limits: AutoscaleSettings, status: JobStatus) -> tuple[Look, Findings]:
+        """What the autosizer finds in the figures of a job, and what it knows then."""
+        pause = pausing.expected((each.lane for each in status.lanes), serving.reports, serving.shown)
+        threads, now = autosizing.threads_of(serving.settings), self._served.clock()
+        return autosizing.looked(limits, status, threads, pause, serving.findings, now)
+
+    def _verdict(
+        self, serving: Serving, limits: AutoscaleSettings, status: JobStatus, look: Look, findings: Findings
+    ) -> Verdict:
+        """What the autosizer makes of a job."""
         since, undone = self._served.now() - serving.changed_at, serving.model.undoes > 0
-        return autosizing.decide(serving.autoscale, self._served.status(serving), since, undone)
+        return autosizing.decide(limits, status, since, undone, look, findings, self._served.clock())
 
     def _inputs(self, serving: Serving) -> tuple[list[str], list[Matched]]:
         """The streams that a job reads and others write, and the patterns for those that may come."""

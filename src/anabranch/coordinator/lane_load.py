@@ -1,0 +1,161 @@
+"""What a lane has to do, what it does, and what it could do with another factor. Pure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from anabranch.coordinator.report_history import ReportHistory
+from anabranch.coordinator.scalability import UNKNOWN, Scalability
+from anabranch.messages import LaneStatus
+
+__all__ = ["LaneLoad", "capacity", "catch_up", "load_of", "scale", "utilisation"]
+
+_OVERHEAD = 0.5
+"""Seconds of a batch that don't grow with its records: it is planned, its tasks start, it is committed."""
+_OVERHEAD_PART = 0.15
+"""The part of the time that this takes where records wait, for then batches are as long as they may be."""
+_KNOWN_AFTER = 2.0
+"""A batch that has run for so many seconds, or as long as the last one, says more than that."""
+_USUAL_WAIT = 3.0
+"""Records that wait for fewer seconds of work than this, or than two batches, are no backlog."""
+_BATCHES = 2
+_HOT_SKEW = 2.0
+"""A bucket with more than so many times the mean has a key of its own that is hot, and isn't halved with the factor."""
+_MATTERS = 0.3
+"""Where functions hold up a lane for so much of a short batch, all else counts as what any batch takes."""
+_EVENLY = 0.93
+"""Buckets are never equally large, and the less so the more there are: with a larger factor, functions become as much
+faster as this power of it."""
+_HOT_FROM = 0.3
+"""Where functions work for less of the time on the busiest bucket, batches are too small to tell a hot key."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaneLoad:
+    """A lane with the factor that it has.
+
+    ``arriving``: records a second, ``growth`` times as many as in the half minute before. ``backlog``: the records that
+    wait, without those of the present batch that are done. ``settled``: they are but what arrived lately; ``behind``:
+    they are more than what always waits. ``rate``: records a second, while it is busy (0: not known), as seen in so
+    many ``seconds`` of a batch. ``working``: the part of the time that functions need for what arrives, where they have
+    most to do. ``hot``: the seconds that they hold the lane up for a record of it, in the last batch; ``usually_hot``:
+    those of the busiest bucket in the last half minute. ``rest``: what all else takes, a record. ``skew`` and
+    ``hottest`` as ``skew`` and ``slowest`` of :class:`anabranch.messages.LaneReport`. ``threads``: so many buckets of a
+    partition are worked on at once.
+    """
+
+    lane: str
+    factor: int
+    partitions: int
+    threads: int
+    arriving: float
+    growth: float
+    backlog: int
+    settled: bool
+    behind: bool
+    rate: float
+    seconds: float
+    working: float
+    hot: float
+    usually_hot: float
+    rest: float
+    skew: float
+    hottest: str
+
+    @property
+    def share(self) -> float:
+        """The part of the time in batches that functions hold the lane up."""
+        return self.hot * self.rate
+
+    @property
+    def crowd(self) -> float:
+        """How many times as long functions hold the lane up as their busiest bucket is worked on; 0: not known."""
+        known = self.behind and self.usually_hot and self.seconds >= _KNOWN_AFTER
+        return self.hot / self.usually_hot if known else 0.0
+
+    @property
+    def steady_hot(self) -> float:
+        """``hot``, of a time that is long enough: where records wait batches are long, too."""
+        return self.hot if self.behind else self.usually_hot
+
+    @property
+    def has_hot_key(self) -> bool:
+        return self.factor > 1 and self.skew > _HOT_SKEW and max(self.share, self.working) >= _HOT_FROM
+
+
+def load_of(lane: LaneStatus, history: ReportHistory, factor: int, threads: int) -> LaneLoad:
+    """What reports say of a lane of a job with a factor."""
+    report, progress = history.report, history.report.batch_progress
+    done = 0 if progress is None else progress.done
+    backlog, throughput = max(0, lane.lag - done), history.throughput(report.span)
+    share = min(1.0, report.working / report.busy) if report.busy > 0 else 0.0
+    rate, seconds = report.rows_per_second, report.seconds or report.usual_seconds
+    if progress is not None and progress.done and progress.seconds >= min(_KNOWN_AFTER, seconds or 1.0):
+        rate, seconds = progress.done / progress.seconds, progress.seconds
+        if "functions" in progress.spent:
+            share = min(1.0, progress.spent["functions"] / progress.seconds)
+    arriving, working = max(report.arriving, history.arriving), report.working
+    if factor > threads:  # buckets wait for a thread: it isn't the busiest one that holds the others up
+        crowd = max(1.0, factor / threads / max(1.0, report.skew))
+        working, share = min(max(report.busy, working), working * crowd), min(1.0, share * crowd)
+    rest = max(0.0, 1.0 - share - _OVERHEAD / seconds) if seconds > 0 else 0.0
+    if seconds < _KNOWN_AFTER and share >= _MATTERS:
+        rest = 0.0
+    wait = backlog / rate if rate else math.inf
+    usual = max(_USUAL_WAIT, _BATCHES * report.usual_seconds)
+    return LaneLoad(
+        lane=lane.lane.id,
+        factor=factor,
+        partitions=max(1, len({(ssp.system, ssp.stream, ssp.partition) for ssp in lane.lane.ssps})),
+        threads=threads,
+        arriving=arriving,
+        growth=history.growth,
+        backlog=backlog,
+        settled=backlog <= arriving * usual,
+        behind=backlog > 0 and wait > usual,
+        rate=rate,
+        seconds=seconds,
+        # what was caught up with in the meantime isn't what there is to do
+        working=working * min(1.0, arriving / throughput) if throughput else working,
+        hot=share / rate if rate else 0.0,
+        usually_hot=working / throughput if throughput else 0.0,
+        rest=rest / rate if rate else 0.0,
+        skew=report.skew,
+        hottest=report.slowest,
+    )
+
+
+def scale(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
+    """How many times as long functions take for a record with another factor.
+
+    A smaller factor is taken to make them so much slower. A larger one makes them as much faster as it did so far, and
+    a hot key stays where it is.
+    """
+    ratio = min(load.factor, load.threads) / min(factor, load.threads)
+    if factor <= load.factor:
+        return ratio
+    stays = 1.0 - _HOT_SKEW / load.skew if load.has_hot_key else 0.0
+    foretold: float = ratio ** min(_EVENLY, seen.exponent(load.factor))
+    return max(stays + (1.0 - stays) * ratio, foretold)
+
+
+def capacity(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
+    """The records a second that the lane could do with a factor, where enough wait; infinite where it isn't known."""
+    seconds = load.hot * scale(load, factor, seen) + load.rest
+    return (1.0 - _OVERHEAD_PART) / seconds if seconds > 0 else math.inf
+
+
+def utilisation(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
+    """The part of its time that the lane needs for what arrives, with a factor: above 1, it can't keep up."""
+    if load.behind:
+        return load.arriving / capacity(load, factor, seen)
+    return load.working * scale(load, factor, seen) * seen.crowding
+
+
+def catch_up(load: LaneLoad, factor: int, pause: float, seen: Scalability = UNKNOWN) -> float:
+    """The seconds until no backlog is left, if nothing is done for the ``pause`` at first; infinite: it only grows."""
+    if not load.backlog:
+        return 0.0
+    spare = capacity(load, factor, seen) - load.arriving
+    return math.inf if spare <= 0 else pause + (load.backlog + load.arriving * pause) / spare

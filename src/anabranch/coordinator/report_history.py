@@ -1,0 +1,66 @@
+"""What a lane's reports said in the last half minute, second by second. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from anabranch.messages import LaneReport
+
+__all__ = ["ReportHistory", "listened"]
+
+_KEPT, _RECENT, _FEWEST = 31.0, 10.0, 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    """At some time so many records were ``done`` since the lane started; its inputs ended so far, added up."""
+
+    at: float
+    done: int
+    ends: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReportHistory:
+    """``report``: the newest, which is the same since ``at``; since ``moved`` no record was done."""
+
+    report: LaneReport
+    at: float
+    moved: float
+    samples: tuple[_Sample, ...] = ()
+
+    def throughput(self, span: float) -> float:
+        """The records a second that were done in the last ``span`` seconds, as far as that is known; 0.0: it isn't."""
+        first, last = self._since(span)
+        return (last.done - first.done) / (last.at - first.at) if last.at - first.at >= _FEWEST else 0.0
+
+    @property
+    def arriving(self) -> float:
+        """The records a second that arrived lately."""
+        first, last = self._since(_RECENT)
+        return max(0.0, (last.ends - first.ends) / (last.at - first.at)) if last.at - first.at >= _FEWEST else 0.0
+
+    @property
+    def growth(self) -> float:
+        """How many times as many records arrive lately as in the last half minute; 1.0 at least."""
+        first, last = self._since(_KEPT)
+        before = (last.ends - first.ends) / (last.at - first.at) if last.at - first.at >= _RECENT else 0.0
+        return max(1.0, self.arriving / before) if before > 0 else 1.0
+
+    def _since(self, span: float) -> tuple[_Sample, _Sample]:
+        last = self.samples[-1] if self.samples else _Sample(self.at, 0, 0)
+        return next((each for each in self.samples if each.at >= last.at - span - 0.5), last), last
+
+
+def listened(before: ReportHistory | None, report: LaneReport, now: float) -> ReportHistory:
+    """After a look at a lane's report."""
+    done = report.rows + (0 if report.batch_progress is None else report.batch_progress.done)
+    if before is not None and before.report == report:
+        return before
+    samples = () if before is None else before.samples
+    same = bool(samples) and samples[-1].done == done
+    moved = before.moved if before is not None and same else now
+    if report.ends:  # before they are known, it isn't known either what arrives
+        first = next((place for place, each in enumerate(samples) if each.at >= now - _KEPT), len(samples))
+        samples = (*samples[first:], _Sample(now, done, sum(report.ends.values())))
+    return ReportHistory(report, now, moved, samples)

@@ -1,0 +1,81 @@
+"""How much a factor has helped a lane's functions so far, as it was seen when the factor changed. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+__all__ = ["UNKNOWN", "Scalability"]
+
+_ENOUGH, _MOST = 5, 30
+"""So many looks make a figure; later ones may be of other records."""
+_NEWEST = 0.3
+"""What the newest look counts."""
+_CROWDED = 1.5
+_AS_FORETOLD = 0.8
+"""From this exponent on, functions became as much faster as they should: the rest is chance."""
+
+
+@dataclass(frozen=True)
+class Scalability:
+    """``seconds``: by factor, those that functions take for a record, as multiples of one another; ``at``: when that
+    was seen, by any clock.
+
+    ``factor`` is the present one, ``hot`` the seconds a record with it, after so many ``looks``; ``former`` and
+    ``former_hot`` those that the job had before. ``crowd``: how many times as long functions take, where records wait,
+    as their busiest bucket is worked on: above 1, partitions wait for one another's cores.
+    """
+
+    factor: int = 0
+    hot: float = 0.0
+    looks: int = 0
+    former: int = 0
+    former_hot: float = 0.0
+    seconds: Mapping[int, float] = field(default_factory=dict)
+    at: Mapping[int, float] = field(default_factory=dict)
+    crowd: float = 1.0
+    crowd_looks: int = 0
+
+    def seen(self, factor: int, hot: float, now: float) -> Scalability:
+        """After a look at a lane whose functions take ``hot`` seconds a record."""
+        if factor != self.factor:
+            enough = self.looks >= _ENOUGH
+            former, former_hot = (self.factor, self.hot) if enough else (self.former, self.former_hot)
+            return replace(self, factor=factor, hot=hot, looks=1, former=former, former_hot=former_hot)
+        mean = self.hot + max(_NEWEST, 1 / (self.looks + 1)) * (hot - self.hot)
+        after = replace(self, hot=mean, looks=self.looks + 1)
+        if not (self.former and self.former != factor and _ENOUGH <= after.looks <= _MOST):
+            return after
+        unit = self.seconds.get(self.former, 1.0)
+        seconds = {**self.seconds, self.former: unit, factor: unit * mean / self.former_hot}
+        return replace(after, seconds=seconds, at={**self.at, self.former: self.at.get(self.former, now), factor: now})
+
+    def crowded(self, times: float) -> Scalability:
+        """After a look at a lane where records wait."""
+        mean = self.crowd + max(_NEWEST, 1 / (self.crowd_looks + 1)) * (times - self.crowd)
+        return replace(self, crowd=mean, crowd_looks=self.crowd_looks + 1)
+
+    @property
+    def crowding(self) -> float:
+        """``crowd``, if that is no chance."""
+        return self.crowd if self.crowd_looks >= _ENOUGH and self.crowd >= _CROWDED else 1.0
+
+    def since(self, then: float) -> Scalability:
+        """Without what was seen before ``then``; what is known of the present factor stays."""
+        if all(at >= then for factor, at in self.at.items() if factor != self.factor):
+            return self
+        kept = {factor: at for factor, at in self.at.items() if at >= then or factor == self.factor}
+        return replace(self, seconds={factor: self.seconds[factor] for factor in kept}, at=kept)
+
+    def exponent(self, factor: int) -> float:
+        """1: functions became as much faster as this factor is larger than the one before; 0: no faster."""
+        smaller = max((known for known in self.seconds if known < factor), default=0)
+        if not smaller or factor not in self.seconds:
+            return 1.0
+        gain = self.seconds[smaller] / self.seconds[factor]
+        exponent = math.log(max(1.0, gain)) / math.log(factor / smaller)
+        return 1.0 if exponent >= _AS_FORETOLD else exponent
+
+
+UNKNOWN = Scalability()
