@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
+from anabranch.spark.counts import Line
 from anabranch.systems import headers
 from anabranch.systems.contract import Range, Records, System
 
@@ -23,7 +24,8 @@ class Limits:
 
     ``max_rows``: of a batch, 0 in real time. ``nothing``: none is read, and batches are as if there were none.
     ``fail_on_loss``: when records are gone that were not read yet.
-    ``lane`` and ``commits`` (a lane's id and commit folder) are for the steps that tests stop at.
+    ``lane`` and ``commits`` (a lane's id and commit folder) are for the steps that tests stop at. ``line``: where
+    Python workers tell how far they are.
     """
 
     max_rows: int
@@ -31,6 +33,7 @@ class Limits:
     lane: str = ""
     commits: str = ""
     nothing: bool = False
+    line: Line | None = None
 
 
 def columns(records: Records, partition: int, bare: bool) -> pa.RecordBatch:
