@@ -435,7 +435,8 @@ class Deployed(Document, frozen=True, kw_only=True):
 
 
 class LaneSizing(Document, frozen=True, kw_only=True):
-    """How a lane copes; see :class:`LaneReport`. ``lags``: by SSP, offsets that it is behind."""
+    """How a lane copes; see :class:`LaneReport`. ``lags``: by SSP, offsets that it is behind. ``spent``: where the
+    time of the batch that runs goes, or that of the last long one, in seconds by phase."""
 
     lane: str
     stage: str
@@ -451,6 +452,8 @@ class LaneSizing(Document, frozen=True, kw_only=True):
     slowest: str
     slowest_seconds: float
     skew: float
+    batch_progress: BatchProgress | None = None
+    spent: dict[str, float] = {}
 
 
 class Sizing(Document, frozen=True, kw_only=True):

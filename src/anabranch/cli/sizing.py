@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from anabranch import config as configuration
-from anabranch.cli import drawing, finding, printing
+from anabranch.cli import drawing, finding, printing, progress
 
 _FIGURES = ("busy", "functions", "lag", "in/s", "read/s", "batch s")
 
@@ -35,6 +35,13 @@ def sizing(
         rates = (f"{lane.lag:,}", f"{lane.arriving:,.0f}", f"{lane.rows_per_second:,.0f}", f"{lane.batch_seconds:.1f}")
         table.add_row(lane.lane, lane.seat, f"{lane.busy:.0%}", f"{lane.working:.0%}", *rates, *slowest)
     console.print(table)
+    for lane in found.lanes:
+        if lane.batch_progress is not None:
+            console.print(
+                f"lane {lane.lane}: batch {lane.batch_progress.number}: {progress.batch(lane.batch_progress)}"
+            )
+        if lane.spent:
+            console.print(f"lane {lane.lane}: {progress.spent(lane.spent)}")
     if found.autoscale:
         console.print(f"autoscale: {found.autoscale}")
     if len(found.allowed) == 1:

@@ -41,4 +41,6 @@ def _lane(status: LaneStatus, report: LaneReport) -> LaneSizing:
         slowest=report.slowest,
         slowest_seconds=report.slowest_seconds,
         skew=report.skew,
+        batch_progress=report.batch_progress,
+        spent=report.spent if report.batch_progress is None else report.batch_progress.spent,
     )
