@@ -15,8 +15,8 @@ from anabranch.config import AutoscaleSettings
 from anabranch.coordinator import copying, draining, reports
 from anabranch.coordinator.copying import Copies, Member
 from anabranch.coordinator.launching import Demand
-from anabranch.coordinator.pausing import Experience, Watched
 from anabranch.coordinator.long_batches import LongBatches
+from anabranch.coordinator.pausing import Experience, Watched
 from anabranch.coordinator.reports import LAST_PHASES, LIVE_PHASES
 from anabranch.coordinator.states import DeploymentState, LaneView, Snapshot
 from anabranch.coordinator.store import ContainerRecord
