@@ -143,7 +143,8 @@ class LaneReport(Document, frozen=True, kw_only=True):
 
     ``phase``: starting, running, ended (stopped at a batch boundary: ``positions`` are final) or failed.
     ``positions`` are the next offsets to read, by the texts of whole SSPs, and ``ends`` the inputs' known ends (for
-    lag); ``rows`` read since the lane started, ``batch`` the last committed one (-1: none), ``seconds`` its duration.
+    lag); ``rows`` read since the lane started, ``batch`` the last committed one (-1: none), ``seconds`` its duration
+    and ``spent``, if it was a long one, where they went, by phase.
     ``watermark`` is in Unix ms (None: not known, or the lane has none) and ``held_by`` the SSP that holds it back;
     ``idle`` are those that don't, for nothing comes from them.
     ``dead_letters`` are all that the lane ever wrote; ``dropped`` records and ``late_groups`` (groups of late rows)
@@ -182,6 +183,7 @@ class LaneReport(Document, frozen=True, kw_only=True):
     rows: int = 0
     rows_per_second: float = 0.0
     seconds: float = 0.0
+    spent: dict[str, float] = {}
     folder_epoch: int = 0
     watermark: int | None = None
     held_by: str | None = None
@@ -433,7 +435,8 @@ class Deployed(Document, frozen=True, kw_only=True):
 
 
 class LaneSizing(Document, frozen=True, kw_only=True):
-    """How a lane copes; see :class:`LaneReport`. ``lags``: by SSP, offsets that it is behind.
+    """How a lane copes; see :class:`LaneReport`. ``lags``: by SSP, offsets that it is behind. ``spent``: where the
+    time of the batch that runs goes, or that of the last long one, in seconds by phase.
 
     ``true_rate``: records a second that it does while it is busy; ``needed_rate``: those that it must do, so that no
     backlog is left after the target lag. ``catch_up``: seconds until none is left, and ``then`` with the proposed
@@ -458,6 +461,8 @@ class LaneSizing(Document, frozen=True, kw_only=True):
     needed_rate: float = 0.0
     catch_up: float | None = None
     then: float | None = None
+    batch_progress: BatchProgress | None = None
+    spent: dict[str, float] = {}
 
 
 class Sizing(Document, frozen=True, kw_only=True):

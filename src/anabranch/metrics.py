@@ -26,6 +26,10 @@ _OF_LANES = {
     "watermark_seconds": "up to when a lane's event time has come, in seconds since 1970",
     "rejected_records": "records that a lane has put aside or dropped",
     "late_groups": "groups of late rows that a lane has dropped since it was begun",
+    "running_batch_planned_records": "records that the batch reads that a lane is at; 0 between two",
+    "running_batch_done_records": "of these, those that are done",
+    "running_batch_seconds": "since the batch was planned that a lane is at; 0 between two",
+    "running_batch_left_seconds": "until its end, as foretold by its speed; none while that isn't known",
 }
 
 
@@ -156,5 +160,11 @@ def _of_lane(lane: LaneStatus) -> Iterator[tuple[str, float]]:
     yield "stalls", report.stalls
     yield "rejected_records", report.dead_letters + report.dropped
     yield "late_groups", report.late_groups
+    running = report.batch_progress
+    yield "running_batch_planned_records", running.planned if running is not None else 0
+    yield "running_batch_done_records", running.done if running is not None else 0
+    yield "running_batch_seconds", running.seconds if running is not None else 0.0
+    if running is not None and running.left is not None:
+        yield "running_batch_left_seconds", running.left
     if report.watermark is not None:
         yield "watermark_seconds", report.watermark / 1000

@@ -17,7 +17,7 @@ from anabranch.container.agent import Agent
 from anabranch.container.beats import Beating, Direct
 from anabranch.coordinator.polls import Polls
 from anabranch.errors import FencedError, UnreachableError
-from anabranch.messages import Answer, Heartbeat, LaneReport, Registered, Registration
+from anabranch.messages import Answer, BatchProgress, Heartbeat, LaneReport, Registered, Registration
 from anabranch.model.job_model import JobModel
 from tests.unit.coordinator_helpers import FIRST, Clock, report
 
@@ -433,3 +433,28 @@ def test_a_container_whose_java_process_is_gone_ends(how: str, code: int) -> Non
     ran = subprocess.run([sys.executable, "-c", GONE, how], capture_output=True, text=True, timeout=50, check=False)
     assert ran.returncode == code, ran.stderr
     assert ("the Java process of Spark has ended" in ran.stderr) == (how == "killed")
+
+
+def test_how_far_a_batch_is_is_told_each_second_and_at_once_when_it_begins(clock: Clock) -> None:
+    """However long polls are."""
+    waits: list[float] = []
+    polled = threading.Event()
+
+    class Coordinator:
+        def register(self, registration: Registration) -> Registered:
+            return ME
+
+        def heartbeat(self, beat: Heartbeat, wait: float = 0) -> Answer:
+            if wait > 1.0:  # which a poll was that began before
+                polled.wait(5)
+            elif beat.lanes and beat.lanes[0].batch_progress is not None:
+                waits.append(wait)
+                if len(waits) == 1:
+                    polled.set()
+            return ok(1, same=True)
+
+    with Beating(Coordinator(), agent_of(clock), FOREVER) as beats:
+        beats.take([report(FIRST, "running", batch=3)])
+        beats.take([report(FIRST, "running", batch=3, batch_progress=BatchProgress(number=4, planned=9))])
+        assert polled.wait(5)
+    assert 0.0 in waits

@@ -69,6 +69,9 @@ def test_a_job_that_runs(coordinator: Coordinator, url: str) -> None:
         "rejected_records": 0,
         "late_groups": 4,
         "late_rows": 3,
+        "running_batch_planned_records": 0,
+        "running_batch_done_records": 0,
+        "running_batch_seconds": 0,
     }
     assert found["anabranch_lane_late_rows", labels(lane=FIRST, ssp=str(FLIGHTS), **of)] == 3
     assert found["anabranch_lane_failed", labels(lane=SECOND, **of)] == 1

@@ -1,66 +1,154 @@
-"""What functions are at is told while they are, and no longer."""
+"""What functions are at, and how far they are, is told while they are; one that takes too long ends its worker."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 import time
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from anabranch.spark import working
-from anabranch.spark.working import Work
+from anabranch.model.ssp import WHOLE
+from anabranch.spark import telling, working
+from anabranch.spark.counts import Heard, Told
+from anabranch.spark.hearing import Listener
+from anabranch.spark.telling import Meter
 
 ORIGIN = pa.array(
-    [{"task": 0, "source": 3, "partition": 1, "offset": 40 + n, "key": b"k", "bucket": n} for n in range(3)]
+    [{"task": 0, "source": 3, "partition": 1, "offset": 40 + n, "key": b"k", "bucket": n % 2 * 2} for n in range(4)]
 )
+RUN, BATCH = "", -1
+"""Of what isn't in a Spark task."""
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(working, "_EVERY", 0.02)
-    monkeypatch.setattr(working, "_FRESH", 5.0)
+@pytest.fixture
+def listener(monkeypatch: pytest.MonkeyPatch) -> Iterator[Listener]:
+    monkeypatch.setattr(telling, "_EVERY", 0.02)
+    monkeypatch.setattr(telling, "_LONG", 0.1)
+    made = Listener("127.0.0.1")
+    yield made
+    made.close()
 
 
-def told(file: str) -> Work | None:
+def until(look: Callable[[], Any]) -> Any:
     end = time.monotonic() + 5
-    while (found := working.oldest(file)) is None and time.monotonic() < end:
+    while not (found := look()):
+        assert time.monotonic() < end
         time.sleep(0.01)
     return found
 
 
-def test_a_message_that_takes_long_is_named_until_it_is_done(tmp_path: Path) -> None:
-    file = str(tmp_path / "lane.clock.working")
-    with working.on(file, "map 'slow'", ORIGIN, 4):
+def heard(listener: Listener, label: str = "map 'slow'") -> Heard | None:
+    return next((each for each in listener.of(RUN, BATCH) if each.told.label == label), None)
+
+
+def rows(listener: Listener) -> int:
+    found = heard(listener)
+    return 0 if found is None else sum(count.rows for count in found.counts)
+
+
+def test_rows_are_told_while_they_are_worked_on_and_the_message_that_takes_long(listener: Listener) -> None:
+    meter = telling.meter(listener.line, "map 'slow'")
+    with working.on(meter, ORIGIN, 4):
         working.at(0)
+        working.at(3)
+        until(lambda: rows(listener) == 3)
+        work = until(lambda: listener.oldest(RUN))
+        assert (work.label, work.source, work.partition, work.offset, work.bucket) == ("map 'slow'", 3, 1, 43, 2)
+        (count,) = heard(listener).counts  # type: ignore[union-attr]
+        assert (count.task, count.source, count.partition, count.bucket, count.offset) == (0, 3, 1, 0, 42)
+        assert count.seconds > 0.1
+    until(lambda: rows(listener) == 4)
+    assert listener.oldest(RUN) is None
+    meter.close()
+    assert until(lambda: heard(listener).told.ended)  # type: ignore[union-attr]
+    assert not heard(listener).fresh  # type: ignore[union-attr]
+
+
+def test_at_factor_1_a_partition_is_one_bucket(listener: Listener) -> None:
+    meter = telling.meter(listener.line, "map 'slow'")
+    with working.on(meter, ORIGIN, 1):
+        working.at(3)
+    (count,) = until(lambda: (found := heard(listener)) and found.counts)
+    assert (count.bucket, count.rows, count.offset) == (WHOLE, 4, 43)
+
+
+def test_rows_that_a_function_fails_on_are_not_done(listener: Listener) -> None:
+    meter = telling.meter(listener.line, "map 'slow'")
+    with suppress(ZeroDivisionError), working.on(meter, ORIGIN, 1):
         working.at(2)
-        found = told(file)
-        assert found is not None
-        assert (found.label, found.source, found.partition, found.offset, found.bucket) == ("map 'slow'", 3, 1, 42, 2)
-    end = time.monotonic() + 5
-    while working.oldest(file) is not None:
-        assert time.monotonic() < end
-        time.sleep(0.01)
+        raise ZeroDivisionError
+    until(lambda: rows(listener) == 2)
 
 
-def test_where_nobody_looks_nothing_is_told(tmp_path: Path) -> None:
-    with working.on("", "map", ORIGIN, 1):
+def test_where_nobody_listens_the_function_goes_on() -> None:
+    meter = telling.meter(None, "map")
+    with working.on(meter, ORIGIN, 1):
         working.at(1)
-    with working.on(str(tmp_path / "gone" / "lane"), "map", ORIGIN, 1):
+    assert meter.now(everything=True).counts[0].rows == 4
+    gone = Listener("127.0.0.1")
+    gone.close()
+    unheard = telling.meter(gone.line, "map")
+    with working.on(unheard, ORIGIN, 1):
         time.sleep(0.1)
-    assert list(tmp_path.iterdir()) == []
+    assert unheard.now(everything=True).counts[0].rows == 4
+
+
+def test_a_driver_that_is_reached_again_is_told_everything(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it missed, and what it had heard."""
+    connections: list[Any] = []
+    connect = telling.socket.create_connection
+
+    def noted(*args: Any) -> Any:
+        connections.append(connect(*args))
+        return connections[-1]
+
+    monkeypatch.setattr(telling.socket, "create_connection", noted)
+    monkeypatch.setattr(telling, "_AGAIN_AFTER", 0.05)
+    meter = telling.meter(listener.line, "map 'slow'")
+    with working.on(meter, ORIGIN, 1):
+        pass
+    until(lambda: rows(listener) == 4)
+    listener.hear(Told(run=RUN, batch=BATCH + 1, stage=0, partition=0, attempt=0, label="another"))
+    connections[-1].shutdown(telling.socket.SHUT_RDWR)
+    listener._runs.clear()
+    until(lambda: rows(listener) == 4)
+    meter.close()
+
+
+def meter_of(received: list[tuple[int, int]]) -> Meter:
+    meter = telling.meter(None, "map")
+    for rows, offset in received:
+        meter.receive(3, 1, rows, offset)
+    return meter
+
+
+def test_what_has_come_is_told_by_partition() -> None:
+    (received,) = meter_of([(10, 19), (5, 29)]).now(everything=False).received
+    assert (received.source, received.partition, received.rows, received.offset) == (3, 1, 15, 29)
+
+
+def test_only_changed_counts_are_told_again() -> None:
+    meter = telling.meter(None, "publishing")
+    with meter.on(meter.tally(0, 0, 1), 5, 7):
+        pass
+    assert [(each.rows, each.offset) for each in meter.now(everything=False).counts] == [(5, 7)]
+    assert meter.now(everything=False).counts == ()
+    assert len(meter.now(everything=True).counts) == 1
 
 
 ENDS = """
 import ctypes, sys, time
 import pyarrow as pa
-from anabranch.spark import working
+from anabranch.spark import telling, working
 
 working._EVERY = 0.05
-origin = pa.array([{"source": 0, "partition": 0, "offset": 7, "key": b"k", "bucket": 0}])
-with working.on("", "map 'slow'", origin, 1, 0.5):
+origin = pa.array([{"task": 0, "source": 0, "partition": 0, "offset": 7, "key": b"k", "bucket": 0}])
+with working.on(telling.meter(None, "map 'slow'"), origin, 1, 0.5):
     working.at(0)
     if sys.argv[1] == "held":
         ctypes.PyDLL(None).sleep(60)  # without giving Python's lock back
@@ -79,15 +167,17 @@ def test_a_worker_in_which_a_message_takes_too_long_ends(how: str, code: int) ->
 GOES_ON = """
 import time
 import pyarrow as pa
-from anabranch.spark import working
+from anabranch.spark import telling, working
 
 working._EVERY = 0.05
-origin = pa.array([{"source": 0, "partition": 0, "offset": n, "key": b"k", "bucket": 0} for n in range(20)])
-with working.on("", "map 'quick'", origin, 1, 3.0):
+fields = {"task": 0, "source": 0, "partition": 0, "key": b"k", "bucket": 0}
+origin = pa.array([{**fields, "offset": n} for n in range(20)])
+meter = telling.meter(None, "map 'quick'")
+with working.on(meter, origin, 1, 3.0):
     for index in range(20):
         working.at(index)
         time.sleep(0.2)
-with working.on("", "map 'quick'", origin, 1, 3.0):
+with working.on(meter, origin, 1, 3.0):
     pass  # sooner than anybody looks
 time.sleep(4)
 """

@@ -69,6 +69,11 @@ def table(status: JobStatus) -> Table:
     return found
 
 
+def lanes(status: JobStatus) -> Group:
+    """A job's lanes as a table, and how far the batches are that run."""
+    return Group(table(status), *progress.batches(status))
+
+
 def watch(coordinator: Status, job: str, until: threading.Event, show: Show | None) -> None:
     """Show a job's progress until told to end. ``show``: more to draw below the table."""
     console = Console(stderr=True)
@@ -87,7 +92,7 @@ def watch(coordinator: Status, job: str, until: threading.Event, show: Show | No
     with Live(console=console, refresh_per_second=4, transient=True) as live:
         while not until.is_set():
             status = coordinator.status(job)
-            parts: list[RenderableType] = [table(status), *progress.troubles(status)]
+            parts: list[RenderableType] = [lanes(status), *progress.troubles(status)]
             if show is not None:
                 parts.append(show())
             live.update(Group(*parts))

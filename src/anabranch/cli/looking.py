@@ -52,7 +52,7 @@ def status(
             time.sleep(1)
     with Live(refresh_per_second=4) as live:
         while True:
-            live.update(drawing.table(finding.status(where, job)))
+            live.update(drawing.lanes(finding.status(where, job)))
             time.sleep(1)
 
 
@@ -112,6 +112,8 @@ def _show(found: JobStatus, json: bool) -> None:
         printing.as_json(_plain(found))
         return
     drawing.wide().print(drawing.table(found))
+    for line in progress.batches(found):
+        typer.echo(line)
     for _, line in progress.containers(found):
         typer.echo(line)
     for line in [*progress.staffing(found), *progress.standbys(found)]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from anabranch import drains
-from anabranch.messages import ContainerStatus, JobStatus, LaneReport, LaneStatus, Launching
+from anabranch.messages import BatchProgress, ContainerStatus, JobStatus, LaneReport, LaneStatus, Launching
 from anabranch.model.lane import LaneState
+
+_WORTH_TELLING = 0.01
 
 
 def say(line: str) -> None:
@@ -110,10 +113,45 @@ def line(status: JobStatus) -> str:
     """A job's lanes in one line."""
     parts = [
         f"{lane.lane.id} {lane.report.phase} batch {lane.report.batch} rows {lane.report.rows:,} lag {lane.lag:,}"
+        + ("" if lane.report.batch_progress is None else f" (at {batch(lane.report.batch_progress)})")
         for lane in status.lanes
         if lane.report is not None
     ]
     return f"{status.job} {status.state}: " + ("; ".join(parts) or "no lane has started")
+
+
+def batch(progress: BatchProgress) -> str:
+    """How far a batch is, in a few words."""
+    part = f" ({progress.done / progress.planned:.0%})" if progress.planned else ""
+    left = "" if progress.left is None else f", {_lasting(progress.left)} left"
+    speed = f", {progress.rows_per_second:,.0f}/s" if progress.done else ""
+    return f"{progress.done:,} of {progress.planned:,}{part}{speed}{left}; {progress.phase}"
+
+
+def batches(status: JobStatus) -> list[str]:
+    """How far the batches are that run, a line each."""
+    return [
+        f"lane {lane.lane.id}: batch {its.number}: {batch(its)}"
+        for lane in status.lanes
+        if lane.report is not None and (its := lane.report.batch_progress) is not None
+    ]
+
+
+def spent(seconds: Mapping[str, float]) -> str:
+    """Where the time of a batch goes, most of it first; '' if that isn't known."""
+    total = sum(seconds.values())
+    shares = sorted(seconds.items(), key=lambda each: -each[1]) if total else []
+    found = ", ".join(f"{phase} {each / total:.0%}" for phase, each in shares if each / total >= _WORTH_TELLING)
+    return f"of {_lasting(total)}: {found}" if found else ""
+
+
+def _lasting(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes >= 60:
+        return f"{minutes // 60} h {minutes % 60} min"
+    if minutes >= 10:
+        return f"{minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{seconds:.0f} s"
 
 
 def draining(status: JobStatus) -> str:

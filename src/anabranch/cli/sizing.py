@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from anabranch import config as configuration
-from anabranch.cli import drawing, finding, printing
+from anabranch.cli import drawing, finding, printing, progress
 from anabranch.messages import LaneSizing, Sizing
 
 _FIGURES = ("busy", "functions", "lag", "in/s", "read/s", "batch s")
@@ -37,6 +37,12 @@ def sizing(
         table.add_row(lane.lane, lane.seat, f"{lane.busy:.0%}", f"{lane.working:.0%}", *rates, *slowest)
     console.print(table)
     for lane in found.lanes:
+        if lane.batch_progress is not None:
+            console.print(
+                f"lane {lane.lane}: batch {lane.batch_progress.number}: {progress.batch(lane.batch_progress)}"
+            )
+        if lane.spent:
+            console.print(f"lane {lane.lane}: {progress.spent(lane.spent)}")
         if lane.true_rate and lane.lag:
             console.print(_rates(lane, found))
     for text in found.advice:

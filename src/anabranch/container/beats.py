@@ -6,6 +6,7 @@ import random
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from operator import attrgetter
 from typing import Protocol, runtime_checkable
 
 import msgspec
@@ -19,6 +20,10 @@ __all__ = ["Beating", "Beats", "Coordination", "Direct"]
 
 _SHORTEST = 0.75
 """The shortest poll, as a part of the period. They differ, or those that were held up together would go on together."""
+
+_LIVE = 1.0
+"""Seconds: so often it is told how far batches are, if any goes on."""
+_SHAPE = attrgetter("lane", "phase", "folder_epoch", "halted")
 
 log = logs.get_logger()
 
@@ -107,6 +112,7 @@ class Beating:
         self._reports: tuple[LaneReport, ...] = ()
         self._copies: tuple[CopyReport, ...] = ()
         self._shape: object = None
+        self._live = False
         self._leaving = False
         self._orphaned = False
         self._changed = threading.Event()
@@ -147,7 +153,8 @@ class Beating:
             raise FencedError(f"container {self._agent.me.container} must stop: it was fenced", fenced.error or "")
         with self._lock:
             self._reports, self._copies = tuple(reports), tuple(copies)
-            lanes = [(each.lane, each.phase, each.folder_epoch, each.batch < 0, each.halted) for each in reports]
+            lanes = [(*_SHAPE(each), each.batch < 0, each.batch_progress is None) for each in reports]
+            self._live = any(each.batch_progress is not None for each in reports)
             shape = (lanes, [(copy.lane, copy.epoch, copy.number, copy.batch < 0, copy.error) for copy in copies])
             news, self._shape = shape != self._shape, shape
             _check(self._agent)
@@ -164,7 +171,8 @@ class Beating:
 
     def _listen(self) -> None:
         while not self._ended.is_set():
-            if not self._beat(self._period * random.uniform(_SHORTEST, 1.0)) or self._is_over:
+            period = min(self._period, _LIVE) if self._live else self._period
+            if not self._beat(period * random.uniform(_SHORTEST, 1.0)) or self._is_over:
                 self._ended.wait(self._period)
 
     def _tell(self) -> None:

@@ -16,7 +16,7 @@ import msgspec
 from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch import logs, steps
-from anabranch.container import blame, failures, pacing, root_cause, starting
+from anabranch.container import blame, failures, live, pacing, root_cause, starting
 from anabranch.container.ahead import Ahead, Handover
 from anabranch.container.attempts import Standstill
 from anabranch.container.draining import Drain, Outcome
@@ -25,7 +25,7 @@ from anabranch.container.failures import Failure, Remedy
 from anabranch.container.folder import Folder
 from anabranch.container.idleness import Idleness
 from anabranch.container.inputs import Inputs
-from anabranch.container.load import Load
+from anabranch.container.live import Live
 from anabranch.container.outputs import Outputs
 from anabranch.container.place import Place
 from anabranch.container.remembering import Memory
@@ -35,7 +35,7 @@ from anabranch.messages import BatchProgress, Draining, LaneReport
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP, parsed, texts
 from anabranch.pace.controller import Ran as Paced
-from anabranch.spark import boundary, busy, clock, history, isolation, stacks, working
+from anabranch.spark import boundary, clock, history, isolation, stacks
 from anabranch.spark.clock import Clock
 from anabranch.spark.held import Held
 from anabranch.spark.history import Ran
@@ -131,7 +131,7 @@ class LaneRunner:
         has_folder = lane.folder_epoch and not lane.abandoned
         self._report = LaneReport(lane=lane.id, phase="starting", folder_epoch=lane.folder_epoch if has_folder else 0)
         self._rows = 0
-        self._load = Load()
+        self._live = Live(lane)
         self._seen_batch = -1
         self._newest_progress = ""
         self._clock = place.clock(lane)
@@ -161,16 +161,17 @@ class LaneRunner:
 
     @property
     def report(self) -> LaneReport:
+        report = self._live.applied(self._report, self._query if self._report.phase == "running" else None)
         if self._draining is None:
-            return self._report
+            return report
         if monotonic() > self._stuck_at + _STUCK_EVERY:
             self._stuck_at, self._stuck_told = monotonic(), self._stuck()
-        return msgspec.structs.replace(self._report, **self._stuck_told)
+        return msgspec.structs.replace(report, **self._stuck_told)
 
     def _stuck(self) -> dict[str, Any]:
         """What a function has worked on for long."""
         query = self._query
-        work = working.oldest(query.working) if query is not None and query.working and not self.ended else None
+        work = live.oldest(query) if query is not None and not self.ended else None
         if work is None or query is None:
             return {}
         ssp = query.ssp_of(work.source, work.partition, work.bucket)
@@ -651,8 +652,7 @@ class LaneRunner:
             self._look_for_idle(told)
         if newest == self._newest_progress:
             self._tell(ends=self._ends.now())
-            if self._load.idled(self._report, monotonic()):
-                self._tell_load()
+            self._tell(**self._live.idled(self._report))
             return
         self._newest_progress = newest
         for ran in history.since(query, self._seen_batch):
@@ -725,16 +725,7 @@ class LaneRunner:
     def _look_at_work(self) -> None:
         """How busy the lane is, and which bucket keeps it so."""
         assert self._query is not None
-        worked = self._query.take_busy()
-        self._load.ran(self._report, monotonic(), worked)
-        found = busy.slowest(self.lane, worked)
-        told = {} if found is None else {"slowest": found.ssp, "slowest_seconds": found.seconds, "skew": found.skew}
-        self._tell_load(**told)
-
-    def _tell_load(self, **more: Any) -> None:
-        load = self._load
-        figures = {"busy": load.busy, "working": load.working, "arriving": load.arriving, "span": load.span}
-        self._tell(**figures, usual_seconds=load.usual, **more)
+        self._tell(**self._live.ran(self._report, self._query.take_busy()))
 
     def _dead_letters(self) -> int:
         """How many records this lane has ever put aside: the streams that hold them know it."""
@@ -793,7 +784,7 @@ class LaneRunner:
                 self._query.writing.is_set,
                 turn or partial(self._wait_for_batch, folder, query),
                 self._hurry.is_set,
-                another=self._closing.is_set() and 0 < self._load.usual < _BRIEF and self._handover.is_awaited(),
+                another=self._closing.is_set() and 0 < self._live.usual < _BRIEF and self._handover.is_awaited(),
                 decided=partial(self._tell_end, folder),
             )
         self._take_progress(folder, query)

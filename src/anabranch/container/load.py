@@ -14,19 +14,24 @@ __all__ = ["Load"]
 _WINDOW = 30.0
 _EVERY = 1.0
 
+Worked = Mapping[tuple[int, int], float]
+"""Seconds of functions, by bucket."""
+_NOTHING: Worked = {}
+
 
 @dataclass(frozen=True)
 class _Look:
-    """A moment: how long the batch took that ended then, how much had come in, how long functions had each bucket."""
+    """A moment: how long batches took since the one before it, how much had come in, how long functions had each
+    bucket."""
 
     at: float
     seconds: float
     ends: int
-    worked: Mapping[tuple[int, int], float] = field(default_factory=dict)
+    worked: Worked = field(default_factory=dict)
 
 
 class Load:
-    """Of the last half minute, by the reports of a lane's batches.
+    """Of the last half minute, by the reports of a lane's batches, and by what is heard of the one that runs.
 
     ``busy``: the part of the time that batches took, from 0 to 1. ``working``: the part that Python functions worked on
     the bucket that they worked on most. ``arriving``: records that came in, a second. ``span``: the seconds that all
@@ -40,32 +45,56 @@ class Load:
         self.span = 0.0
         self.usual = 0.0
         self._looks: deque[_Look] = deque()
+        self._batches: deque[tuple[float, float]] = deque()
+        self._seconds = 0.0
+        self._worked: Worked = {}
 
-    def ran(self, report: LaneReport, now: float, worked: Mapping[tuple[int, int], float] = {}) -> None:
+    def ran(self, report: LaneReport, now: float, worked: Worked = _NOTHING) -> None:
         """A batch has ended ``now`` (seconds of any clock). ``worked``: the seconds of functions, by bucket."""
-        self._add(_Look(now, report.seconds, sum(report.ends.values()), worked))
+        self._batches.append((now, report.seconds))
+        while now - self._batches[0][0] > _WINDOW and len(self._batches) > 2:
+            self._batches.popleft()
+        self.usual = statistics.median([each for _, each in self._batches if each] or [self.usual])
+        self._add(report, now, max(0.0, report.seconds - self._seconds), self._more(worked))
+        self._seconds, self._worked = 0.0, {}
+
+    def runs(self, report: LaneReport, now: float, seconds: float, worked: Worked) -> bool:
+        """``now`` a batch has run for so many seconds; gives whether that tells something new. ``worked``: as far as
+        functions have told."""
+        if not self._looks:
+            self._looks.append(_Look(now - seconds, 0.0, sum(report.ends.values())))
+        if seconds < self._seconds:  # another batch: the one before it has failed
+            self._seconds, self._worked = 0.0, {}
+        if now < self._looks[-1].at + _EVERY:
+            return False
+        self._add(report, now, max(0.0, seconds - self._seconds), self._more(worked))
+        self._seconds, self._worked = seconds, {**self._worked, **worked}
+        return True
 
     def idled(self, report: LaneReport, now: float) -> bool:
         """``now`` no batch has ended; gives whether that tells something: a lane that has nothing to read is idle."""
-        if not report.ends:
+        if not report.ends or self._seconds:
             return False
         behind = any(end > report.positions.get(ssp, 0) for ssp, end in report.ends.items())
         if behind or (self._looks and now < self._looks[-1].at + _EVERY):
             return False
-        self._add(_Look(now, 0.0, sum(report.ends.values())))
+        self._add(report, now, 0.0, {})
         return True
 
-    def _add(self, look: _Look) -> None:
-        self._looks.append(look)
-        while look.at - self._looks[0].at > _WINDOW and len(self._looks) > 2:
+    def _more(self, worked: Worked) -> Worked:
+        """What functions have worked since the batch was looked at last."""
+        return {bucket: max(0.0, seconds - self._worked.get(bucket, 0.0)) for bucket, seconds in worked.items()}
+
+    def _add(self, report: LaneReport, now: float, seconds: float, worked: Worked) -> None:
+        self._looks.append(_Look(now, seconds, sum(report.ends.values()), worked))
+        while now - self._looks[0].at > _WINDOW and len(self._looks) > 2:
             self._looks.popleft()
         first, *later = self._looks
-        self.usual = statistics.median([each.seconds for each in self._looks if each.seconds] or [self.usual])
-        self.span = look.at - first.at
+        self.span = now - first.at
         if self.span > 0:
             buckets: Counter[tuple[int, int]] = Counter()
             for each in later:
                 buckets.update(each.worked)
             self.busy = min(1.0, sum(each.seconds for each in later) / self.span)
             self.working = min(1.0, max(buckets.values(), default=0.0) / self.span)
-            self.arriving = max(0.0, (look.ends - first.ends) / self.span)
+            self.arriving = max(0.0, (self._looks[-1].ends - first.ends) / self.span)

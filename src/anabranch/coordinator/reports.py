@@ -42,6 +42,7 @@ _FIGURES = frozenset(
         "overdue",
         "span",
         "state_bytes",
+        "spent",
         "stuck",
         "usual_seconds",
         "waits",

@@ -619,6 +619,10 @@ class Coordinator:
             if after is not lane:
                 changed[lane.id] = after
             happened += self._lane_events(process, lane, after, report, serving.attempt(lane.id))
+            long = serving.long_batches.take(report)
+            if long:
+                what = f"lane {lane.id} goes on with batch {report.batch + 1}"
+                happened.append(self._served.event(lane.job, process.record.id, what, long))
         if changed or happened:
             self._served.write(self._store.put_lanes, changed.values(), happened)
             serving.known.update(changed)

@@ -16,6 +16,7 @@ from anabranch.coordinator import copying, draining, reports
 from anabranch.coordinator.autosizing import Findings
 from anabranch.coordinator.copying import Copies, Member
 from anabranch.coordinator.launching import Demand
+from anabranch.coordinator.long_batches import LongBatches
 from anabranch.coordinator.pausing import Experience, Watched
 from anabranch.coordinator.reports import LAST_PHASES, LIVE_PHASES
 from anabranch.coordinator.states import DeploymentState, LaneView, Snapshot
@@ -128,6 +129,7 @@ class Serving:
     error: str | None = None
     processes: dict[str, Process] = field(default_factory=dict)
     reports: dict[str, LaneReport] = field(default_factory=dict)
+    long_batches: LongBatches = field(default_factory=LongBatches)
     revision: int = 0
     offers: dict[str, Offer] = field(default_factory=dict)
     begun: float = 0.0
@@ -620,7 +622,7 @@ class Serving:
             if lane.deployment != process.record.deployment:
                 return False
             if self.is_news(report):
-                if not reports.is_routine(lane, before, report):
+                if not reports.is_routine(lane, before, report) or self.long_batches.is_due(report):
                     return False
                 news.append(report)
         if self._offered(process, news, beat.seen) != process.offered:

@@ -65,6 +65,8 @@ def _lane(status: LaneStatus, report: LaneReport, known: tuple[LaneLoad, Need] |
         slowest_seconds=report.slowest_seconds,
         skew=report.skew,
         **rates,
+        batch_progress=report.batch_progress,
+        spent=report.spent if report.batch_progress is None else report.batch_progress.spent,
     )
 
 

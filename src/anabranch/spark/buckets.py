@@ -36,6 +36,9 @@ Worked = tuple[pa.RecordBatch, Places]
 Bucket = tuple[int, int]
 """The number of a task at factor 1, and that of a bucket."""
 
+Cut = Callable[[pa.RecordBatch, dict[int, int]], None]
+"""Is told the rows of a partition that came, and how many of them each bucket has."""
+
 Work = Callable[[pa.RecordBatch], Coroutine[Any, Any, Worked]]
 """Suspends only if it waits for something in an event loop."""
 
@@ -53,17 +56,22 @@ class Crew:
 
 
 def worked(
-    batches: Iterable[pa.RecordBatch], work: Work, crew: Crew, busy: dict[Bucket, float], ahead: int = LOOK_AHEAD
+    batches: Iterable[pa.RecordBatch],
+    work: Work,
+    crew: Crew,
+    busy: dict[Bucket, float],
+    ahead: int = LOOK_AHEAD,
+    cut: Cut = lambda _, __: None,
 ) -> Iterator[pa.RecordBatch]:
     """What comes of rows, in the order of the rows. Each batch has rows of one task.
 
     ``busy`` gets the seconds that were spent on each bucket; at factor 1 those on each task.
 
     Above factor 1, work on later batches goes on while a bucket is busy with an earlier one, until more than ``ahead``
-    bytes are held. What work raises is raised here.
+    bytes are held. ``cut`` is told of them. What work raises is raised here.
     """
     if crew.factor > 1:
-        yield from _at_once(batches, work, crew, busy, ahead)
+        yield from _at_once(batches, work, crew, busy, ahead, cut)
     elif crew.awaits:
         with asyncio.Runner() as runner:
             loop = runner.get_loop()
@@ -87,13 +95,15 @@ def _task(rows: pa.RecordBatch) -> int:
 
 
 def _at_once(
-    batches: Iterable[pa.RecordBatch], work: Work, crew: Crew, busy: dict[Bucket, float], ahead: int
+    batches: Iterable[pa.RecordBatch], work: Work, crew: Crew, busy: dict[Bucket, float], ahead: int, cut: Cut
 ) -> Iterator[pa.RecordBatch]:
     queue = _Queue(work, busy)
     workers: _Workers = _Loop() if crew.awaits else _Threads(crew.threads)
     try:
         for rows in batches:
-            for part, its in queue.cut(rows, crew.factor):
+            parts = queue.cut(rows, crew.factor)
+            cut(rows, {part.bucket[1]: len(part.places) for part, _ in parts})
+            for part, its in parts:
                 workers.put(part.bucket, partial(queue.do, part, its))
             yield from queue.ended(ahead)
         yield from queue.ended(-1)

@@ -7,7 +7,7 @@ import math
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from typing import Any
 
@@ -16,12 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.errors import OperatorError
-from anabranch.spark import buckets, calling, error_text, hidden, isolation, working
+from anabranch.spark import buckets, calling, error_text, hidden, isolation, telling, working
 from anabranch.spark.buckets import Bucket, Crew
 from anabranch.spark.calling import BATCH, Evaluator, Rejection, UserFunction
+from anabranch.spark.counts import Line
 from anabranch.spark.dead_letters import Rejects
 from anabranch.spark.isolation import Calls
 from anabranch.spark.job_functions import JobFunction
+from anabranch.spark.telling import Meter
 
 Batches = Iterator[pa.RecordBatch]
 Rejecting = Callable[[str], Rejects]
@@ -40,7 +42,7 @@ def wrap(
     factor: int = 1,
     threads: int = 1,
     busy: Callable[[dict[Bucket, float]], None] = lambda _: None,
-    file: str = "",
+    line: Line | None = None,
     seconds: float = math.inf,
     source: JobFunction | None = None,
 ) -> Callable[[Batches], Batches]:
@@ -56,16 +58,18 @@ def wrap(
         factor: into how many buckets each partition is cut.
         threads: how many of them a function that isn't async works on at once, in a Spark task.
         busy: is told, by each Spark task, the seconds that it has worked on each bucket.
-        file: where workers tell what they are at; see :mod:`anabranch.spark.working`.
+        line: where workers tell how far they are; see :mod:`anabranch.spark.telling`.
         seconds: how long the function may work on a message.
         source: how other processes get the function; None: it is pickled.
     """
     user = UserFunction(kind, function, schema, home, seconds, source)
 
-    async def work(rows: pa.RecordBatch, calls: Calls, limit: float, rejects: Rejects | None) -> buckets.Worked:
+    async def work(
+        rows: pa.RecordBatch, calls: Calls, meter: Meter, limit: float, rejects: Rejects | None
+    ) -> buckets.Worked:
         origin = rows.column(hidden.NAME)
         visible = rows.drop_columns([hidden.NAME])
-        with working.on(file, label, origin, factor, limit):
+        with working.on(meter, origin, factor, limit):
             result, places, rejected = await calls(visible, working.at, fails=rejects is None)
         for each in rejected:
             if rejects is None:
@@ -81,14 +85,14 @@ def wrap(
     def run(batches: Batches) -> Batches:
         rejects = on_error(label) if on_error is not None else None
         taken: dict[Bucket, float] = {}
-        with _calling(user) as (calls, isolated):
+        with closing(telling.meter(line, label)) as meter, _calling(user) as (calls, isolated):
             limit = math.inf if isolated else seconds
             crew = Crew(factor, threads, calling.awaits(function))
             if isolated:
                 crew = Crew(factor, min(threads, isolation.MOST), awaits=False)
-            mine = partial(work, calls=calls, limit=limit, rejects=rejects)
-            parts = itertools.chain.from_iterable(map(_of_one_partition, batches))
-            yield from buckets.worked(parts, mine, crew, taken)
+            mine = partial(work, calls=calls, meter=meter, limit=limit, rejects=rejects)
+            parts = _received(itertools.chain.from_iterable(map(_of_one_partition, batches)), meter)
+            yield from buckets.worked(parts, mine, crew, taken, cut=partial(_cut, meter))
         busy(taken)
         if rejects is not None:
             rejects.close()
@@ -162,6 +166,22 @@ def _of_one_partition(batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
     edges = sorted(cuts)
     for start, end in itertools.pairwise(edges):
         yield batch.slice(start, end - start)
+
+
+def _received(parts: Iterable[pa.RecordBatch], meter: Meter) -> Batches:
+    """The same rows, counted as they come."""
+    for rows in parts:
+        origin = rows.column(hidden.NAME)
+        source, partition, offset = (working.number(origin, name, -1) for name in ("source", "partition", "offset"))
+        meter.receive(source, partition, rows.num_rows, offset if offset >= 0 else -1 - offset)
+        yield rows
+
+
+def _cut(meter: Meter, rows: pa.RecordBatch, counts: dict[int, int]) -> None:
+    origin = rows.column(hidden.NAME)
+    task, source, partition = (working.number(origin, name, 0) for name in ("task", "source", "partition"))
+    for bucket, count in counts.items():
+        meter.tally(task, source, partition, bucket).received += count
 
 
 def _explained(rejection: Rejection, label: str, origin: pa.Array) -> OperatorError:

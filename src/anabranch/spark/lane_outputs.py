@@ -252,6 +252,15 @@ class LaneOutputs(LaneParts):
             return {}
         return {(s.number, ssp.partition): self.lane.slots.index(str(ssp)) for s in self._sources for ssp in s.ssps}
 
+    @property
+    def slotted_partitions(self) -> dict[int, tuple[int, int]]:
+        """The source and partition that the rows of a slot come from, where they come of records as they are."""
+        if self._group.stateful is not None or not any(each.slotted for each in self._publishers.values()):
+            return {}
+        slots = {ssp: number for number, ssp in enumerate(self.lane.slots)}
+        places = {str(ssp): (source.number, ssp.partition) for source in self._sources for ssp in source.ssps}
+        return {slots[ssp]: place for ssp, place in places.items() if ssp in slots}
+
     def _plain(self, streams: Mapping[int, str]) -> dict[int, Plain]:
         """What writes the outputs that are written at least once, by their numbers."""
         kafka = self.systems.kafka
@@ -291,6 +300,7 @@ class LaneOutputs(LaneParts):
             dropped=self.dropped,
             inherited=self.inherited if self.lane.predecessors or self.lane.drained is not None else None,
             unruly=self._scattered or (stateful is None and self._splits),
+            line=self.line,
         )
 
     def out_of_time(self, batch: Batch) -> bool:

@@ -22,17 +22,22 @@ from anabranch.keyed.timers import PROCESSING_TIME
 from anabranch.model.graph import Graph, Node
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP, WHOLE
+from anabranch.operators import rule
 from anabranch.operators.rules import is_boundary, is_by_intake, is_shuffle
 from anabranch.planning import draining, groups, plan, stages
 from anabranch.planning.groups import Group
 from anabranch.planning.stages import Stage
-from anabranch.spark import codec, hidden, intake, ownership, pruning
+from anabranch.spark import codec, hearing, hidden, intake, ownership, pruning
 from anabranch.spark.audience import Audience
 from anabranch.spark.batches import Batch
+from anabranch.spark.counts import Line
+from anabranch.spark.hearing import Listener
+from anabranch.spark.labels import label
 from anabranch.spark.operators import Context
 from anabranch.spark.pruning import Needs
 from anabranch.spark.records import SCHEMA
 from anabranch.spark.source import Source
+from anabranch.spark.under_way import UnderWay
 from anabranch.systems.systems import Systems
 
 _DRAINING_SECONDS = 60.0
@@ -51,7 +56,7 @@ class LaneParts:
     many its first batch may have, by whether it is without functions of the job's; 0: nobody knows. ``nothing``: its
     batches read nothing. ``needs``: the columns that groups need, as far as
     lanes of the job have found that out.
-    ``writing``: set while a batch is written.
+    ``writing``: set while a batch is written; ``under_way``: which one that is.
     """
 
     spark: SparkSession
@@ -74,11 +79,17 @@ class LaneParts:
     nothing: bool = False
     needs: Needs = field(default_factory=dict)
     writing: Event = field(default_factory=Event)
+    under_way: UnderWay = field(default_factory=UnderWay)
 
     @property
-    def working(self) -> str:
-        """The file beside that of the clock where Python functions tell what they are at."""
-        return f"{self.clock}.working" if self.clock else ""
+    def line(self) -> Line | None:
+        """Where Python workers tell how far they are; None: nobody hears them."""
+        return None if self.listener is None else self.listener.line
+
+    @cached_property
+    def listener(self) -> Listener | None:
+        """What hears the lane's Python workers."""
+        return hearing.listening(self.spark.sparkContext)
 
     @property
     def message_patience(self) -> float:
@@ -91,6 +102,19 @@ class LaneParts:
         """How many seconds a function may work on one message at all."""
         timeout = self.settings.job.message_timeout
         return math.inf if timeout is None else durations.parse(timeout) / 1000
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What messages call the operators whose functions run in Python workers."""
+        return tuple(label(node) for node in self._group.nodes if rule(node).function)
+
+    def ranges_by_source(self, batch: Batch) -> dict[tuple[int, int], tuple[int, int]]:
+        """As :meth:`ranges`, by the number of a source and the partition."""
+        return {
+            (source.number, partition): each
+            for source in self._sources
+            for partition, each in batch.ranges(source.stream, source.starts).items()
+        }
 
     def ssp_of(self, source: int, partition: int, bucket: int) -> SSP | None:
         """Of a partition that the source of that number reads; None: rows of no source's."""

@@ -22,6 +22,7 @@ from anabranch.operators.times import EventTime
 from anabranch.spark import arrow, codec, hidden, job_functions, joining, late, lines, lookups, processing, raising
 from anabranch.spark import functions as user_functions
 from anabranch.spark.buckets import Bucket
+from anabranch.spark.counts import Line
 from anabranch.spark.functions import Batches, Rejecting
 from anabranch.spark.labels import label
 from anabranch.spark.routing import Routing
@@ -62,7 +63,7 @@ class Context:
     ``routing``: where rows go before the functions ``routed`` (None: they stay where they are). ``own_state``: which
     rows of state are of the lane's own tasks, ``own_tasks`` these, by number, with their buckets; None: all.
     ``table`` gives that of a ``join_table``.
-    ``working``: the file where functions tell what they are at; ``message_seconds``: how long they may work on one.
+    ``line``: where functions tell how far they are; ``message_seconds``: how long they may work on one.
     """
 
     functions: Mapping[int, Callable[..., Any]]
@@ -84,7 +85,7 @@ class Context:
     own_state: Column | None = None
     own_tasks: Mapping[int, frozenset[int]] | None = None
     table: Callable[[Node, SparkSession], DataFrame] | None = None
-    working: str = ""
+    line: Line | None = None
     message_seconds: float = math.inf
 
 
@@ -187,7 +188,7 @@ def _function(node: Node, frame: DataFrame, context: Context) -> DataFrame:
     function = job_functions.of_node(node, context.functions, context.home)
     given = to_arrow_schema(result, timezone="UTC")
     on_error, factor, threads = context.on_error, context.factor, context.threads
-    busy, file, seconds = context.busy, context.working, context.message_seconds
+    busy, line, seconds = context.busy, context.line, context.message_seconds
 
     def run(batches: Batches) -> Batches:
         wrapped = user_functions.wrap(
@@ -200,7 +201,7 @@ def _function(node: Node, frame: DataFrame, context: Context) -> DataFrame:
             factor,
             threads,
             busy,
-            file,
+            line,
             seconds,
             function,
         )
@@ -304,7 +305,7 @@ def _process(node: Node, frame: DataFrame, context: Context) -> DataFrame:
             own=context.own_tasks,
             factor=context.factor,
             busy=context.busy,
-            working=context.working,
+            line=context.line,
             seconds=context.message_seconds,
         ),
         result,

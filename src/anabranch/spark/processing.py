@@ -32,10 +32,11 @@ from anabranch.keyed.processor import Processor
 from anabranch.keyed.state import MapState, State
 from anabranch.model import hashing
 from anabranch.model.ssp import WHOLE
-from anabranch.spark import codec, hidden, isolation, turns, working
+from anabranch.spark import codec, hidden, isolation, telling, turns, working
 from anabranch.spark import functions as user_functions
 from anabranch.spark.buckets import Bucket
 from anabranch.spark.calling import Rejection
+from anabranch.spark.counts import Line
 from anabranch.spark.dead_letters import STATE, Rejects
 from anabranch.spark.functions import CURE, Rejecting
 from anabranch.spark.job_functions import JobFunction
@@ -52,7 +53,14 @@ _STORED = re.compile(r"[^\W\d]\w*")
 """Names that Spark's state can have, which writes its schema as Avro's."""
 
 _ORIGIN = pa.struct(
-    {"source": pa.int32(), "partition": pa.int32(), "offset": pa.int64(), "key": pa.binary(), "bucket": pa.int32()}
+    {
+        "task": pa.int32(),
+        "source": pa.int32(),
+        "partition": pa.int32(),
+        "offset": pa.int64(),
+        "key": pa.binary(),
+        "bucket": pa.int32(),
+    }
 )
 
 
@@ -75,7 +83,7 @@ class Process:
     own: Mapping[int, frozenset[int]] | None
     factor: int
     busy: Callable[[dict[Bucket, float]], None]
-    working: str
+    line: Line | None
     seconds: float = math.inf
 
     @property
@@ -190,6 +198,7 @@ class _Worker(StatefulProcessor):
         if isolation.is_needed():
             self._host = isolation.Host(turns.service(processor))
             self._turns = turns.isolated(self._host, stored, timers, process.seconds)
+        self._meter = telling.meter(process.line, process.label, ordered=False)
         self._rejects: Rejects | None = None
         self._seconds: dict[Bucket, float] = {}
         self._deleted: set[tuple[bytes, int, int]] = set()
@@ -201,7 +210,7 @@ class _Worker(StatefulProcessor):
         begun = time.perf_counter()
         task, key_bytes = key[0], bytes(key[-1])
         messages = sorted((dict(zip(self._columns, row, strict=True)) for row in rows), key=_place)
-        origins = [{**message.pop(_AT), "key": key_bytes, "bucket": None} for message in messages]
+        origins = [{**message.pop(_AT), "task": task, "key": key_bytes, "bucket": None} for message in messages]
         for message in messages:
             del message[_TASK], message[_KEY]
             for name, made in self._maps.items():
@@ -221,7 +230,8 @@ class _Worker(StatefulProcessor):
         if not self._process.owns(task, key_bytes) or (key_bytes, task, at) in self._deleted:
             return
         named = fields(self._keys, key[1:-1])
-        origin = {"source": STATE, "partition": task_number(), "offset": 0, "key": key_bytes, "bucket": None}
+        at_timer = {"source": STATE, "partition": task_number(), "offset": 0}
+        origin = {**at_timer, "task": task, "key": key_bytes, "bucket": None}
         with self._working([origin]):
             turn = self._turns.on_timer(self._now(timerValues), named, at, working.at, self._fails)
         for rejection in turn.rejected:
@@ -234,6 +244,7 @@ class _Worker(StatefulProcessor):
         self._worked(task, key_bytes, begun)
 
     def close(self) -> None:
+        self._meter.close()
         if self._host is not None:
             self._host.close()
         if self._seconds:
@@ -268,9 +279,7 @@ class _Worker(StatefulProcessor):
     def _working(self, origins: list[dict[str, Any]]) -> AbstractContextManager[None]:
         process = self._process
         limit = process.seconds if self._host is None else math.inf
-        looked_at = process.working or not math.isinf(limit)
-        rows = pa.array(origins if looked_at else [], _ORIGIN)
-        return working.on(process.working, process.label, rows, process.factor, limit)
+        return working.on(self._meter, pa.array(origins, _ORIGIN), process.factor, limit)
 
     def _worked(self, task: int, key: bytes, begun: float) -> None:
         bucket = self._process.bucket(task, key)

@@ -20,6 +20,7 @@ from anabranch.model.lane import Lane
 from anabranch.spark import clock, dead_letters, evaluation, hidden, sink
 from anabranch.spark.batches import Batch
 from anabranch.spark.clock import Clock
+from anabranch.spark.counts import Line
 from anabranch.spark.dead_letters import Aside
 from anabranch.spark.intake import Marks
 from anabranch.spark.labels import label
@@ -47,6 +48,7 @@ class Publishing:
     source. ``dropped`` is told how many were dropped. ``inherited`` gives how far in event time the lanes were that
     it goes on from, None if it goes on from none. ``unruly``: rows of one slot may be in several Spark tasks.
     ``late_rows``: what messages call the operators that put late rows aside; ``late`` is told how many, by SSP.
+    ``line``: where workers tell how far they are.
     """
 
     spark: SparkSession
@@ -71,6 +73,7 @@ class Publishing:
     window: Window | None = None
     late_rows: frozenset[str] = frozenset()
     late: Callable[[Mapping[str, int]], None] = lambda _: None
+    line: Line | None = None
 
     def written(self, rows: DataFrame, batch: int, apart: bool = False) -> list[Written]:
         """Write a batch's output rows, so that they are durable. ``apart``: their branches were computed apart."""
@@ -124,7 +127,7 @@ class Publishing:
         if publisher.slotted and (self.unruly or apart):
             # The second Spark task with rows of a slot would find the first one's marker, and write nothing.
             rows = rows.repartitionById(len(self.lane.slots), F.col(sink.SLOT))
-        return sink.writing(rows, publisher.output, self.targets, batch, self.without_key)
+        return sink.writing(rows, publisher.output, self.targets, batch, self.without_key, self.line)
 
     def settle(self) -> None:
         """Let readers see what was published; see :meth:`Publisher.settle`."""

@@ -35,6 +35,7 @@ from anabranch.spark import (
     routing,
     sink,
     streaming_checks,
+    under_way,
 )
 from anabranch.spark import functions as user_functions
 from anabranch.spark.batches import Batch
@@ -104,8 +105,9 @@ class LaneQuery(LaneOutputs):
     def publish(self, batch: DataFrame, number: int, planned: DataFrame | None = None) -> None:
         """Compute a batch of the query and publish it. ``planned``: what :meth:`planned_write` gave for it."""
         self.writing.set()
-        begun = monotonic()
-        isolation.begin(self.spark.sparkContext, self.lane.id)
+        begun, context = monotonic(), self.spark.sparkContext
+        isolation.begin(context, self.lane.id)
+        self.under_way.begin(number, context.getLocalProperty("spark.jobGroup.id") or "")
         try:
             if planned is None:
                 self._body.each(batch, number)
@@ -114,6 +116,10 @@ class LaneQuery(LaneOutputs):
             isolation.end(self.lane.id)
             if not self.nothing:
                 self.pacer.ran(number, monotonic() - begun)
+            self.under_way.reach(under_way.COMMITTING)
+        except BaseException:
+            self.under_way.end()
+            raise
         finally:
             self.writing.clear()
 
@@ -162,7 +168,7 @@ class LaneQuery(LaneOutputs):
             factor=self.lane.factor,
             threads=job.threads,
             busy=self._busy.add,
-            working=self.working,
+            line=self.line,
             message_seconds=self.message_limit,
             routing=self._routing,
             routed=routing.before(self._group),
@@ -179,6 +185,7 @@ class LaneQuery(LaneOutputs):
             lane=self.lane.id,
             commits=f"{self.folder.removeprefix('file://')}/commits",
             nothing=self.nothing,
+            line=self.line,
         )
         return source.streamed(until, limits)
 
@@ -313,6 +320,7 @@ class LaneQuery(LaneOutputs):
                     written += self._written_to_table(node, ended[node.id])
                 elif node.id not in self._sinks:
                     self._call(node, ended[node.id].drop(hidden.NAME), number)
+            self.under_way.reach(under_way.PUBLISHING)
             self._publishing.finish(number, written, seen or publishing.observed(self.spark, self.lane.id))
         steps.reach(steps.PUBLISHED, self.lane.id, number)
 
@@ -324,6 +332,7 @@ class LaneQuery(LaneOutputs):
         steps.reach(steps.PLANNED, self.lane.id, number)
         self._check_time(number)
         written = write()
+        self.under_way.reach(under_way.PUBLISHING)
         self._publishing.finish(number, written, publishing.observed(self.spark, self.lane.id))
         steps.reach(steps.PUBLISHED, self.lane.id, number)
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
+from anabranch.spark.counts import Line
 from anabranch.systems import headers
 from anabranch.systems.contract import Range, Records, System
 
@@ -24,7 +25,8 @@ class Limits:
     ``max_rows``: of a first batch, 0 in real time; later ones go by the query's read limits.
     ``nothing``: none is read, and batches are as if there were none.
     ``fail_on_loss``: when records are gone that were not read yet.
-    ``lane`` and ``commits`` (a lane's id and commit folder) are for the steps that tests stop at.
+    ``lane`` and ``commits`` (a lane's id and commit folder) are for the steps that tests stop at. ``line``: where
+    Python workers tell how far they are.
     """
 
     max_rows: int
@@ -32,6 +34,7 @@ class Limits:
     lane: str = ""
     commits: str = ""
     nothing: bool = False
+    line: Line | None = None
 
 
 def columns(records: Records, partition: int, bare: bool) -> pa.RecordBatch:

@@ -15,14 +15,17 @@ from pyspark.sql import DataFrame
 
 from anabranch.errors import OperatorError
 from anabranch.model.hashing import partitions_for
+from anabranch.spark import counts, telling
+from anabranch.spark.counts import Line
 from anabranch.spark.dead_letters import Rejects
 from anabranch.spark.functions import Rejecting
 from anabranch.spark.records import task_number
+from anabranch.spark.telling import Meter, Tally
 from anabranch.systems import headers
 from anabranch.systems.output import Numbers, Output, Target, Written, read_written
 from anabranch.systems.records import RECORD_SCHEMA
 
-SLOT = "slot"
+SLOT, NO_SLOT = "slot", -1
 _WRITTEN = pa.schema([("written", pa.binary())])
 _WRITTEN_DDL = "written binary"
 
@@ -66,12 +69,17 @@ def _decoded(value: bytes | None) -> dict[str, Any]:
 
 
 def writing(
-    rows: DataFrame, output: Output, targets: Mapping[int, Target], batch: int, keyless: Keyless | None = None
+    rows: DataFrame,
+    output: Output,
+    targets: Mapping[int, Target],
+    batch: int,
+    keyless: Keyless | None = None,
+    line: Line | None = None,
 ) -> DataFrame:
     """What :func:`write` runs to write all output rows of a batch durably. ``targets`` are by the number of the
-    output."""
+    output; ``line``: where workers tell how far they are."""
     now = time.time_ns() // 1000  # of one clock, however many executors write
-    return rows.mapInArrow(_writing(output, dict(targets), batch, keyless, now), _WRITTEN_DDL)
+    return rows.mapInArrow(_writing(output, dict(targets), batch, keyless, now, line), _WRITTEN_DDL)
 
 
 def write(rows: DataFrame) -> list[Written]:
@@ -80,28 +88,41 @@ def write(rows: DataFrame) -> list[Written]:
 
 
 def _writing(
-    output: Output, targets: dict[int, Target], number: int, keyless: Keyless | None, now: int
+    output: Output, targets: dict[int, Target], number: int, keyless: Keyless | None, now: int, line: Line | None
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        writer = output.writer(task_number(), number)
+        meter = telling.meter(line, counts.PUBLISHING)
+        everything = meter.tally(0, 0, 0)
+        with meter.on(everything, 0):
+            writer = output.writer(task_number(), number)
         rejects: dict[int, Rejects] = {}
         try:
             for batch in batches:
                 for slot, of_slot in _parted(batch, SLOT):
                     for sink, all_rows in _parted(of_slot, "output"):
-                        rows = all_rows if keyless is None else keyless.taken_out(sink, all_rows, rejects)
-                        target = targets[sink]
-                        writer.write(target, slot, partitions(rows, target.partitions), _records(rows, now))
+                        with meter.on(*_counted(meter, slot if SLOT in batch.schema.names else NO_SLOT, all_rows)):
+                            rows = all_rows if keyless is None else keyless.taken_out(sink, all_rows, rejects)
+                            target = targets[sink]
+                            writer.write(target, slot, partitions(rows, target.partitions), _records(rows, now))
             for rejected in rejects.values():
                 rejected.close()
-            written = writer.close()
+            with meter.on(everything, 0):
+                written = writer.close()
         except BaseException:
             writer.abort()
             raise
+        finally:
+            meter.close()
         encoded = pa.array([msgspec.msgpack.encode(each) for each in written], pa.binary())
         yield pa.RecordBatch.from_arrays([encoded], schema=_WRITTEN)
 
     return run
+
+
+def _counted(meter: Meter, slot: int, rows: pa.RecordBatch) -> tuple[Tally, int, int | None]:
+    """What counts rows of a slot, how many they are, and the offset that the last one comes from."""
+    last = rows.column("origin")[rows.num_rows - 1].as_py() if rows.num_rows else None
+    return meter.tally(0, 0, slot), rows.num_rows, last
 
 
 def _parted(batch: pa.RecordBatch, column: str) -> Iterator[tuple[int, pa.RecordBatch]]:

@@ -1,77 +1,34 @@
-"""What the Python functions of a lane are at: told by workers in files, read by the driver on the same machine."""
+"""What the Python functions of a lane are at: told to the driver as they work, and ended where they work too long."""
 
 from __future__ import annotations
 
 import faulthandler
-import json
 import math
 import os
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 
 import pyarrow as pa
 
 from anabranch.model import hashing
+from anabranch.model.ssp import WHOLE
+from anabranch.spark.counts import Work
+from anabranch.spark.telling import Message, Meter
 
-__all__ = ["Work", "at", "oldest", "on"]
+__all__ = ["at", "number", "on"]
 
 _EVERY = 1.0
 _LATE = 75
 """The exit code of a worker in which a message takes too long."""
-_FRESH = 3 * _EVERY
-"""Files that are older are of workers that are gone."""
 
 
-@dataclass(frozen=True)
-class Work:
-    """A message that a function has worked on for so many ``seconds``.
-
-    ``source``: the node that read it, ``partition`` and ``offset`` its place there; ``bucket`` by the lane's factor.
-    """
-
-    label: str
-    source: int
-    partition: int
-    offset: int
-    bucket: int
-    seconds: float
-
-
-class _Message:
-    """The row of some rows that a thread is at. ``since``: in seconds of a monotonic clock."""
-
-    def __init__(self, file: str, label: str, origin: pa.Array, factor: int, limit: float) -> None:
-        self.file = file
-        self.label = label
-        self.origin = origin
-        self.factor = factor
-        self.limit = limit
-        self.index = 0
-        self.since = time.monotonic()
-
-    def told(self, now: float) -> dict[str, object]:
-        row = self.origin[min(self.index, len(self.origin) - 1)].as_py()
-        bucket = row["bucket"]
-        if bucket is None:
-            bucket = hashing.bucket(row["key"], row["offset"], self.factor)
-        return {
-            "label": self.label,
-            "source": row["source"],
-            "partition": row["partition"],
-            "offset": row["offset"],
-            "bucket": bucket,
-            "seconds": now - self.since,
-        }
-
-
-_mine: ContextVar[_Message | None] = ContextVar("message", default=None)
-_all: set[_Message] = set()
+_mine: ContextVar[Message | None] = ContextVar("message", default=None)
+_limits: dict[Message, float] = {}
 _lock = threading.Lock()
 _watchers: list[threading.Thread] = []
 _armed = [-math.inf]
@@ -79,29 +36,39 @@ _STDERR = 2
 
 
 @contextmanager
-def on(file: str, label: str, origin: pa.Array, factor: int, limit: float = math.inf) -> Iterator[None]:
-    """Inside ``with``, a function works on rows one by one; see :func:`at`.
+def on(meter: Meter, origin: pa.Array, factor: int, limit: float = math.inf) -> Iterator[None]:
+    """Inside ``with``, a function works on rows one by one, of one bucket of one task; see :func:`at`.
 
     Args:
-        file: '' where nobody looks.
+        meter: counts them.
+        origin: their hidden column.
         limit: how many seconds it may work on a row. If it takes longer, this process ends; see
             :mod:`anabranch.spark.isolation` for what follows.
     """
-    if (not file and math.isinf(limit)) or not len(origin):
+    count = len(origin)
+    if not count:
         yield
         return
-    message = _Message(file, label, origin, factor, limit)
+    message = Message(meter.told.label, partial(_offset, origin), partial(_place, meter.told.label, origin, factor))
+    first = message.place(0)
+    bucket = WHOLE if factor == 1 else first.bucket
+    tally = meter.tally(number(origin, "task", 0), first.source, first.partition, bucket)
     before = _mine.set(message)
-    with _lock:
-        _all.add(message)
-        _watch()
-        if not math.isinf(limit):
+    if not math.isinf(limit):
+        with _lock:
+            _limits[message] = limit
+            _watch()
             _arm(limit, message.since)
+    meter.enter(tally, message)
+    done, last = None, None
     try:
         yield
+        done, last = count, _offset(origin, count - 1)
     finally:
-        with _lock:
-            _all.discard(message)
+        meter.leave(tally, message.index if done is None else done, last)
+        if not math.isinf(limit):
+            with _lock:
+                del _limits[message]
         _mine.reset(before)
 
 
@@ -112,16 +79,26 @@ def at(index: int) -> None:
         message.index, message.since = index, time.monotonic()
 
 
-def oldest(file: str) -> Work | None:
-    """The message that functions of a lane have worked on longest, if that is a second or more."""
-    found: list[Work] = []
-    for path in Path(file).parent.glob(f"{Path(file).name}.*"):
-        try:
-            if time.time() - path.stat().st_mtime < _FRESH:
-                found.append(Work(**json.loads(path.read_text())))
-        except FileNotFoundError:
-            continue  # its worker has gone on
-    return max(found, key=lambda each: each.seconds, default=None)
+def number(origin: pa.Array, field: str, index: int) -> int:
+    """A field of a row's hidden column; 0 for null."""
+    found = origin.field(field)[index].as_py()
+    return int(found) if found is not None else 0
+
+
+def _offset(origin: pa.Array, index: int) -> int:
+    """Of the record that a row comes from. (Of a row that comes from no single one, it is negative.)"""
+    offset = number(origin, "offset", min(index, len(origin) - 1))
+    return offset if offset >= 0 else -1 - offset
+
+
+def _place(label: str, origin: pa.Array, factor: int, index: int) -> Work:
+    at = min(index, len(origin) - 1)
+    offset = number(origin, "offset", at)
+    bucket = origin.field("bucket")[at].as_py()
+    if bucket is None:
+        bucket = hashing.bucket(origin.field("key")[at].as_py(), offset, factor) if factor > 1 else 0
+    source, partition = (number(origin, name, at) for name in ("source", "partition"))
+    return Work(label, source, partition, offset, bucket, 0.0)
 
 
 def _watch() -> None:
@@ -131,39 +108,24 @@ def _watch() -> None:
 
 
 def _look() -> None:
-    told: set[Path] = set()
     while True:
         time.sleep(_EVERY)
-        now, longest = time.monotonic(), dict[Path, _Message]()
         with _lock:
-            several = list(_all)
-        for message in several:
-            path = Path(f"{message.file}.{os.getpid()}")
-            if message.file and now - message.since >= _EVERY and path.parent.is_dir():
-                before = longest.setdefault(path, message)
-                longest[path] = min(before, message, key=lambda each: each.since)
-        _end_if_late(several, now)
-        with suppress(OSError):  # of a full disk, for one: others see the less, and the function goes on
-            for path, message in longest.items():
-                part = path.with_name(f".{path.name}")
-                part.write_text(json.dumps(message.told(now)))
-                part.replace(path)
-            for path in told - longest.keys():
-                path.unlink(missing_ok=True)
-        told = set(longest)
+            several = dict(_limits)
+        _end_if_late(several, time.monotonic())
 
 
-def _end_if_late(several: list[_Message], now: float) -> None:
+def _end_if_late(several: dict[Message, float], now: float) -> None:
     """End this process if a message takes too long; let :func:`_arm` do so while there is one that may."""
-    late = next((each for each in several if now - each.since > each.limit + _EVERY), None)
+    late = next((each for each, limit in several.items() if now - each.since > limit + _EVERY), None)
     if late is not None:
-        print(f"{late.label} takes too long: {late.told(now)}; the worker ends", file=sys.stderr, flush=True)
+        told = late.place(late.index)
+        print(f"{late.label} takes too long: {told}; the worker ends", file=sys.stderr, flush=True)
         os._exit(_LATE)
-    limit = min((each.limit for each in several), default=math.inf)
     with _lock:
-        if not math.isinf(limit):
-            _arm(limit, now)
-        elif not _all and not math.isinf(_armed[0]):
+        if several:
+            _arm(min(several.values()), now)
+        elif not _limits and not math.isinf(_armed[0]):
             faulthandler.cancel_dump_traceback_later()
             _armed[0] = -math.inf
 

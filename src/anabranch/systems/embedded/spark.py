@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from pyspark.sql.types import StructType
 
 from anabranch import steps
 from anabranch.errors import StateError
+from anabranch.spark import counts, telling
 from anabranch.spark.records import BARE, SCHEMA, Limits, columns
 from anabranch.systems.embedded.log import Log
 from anabranch.systems.embedded.manifest import Tail
@@ -44,6 +46,7 @@ def streamed(
         "lane": limits.lane,
         "commits": limits.commits,
         "bare": str(bare).lower(),
+        "line": "" if limits.line is None else limits.line.text,
     }
     return spark.readStream.format(FORMAT).options(**options).load()
 
@@ -53,7 +56,8 @@ class EmbeddedSource(DataSource):
     (of a batch, while the query has no read limit), ``until`` (JSON partition → offset: never beyond), ``lane`` and
     ``commits`` (a lane's id and commit folder, for the steps that tests stop at).
 
-    ``bare``: "true": without headers and timestamps.
+    ``bare``: "true": without headers and timestamps. ``line``: where workers tell how far they are, see
+    :class:`anabranch.spark.counts.Line`.
     """
 
     @classmethod
@@ -92,6 +96,7 @@ class EmbeddedReader(DataSourceStreamReader):
         self._until = {int(p): o for p, o in json.loads(options.get("until", "{}")).items()}
         self._lane = options.get("lane", "")
         self._commits = options.get("commits", "")
+        self._line = counts.of_text(options.get("line", ""))
         self._tails: dict[int, Tail] = {}
 
     def initialOffset(self) -> dict[str, Any]:
@@ -126,12 +131,15 @@ class EmbeddedReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Pieces)
-        for piece in partition.slices:
-            offset = piece.offset
-            for batch in read_slice(piece):
-                offsets = np.arange(offset, offset + batch.num_rows)
-                yield columns((offsets, batch), partition.partition, self._bare)
-                offset += batch.num_rows
+        with closing(telling.meter(self._line, counts.READING)) as meter:
+            tally = meter.tally(0, 0, partition.partition)
+            for piece in partition.slices:
+                offset = piece.offset
+                for batch in meter.timed(tally, read_slice(piece)):
+                    offsets = np.arange(offset, offset + batch.num_rows)
+                    yield columns((offsets, batch), partition.partition, self._bare)
+                    offset += batch.num_rows
+                    tally.rows += batch.num_rows
 
     def _offset(self, positions: dict[int, int]) -> dict[str, Any]:
         info = self._log.describe(self._stream)

@@ -1,0 +1,271 @@
+"""How far a running batch is, by what its Spark tasks tell. No clock, no threads, no Spark."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from anabranch.container.time_spent import COMPUTING, STATE, Operator, Spending
+from anabranch.messages import BatchProgress
+from anabranch.spark.counts import PUBLISHING, READING, Heard, Received
+
+__all__ = ["Look", "Planned", "Tracker"]
+
+_MOST_BUCKETS = 64
+_WINDOW = 10.0
+"""Seconds, or half of the batch's if that is more: the speed is that of so long."""
+_SURE_AFTER = 1.0
+"""Seconds from the first record that is done until time left is foretold."""
+
+Partition = tuple[int, int]
+"""The number of a source and a partition of it."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A batch. ``ranges``: the first offset that it reads and the one after the last; ``labels``: the operators whose
+    functions its rows go through; ``stateful``: rows come together by key after some of them. ``state_tasks``: so many
+    Spark tasks keep state. ``slots``: the partition that a slot's rows come from, where they are of one. ``name`` gives
+    the text of a bucket, by source, partition and bucket."""
+
+    number: int
+    ranges: Mapping[Partition, tuple[int, int]]
+    labels: Collection[str] = ()
+    stateful: bool = False
+    state_tasks: int = 0
+    slots: Mapping[int, Partition] = field(default_factory=dict)
+    name: Callable[[int, int, int], str] = "{}/{}#{}".format
+
+    @property
+    def rows(self) -> int:
+        return sum(end - first for first, end in self.ranges.values())
+
+
+@dataclass(frozen=True)
+class Look:
+    """``worked``: the seconds that functions have worked on each bucket of a task."""
+
+    progress: BatchProgress
+    worked: Mapping[tuple[int, int], float]
+
+
+class Tracker:
+    """Follows one batch. ``before``: what :attr:`ratios` were of the batch before it."""
+
+    def __init__(self, planned: Planned, since: float, before: Mapping[str, float] | None = None) -> None:
+        self._planned = planned
+        self._since = since
+        self._before = dict(before or {})
+        self._speeds: deque[tuple[float, float]] = deque()
+        self._spending = Spending(since)
+        self._attempts: dict[tuple[str, int, int], int] = {}
+        self._most = 0.0
+        self._together: float | None = None
+        self.ratios: dict[str, float] = dict(self._before)
+        """The rows that came to each operator for each record that was planned, and the part of the time from when rows
+        came together by key: of the last batch that tells it."""
+
+    @property
+    def number(self) -> int:
+        return self._planned.number
+
+    def look(
+        self,
+        heard: Sequence[Heard],
+        now: float,
+        step: str = COMPUTING,
+        stepped: float | None = None,
+        read: int | None = None,
+    ) -> Look:
+        """How far it is ``now``, in seconds of the clock of ``since`` and of when tasks were heard.
+
+        Args:
+            step: what the driver is at: "computing", "publishing" or "committing", since ``stepped``.
+            read: the records that Spark itself has seen read; None: not known.
+        """
+        planned = self._planned
+        operators = self._operators(heard)
+        part = self._most = max(self._most, 1.0 if step != COMPUTING else self._part(operators, read, now))
+        self._remember(operators, now)
+        done = min(planned.rows, round(planned.rows * part))
+        elapsed = max(0.0, now - self._since)
+        spent, phase = self._spending.look(operators.values(), now, step, now if stepped is None else stepped)
+        speed, sure = self._speed(part, now)
+        left = (1 - part) / speed if sure and speed > 0 else 0.0 if step != COMPUTING else None
+        if left is not None and step == COMPUTING:
+            left = max([left, *map(self._slowest, operators.values())])
+        progress = BatchProgress(
+            number=planned.number,
+            planned=planned.rows,
+            done=done,
+            phase=phase,
+            seconds=elapsed,
+            rows_per_second=speed * planned.rows,
+            left=left,
+            spent={name: round(seconds, 3) for name, seconds in spent.items() if seconds},
+            buckets=self._buckets(operators),
+        )
+        worked: dict[tuple[int, int], float] = defaultdict(float)
+        for operator in operators.values():
+            if operator.label not in (READING, PUBLISHING):
+                for count in operator.counts:
+                    worked[count.task, count.bucket] += count.seconds
+        return Look(progress, worked)
+
+    def _operators(self, heard: Sequence[Heard]) -> dict[str, Operator]:
+        """By label. A task that is run again counts as its newest attempt has it; an operator that is computed in
+        several stages, as the one has it that has done most."""
+        newest: dict[tuple[str, int, int], Heard] = {}
+        for each in heard:
+            key = each.told.label, each.told.stage, each.told.partition
+            if key not in newest or newest[key].told.attempt < each.told.attempt:
+                newest[key] = each
+        attempts = {key: each.told.attempt for key, each in newest.items()}
+        if any(attempts.get(key, attempt) > attempt for key, attempt in self._attempts.items()):
+            self._most = 0.0  # a task is run again
+        self._attempts = attempts
+        stages: dict[tuple[str, int], list[Heard]] = defaultdict(list)
+        for (label, stage, _), each in newest.items():
+            stages[label, stage].append(each)
+        first = min((stage for _, stage in stages), default=0)
+        found: dict[str, Operator] = {}
+        for (label, stage), tasks in sorted(stages.items(), key=lambda each: each[0]):
+            made = Operator(label, tasks, self._is_late(label, tasks, stage > first))
+            if label not in found or made.rows > found[label].rows:
+                found[label] = made
+        return found
+
+    def _is_late(self, label: str, tasks: Sequence[Heard], later: bool) -> bool:
+        """Whether an operator has the rows of another stage than those that read."""
+        if not self._planned.stateful:
+            return False
+        if label == PUBLISHING:
+            return True
+        counts = [count for task in tasks for count in task.counts]
+        of_state = any(count.source < 0 or (count.rows and count.offset is None) for count in counts)
+        return label != READING and (of_state or (later and not counts))
+
+    def _part(self, operators: Mapping[str, Operator], read: int | None, now: float) -> float:
+        """What is done, of 1."""
+        planned = self._planned
+        early = self._least(operators, late=False, read=read)
+        if not planned.stateful:
+            return early
+        late = [each for each in operators.values() if each.late]
+        begun = any(each.tasks for each in late)
+        weight = self._before.get(STATE, 0.5)
+        if not begun:
+            return early * (1 - weight)
+        self._together = now if self._together is None else self._together
+        return (1 - weight) + weight * self._least(operators, late=True, read=None)
+
+    def _least(self, operators: Mapping[str, Operator], *, late: bool, read: int | None) -> float:
+        parts: list[float] = []
+        mine = [each for each in operators.values() if each.late == late]
+        functions = [each for each in mine if each.label not in (READING, PUBLISHING)]
+        for each in mine:
+            part = self._of(each, has_functions=bool(functions))
+            parts += [] if part is None else [part]
+        if not late:
+            if operators and not self._planned.stateful and not operators.keys() >= set(self._planned.labels):
+                return 0.0
+            if read is not None and self._planned.rows:
+                parts.append(min(1.0, read / self._planned.rows))
+        elif not functions or not parts:
+            ended = max((sum(task.told.ended for task in each.tasks) for each in mine), default=0)
+            parts.append(min(1.0, ended / max(1, self._planned.state_tasks)))
+        return min(parts, default=0.0)
+
+    def _of(self, operator: Operator, *, has_functions: bool) -> float | None:
+        """How far an operator is, of 1; None: nobody knows how much will come to it."""
+        planned = self._planned
+        if operator.tasks and operator.label == READING:
+            return min(1.0, operator.rows / planned.rows) if planned.rows else 1.0
+        received = [(task, each) for task in operator.tasks for each in task.told.received if each.source >= 0]
+        if operator.label == PUBLISHING and not operator.late and planned.slots and not has_functions:
+            return self._by_slots(operator)
+        if received:
+            return self._by_received(operator, received)
+        ratio = self._before.get(operator.label)
+        if ratio is None or not planned.rows:
+            return None
+        return min(1.0, operator.rows / (ratio * planned.rows)) if ratio else None
+
+    def _slowest(self, operator: Operator) -> float:
+        """The seconds that the bucket with most to do has left, at its own speed: others may be through before it."""
+        longest = 0.0
+        for task in operator.tasks:
+            if task.fresh:
+                parts = {(each.source, each.partition): self._come(each) for each in task.told.received}
+                for count in task.counts:
+                    part = parts.get((count.source, count.partition), 0.0)
+                    if count.received and count.rows and part > 0:
+                        left = max(0.0, count.received / part - count.rows)
+                        longest = max(longest, left * count.seconds / count.rows)
+        return longest
+
+    def _come(self, received: Received) -> float:
+        """How much of a partition has come, of 1."""
+        first, end = self._planned.ranges.get((received.source, received.partition), (0, 0))
+        return 1.0 if end <= first else min(1.0, max(0, received.offset + 1 - first) / (end - first))
+
+    def _by_received(self, operator: Operator, received: Sequence[tuple[Heard, Received]]) -> float:
+        """By how many of a partition's records its rows are that have come so far."""
+        expected: dict[Partition, float] = defaultdict(float)
+        seen = covered = 0.0
+        for task, each in received:
+            first, end = self._planned.ranges.get((each.source, each.partition), (0, 0))
+            part = 1.0 if task.told.ended else self._come(each)
+            if part > 0:
+                expected[each.source, each.partition] += each.rows / part
+                seen, covered = seen + each.rows / part, covered + (end - first)
+        density = seen / covered if covered else self._before.get(operator.label, 1.0)
+        sources = {source for source, _ in expected}
+        for place, (first, end) in self._planned.ranges.items():
+            if place not in expected and place[0] in sources:
+                expected[place] = density * (end - first)
+        total = max(1.0, sum(expected.values()))
+        return min(1.0, operator.rows / total)
+
+    def _by_slots(self, operator: Operator) -> float | None:
+        reached: dict[Partition, int] = {}
+        for count in operator.counts:
+            place = self._planned.slots.get(count.partition)
+            if place in self._planned.ranges and place is not None and count.offset is not None:
+                first, end = self._planned.ranges[place]
+                reached[place] = max(reached.get(place, 0), min(end, count.offset + 1) - first)
+        return min(1.0, sum(reached.values()) / self._planned.rows) if reached and self._planned.rows else None
+
+    def _remember(self, operators: Mapping[str, Operator], now: float) -> None:
+        if self._planned.rows:
+            self.ratios |= {each.label: each.rows / self._planned.rows for each in operators.values() if each.rows}
+        if self._together is not None and now > self._since:
+            self.ratios[STATE] = (now - self._together) / (now - self._since)
+
+    def _speed(self, part: float, now: float) -> tuple[float, bool]:
+        """What is done in a second, of 1, and whether that is of some time. What comes before the first record that is
+        done isn't in it: to plan the batch and start its tasks, which grows with nothing."""
+        if part > 0:
+            self._speeds.append((now, part))
+        if not self._speeds:
+            return 0.0, False
+        window = max(_WINDOW, (now - self._speeds[0][0]) / 2)
+        while len(self._speeds) > 2 and self._speeds[1][0] < now - window:
+            self._speeds.popleft()
+        begun, was = self._speeds[0]
+        if part > was:
+            return (part - was) / (now - begun), now - begun >= _SURE_AFTER
+        return part / max(now - self._since, _SURE_AFTER), now - begun >= _WINDOW
+
+    def _buckets(self, operators: Mapping[str, Operator]) -> dict[str, int]:
+        """Of the function that has done least, the buckets that have done least."""
+        functions = [each for each in operators.values() if each.label not in (READING, PUBLISHING)]
+        if not functions:
+            return {}
+        furthest = min(functions, key=lambda each: each.rows)
+        rows: Counter[str] = Counter()
+        for count in furthest.counts:
+            if count.source >= 0:
+                rows[self._planned.name(count.source, count.partition, count.bucket)] += count.rows
+        return dict(sorted(rows.items(), key=lambda each: (each[1], each[0]))[:_MOST_BUCKETS])

@@ -1,0 +1,107 @@
+"""Where the time of a running batch goes, by what its Spark tasks tell. No clock, no threads, no Spark."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from anabranch.spark.counts import PUBLISHING, READING, Count, Heard
+
+__all__ = ["COMMITTING", "COMPUTING", "FUNCTIONS", "STATE", "Operator", "Spending"]
+
+COMPUTING, COMMITTING = "computing", "committing"
+FUNCTIONS, STATE = "functions", "state"
+_RECENT = 1.5
+"""Seconds: what the time went into most meanwhile is what the batch waits for."""
+
+
+@dataclass(frozen=True)
+class Operator:
+    """What the newest attempts of a stage's tasks have done for an operator. ``late``: it comes after the state."""
+
+    label: str
+    tasks: Sequence[Heard]
+    late: bool
+
+    @property
+    def counts(self) -> Iterable[Count]:
+        return (count for task in self.tasks for count in task.counts)
+
+    @property
+    def rows(self) -> int:
+        return sum(count.rows for count in self.counts)
+
+
+class Spending:
+    """Of one batch, which was planned at ``since``."""
+
+    def __init__(self, since: float) -> None:
+        self._since = since
+        self._steps: dict[str, float] = {}
+        self._looks: deque[tuple[float, Mapping[str, float]]] = deque()
+
+    def look(
+        self, operators: Iterable[Operator], now: float, step: str, stepped: float
+    ) -> tuple[dict[str, float], str]:
+        """The seconds of each phase until ``now``, and the present one.
+
+        Those of the driver are known: ``stepped`` is when it came to its ``step``. Those of the tasks are shared out as
+        they tell of theirs; what Java does in a task is state once rows have come together by key, and reading before.
+        """
+        if step != COMPUTING:
+            self._steps.setdefault(step, stepped)
+        found: dict[str, float] = defaultdict(float)
+        committed = self._steps.get(COMMITTING, now)
+        computed = self._steps.get(PUBLISHING, committed)
+        found[PUBLISHING] += committed - computed
+        found[COMMITTING] += now - committed
+        weights, alive = _weights(operators, computed)
+        total = sum(weights.values())
+        alive = min(alive, computed - self._since) if total else 0.0
+        found[READING] += computed - self._since - alive
+        for phase, weight in weights.items():
+            found[phase] += alive * weight / total if total else 0.0
+        return dict(found), step if step != COMPUTING else self._phase(found, now)
+
+    def _phase(self, spent: Mapping[str, float], now: float) -> str:
+        self._looks.append((now, dict(spent)))
+        while len(self._looks) > 2 and self._looks[1][0] <= now - _RECENT:
+            self._looks.popleft()
+        before = self._looks[0][1] if len(self._looks) > 1 else {}
+        grown = {phase: seconds - before.get(phase, 0.0) for phase, seconds in spent.items()}
+        return max(grown, key=lambda phase: grown[phase], default=READING)
+
+
+def _weights(operators: Iterable[Operator], now: float) -> tuple[dict[str, float], float]:
+    """How the time of Spark tasks is shared out, and the seconds in which there were any."""
+    by_task: dict[tuple[int, int], list[tuple[Operator, Heard]]] = defaultdict(list)
+    for operator in operators:
+        for task in operator.tasks:
+            by_task[task.told.stage, task.told.partition].append((operator, task))
+    weights: dict[str, float] = defaultdict(float)
+    spans: list[tuple[float, float]] = []
+    for several in by_task.values():
+        lived = max(task.told.alive for _, task in several)
+        mine: dict[str, float] = defaultdict(float)
+        for operator, task in several:
+            mine[operator.label if operator.label in (READING, PUBLISHING) else FUNCTIONS] += task.told.seconds
+        worked = sum(mine.values())
+        if worked < lived:
+            mine[STATE if any(operator.late for operator, _ in several) else READING] += lived - worked
+            worked = lived
+        for phase, seconds in mine.items():
+            weights[phase] += lived * seconds / worked if worked else 0.0
+        begun = min(task.at - task.told.alive for _, task in several)
+        ended = now if any(task.fresh for _, task in several) else max(task.at for _, task in several)
+        spans.append((begun, min(ended, now)))
+    return weights, _union(spans)
+
+
+def _union(spans: Iterable[tuple[float, float]]) -> float:
+    """The seconds that some spans of time cover."""
+    covered, reached = 0.0, float("-inf")
+    for begun, ended in sorted(spans):
+        covered += max(0.0, ended - max(begun, reached))
+        reached = max(reached, ended)
+    return covered

@@ -1,0 +1,48 @@
+"""Which batches go on for so long that an event says so: at half a minute, and then each time twice as late."""
+
+from __future__ import annotations
+
+from anabranch.messages import BatchProgress, LaneReport
+
+__all__ = ["LongBatches", "told"]
+
+_FIRST = 30.0
+_FACTOR = 2
+
+
+class LongBatches:
+    """Of the lanes of a job. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._next: dict[str, tuple[int, float]] = {}
+
+    def is_due(self, report: LaneReport) -> bool:
+        """Whether the batch of a lane is to be told of."""
+        progress = report.batch_progress
+        if progress is None:
+            return False
+        number, seconds = self._next.get(report.lane, (progress.number, _FIRST))
+        return progress.seconds >= (seconds if number == progress.number else _FIRST)
+
+    def take(self, report: LaneReport) -> str:
+        """What is to be told of the batch of a lane, '' for nothing; once."""
+        progress = report.batch_progress
+        if progress is None or not self.is_due(report):
+            return ""
+        due = _FIRST
+        while due <= progress.seconds:
+            due *= _FACTOR
+        self._next[report.lane] = progress.number, due
+        return told(progress)
+
+
+def told(progress: BatchProgress) -> str:
+    """How far a batch is, in words."""
+    left = "" if progress.left is None else f", {progress.left:.0f} s left"
+    most = ", ".join(
+        f"{phase} {seconds:.0f} s" for phase, seconds in sorted(progress.spent.items(), key=lambda each: -each[1])[:3]
+    )
+    return (
+        f"{progress.done:,} of {progress.planned:,} records in {progress.seconds:.0f} s{left}"
+        f"; it waits for {progress.phase}" + (f" ({most})" if most else "")
+    )

@@ -1,0 +1,108 @@
+"""How far the Spark tasks of a batch are: what Python workers tell the driver while they work, a line of JSON each."""
+
+from __future__ import annotations
+
+import msgspec
+
+__all__ = ["PUBLISHING", "READING", "Count", "Heard", "Hello", "Line", "Received", "Told", "Work", "of_text"]
+
+READING, PUBLISHING = "reading", "publishing"
+"""What isn't an operator of the job: reading a stream of the embedded log, and writing outputs exactly once."""
+
+
+class Line(msgspec.Struct, frozen=True):
+    """Where the driver listens; who doesn't know the ``token`` isn't heard."""
+
+    host: str
+    port: int
+    token: str
+
+    @property
+    def text(self) -> str:
+        """For an option of a data source; see :func:`of_text`."""
+        return msgspec.json.encode(self).decode()
+
+
+def of_text(text: str) -> Line | None:
+    """The line that a text is of; None for the empty one."""
+    return msgspec.json.decode(text, type=Line) if text else None
+
+
+class Hello(msgspec.Struct, frozen=True):
+    """The first line of each connection."""
+
+    token: str
+
+
+class Work(msgspec.Struct, frozen=True):
+    """A message that a function has worked on for so many ``seconds``.
+
+    ``source``: the node that read it, ``partition`` and ``offset`` its place there; ``bucket`` by the lane's factor.
+    """
+
+    label: str
+    source: int
+    partition: int
+    offset: int
+    bucket: int
+    seconds: float
+
+
+class Count(msgspec.Struct, frozen=True):
+    """The rows of a bucket of a partition that are done, and the seconds that was worked on them.
+
+    ``task``: its number at factor 1; ``offset``: of the record of the last row, None where rows don't come in the order
+    of their records; ``received``: the rows that have come, 0 where that isn't told by bucket. Rows that are published
+    tell no bucket, and as ``partition`` their slot.
+    """
+
+    task: int
+    source: int
+    partition: int
+    bucket: int
+    rows: int
+    seconds: float
+    offset: int | None = None
+    received: int = 0
+
+
+class Received(msgspec.Struct, frozen=True):
+    """The rows of a partition that have come to a function, and the offset of the last one."""
+
+    source: int
+    partition: int
+    rows: int
+    offset: int
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What a Spark task has done so far for an operator (``label``) in a batch of the query run ``run``.
+
+    ``partition``: the number of the Spark task in its stage, ``attempt``: which attempt at it, the greatest is the
+    newest. ``alive``: the seconds that it has lived, and ``seconds`` those in which it worked on anything for the
+    operator. ``counts``: those that have changed since the last line; all are of the whole attempt. ``work``: the
+    message that a function has worked on longest.
+    """
+
+    run: str
+    batch: int
+    stage: int
+    partition: int
+    attempt: int
+    label: str
+    seconds: float = 0.0
+    alive: float = 0.0
+    counts: tuple[Count, ...] = ()
+    received: tuple[Received, ...] = ()
+    work: Work | None = None
+    ended: bool = False
+
+
+class Heard(msgspec.Struct, frozen=True):
+    """The newest line of a Spark task, with all of its counts. ``at``: when it was heard, in seconds of the driver's
+    monotonic clock; ``fresh``: the task is under way, as far as is known."""
+
+    told: Told
+    counts: tuple[Count, ...]
+    at: float
+    fresh: bool
