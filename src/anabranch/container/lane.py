@@ -16,9 +16,10 @@ import msgspec
 from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch import logs, steps
-from anabranch.container import blame, failures, pacing, root_cause, starting
+from anabranch.container import blame, breaking, failures, pacing, root_cause, starting
 from anabranch.container.ahead import Ahead, Handover
 from anabranch.container.attempts import Standstill
+from anabranch.container.breaking import Breaking
 from anabranch.container.draining import Drain, Outcome
 from anabranch.container.ends import Ends
 from anabranch.container.failures import Failure, Remedy
@@ -54,6 +55,8 @@ _AT_ONCE = 0.01
 _BRIEF = 2.0
 """Seconds. If a closing lane's batches are so short, another one is worth while: what follows it can be begun from
 when its last one is planned."""
+_QUIET_WITHIN = 30.0
+"""Seconds until the thread has ended that wrote a batch which was broken off."""
 _URGENT = {"phase", "folder_epoch", "halted"}
 one_at_a_time = threading.Lock()
 """Held while Spark analyzes or starts a query: all lanes share a session."""
@@ -125,6 +128,8 @@ class LaneRunner:
         self._closing = threading.Event()
         self._leaving = threading.Event()
         self._hurry = threading.Event()
+        self._now = threading.Event()
+        self._begun_before = -1
         self._upstream_ended = threading.Event()
         self._draining: Draining | None = None
         self._known = threading.Event()
@@ -195,8 +200,11 @@ class LaneRunner:
         self._stop.set()
         self._news.set()
 
-    def close(self) -> None:
-        """Finish what was begun, and end at the next batch boundary: others go on from there."""
+    def close(self, now: bool = False) -> None:
+        """Finish what was begun, or take it back, and end at a batch boundary: others go on from there. ``now``: don't
+        wait for what can be done again."""
+        if now:
+            self._now.set()
         self._closing.set()
         self._stop.set()
         self._news.set()
@@ -294,11 +302,15 @@ class LaneRunner:
     def _build_for(self, folder: Folder) -> LaneQuery:
         return self._build(folder, str(self._clock), self._starting, self._count_dropped)
 
-    def _finish(self, folder: Folder) -> None:
-        """Finish the batch that a former process has begun, and no other one."""
+    def _finish(self, folder: Folder, *, seen: bool = False) -> None:
+        """Finish the batch that a former query has begun, or take it back; and begin no other one. ``seen``: something
+        of it is."""
         self._held = folder
-        query = self._build_for(folder)
-        self._query = query
+        query = self._goes_by(self._build_for(folder))
+        if folder.pending and not seen:
+            seen = not self._takes_back(folder, query)
+        if seen:
+            self._tell(waits=breaking.told(folder.planned(), "was begun before, and is finished", None))
         last = folder.batch(folder.planned()) if folder.planned() >= 0 else None
         if last is None or not folder.pending:
             query.look_back(last)
@@ -307,7 +319,17 @@ class LaneRunner:
         with one_at_a_time:
             self._tell(begun=True)
             self._started = query.start(once=True, last=last, pending=True)
-        self._started.awaitTermination()
+        breaking.runs(folder, query.writing)
+        while not self._started.awaitTermination(1):
+            self._wait_for_batch(folder, self._started)
+        self._take_progress(folder, self._started)
+
+    def _takes_back(self, folder: Folder, query: LaneQuery) -> bool:
+        """Take the batch back that a former query has begun, if nobody may have seen anything of it."""
+        repeats = query.repeats and not self._now.is_set()
+        if repeats or query.real_time or folder.batch(folder.planned()).drains or not breaking.is_quiet(folder):
+            return False
+        return breaking.taken_back(self._place, self.lane, self._epoch, folder)
 
     def _drains(self, folder: Folder) -> bool:
         """Whether it takes in no more by itself: at once, if it reads what the job doesn't write itself; else once all
@@ -488,6 +510,7 @@ class LaneRunner:
             return self._go_on_ahead(folder)
         query = self._built(folder)
         last, pending = folder.planned(), folder.pending
+        self._begun_before = last if pending else -1
         batch = folder.batch(last) if last >= 0 else None
         self._carry_idle(folder, last, query.settings.job.idle_seconds)
         taken = last < self.lane.first_batch and self._started is None and self._taken()
@@ -512,6 +535,7 @@ class LaneRunner:
 
     def _runs(self, folder: Folder, query: LaneQuery, started: StreamingQuery) -> StreamingQuery:
         self._started = started
+        breaking.runs(folder, query.writing)
         held = texts(self._positions(folder))
         self._tell(phase="running", batch=folder.committed(), positions=held, run=str(started.runId))
         if not query.has_event_time:
@@ -561,6 +585,8 @@ class LaneRunner:
                 self._sample(self._query)
             if self._is_slow():
                 self._stop_at_boundary(folder, query)
+                if self._stop.is_set():
+                    return False
                 query = self._start(folder)
             self._pause(_POLL)
         self._stop_at_boundary(folder, query)
@@ -755,6 +781,7 @@ class LaneRunner:
         """Let the running batch end, and no other one begin; one that was just being planned is finished by itself.
         ``turn`` is called meanwhile; None: sees that the batch goes on."""
         assert self._query is not None
+        ending = self._breaking(folder, turn is None)
         if self._query.real_time:
             query.stop()
         else:
@@ -763,11 +790,14 @@ class LaneRunner:
                 query,
                 self._query.writing.is_set,
                 turn or partial(self._wait_for_batch, folder, query),
-                self._hurry.is_set,
+                ending.due,
                 another=self._closing.is_set() and 0 < self._load.usual < _BRIEF and self._handover.is_awaited(),
-                decided=partial(self._tell_end, folder),
+                decided=ending.decided,
             )
         self._take_progress(folder, query)
+        if ending.broken:
+            self._broken_off(folder)
+            return
         failed = None if self._hurry.is_set() else query.exception()
         if failed is not None:
             raise failed
@@ -775,6 +805,49 @@ class LaneRunner:
             with one_at_a_time:
                 last = self._query.start(once=True, taken=True)
             last.awaitTermination()
+
+    def _breaking(self, folder: Folder, may: bool) -> Breaking:
+        """Decides whether the running batch is broken off; ``may`` False: it isn't."""
+        assert self._query is not None
+        return Breaking(
+            self._query.gate,
+            wanted=lambda: may and self._stop.is_set(),
+            now=self._now.is_set,
+            writing=self._query.writing.is_set,
+            hurry=self._hurry.is_set,
+            keeps=self._keeps,
+            left=lambda number, spent: breaking.estimated(self._report.batch_progress, number, spent, self._load.usual),
+            tell=lambda why: self._tell(waits=why),
+            stays=partial(self._tell_end, folder),
+        )
+
+    def _keeps(self, number: int) -> str:
+        """Why a batch that runs can't be taken back, if it is to be; the gate knows the rest."""
+        assert self._query is not None
+        if not self._closing.is_set():
+            return ""  # it stays planned
+        if number == self._begun_before and self._query.repeats and not self._now.is_set():
+            return f"was begun before, and {self._query.repeats}"
+        try:
+            return "is seen in part" if self._place.seen(self.lane) >= number else ""
+        except AnabranchError as error:
+            return f"can't be looked at: {error.what}"
+
+    def _broken_off(self, folder: Folder) -> None:
+        """The query was stopped in the middle of a batch, of which nothing can be published any more."""
+        assert self._query is not None
+        if not breaking.is_quiet(folder, _QUIET_WITHIN):
+            raise StateError(
+                f"the batch of lane {self.lane.id} that was broken off still runs after {_QUIET_WITHIN:g} s",
+                "nothing of it is published; see the container's log",
+            )
+        if folder.pending and not self._closing.is_set():
+            self._query.refresh()  # else its open transactions would keep readers waiting
+            return
+        if folder.pending and not breaking.taken_back(self._place, self.lane, self._epoch, folder):
+            self._finish(folder, seen=True)
+        if self._closing.is_set():
+            self._handover.ends_at(self._positions(folder))
 
     def _tell_end(self, folder: Folder) -> None:
         """Say where the last batch ends, as soon as it is planned: others may go on from there."""
@@ -796,6 +869,7 @@ class LaneRunner:
         positions = self._positions(folder)
         self._tell(
             phase="ended",
+            waits="",
             positions=texts(positions),
             batch=folder.committed(),
             ends=self._ends.now(fresh=not self._closing.is_set()),

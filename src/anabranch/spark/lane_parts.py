@@ -29,6 +29,7 @@ from anabranch.planning.stages import Stage
 from anabranch.spark import codec, hidden, intake, ownership, pruning
 from anabranch.spark.audience import Audience
 from anabranch.spark.batches import Batch
+from anabranch.spark.gate import Gate
 from anabranch.spark.operators import Context
 from anabranch.spark.pruning import Needs
 from anabranch.spark.records import SCHEMA
@@ -50,7 +51,7 @@ class LaneParts:
     of streams that aren't JSON. ``dropped`` is told how many records each batch has dropped. ``max_rows``: of a batch
     (0: as settings say). ``nothing``: its batches read nothing. ``needs``: the columns that groups need, as far as
     lanes of the job have found that out.
-    ``writing``: set while a batch is written.
+    ``writing``: set while a batch is written; ``gate``: what others may see of it passes there.
     """
 
     spark: SparkSession
@@ -73,6 +74,7 @@ class LaneParts:
     nothing: bool = False
     needs: Needs = field(default_factory=dict)
     writing: Event = field(default_factory=Event)
+    gate: Gate = field(default_factory=Gate)
 
     @property
     def working(self) -> str:

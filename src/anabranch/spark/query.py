@@ -103,12 +103,14 @@ class LaneQuery(LaneOutputs):
     def publish(self, batch: DataFrame, number: int, planned: DataFrame | None = None) -> None:
         """Compute a batch of the query and publish it. ``planned``: what :meth:`planned_write` gave for it."""
         self.writing.set()
-        isolation.begin(self.spark.sparkContext, self.lane.id)
         try:
-            if planned is None:
-                self._body.each(batch, number)
-            else:
-                self._publish(number, lambda: sink.write(planned))
+            with self.gate.quietly():
+                self.gate.begins(number)
+                isolation.begin(self.spark.sparkContext, self.lane.id)
+                if planned is None:
+                    self._body.each(batch, number)
+                else:
+                    self._publish(number, lambda: sink.write(planned))
             isolation.end(self.lane.id)
         finally:
             self.writing.clear()
@@ -342,6 +344,7 @@ class LaneQuery(LaneOutputs):
         try:
             rows.count()
             told, worked = self._aside.said.value, self._busy.value
+            self.gate.passes(f"has been given to {label(node)}", exact=False)
             try:
                 with lines.noted():
                     # Another plan than ours: what the function caches and frees is its own.
