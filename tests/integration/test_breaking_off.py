@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from pyspark.sql import DataFrame
 
-from anabranch import Job
+from anabranch import Job, Processor, Timers, ValueState, tumbling
+from anabranch.config import StreamSettings
 from anabranch.container.attempts import Standstill
 from anabranch.container.lane import LaneRunner
+from anabranch.container.place import Place
 from anabranch.messages import LaneReport
 from anabranch.model.lane import Lane, Position
 from anabranch.model.ssp import parsed
 from tests.integration.harness import PATIENCE, Deployed, KafkaSite, Site
 
+START = datetime(2026, 1, 1, tzinfo=UTC)
 ROW = "n int, slow string"
 COUNT = 600
 """Records of a batch that takes half a minute: 0.05 s each."""
@@ -106,6 +113,16 @@ def follower(lane: Lane, name: str = "0-ffffffff") -> Lane:
     )
 
 
+class Counted(Processor):
+    """Numbers the messages of each key."""
+
+    count = ValueState("long")
+
+    def on_message(self, message: dict[str, Any], timers: Timers) -> Iterator[dict[str, Any]]:
+        self.count.set((self.count.get() or 0) + 1)
+        yield {"k": message["k"], "n": self.count.get() - 1}
+
+
 class Slow:
     """A job whose function is slow until :meth:`hurry`."""
 
@@ -184,3 +201,197 @@ def test_a_closing_lane_takes_its_batch_back_and_others_read_the_records_again(a
     slow.run.lanes = [follower(lane)]
     slow.run.ran()
     assert slow.numbers() == {b"k0": [*range(COUNT + before)], b"k1": [*range(COUNT + before)]}
+
+
+def processed(inputs: str, outputs: str) -> Job:
+    job = Job(f"j-{inputs}")
+    read = job.read(inputs, key="k string", schema=ROW).map(slowly, schema=f"k string, {ROW}", name="slowly")
+    read.process(Counted(), schema="k string, n long", name="counted").write(outputs)
+    return job
+
+
+@pytest.mark.parametrize("before", [0, 10])
+def test_state_of_a_batch_that_was_taken_back_reaches_nobody(any_site: Site, before: int) -> None:
+    """Tasks have committed their state by then, or may yet: one of two partitions isn't slow."""
+    slow = Slow(any_site, processed)
+    (lane,) = slow.run.lanes
+    if before:
+        slow.put(before)
+        slow.run.ran()
+        (lane,) = slow.run.lanes
+    slow.put(COUNT, first=before)
+    running = Running(slow.run, lane)
+    running.until_in_batch(1 if before else 0)
+    lane = running.closed()
+    assert running.report.batch == (0 if before else -1)
+    slow.hurry()
+    slow.run.lanes = [follower(lane)]
+    slow.run.ran()
+    assert slow.numbers() == {b"k0": [*range(COUNT + before)], b"k1": [*range(COUNT + before)]}
+
+
+def windowed(inputs: str, outputs: str) -> Job:
+    job = Job(f"j-{inputs}")
+    read = job.read(inputs, key="k string", schema=f"{ROW}, at timestamp", event_time="at", watermark="0 seconds")
+    mapped = read.map(slowly, schema=f"k string, {ROW}, at timestamp", name="slowly")
+    mapped.window(tumbling("1 minute")).agg(n="count(*)", name="minutes").write(outputs)
+    return job
+
+
+@pytest.mark.parametrize("before", [0, 120])
+def test_windows_are_exact_and_time_goes_on_where_it_was(any_site: Site, before: int) -> None:
+    def put(first: int, count: int) -> None:
+        for p in range(2):
+            times = [START + timedelta(seconds=n) for n in range(first, first + count)]
+            rows = [{"n": 0, "slow": str(slow.file), "at": at.isoformat()} for at in times]
+            slow.site.put(slow.inputs, p, rows, [f"k{p}".encode()] * count)
+
+    slow = Slow(any_site, windowed)
+    (lane,) = slow.run.lanes
+    if before:
+        slow.hurry()
+        put(0, before)
+        slow.run.ran()
+        (lane,) = slow.run.lanes
+        slow.file.touch()
+    put(before, COUNT)
+    running = Running(slow.run, lane)
+    running.until("a batch", lambda: _is_long(running))
+    lane = running.closed()
+    slow.hurry()
+    slow.run.lanes = [follower(lane)]
+    put(before + COUNT, 3600)
+    slow.run.ran()
+    found = Counter((v["k"], v["window_start"], v["n"]) for v in slow.site.values(slow.outputs))
+    starts = [START + timedelta(minutes=n) for n in range((before + COUNT + 3600) // 60 - 1)]
+    assert {(k, datetime.fromisoformat(start), n) for k, start, n in found} == {
+        (f"k{p}", start, 60) for p in range(2) for start in starts
+    }
+    assert set(found.values()) == {1}
+
+
+def _is_long(running: Running) -> bool:
+    query = running.runner._query
+    return query is not None and query.writing.is_set() and query.gate.seconds > 2
+
+
+def refused(message: dict[str, Any]) -> dict[str, Any]:
+    if message["n"] % 5 == 2:
+        raise ValueError("not this one")
+    return slowly(message)
+
+
+def refusing(inputs: str, outputs: str) -> Job:
+    job = Job(f"j-{inputs}")
+    job.read(inputs, key="k string", schema=ROW).map(refused, schema=f"k string, {ROW}", name="picky").write(outputs)
+    return job
+
+
+def test_dead_letters_are_written_once(any_site: Site) -> None:
+    slow = Slow(any_site, refusing, on_error="dead-letter")
+    slow.put(COUNT)
+    (lane,) = slow.run.lanes
+    running = Running(slow.run, lane)
+    running.until_in_batch(0)
+    lane = running.closed()
+    slow.hurry()
+    slow.run.lanes = [follower(lane)]
+    slow.run.ran()
+    kept = [n for n in range(COUNT) if n % 5 != 2]
+    assert slow.numbers() == {b"k0": kept, b"k1": kept}
+    (letters,) = lane.dead_letters.values()
+    told = Counter(json.loads(each["value"])["n"] for each in slow.site.all_records(letters))
+    assert told == dict.fromkeys((n for n in range(COUNT) if n % 5 == 2), 2)
+
+
+def test_a_batch_that_is_seen_in_part_is_awaited_and_told(kafka: KafkaSite) -> None:
+    """Of two slots, one has committed; the other needs some seconds yet."""
+    slow = Slow(kafka, mapped)
+    rows = [{"n": n, "slow": str(slow.file)} for n in range(200)]
+    kafka.put(slow.inputs, 0, rows, [b"k0"] * 200)
+    kafka.put(slow.inputs, 1, [{"n": 0, "slow": "none"}], [b"k1"])
+    (lane,) = slow.run.lanes
+    running = Running(slow.run, lane)
+    running.until("what is seen", lambda: b"k1" in slow.numbers())
+    running.runner.close()
+    running.until("why", lambda: running.report.waits.startswith("batch 0 is seen in part: "))
+    lane = running.ended()
+    assert (running.report.waits, running.report.batch) == ("", 0)
+    assert slow.numbers() == {b"k0": [*range(200)], b"k1": [0]}
+
+
+def test_a_batch_that_is_found_to_be_seen_after_it_was_broken_off_is_finished(
+    kafka: KafkaSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Place, "seen", lambda *_: -1)
+    slow = Slow(kafka, mapped)
+    rows = [{"n": n, "slow": str(slow.file)} for n in range(COUNT)]
+    kafka.put(slow.inputs, 0, rows, [b"k0"] * COUNT)
+    kafka.put(slow.inputs, 1, [{"n": 0, "slow": "none"}], [b"k1"])
+    (lane,) = slow.run.lanes
+    running = Running(slow.run, lane)
+    running.until("what is seen", lambda: b"k1" in slow.numbers())
+    running.runner.close()
+    running.until("why", lambda: running.report.waits.startswith("batch 0 was begun before, and is finished"))
+    slow.hurry()
+    running.ended()
+    assert (running.report.batch, running.report.pending) == (0, False)
+    assert slow.numbers() == {b"k0": [*range(COUNT)], b"k1": [0]}
+
+
+CALLED: list[int] = []
+GO_ON = threading.Event()
+
+
+def called(df: DataFrame, lane: str, batch: int, epoch: int) -> None:
+    CALLED.append(df.count())
+    GO_ON.wait(PATIENCE)
+
+
+def calling(inputs: str, outputs: str) -> Job:
+    job = Job(f"j-{inputs}")
+    read = job.read(inputs, key="k string", schema=ROW).map(slowly, schema=f"k string, {ROW}", name="slowly")
+    read.foreach_batch(called, name="calls")
+    return job
+
+
+def test_a_batch_that_was_given_to_a_function_is_awaited_and_one_that_was_not_is_broken_off(site: Site) -> None:
+    CALLED.clear()
+    GO_ON.clear()
+    slow = Slow(site, calling)
+    slow.put(COUNT)
+    (lane,) = slow.run.lanes
+    running = Running(slow.run, lane)
+    running.until_in_batch(0)
+    lane = running.closed()
+    assert (running.report.batch, CALLED) == (-1, [])
+    slow.hurry()
+    running = Running(slow.run, follower(lane))
+    slow.run.lanes = [running.runner.lane]
+    running.until("a call", lambda: bool(CALLED))
+    running.runner.close()
+    running.until("why", lambda: "has been given to" in running.report.waits)
+    GO_ON.set()
+    running.ended()
+    assert (running.report.batch, CALLED) == (0, [2 * COUNT])
+
+
+def test_what_is_written_at_least_once_is_awaited_and_told_unless_duplicates_are_accepted(kafka: KafkaSite) -> None:
+    name = f"{kafka.name}-out"
+    settings = kafka.settings().model_copy(update={"streams": {name: StreamSettings(delivery="at-least-once")}})
+    slow = Slow(kafka, mapped, settings=settings)
+    slow.put(COUNT)
+    (lane,) = slow.run.lanes
+    running = Running(slow.run, lane)
+    running.until_in_batch(0)
+    running.runner.close()
+    running.until("why", lambda: f"batch 0 is being written at least once to {name}: " in running.report.waits)
+    assert not running.runner.join(2)
+    running.runner.close(now=True)
+    lane = running.ended(SOON)
+    assert running.report.batch == -1
+    slow.hurry()
+    slow.run.lanes = [follower(lane)]
+    slow.run.ran()
+    for key, numbers in slow.numbers().items():
+        assert set(numbers) == {*range(COUNT)}, key

@@ -18,7 +18,7 @@ from anabranch.spark.gate import Gate
 
 __all__ = ["Breaking", "Verdict", "estimated", "is_quiet", "runs", "taken_back", "told", "verdict"]
 
-_SHORT = 1.0
+_SHORT = 0.5
 """Seconds. A batch with so little left is simply awaited."""
 _PATIENCE = 0.5
 """Seconds for which a batch is awaited of which it isn't known how much is left."""

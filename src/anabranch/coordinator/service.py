@@ -618,6 +618,9 @@ class Coordinator:
             if after is not lane:
                 changed[lane.id] = after
             happened += self._lane_events(process, lane, after, report, serving.attempt(lane.id))
+            if reports.begins_to_wait(serving.reports.get(lane.id), report):
+                what = f"lane {lane.id} waits to end"
+                happened.append(self._served.event(lane.job, process.record.id, what, report.waits))
         if changed or happened:
             self._served.write(self._store.put_lanes, changed.values(), happened)
             serving.known.update(changed)
