@@ -12,12 +12,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import msgspec
 import pytest
 from pyspark.sql import DataFrame
 
 from anabranch import Job, Processor, Timers, ValueState, tumbling
-from anabranch.config import StreamSettings
+from anabranch.config import OutputSettings, StreamSettings
 from anabranch.container.attempts import Standstill
 from anabranch.container.lane import LaneRunner
 from anabranch.container.place import Place
@@ -395,3 +396,53 @@ def test_what_is_written_at_least_once_is_awaited_and_told_unless_duplicates_are
     slow.run.ran()
     for key, numbers in slow.numbers().items():
         assert set(numbers) == {*range(COUNT)}, key
+
+
+def test_a_table_has_each_row_once(site: Site) -> None:
+    output = OutputSettings(to="parquet", path=str(site.root / "table"))
+    slow = Slow(site, mapped, settings=site.settings().model_copy(update={"outputs": {"out": output}}))
+    slow.put(COUNT)
+    (lane,) = slow.run.lanes
+    running = Running(slow.run, lane)
+    running.until_in_batch(0)
+    lane = running.closed()
+    assert running.report.batch == -1
+    slow.hurry()
+    slow.run.lanes = [follower(lane)]
+    slow.run.ran()
+    found = duckdb.sql(f"select k, n from read_parquet('{site.root / 'table'}/*.parquet')").fetchall()
+    assert sorted(found) == [(f"k{p}", n) for p in range(2) for n in range(COUNT)]
+
+
+def test_what_a_former_process_has_left_is_taken_back_by_whoever_closes_the_lane(any_site: Site) -> None:
+    """It was stopped in its batch, and is to close when it is started again."""
+    slow = Slow(any_site, mapped)
+    slow.put(COUNT)
+    (lane,) = slow.run.lanes
+    running = Running(slow.run, lane)
+    running.until_in_batch(0)
+    running.runner.stop()
+    slow.run.lanes = [running.ended(SOON)]
+    assert running.report.pending
+    runner = LaneRunner(
+        slow.run._place,
+        slow.run.lanes[0],
+        slow.run.epoch,
+        slow.run._building(slow.run.lanes[0], {}),
+        {},
+        None,
+        Standstill(math.inf),
+    )
+    runner.close()
+    runner.start()
+    runner.acknowledge(upstream_ended=False)
+    assert runner.join(SOON), runner.report
+    assert (runner.report.phase, runner.report.batch, runner.report.pending) == ("ended", -1, False)
+    assert set(runner.report.positions.values()) == {0}
+    slow.run.epoch += 1
+    slow.hurry()
+    final = tuple(Position(ssp=ssp, offset=offset) for ssp, offset in parsed(runner.report.positions).items())
+    closed = msgspec.structs.replace(slow.run.lanes[0], last_batch=-1, final=final)
+    slow.run.lanes = [follower(closed)]
+    slow.run.ran()
+    assert slow.numbers() == {b"k0": [*range(COUNT)], b"k1": [*range(COUNT)]}

@@ -55,8 +55,9 @@ _AT_ONCE = 0.01
 _BRIEF = 2.0
 """Seconds. If a closing lane's batches are so short, another one is worth while: what follows it can be begun from
 when its last one is planned."""
-_QUIET_WITHIN = 30.0
-"""Seconds until the thread has ended that wrote a batch which was broken off."""
+_QUIET_WITHIN = 1.0
+"""Seconds in which the thread has ended that wrote a batch which was broken off, unless a function of the user's is at
+work in it."""
 _URGENT = {"phase", "folder_epoch", "halted"}
 one_at_a_time = threading.Lock()
 """Held while Spark analyzes or starts a query: all lanes share a session."""
@@ -836,11 +837,9 @@ class LaneRunner:
     def _broken_off(self, folder: Folder) -> None:
         """The query was stopped in the middle of a batch, of which nothing can be published any more."""
         assert self._query is not None
-        if not breaking.is_quiet(folder, _QUIET_WITHIN):
-            raise StateError(
-                f"the batch of lane {self.lane.id} that was broken off still runs after {_QUIET_WITHIN:g} s",
-                "nothing of it is published; see the container's log",
-            )
+        while not breaking.is_quiet(folder, _QUIET_WITHIN):
+            what = "was broken off, and the function that it was given to hasn't returned"
+            self._tell(waits=breaking.told(folder.planned(), what, None))
         if folder.pending and not self._closing.is_set():
             self._query.refresh()  # else its open transactions would keep readers waiting
             return
