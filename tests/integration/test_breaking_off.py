@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import threading
 import time
 from collections import Counter
@@ -124,6 +125,15 @@ class Counted(Processor):
         yield {"k": message["k"], "n": self.count.get() - 1}
 
 
+class SlowlyCounted(Counted):
+    """The same, slowly for one of two keys."""
+
+    def on_message(self, message: dict[str, Any], timers: Timers) -> Iterator[dict[str, Any]]:
+        if message["k"] == "k0":
+            slowly(message)
+        return super().on_message(message, timers)
+
+
 class Slow:
     """A job whose function is slow until :meth:`hurry`."""
 
@@ -213,7 +223,6 @@ def processed(inputs: str, outputs: str) -> Job:
 
 @pytest.mark.parametrize("before", [0, 10])
 def test_state_of_a_batch_that_was_taken_back_reaches_nobody(any_site: Site, before: int) -> None:
-    """Tasks have committed their state by then, or may yet: one of two partitions isn't slow."""
     slow = Slow(any_site, processed)
     (lane,) = slow.run.lanes
     if before:
@@ -229,6 +238,40 @@ def test_state_of_a_batch_that_was_taken_back_reaches_nobody(any_site: Site, bef
     slow.run.lanes = [follower(lane)]
     slow.run.ran()
     assert slow.numbers() == {b"k0": [*range(COUNT + before)], b"k1": [*range(COUNT + before)]}
+
+
+def slowly_processed(inputs: str, outputs: str) -> Job:
+    job = Job(f"j-{inputs}")
+    read = job.read(inputs, key="k string", schema=ROW)
+    read.process(SlowlyCounted(), schema="k string, n long", name="counted").write(outputs)
+    return job
+
+
+@pytest.mark.parametrize("before", [0, 10])
+def test_state_that_a_task_has_committed_before_is_not_gone_on_from(site: Site, before: int) -> None:
+    """Of two keys in state partitions of their own, one is through."""
+    slow = Slow(site, slowly_processed, state_partitions=8)
+    (lane,) = slow.run.lanes
+    if before:
+        slow.put(before)
+        slow.run.ran()
+        (lane,) = slow.run.lanes
+    slow.put(COUNT, first=before)
+    running = Running(slow.run, lane)
+    number = 1 if before else 0
+    running.until_in_batch(number)
+    folder = Path(f"{site.place.root}/{lane.job}/{lane.id}/{running.report.folder_epoch}")
+    running.until("state", lambda: _has_state_of(folder, number))
+    lane = running.closed()
+    assert (running.report.batch, _has_state_of(folder, number)) == (number - 1, True)
+    slow.hurry()
+    slow.run.lanes = [follower(lane)]
+    slow.run.ran()
+    assert slow.numbers() == {b"k0": [*range(COUNT + before)], b"k1": [*range(COUNT + before)]}
+
+
+def _has_state_of(folder: Path, batch: int) -> bool:
+    return any(re.fullmatch(rf"{batch + 1}(_.*)?\.(changelog|delta|zip)", f.name) for f in folder.glob("state/**/*"))
 
 
 def windowed(inputs: str, outputs: str) -> Job:

@@ -19,23 +19,26 @@ BREAK, LOOK, WAIT = Verdict.BREAK, Verdict.LOOK, Verdict.WAIT
 
 
 @pytest.mark.parametrize(
-    ("left", "spent", "waited", "now", "found"),
+    ("left", "spent", "waited", "now", "usual", "found"),
     [
-        (58.0, 2.0, 0.0, False, BREAK),
-        (20.0, 40.0, 0.0, False, WAIT),
-        (20.0, 40.0, 0.0, True, BREAK),
-        (0.4, 0.1, 9.0, False, WAIT),
-        (0.0, 60.0, 9.0, False, WAIT),
-        (None, 0.1, 0.0, False, LOOK),
-        (None, 90.0, 0.1, False, LOOK),
-        (None, 90.0, 1.0, False, BREAK),
-        (None, 0.1, 0.0, True, BREAK),
+        (58.0, 2.0, 0.0, False, 0.0, BREAK),
+        (20.0, 40.0, 0.0, False, 0.0, WAIT),
+        (20.0, 40.0, 0.0, True, 0.0, BREAK),
+        (0.4, 0.1, 9.0, False, 0.0, WAIT),
+        (0.0, 60.0, 9.0, False, 0.0, WAIT),
+        (None, 0.1, 0.0, False, 0.0, LOOK),
+        (None, 90.0, 0.1, False, 0.0, LOOK),
+        (None, 90.0, 0.6, False, 0.0, BREAK),
+        (None, 90.0, 0.6, False, 0.5, LOOK),
+        (None, 90.0, 1.1, False, 0.5, BREAK),
+        (None, 90.0, 2.1, False, 60.0, BREAK),
+        (None, 0.1, 0.0, True, 0.0, BREAK),
     ],
 )
 def test_it_is_broken_off_if_more_is_left_than_would_be_lost(
-    left: float | None, spent: float, waited: float, now: bool, found: Verdict
+    left: float | None, spent: float, waited: float, now: bool, usual: float, found: Verdict
 ) -> None:
-    assert breaking.verdict(left, spent, waited, now) is found
+    assert breaking.verdict(left, spent, waited, now, usual) is found
 
 
 @pytest.mark.parametrize(
@@ -59,6 +62,7 @@ class Lane:
     """A lane that waits for batch 7, which it has written for 2 s."""
 
     left: float | None = 50.0
+    usual: float = 0.0
     keeps: str = ""
     is_wanted: bool = True
     now: bool = False
@@ -91,6 +95,7 @@ class Lane:
             hurry=lambda: self.hurry,
             keeps=keeps,
             left=lambda number, spent: self.left,
+            usual=lambda: self.usual,
             tell=self.told.append,
             stays=stays,
             clock=lambda: self.at,

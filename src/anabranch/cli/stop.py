@@ -32,6 +32,7 @@ def stop(
     where = configuration.load(config).coordinator
     with finding.client(where, job) as client:
         client.stop(job, now)
+    haste.said(now)
     if detach:
         return
     deadline, waits = time.monotonic() + timeout, haste.Waits()

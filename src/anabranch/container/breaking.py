@@ -20,8 +20,9 @@ __all__ = ["Breaking", "Verdict", "estimated", "is_quiet", "runs", "taken_back",
 
 _SHORT = 0.5
 """Seconds. A batch with so little left is simply awaited."""
-_PATIENCE = 0.5
-"""Seconds for which a batch is awaited of which it isn't known how much is left."""
+_PATIENCE, _LONGEST = 0.5, 2.0
+"""Seconds for which a batch is awaited of which it isn't known how much is left: twice as long as batches usually take,
+within these."""
 _TELL_EVERY = 1.0
 _LOOK = 0.02
 _writers: dict[str, threading.Event] = {}
@@ -38,7 +39,7 @@ class Verdict(enum.Enum):
     BREAK = "it is broken off"
 
 
-def verdict(left: float | None, spent: float, waited: float, now: bool) -> Verdict:
+def verdict(left: float | None, spent: float, waited: float, now: bool, usual: float = 0.0) -> Verdict:
     """What is to become of a batch that can be broken off. All are seconds.
 
     Args:
@@ -46,11 +47,12 @@ def verdict(left: float | None, spent: float, waited: float, now: bool) -> Verdi
         spent: what would be lost.
         waited: since the lane is to end.
         now: whoever wants that doesn't mind the loss.
+        usual: what batches usually take; 0.0: not known.
     """
     if now:
         return Verdict.BREAK
     if left is None:
-        return Verdict.BREAK if waited > _PATIENCE else Verdict.LOOK
+        return Verdict.BREAK if waited > min(_LONGEST, max(_PATIENCE, 2 * usual)) else Verdict.LOOK
     return Verdict.BREAK if left > max(_SHORT, spent) else Verdict.WAIT
 
 
@@ -76,6 +78,7 @@ class Breaking:
     anyway; ``writing``: whether the batch is being written. ``hurry``: what runs is to end at once, and is gone on with
     later. ``keeps``: why the present batch can't be broken off, as far as others than the gate know it; given its
     number. ``left``: the seconds until the end of the batch of a number that has run for so many; None: not known.
+    ``usual``: the seconds that batches usually take; 0.0: not known.
     ``tell`` is called with what keeps the lane from ending; ``stays`` once it is known that the batch isn't broken off.
     """
 
@@ -86,6 +89,7 @@ class Breaking:
     hurry: Callable[[], bool]
     keeps: Callable[[int], str]
     left: Callable[[int, float], float | None]
+    usual: Callable[[], float]
     tell: Callable[[str], None]
     stays: Callable[[], None]
     clock: Callable[[], float] = monotonic
@@ -109,7 +113,7 @@ class Breaking:
             return False
         number, spent = self.gate.number, self.gate.seconds
         left = self.left(number, spent)
-        found = verdict(left, spent, self.clock() - self._since, self.now())
+        found = verdict(left, spent, self.clock() - self._since, self.now(), self.usual())
         why = f"is nearer to its end than to its beginning, with {spent:.0f} s that would be lost"
         if found is Verdict.BREAK:
             why = self._why_not(number) or self.gate.shut(duplicates=self.now())
@@ -124,7 +128,7 @@ class Breaking:
 
     def decided(self) -> None:
         """No other batch begins: if none is being written, that is the end."""
-        if not self.broken and not self.writing():
+        if not self.due() and not self.writing():
             self._stay()
 
     def _why_not(self, number: int) -> str:

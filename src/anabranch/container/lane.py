@@ -818,6 +818,7 @@ class LaneRunner:
             hurry=self._hurry.is_set,
             keeps=self._keeps,
             left=lambda number, spent: breaking.estimated(self._report.batch_progress, number, spent, self._load.usual),
+            usual=lambda: self._load.usual,
             tell=lambda why: self._tell(waits=why),
             stays=partial(self._tell_end, folder),
         )
