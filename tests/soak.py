@@ -20,6 +20,7 @@ from anabranch.systems.embedded import Log
 from tests import (
     autoscaled,
     broadcasting,
+    broken_off,
     clusters,
     compacted,
     deadly,
@@ -289,6 +290,7 @@ SCENARIOS: dict[str, Scenario] = {
     "cluster": clusters.worker_lost,
     "strict-values": value_soak.read_strictly,
     "kill-any": kill_any.killed,
+    "broken-off": broken_off.broken_off,
     **table_soak.SCENARIOS,
 }
 SCENARIOS_IN_KAFKA: dict[str, Scenario] = {
@@ -314,12 +316,14 @@ SCENARIOS_IN_KAFKA: dict[str, Scenario] = {
     "kafka-histories": histories.lived_through,
     "kafka-racks": racked.racked,
     "kafka-kill-any": kill_any.killed,
+    "kafka-broken-off": broken_off.broken_off,
 }
 ALL = {**SCENARIOS, **SCENARIOS_IN_KAFKA}
 _THEIRS = {
     expanded.expanded: expanded.workspace_of,
     joined.joined: joined.workspace_of,
     emptied.emptied: emptied.workspace_of,
+    broken_off.broken_off: broken_off.workspace_of,
     deadly.killed: deadly.workspace_of,
     deadly.killed_on_cluster: deadly.workspace_of,
 }

@@ -295,24 +295,27 @@ class Draining(Document, frozen=True, kw_only=True):
 class WantedLane(Document, frozen=True, kw_only=True):
     """A lane to run. ``upstream_ended``: all lanes that write its inputs have ended: it may end when it is read out.
 
-    ``closing``: not to run, but to end at a batch boundary; what it has begun it must finish first. ``draining``: how
-    it drains, if it does.
+    ``closing``: not to run, but to end at a batch boundary; what it has begun it must finish first, or take back.
+    ``now``: it doesn't wait for what is only done again then. ``draining``: how it drains, if it does.
     """
 
     lane: Lane
     upstream_ended: bool = False
     closing: bool = False
+    now: bool = False
     draining: Draining | None = None
 
 
 class Scaling(Document, frozen=True, kw_only=True):
     """A job is to have another factor, or number of containers; None: as it is. ``request``: said twice, it is the
-    same wish. ``dry``: only find out what that would change."""
+    same wish. ``dry``: only find out what that would change. ``now``: it doesn't wait for batches that write at least
+    once, which is done twice then."""
 
     factor: int | None = None
     containers: int | None = None
     request: str = ""
     dry: bool = False
+    now: bool = False
 
 
 class Expanding(Document, frozen=True, kw_only=True):
@@ -320,6 +323,7 @@ class Expanding(Document, frozen=True, kw_only=True):
 
     request: str = ""
     dry: bool = False
+    now: bool = False
 
 
 class Assigning(Document, frozen=True, kw_only=True):
@@ -327,6 +331,7 @@ class Assigning(Document, frozen=True, kw_only=True):
 
     request: str = ""
     dry: bool = False
+    now: bool = False
 
 
 class Scaled(Document, frozen=True, kw_only=True):
@@ -356,12 +361,13 @@ class Scaled(Document, frozen=True, kw_only=True):
 class Rewinding(Document, frozen=True, kw_only=True):
     """A job is to read its source streams again from ``to``: "earliest", a time (ISO 8601, with its offset from UTC),
     or offsets by the texts of whole SSPs. ``state``: "keep" or "clear" what the operators behind them hold; None: there
-    is none. ``request`` and ``dry`` as in :class:`Scaling`."""
+    is none. ``request``, ``dry`` and ``now`` as in :class:`Scaling`."""
 
     to: str | dict[str, int]
     state: Literal["keep", "clear"] | None = None
     request: str = ""
     dry: bool = False
+    now: bool = False
 
 
 class Rewound(Document, frozen=True, kw_only=True):
@@ -402,13 +408,14 @@ class Assignment(Document, frozen=True, kw_only=True):
 
 
 class Deploying(Document, frozen=True, kw_only=True):
-    """Another version of a job is to follow without a drain. ``drop_state``: operators whose state may go. ``request``
-    and ``dry`` as in :class:`Scaling`."""
+    """Another version of a job is to follow without a drain. ``drop_state``: operators whose state may go.
+    ``request``, ``dry`` and ``now`` as in :class:`Scaling`."""
 
     start: Start
     drop_state: tuple[str, ...] = ()
     request: str = ""
     dry: bool = False
+    now: bool = False
 
 
 class RollingBack(Document, frozen=True, kw_only=True):
@@ -417,6 +424,7 @@ class RollingBack(Document, frozen=True, kw_only=True):
     drop_state: tuple[str, ...] = ()
     request: str = ""
     dry: bool = False
+    now: bool = False
 
 
 class Deployed(Document, frozen=True, kw_only=True):

@@ -27,6 +27,9 @@ AHEAD = "ahead"
 ADOPTED = "adopted"
 """Of a lane that goes on from others. ``AHEAD``: its first batch is planned while those write their last ones, and
 waits. ``ADOPTED``: a standby of a folder has become its own, and nothing newer was brought there yet."""
+BROKEN = "broken"
+WITHDRAWN = "withdrawn"
+TAKEN_BACK = "taken-back"
 NAMES = (PLANNING, PLANNED, PUBLISHED, COMMITTED)
 OF_SLOTS = (OPENING, PRODUCED, MARKED, TRANSACTED)
 """Of a slot's output to Kafka: its producer is being opened; its records are produced; so is its marker, and nothing is
@@ -34,6 +37,9 @@ committed; its transaction is committed."""
 OF_DRAINS = (HALTED, ENDING, ENDED, DRAINED)
 """Of a lane that drains: it has told that it has taken in all that it should so far; the batch in which time ends is
 planned; it is published; it is committed, and nobody was told."""
+OF_BREAKS = (BROKEN, WITHDRAWN, TAKEN_BACK)
+"""Of a batch that is broken off in a lane that closes: its query was stopped; nobody can write it any more; the lane's
+folder doesn't know of it."""
 OF_TABLES = (STAGED, NAMED)
 """Of an output into a table: the tasks have written its rows, and nothing is committed; it is committed, and maybe not
 seen yet by readers. ``REWRITTEN``, above: the state of a lane after that batch was written anew, beside what it has."""

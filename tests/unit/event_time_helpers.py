@@ -23,6 +23,7 @@ from anabranch.model.ssp import SSP
 from anabranch.planning import changes
 from anabranch.spark import clock
 from anabranch.spark.batches import Batch
+from anabranch.spark.gate import Gate
 from anabranch.spark.publishing import Publishing
 from anabranch.systems.output import Target
 
@@ -334,6 +335,7 @@ class Running:
             "delays": self._delays,
             "dropped": lambda _: None,
             "late": lambda _: None,
+            "gate": Gate(),
         }
         unused: dict[str, Any] = {each.name: None for each in fields(Publishing)}  # of records that can't be processed
         return Publishing(**{**unused, **given})

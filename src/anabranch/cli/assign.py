@@ -15,7 +15,7 @@ from rich.table import Table
 from anabranch import config as configuration
 from anabranch.assignment.racks.matrix import Matrix
 from anabranch.assignment.racks.problem import Answer, Problem
-from anabranch.cli import drawing, finding, printing, progress, scale
+from anabranch.cli import drawing, finding, haste, printing, progress, scale
 from anabranch.cli import traffic as pictures
 from anabranch.errors import NotFoundError, UsageError
 from anabranch.messages import Assigning, Scaled
@@ -67,6 +67,7 @@ def solve(
 def apply(
     job: Annotated[str, typer.Argument(help="The job's name.")],
     timeout: Annotated[float, typer.Option(help="Seconds to wait for it.")] = 300.0,
+    now: haste.Now = False,
     detach: Annotated[bool, typer.Option("--detach", help="Don't wait.")] = False,
     config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -76,16 +77,17 @@ def apply(
     Ctrl-C ends only the waiting. `plan assign JOB` shows it first.
     """
     with finding.client(configuration.load(config).coordinator, job) as client:
-        told = client.assign(job, wished())
+        told = client.assign(job, wished(now=now))
         if told.why_not:
             progress.say(f"tasks are placed without racks: {told.why_not}")
-        now = f"generation {told.generation}"
+        said = f"generation {told.generation}"
         if told.lanes:
             progress.say(f"job {job}: {told.moved} task(s) get another container{_saved(told)}")
-            now += scale.followed(client, job, told, None if detach else timeout)
+            haste.said(now)
+            said += scale.followed(client, job, told, None if detach else timeout)
         else:
-            now += ": all tasks are where they should be"
-    scale.tell(job, told, now, json)
+            said += ": all tasks are where they should be"
+    scale.tell(job, told, said, json)
 
 
 @app.command()
@@ -115,9 +117,9 @@ def explain(
         typer.echo(f"anabranch assign apply {job} moves what is not where it should be")
 
 
-def wished(dry: bool = False) -> Assigning:
+def wished(dry: bool = False, now: bool = False) -> Assigning:
     """What is asked for."""
-    return Assigning(request=uuid.uuid4().hex, dry=dry)
+    return Assigning(request=uuid.uuid4().hex, dry=dry, now=now)
 
 
 def _saved(told: Scaled) -> str:

@@ -289,7 +289,7 @@ class _Leaving:
         if self._received:
             os._exit(128 + number)
         self._received = number
-        progress.say("stopping at the next batch boundary; once more to stop at once ...")
+        progress.say("stopping; once more to end at once ...")
         self.event.set()
 
     def check(self) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from anabranch.cli import drain, finding, loading, preparation, printing, progress, scale, start
+from anabranch.cli import drain, finding, haste, loading, preparation, printing, progress, scale, start
 from anabranch.cli.loading import JobFile
 from anabranch.cli.preparation import Prepared
 from anabranch.config import Settings
@@ -35,6 +35,7 @@ def deploy(
     ] = None,
     config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
     timeout: Annotated[float, typer.Option(help="Seconds to wait for it.")] = 300.0,
+    now: haste.Now = False,
     detach: Annotated[bool, typer.Option("--detach", help="Don't wait.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -52,7 +53,8 @@ def deploy(
         client.deploy(file.graph.job, wished(client, prepared, settings, dropped, dry=True))
         for warning in prepared.plan.warnings:
             progress.say(f"warning: {warning}")
-        told = client.deploy(file.graph.job, wished(client, prepared, settings, dropped))
+        told = client.deploy(file.graph.job, wished(client, prepared, settings, dropped, now=now))
+        haste.said(now)
         follow(client, file.graph.job, told, None if detach else timeout, json)
 
 
@@ -93,7 +95,12 @@ def planned(client: Client, file: JobFile, settings: Settings) -> Prepared:
 
 
 def wished(
-    client: Client, prepared: Prepared, settings: Settings, drop_state: tuple[str, ...], dry: bool = False
+    client: Client,
+    prepared: Prepared,
+    settings: Settings,
+    drop_state: tuple[str, ...],
+    dry: bool = False,
+    now: bool = False,
 ) -> Deploying:
     """What is asked for. ``dry``: only what would come of it; else the streams and tables are made that are new, and
     the code is handed over."""
@@ -103,7 +110,7 @@ def wished(
         preparation.prepare_tables(prepared, create=True)
     code = start.program(client, prepared, settings, dry)
     message = preparation.start_message(prepared, False, code, settings=settings)
-    return Deploying(start=message, drop_state=drop_state, request=uuid.uuid4().hex, dry=dry)
+    return Deploying(start=message, drop_state=drop_state, request=uuid.uuid4().hex, dry=dry, now=now)
 
 
 def _between(file: JobFile) -> dict[str, str]:

@@ -10,13 +10,14 @@ from typing import Annotated
 import typer
 
 from anabranch import config as configuration
-from anabranch.cli import finding, progress, scale
+from anabranch.cli import finding, haste, progress, scale
 from anabranch.messages import Expanding
 
 
 def expand(
     job: Annotated[str, typer.Argument(help="The job's name.")],
     timeout: Annotated[float, typer.Option(help="Seconds to wait for it.")] = 300.0,
+    now: haste.Now = False,
     detach: Annotated[bool, typer.Option("--detach", help="Don't wait.")] = False,
     config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -26,19 +27,20 @@ def expand(
     The coordinator does so by itself, every [job] expansion_check.
     """
     with finding.client(configuration.load(config).coordinator, job) as client:
-        told = client.expand(job, wished())
-        now = f"generation {told.generation}"
+        told = client.expand(job, wished(now=now))
+        said = f"generation {told.generation}"
         if told.partitions:
             progress.say(f"job {job}: {listed(told.partitions)}")
-            now += scale.followed(client, job, told, None if detach else timeout)
+            haste.said(now)
+            said += scale.followed(client, job, told, None if detach else timeout)
         else:
-            now += ": it has all partitions of its inputs already"
-    scale.tell(job, told, now, json)
+            said += ": it has all partitions of its inputs already"
+    scale.tell(job, told, said, json)
 
 
-def wished(dry: bool = False) -> Expanding:
+def wished(dry: bool = False, now: bool = False) -> Expanding:
     """What is asked for."""
-    return Expanding(request=uuid.uuid4().hex, dry=dry)
+    return Expanding(request=uuid.uuid4().hex, dry=dry, now=now)
 
 
 def listed(partitions: Mapping[str, int]) -> str:

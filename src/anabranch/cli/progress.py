@@ -33,7 +33,12 @@ def when(unix_ms: int | None) -> str:
 
 def troubles(status: JobStatus) -> list[str]:
     """What is wrong with a job and its lanes, a line each."""
-    return [*status.warnings, *stuck(status), *(each for lane in status.lanes for each in _troubles(lane))]
+    return [
+        *status.warnings,
+        *waits(status),
+        *stuck(status),
+        *(each for lane in status.lanes for each in _troubles(lane)),
+    ]
 
 
 def _troubles(lane: LaneStatus) -> list[str]:
@@ -162,6 +167,12 @@ def draining(status: JobStatus) -> str:
         f"job {status.job} drains ({doing}): {its.stages} stage(s), {its.lanes} lane(s), {its.records:,} record(s) and "
         f"{its.windows:,} window(s) left"
     )
+
+
+def waits(status: JobStatus) -> list[str]:
+    """What lanes that are to end wait for, a line a lane."""
+    its = ((each.lane.id, each.report) for each in status.lanes)
+    return [f"lane {lane} waits to end: {its.waits}" for lane, its in its if its is not None and its.waits]
 
 
 def stuck(status: JobStatus) -> list[str]:

@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from anabranch import config as configuration
-from anabranch.cli import finding, scale
+from anabranch.cli import finding, haste, scale
 from anabranch.errors import NotFoundError, UsageError
 from anabranch.messages import Rewinding
 
@@ -28,17 +28,19 @@ def rewind(
         str | None, typer.Option(help="What becomes of state: keep or clear. Needed where there is some.")
     ] = None,
     timeout: Annotated[float, typer.Option(help="Seconds to wait for it.")] = 300.0,
+    now: haste.Now = False,
     detach: Annotated[bool, typer.Option("--detach", help="Don't wait.")] = False,
     config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Let a running job read its streams again, and wait until it does. Ctrl-C ends only the waiting."""
-    wish = wished(to, state)
+    wish = msgspec.structs.replace(wished(to, state), now=now)
     with finding.client(configuration.load(config).coordinator, job) as client:
         rewound = client.rewind(job, wish)
-        now = f"rewound to {to}, generation {rewound.generation}"
-        now += scale.followed(client, job, rewound, None if detach else timeout)
-    scale.tell(job, rewound, now, json)
+        haste.said(now)
+        told = f"rewound to {to}, generation {rewound.generation}"
+        told += scale.followed(client, job, rewound, None if detach else timeout)
+    scale.tell(job, rewound, told, json)
 
 
 def wished(to: str, state: str | None, dry: bool = False) -> Rewinding:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from anabranch import config as configuration
-from anabranch.cli import deploy, finding
+from anabranch.cli import deploy, finding, haste
 from anabranch.messages import RollingBack
 
 
@@ -21,10 +21,13 @@ def rollback(
     ] = None,
     config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
     timeout: Annotated[float, typer.Option(help="Seconds to wait for it.")] = 300.0,
+    now: haste.Now = False,
     detach: Annotated[bool, typer.Option("--detach", help="Don't wait.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Let the version before the present one follow it, and wait for it. Ctrl-C ends only the waiting."""
     with finding.at(configuration.load(config), coordinator) as client:
-        told = client.rollback(job, RollingBack(drop_state=tuple(drop_state or ()), request=uuid.uuid4().hex))
+        wish = RollingBack(drop_state=tuple(drop_state or ()), request=uuid.uuid4().hex, now=now)
+        told = client.rollback(job, wish)
+        haste.said(now)
         deploy.follow(client, job, told, None if detach else timeout, json)

@@ -7,6 +7,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 import uuid
 from contextlib import ExitStack
 from datetime import UTC, datetime
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from anabranch.cli import drawing, loading, preparation, progress
+from anabranch.cli import drawing, haste, loading, preparation, progress
 from anabranch.cli.loading import JobFile
 from anabranch.cli.preparation import Prepared
 from anabranch.config import Settings
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 _RESET_STATE = "--reset-state"
 _STOPS_WITHIN = 60.0
+_LOOK = 0.5
 
 
 def run(
@@ -220,12 +222,16 @@ class _Signals:
         if self.received is not None:
             os._exit(128 + number)
         self.received = number
-        progress.say("stopping at the next batch boundary; once more to stop at once ...")
+        progress.say("stopping; once more to end at once ...")
         threading.Thread(target=self._stop, daemon=True).start()
 
     def _stop(self) -> None:
         try:
             self._coordinator.stop(self._job)
+            waits = haste.Waits()
+            while (status := self._coordinator.status(self._job)).state == DeploymentState.STOPPING.value:
+                waits.tell(status)
+                time.sleep(_LOOK)
         except ConflictError as error:
             progress.say(str(error))
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from anabranch import config as configuration
-from anabranch.cli import finding, printing, progress
+from anabranch.cli import finding, haste, printing, progress
 from anabranch.coordinator.client import AWAY, Client
 from anabranch.errors import ConflictError, JobFailedError, OutOfTimeError, UsageError
 from anabranch.messages import JobStatus, Rewound, Scaled, Scaling
@@ -25,19 +25,21 @@ def scale(
     factor: Annotated[int | None, typer.Option(help="Into how many key buckets each partition is cut.")] = None,
     containers: Annotated[int | None, typer.Option(help="In how many containers it runs.")] = None,
     timeout: Annotated[float, typer.Option(help="Seconds to wait for it.")] = 300.0,
+    now: haste.Now = False,
     detach: Annotated[bool, typer.Option("--detach", help="Don't wait.")] = False,
     config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Change a running job's factor or containers, and wait for it. Ctrl-C ends only the waiting."""
     with finding.client(configuration.load(config).coordinator, job) as client:
-        scaled = client.scale(job, wished(factor, containers))
-        now = f"factor {scaled.factor}, {scaled.containers} container(s), generation {scaled.generation}"
+        scaled = client.scale(job, wished(factor, containers, now=now))
+        haste.said(now)
+        told = f"factor {scaled.factor}, {scaled.containers} container(s), generation {scaled.generation}"
         if scaled.closing:
-            now += followed(client, job, scaled, None if detach else timeout)
+            told += followed(client, job, scaled, None if detach else timeout)
         else:
-            now += " already"
-    tell(job, scaled, now, json)
+            told += " already"
+    tell(job, scaled, told, json)
 
 
 def followed(client: Client, job: str, change: Scaled | Rewound, timeout: float | None) -> str:
@@ -62,11 +64,11 @@ def tell(job: str, change: Scaled | Rewound, said: str, json: bool) -> None:
     progress.say(f"job {job}: {said}")
 
 
-def wished(factor: int | None, containers: int | None, dry: bool = False) -> Scaling:
+def wished(factor: int | None, containers: int | None, dry: bool = False, now: bool = False) -> Scaling:
     """What is asked for. UsageError if that is nothing."""
     if factor is None and containers is None:
         raise UsageError("nothing is to be changed", "give --factor X, --containers N or both")
-    return Scaling(factor=factor, containers=containers, request=uuid.uuid4().hex, dry=dry)
+    return Scaling(factor=factor, containers=containers, request=uuid.uuid4().hex, dry=dry, now=now)
 
 
 def wait(client: Client, job: str, timeout: float) -> None:
@@ -76,7 +78,7 @@ def wait(client: Client, job: str, timeout: float) -> None:
         JobFailedError: it doesn't run then.
         OutOfTimeError: it took longer than so many seconds.
     """
-    deadline, told = time.monotonic() + timeout, ""
+    deadline, told, waits = time.monotonic() + timeout, "", haste.Waits()
     while True:
         try:
             status = client.status(job)
@@ -89,6 +91,8 @@ def wait(client: Client, job: str, timeout: float) -> None:
         if status is not None and (now := _left(status)) != told:
             progress.say(now)
             told = now
+        if status is not None:
+            waits.tell(status)
         if time.monotonic() > deadline:
             raise OutOfTimeError(
                 f"job {job} is still changing after {timeout:g} s: {told}",

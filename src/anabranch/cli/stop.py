@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from anabranch import config as configuration
-from anabranch.cli import finding, progress
+from anabranch.cli import finding, haste, progress
 from anabranch.config import CoordinatorSettings
 from anabranch.errors import OutOfTimeError, UnreachableError
 from anabranch.messages import JobStatus
@@ -19,19 +19,26 @@ def stop(
     job: Annotated[str, typer.Argument(help="The job's name.")],
     timeout: Annotated[float, typer.Option(help="Seconds to wait for it.")] = 300.0,
     now: Annotated[
-        bool, typer.Option("--now", help="At once: the batches that run are finished when the job goes on.")
+        bool,
+        typer.Option(
+            "--now",
+            help="At once: batches that run are done again when the job goes on; what is written at least once, twice.",
+        ),
     ] = False,
     detach: Annotated[bool, typer.Option("--detach", help="Don't wait.")] = False,
     config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
 ) -> None:
-    """Stop a running job at a batch boundary, or now, and wait for it. Ctrl-C ends only the waiting."""
+    """Stop a running job, and wait for it: where it goes on exactly, or now. Ctrl-C ends only the waiting."""
     where = configuration.load(config).coordinator
     with finding.client(where, job) as client:
         client.stop(job, now)
+    haste.said(now)
     if detach:
         return
-    deadline = time.monotonic() + timeout
-    while _runs(_status(where, job)):
+    deadline, waits = time.monotonic() + timeout, haste.Waits()
+    while _runs(status := _status(where, job)):
+        if status is not None:
+            waits.tell(status)
         if time.monotonic() > deadline:
             raise OutOfTimeError(
                 f"job {job} has not stopped within {timeout:g} s",

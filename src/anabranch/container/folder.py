@@ -32,6 +32,7 @@ _STREAMS = "streams.json"
 _STARTING = "starting.json"
 _PROGRESS = "progress.json"
 _STANDBY = "standby"
+_BROKEN = "broken.json"
 
 log = logs.get_logger()
 
@@ -181,6 +182,26 @@ class Folder:
             self._fs.mkdirs(self._at(_BEGIN.rpartition("/")[0]))
             its = {topic: {str(p): at for p, at in sorted(each.items())} for topic, each in sorted(offsets.items())}
             self._tree.write(_BEGIN, f"\0v1\n{json.dumps(its)}", new=True)
+
+    def note_broken(self, batch: int) -> None:
+        """Keep that a batch was broken off: there may be state of it, and there may be more for a while."""
+        self._tree.write(_BROKEN, json.dumps({"batch": batch}))
+
+    def take_back(self) -> None:
+        """Forget the pending batch, of which nothing was published and nothing can be. Its state may stay: what goes on
+        from a copy removes that there."""
+        if self.pending:
+            name = f"offsets/{self.planned()}"
+            self._tree.remove(name)
+            self._tree.remove(name.replace("/", "/.") + ".crc")
+
+    def clear_broken(self, former: Folder) -> None:
+        """Remove from a copy what a batch has left that was broken off in the former folder. No query may have run on
+        the copy."""
+        if self.planned() < 0:
+            self.begin_anew()
+        elif former.exists(_BROKEN):
+            self.clear_leftovers(anew=False)
 
     def begin_anew(self) -> None:
         """Forget what was planned, and where the query began. Nothing may have been committed or published."""

@@ -89,7 +89,7 @@ class Keeper:
             self._runner = self._begun_runner(wanted)  # it had caught up, and has still to drain
             return
         if wanted.closing:
-            self._runner.close()
+            self._runner.close(wanted.now)
         self._runner.drain(wanted.draining)
         if 0 < wanted.lane.folder_epoch == told.folder_epoch:
             self._runner.acknowledge(wanted.upstream_ended)
@@ -154,7 +154,7 @@ class Keeper:
     def _begun_runner(self, wanted: WantedLane) -> LaneRunner:
         runner = self._make(wanted.lane)
         if wanted.closing:
-            runner.close()
+            runner.close(wanted.now)
         runner.drain(wanted.draining)
         runner.start()
         return runner

@@ -16,9 +16,10 @@ import msgspec
 from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch import logs, steps
-from anabranch.container import blame, failures, live, pacing, root_cause, starting
+from anabranch.container import blame, breaking, failures, live, pacing, root_cause, starting
 from anabranch.container.ahead import Ahead, Handover
 from anabranch.container.attempts import Standstill
+from anabranch.container.breaking import Breaking
 from anabranch.container.draining import Drain, Outcome
 from anabranch.container.ends import Ends
 from anabranch.container.failures import Failure, Remedy
@@ -54,6 +55,9 @@ _AT_ONCE = 0.01
 _BRIEF = 2.0
 """Seconds. If a closing lane's batches are so short, another one is worth while: what follows it can be begun from
 when its last one is planned."""
+_QUIET_WITHIN = 1.0
+"""Seconds in which the thread has ended that wrote a batch which was broken off, unless a function of the user's is at
+work in it."""
 _URGENT = {"phase", "folder_epoch", "halted"}
 one_at_a_time = threading.Lock()
 """Held while Spark analyzes or starts a query: all lanes share a session."""
@@ -125,6 +129,8 @@ class LaneRunner:
         self._closing = threading.Event()
         self._leaving = threading.Event()
         self._hurry = threading.Event()
+        self._now = threading.Event()
+        self._begun_before = -1
         self._upstream_ended = threading.Event()
         self._draining: Draining | None = None
         self._known = threading.Event()
@@ -196,8 +202,11 @@ class LaneRunner:
         self._stop.set()
         self._news.set()
 
-    def close(self) -> None:
-        """Finish what was begun, and end at the next batch boundary: others go on from there."""
+    def close(self, now: bool = False) -> None:
+        """Finish what was begun, or take it back, and end at a batch boundary: others go on from there. ``now``: don't
+        wait for what can be done again."""
+        if now:
+            self._now.set()
         self._closing.set()
         self._stop.set()
         self._news.set()
@@ -295,11 +304,15 @@ class LaneRunner:
     def _build_for(self, folder: Folder) -> LaneQuery:
         return self._build(folder, str(self._clock), self._starting, self._count_dropped)
 
-    def _finish(self, folder: Folder) -> None:
-        """Finish the batch that a former process has begun, and no other one."""
+    def _finish(self, folder: Folder, *, seen: bool = False) -> None:
+        """Finish the batch that a former query has begun, or take it back; and begin no other one. ``seen``: something
+        of it is."""
         self._held = folder
-        query = self._build_for(folder)
-        self._query = query
+        query = self._goes_by(self._build_for(folder))
+        if folder.pending and not seen:
+            seen = not self._takes_back(folder, query)
+        if seen:
+            self._tell(waits=breaking.told(folder.planned(), "was begun before, and is finished", None))
         last = folder.batch(folder.planned()) if folder.planned() >= 0 else None
         if last is None or not folder.pending:
             query.look_back(last)
@@ -308,7 +321,17 @@ class LaneRunner:
         with one_at_a_time:
             self._tell(begun=True)
             self._started = query.start(once=True, last=last, pending=True)
-        self._started.awaitTermination()
+        breaking.runs(folder, query.writing)
+        while not self._started.awaitTermination(1):
+            self._wait_for_batch(folder, self._started)
+        self._take_progress(folder, self._started)
+
+    def _takes_back(self, folder: Folder, query: LaneQuery) -> bool:
+        """Take the batch back that a former query has begun, if nobody may have seen anything of it."""
+        repeats = query.repeats and not self._now.is_set()
+        if repeats or query.real_time or folder.batch(folder.planned()).drains or not breaking.is_quiet(folder):
+            return False
+        return breaking.taken_back(self._place, self.lane, self._epoch, folder)
 
     def _drains(self, folder: Folder) -> bool:
         """Whether it takes in no more by itself: at once, if it reads what the job doesn't write itself; else once all
@@ -494,6 +517,7 @@ class LaneRunner:
             return self._go_on_ahead(folder)
         query = self._built(folder)
         last, pending = folder.planned(), folder.pending
+        self._begun_before = last if pending else -1
         batch = folder.batch(last) if last >= 0 else None
         self._carry_idle(folder, last, query.settings.job.idle_seconds)
         taken = last < self.lane.first_batch and self._started is None and self._taken()
@@ -518,6 +542,7 @@ class LaneRunner:
 
     def _runs(self, folder: Folder, query: LaneQuery, started: StreamingQuery) -> StreamingQuery:
         self._started = started
+        breaking.runs(folder, query.writing)
         held = texts(self._positions(folder))
         limit = 0 if query.real_time else query.pacer.limit
         self._tell(phase="running", batch=folder.committed(), positions=held, run=str(started.runId), limit=limit)
@@ -610,8 +635,10 @@ class LaneRunner:
         return progress if progress.planned > 1 and self._can_shrink(folder) else None
 
     def _begin_smaller(self, folder: Folder, query: StreamingQuery, progress: BatchProgress) -> StreamingQuery:
-        """Break the batch off: nothing of it can be seen yet."""
+        """Break the batch off, unless something of it is seen already."""
         assert self._query is not None
+        if self._query.gate.shut():
+            return query
         log.warning(
             "a batch would take longer than a transaction may",
             lane=self.lane.id,
@@ -621,6 +648,7 @@ class LaneRunner:
             seconds=progress.seconds,
         )
         query.stop()
+        self._wait_until_quiet(folder)
         self._query.pacer.failed(progress.planned, Paced(max(1, progress.done), progress.seconds))
         self._most = self._query.pacer.limit
         return self._start(folder)
@@ -634,6 +662,11 @@ class LaneRunner:
         most, self._most = self._most, 0
         if not most or query.real_time or not self._can_shrink(folder):
             return
+        if (
+            self._place.withdrawn(self.lane, self._epoch, began=folder.committed() >= self.lane.first_batch)
+            >= folder.planned()
+        ):
+            return  # a task that went on when its query had ended has let something of it be seen
         starting: dict[str, dict[int, int]] = {}
         for ssp, offset in self._starting.items():
             starting.setdefault(ssp.stream, {})[ssp.partition] = offset
@@ -775,6 +808,7 @@ class LaneRunner:
         """Let the running batch end, and no other one begin; one that was just being planned is finished by itself.
         ``turn`` is called meanwhile; None: sees that the batch goes on."""
         assert self._query is not None
+        ending = self._breaking(folder, turn is None)
         if self._query.real_time:
             query.stop()
         else:
@@ -783,11 +817,14 @@ class LaneRunner:
                 query,
                 self._query.writing.is_set,
                 turn or partial(self._wait_for_batch, folder, query),
-                self._hurry.is_set,
+                ending.due,
                 another=self._closing.is_set() and 0 < self._live.usual < _BRIEF and self._handover.is_awaited(),
-                decided=partial(self._tell_end, folder),
+                decided=ending.decided,
             )
         self._take_progress(folder, query)
+        if ending.broken:
+            self._broken_off(folder)
+            return
         failed = None if self._hurry.is_set() else query.exception()
         if failed is not None:
             raise failed
@@ -795,6 +832,52 @@ class LaneRunner:
             with one_at_a_time:
                 last = self._query.start(once=True, taken=True)
             last.awaitTermination()
+
+    def _breaking(self, folder: Folder, may: bool) -> Breaking:
+        """Decides whether the running batch is broken off; ``may`` False: it isn't."""
+        assert self._query is not None
+        return Breaking(
+            self._query.gate,
+            wanted=lambda: may and self._stop.is_set(),
+            now=self._now.is_set,
+            writing=self._query.writing.is_set,
+            hurry=self._hurry.is_set,
+            keeps=self._keeps,
+            left=lambda number, spent: breaking.estimated(self.report.batch_progress, number, spent, self._live.usual),
+            usual=lambda: self._live.usual,
+            tell=lambda why: self._tell(waits=why),
+            stays=partial(self._tell_end, folder),
+        )
+
+    def _keeps(self, number: int) -> str:
+        """Why a batch that runs can't be taken back, if it is to be; the gate knows the rest."""
+        assert self._query is not None
+        if not self._closing.is_set():
+            return ""  # it stays planned
+        if number == self._begun_before and self._query.repeats and not self._now.is_set():
+            return f"was begun before, and {self._query.repeats}"
+        try:
+            return "is seen in part" if self._place.seen(self.lane) >= number else ""
+        except AnabranchError as error:
+            return f"can't be looked at: {error.what}"
+
+    def _broken_off(self, folder: Folder) -> None:
+        """The query was stopped in the middle of a batch, of which nothing can be published any more."""
+        assert self._query is not None
+        self._wait_until_quiet(folder)
+        if folder.pending and not self._closing.is_set():
+            self._query.refresh()  # else its open transactions would keep readers waiting
+            return
+        if folder.pending and not breaking.taken_back(self._place, self.lane, self._epoch, folder):
+            self._finish(folder, seen=True)
+        if self._closing.is_set():
+            self._handover.ends_at(self._positions(folder))
+
+    def _wait_until_quiet(self, folder: Folder) -> None:
+        """Until no thread of a query that was stopped can publish anything."""
+        while not breaking.is_quiet(folder, _QUIET_WITHIN):
+            what = "was broken off, and the function that it was given to hasn't returned"
+            self._tell(waits=breaking.told(folder.planned(), what, None))
 
     def _tell_end(self, folder: Folder) -> None:
         """Say where the last batch ends, as soon as it is planned: others may go on from there."""
@@ -817,6 +900,7 @@ class LaneRunner:
         positions = self._positions(folder)
         self._tell(
             phase="ended",
+            waits="",
             positions=texts(positions),
             batch=folder.committed(),
             ends=self._ends.now(fresh=not self._closing.is_set()),

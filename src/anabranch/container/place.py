@@ -107,6 +107,7 @@ class Place:
             first = self.systems.named(ssp.system).starts(ssp.stream)
             added.setdefault(ssp.stream, {})[ssp.partition] = first[ssp.partition]
         copy = former.clone(folder.uri, kept, added, self._come(lane))
+        copy.clear_broken(former)
         if copy.pending or copy.planned() != lane.first_batch - 1:
             raise StateError(
                 f"lane {parent} was closed after batch {lane.first_batch - 1}, but its folder {former.uri} says "
@@ -158,6 +159,19 @@ class Place:
     def of(self, job: str, lane: str, epoch: int) -> Folder:
         """The folder that a lane of a job has, or would have, of an epoch."""
         return Folder(self.spark, f"{self.root}/{job}/{lane}/{epoch}", self.systems.streams_by_topic)
+
+    def withdrawn(self, lane: Lane, epoch: int, *, began: bool) -> int:
+        """Let nobody write for a lane any more whose query has ended, until it takes its outputs anew; gives the last
+        batch of which an output holds anything then, -1 if none. ``began``: it has committed a batch of its own."""
+        held = -1
+        if self.systems.marks(lane):
+            held = kafka.fence(self.systems.kafka, lane, epoch, new=False if began else None, closed=True)
+        return max(held, self.published(lane))
+
+    def seen(self, lane: Lane) -> int:
+        """The last batch of which an output of a lane is known to hold something, while it is at work: it may be a
+        later one by now."""
+        return kafka.peeked(self.systems.kafka, lane) if self.systems.marks(lane) else -1
 
     def published(self, lane: Lane) -> int:
         """The last batch of which an output of a lane holds anything, -1 if none."""

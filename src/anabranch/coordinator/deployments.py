@@ -41,7 +41,7 @@ class Deployments:
                 return self._again(present)
             self._check(present)
             wanted = replacing.deployed(present, wish.start, 0, wish.drop_state, wish.request)
-            return self._done(present, wanted, wish.dry)
+            return self._done(present, wanted, wish)
 
     def rollback(self, job: str, wish: RollingBack) -> Deployed:
         """Let the version before the present one follow it, on the present state: else as :meth:`deploy`.
@@ -57,7 +57,7 @@ class Deployments:
             again = replacing.former_version(self._served.store, job, present.stored.id)
             start = replacing.again(self._served.store, job, again)
             wanted = replacing.deployed(present, start, again, wish.drop_state, wish.request)
-            return self._done(present, wanted, wish.dry)
+            return self._done(present, wanted, wish)
 
     def _present(self, job: str) -> Present:
         self._served.look_again()
@@ -99,12 +99,12 @@ class Deployments:
             deployment=number, version_of=replacing.version_of(self._served.store, present.stored.job, number)
         )
 
-    def _done(self, present: Present, wanted: Replacement, dry: bool) -> Deployed:
+    def _done(self, present: Present, wanted: Replacement, wish: Deploying | RollingBack) -> Deployed:
         serving = present.serving
-        if dry:
+        if wish.dry:
             return wanted.told
         if serving is not None:
-            self._served.replace(serving, wanted)
+            self._served.replace(serving, wanted, wish.now)
             return wanted.told
         store, former = self._served.store, present.stored
         event = self._served.event(former.job, wanted.who, f"planned {wanted.what}", wanted.why)

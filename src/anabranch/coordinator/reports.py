@@ -11,7 +11,7 @@ from anabranch.messages import LaneReport
 from anabranch.model.lane import Lane, LaneState, Position
 from anabranch.model.ssp import parsed
 
-__all__ = ["LAST_PHASES", "LIVE_PHASES", "applied", "is_routine", "restarted"]
+__all__ = ["LAST_PHASES", "LIVE_PHASES", "applied", "begins_to_wait", "is_routine", "restarted"]
 
 LIVE_PHASES = frozenset({"starting", "running"})
 LAST_PHASES = frozenset({"ended", "failed"})
@@ -105,7 +105,12 @@ def _positions(report: LaneReport) -> tuple[Position, ...]:
 
 def is_routine(lane: Lane, before: LaneReport, report: LaneReport) -> bool:
     """Whether a report differs from the last one in figures only, and the lane's record stays."""
-    return bool(_rest(before) == _rest(report)) and applied(lane, report) is lane
+    return bool(_rest(before) == _rest(report)) and not begins_to_wait(before, report) and applied(lane, report) is lane
+
+
+def begins_to_wait(before: LaneReport | None, report: LaneReport) -> bool:
+    """Whether something keeps a lane from ending of which nobody knew."""
+    return bool(report.waits) and (before is None or not before.waits)
 
 
 def unheld(lane: Lane) -> Lane:

@@ -22,9 +22,10 @@ from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, LaneState
 from anabranch.planning import changes, rewinding
 
-__all__ = ["Served"]
+__all__ = ["HASTE", "Served"]
 
 _REQUESTS_KNOWN = 20
+HASTE = "without waiting: what is written at least once, or was given to foreach_batch, may be done twice"
 """So many generations are looked through for a request that is said again."""
 
 P = ParamSpec("P")
@@ -266,14 +267,16 @@ class Served:
         serving.drain = drain
         serving.state, serving.error, serving.changed_at = to, transition.error, event.at
 
-    def change(self, serving: Serving, wanted: Wanted) -> None:
-        """Go into another generation."""
+    def change(self, serving: Serving, wanted: Wanted, now: bool = False) -> None:
+        """Go into another generation. ``now``: see :class:`anabranch.messages.Scaling`; another coordinator that takes
+        over knows nothing of it."""
         state, model = DeploymentState.CHANGING, wanted.model
         what = f"{serving.state.value} → {state.value}, generation {model.generation}"
-        event = self.event(serving.job, wanted.who, what, wanted.why)
+        event = self.event(serving.job, wanted.who, what, _hastily(wanted.why, now))
         self.write(self.store.change_deployment, model, state.value, wanted.ending, wanted.told.lanes, event)
         serving.watch(wanted.told.pause, wanted.told.closing, event.at)
         serving.change(model, [*wanted.ending, *wanted.told.lanes], self.clock())
+        serving.hasty = now
         self.advance(serving)
         self.announce()
 
@@ -304,17 +307,25 @@ class Served:
         before = self.store.model(serving.job, serving.deployment, present.generation - 1)
         self.change(serving, changing.undone(serving, present, before, who, why))
 
-    def replace(self, serving: Serving, wanted: Replacement) -> None:
-        """Go into another deployment of a job that runs."""
+    def hasten(self, serving: Serving) -> None:
+        """The change that is under way shall not wait for batches that write at least once."""
+        if serving.state is DeploymentState.CHANGING and not serving.hasty:
+            self.store.note([self.event(serving.job, "user", "the change is hastened", HASTE)])
+            serving.hasty = True
+            self.advance(serving)
+
+    def replace(self, serving: Serving, wanted: Replacement, now: bool = False) -> None:
+        """Go into another deployment of a job that runs. ``now`` as in :meth:`change`."""
         state = DeploymentState.CHANGING
-        event = self.event(serving.job, wanted.who, f"{serving.state.value} → {state.value}, {wanted.what}", wanted.why)
+        what = f"{serving.state.value} → {state.value}, {wanted.what}"
+        event = self.event(serving.job, wanted.who, what, _hastily(wanted.why, now))
         former = DeploymentState.STOPPED.value
         self.write(self.store.replace_deployment, wanted.start, state.value, former, wanted.ending, event)
         settings = wanted.start.program.settings if wanted.start.program is not None else {}
         limits = autosizing.limits_of(settings)
         serving.watch(wanted.told.pause, wanted.told.closing, event.at)
         serving.replace(wanted.start, settings, limits, wanted.ending, self.clock())
-        serving.changed_at = event.at
+        serving.changed_at, serving.hasty = event.at, now
         serving.begun = self.clock()
         self.advance(serving)
         self.announce()
@@ -368,3 +379,7 @@ class Served:
     def _has_news(self, container: str, seen: int) -> bool:
         serving, process = self.holder(container)
         return serving is None or process is None or process.doomed or serving.offer(process).revision != seen
+
+
+def _hastily(why: str, now: bool) -> str:
+    return "; ".join(each for each in (why, HASTE if now else "") if each)

@@ -18,7 +18,7 @@ from anabranch.coordinator import plans, reading, reports, watching
 from anabranch.coordinator.deployments import Deployments
 from anabranch.coordinator.launching import Demand
 from anabranch.coordinator.naming import check_container, check_name
-from anabranch.coordinator.served import Served
+from anabranch.coordinator.served import HASTE, Served
 from anabranch.coordinator.serving import Process, Serving
 from anabranch.coordinator.states import DeploymentState
 from anabranch.coordinator.store import DeploymentRecord, Event, Store
@@ -214,6 +214,8 @@ class Coordinator:
             self._served.advance(serving)
             if serving.state is DeploymentState.FAILED:
                 raise ConflictError(f"job {job!r} is not running: it failed", f"anabranch status {job} says why")
+            if at_once and not serving.at_once:
+                self._store.note([self._served.event(job, "user", "the stop is hastened", HASTE)])
             serving.at_once = serving.at_once or at_once
             self._served.advance(serving, stop_wanted=True)
 
@@ -623,6 +625,9 @@ class Coordinator:
             if long:
                 what = f"lane {lane.id} goes on with batch {report.batch + 1}"
                 happened.append(self._served.event(lane.job, process.record.id, what, long))
+            if reports.begins_to_wait(serving.reports.get(lane.id), report):
+                what = f"lane {lane.id} waits to end"
+                happened.append(self._served.event(lane.job, process.record.id, what, report.waits))
         if changed or happened:
             self._served.write(self._store.put_lanes, changed.values(), happened)
             serving.known.update(changed)

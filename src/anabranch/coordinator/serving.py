@@ -90,7 +90,8 @@ class Offer:
         if [(lane.id, lane.epoch) for lane in self.coming] != [(lane.id, lane.epoch) for lane in before.coming]:
             return True
         return any(
-            (one.upstream_ended, one.closing, one.draining) != (former.upstream_ended, former.closing, former.draining)
+            (one.upstream_ended, one.closing, one.now, one.draining)
+            != (former.upstream_ended, former.closing, former.now, former.draining)
             or _told(one.lane) != _told(former.lane)
             for one, former in zip(self.wanted, before.wanted, strict=True)
         )
@@ -112,7 +113,8 @@ class Serving:
     are to end wait until those that follow have some.
     ``autoscale``: how the coordinator scales it, which looked ``sized_at`` last; None: it isn't. ``findings``: what
     that came to so far; ``advised``: the generation in which it said what would help.
-    ``at_once``: when it is stopped, it needn't come to batch boundaries.
+    ``at_once``: when it is stopped, it needn't come to batch boundaries. ``hasty``: the change that is under way
+    doesn't wait for batches that write at least once.
     ``refused``: the generation that can't have the factor that it should. ``changed_at``: when its state was stored
     last, in seconds since 1970. ``drain``: the one that is wished for.
     """
@@ -156,6 +158,7 @@ class Serving:
     replicas: Mapping[str, Mapping[int, Sequence[str | None]]] = field(default_factory=dict)
     warning: str = ""
     at_once: bool = False
+    hasty: bool = False
     drain: Drain | None = None
 
     def __post_init__(self) -> None:
@@ -296,6 +299,7 @@ class Serving:
                     and (lane.deployment == self.deployment or relieved)
                     and lane.id not in unready
                 ),
+                now=self.hasty and lane.state is LaneState.CLOSING,
                 draining=None if lane.state is LaneState.CLOSING else drains,
             )
             for lane in self.lanes
@@ -811,7 +815,7 @@ def _identical(before: tuple[WantedLane, ...], after: tuple[WantedLane, ...]) ->
     for one, other in zip(before, after, strict=True):
         if one.lane is not other.lane or one.upstream_ended is not other.upstream_ended:
             return False
-        if one.closing is not other.closing:
+        if (one.closing, one.now) != (other.closing, other.now):
             return False
         if one.draining != other.draining:
             return False

@@ -59,7 +59,7 @@ class Wishes:
         """Give a running job another factor, or number of containers: some lanes are closed, others go on from them.
 
         It is changing until all of them run. Said twice with the same request, or when it is so already, nothing
-        happens.
+        happens; but a change that is under way is hastened by one that is to be ``now``.
 
         Raises:
             NotFoundError: nobody knows the job.
@@ -72,7 +72,9 @@ class Wishes:
             serving, present = self._served.at_present(job)
             known = self._served.is_known(job, wish.request)
             wanted = None if known else changing.scaled(serving, present, wish, alone=self._served.grace is None)
-            return self._scaled(serving, present, wanted, wish.dry)
+            if wanted is None and wish.now and not wish.dry:
+                self._served.hasten(serving)
+            return self._scaled(serving, present, wanted, wish)
 
     def rewind(self, job: str, wish: Rewinding) -> Rewound:
         """Let a running job read its source streams again from some place: lanes are closed, and those that go on from
@@ -101,7 +103,7 @@ class Wishes:
                 return Rewound(generation=present.generation)
             wanted = changing.rewound(serving, present, wish, to)
             if not wish.dry:
-                self._served.change(serving, wanted)
+                self._served.change(serving, wanted, wish.now)
             assert isinstance(wanted.told, Rewound)
             return wanted.told
 
@@ -125,7 +127,7 @@ class Wishes:
             serving.counts = expansion.seen(present.graph, present.model, counts)
             known = self._served.is_known(job, wish.request)
             wanted = None if known else changing.expanded(serving, present, counts, "user", wish.request)
-            return self._scaled(serving, present, wanted, wish.dry)
+            return self._scaled(serving, present, wanted, wish)
 
     def assign(self, job: str, wish: Assigning) -> Scaled:
         """Let the tasks of a running job go where they should be by the racks as they are now: those of its containers,
@@ -141,13 +143,13 @@ class Wishes:
         with self._served.lock:
             serving, present = self._served.at_present(job)
             if self._served.is_known(job, wish.request):
-                return self._scaled(serving, present, None, wish.dry)
+                return self._scaled(serving, present, None, wish)
             wanted = assigning.assigned(serving, present, wish.request)
             assert isinstance(wanted.told, Scaled)
             if wanted.model.containers == present.model.containers:
                 return msgspec.structs.replace(wanted.told, generation=present.generation)
             # with nothing to move, it is known from now on what seats were placed for
-            return self._scaled(serving, present, wanted, wish.dry)
+            return self._scaled(serving, present, wanted, wish)
 
     def assignment(self, job: str) -> Assignment:
         """Where the tasks of a job are, where they should be, and why. Errors as :meth:`assign`."""
@@ -310,12 +312,14 @@ class Wishes:
         self._served.write(self._served.store.note, [event])
         serving.advised = serving.generation
 
-    def _scaled(self, serving: Serving, present: Generation, wanted: Wanted | None, dry: bool) -> Scaled:
+    def _scaled(
+        self, serving: Serving, present: Generation, wanted: Wanted | None, wish: Scaling | Expanding | Assigning
+    ) -> Scaled:
         """Go into a generation, unless it is only asked for, and say what comes of it. None: all stays as it is."""
         if wanted is None:
             return Scaled(generation=present.generation, factor=present.factor, containers=present.containers)
-        if not dry:
-            self._served.change(serving, wanted)
+        if not wish.dry:
+            self._served.change(serving, wanted, wish.now)
         assert isinstance(wanted.told, Scaled)
         return wanted.told
 

@@ -85,6 +85,17 @@ class LaneOutputs(LaneParts):
     def _rejecting(self, policy: str) -> Rejecting | None:
         return None if policy == _FAIL else partial(self._aside.rejects, keep=policy != _DROP)
 
+    @property
+    def repeats(self) -> str:
+        """What it does again with a batch that is run again; empty: nothing."""
+        written = [node for node in self._group.sinks if node.kind != "foreach_batch"]
+        plain = sorted(
+            stream for stream in (stages.stream_of(self.graph, node) for node in written) if self._is_plain(stream)
+        )
+        called = [label(node) for node in self._group.sinks if node.kind == "foreach_batch"]
+        told = [f"writes at least once to {', '.join(plain)}"] if plain else []
+        return " and ".join([*told, *(f"is given to {name}" for name in called)])
+
     def take(self, new: bool) -> None:
         """Make the lane's outputs ours: nobody who had them before can write to them any more. ``new``: nobody had."""
         for publisher in self._publishers.values():
@@ -204,6 +215,7 @@ class LaneOutputs(LaneParts):
         kept = rows.persist()
         try:
             kept.count()  # as for streams: first what was put aside
+            self.gate.check()
             dead_letters.put(self.spark, self._aside)
             return tables.write(kept, self._tables[output], output, owner, schema)
         finally:
@@ -297,6 +309,7 @@ class LaneOutputs(LaneParts):
             window=self._window,
             late_rows=frozenset(self._late_rows),
             late=self.late.update,
+            gate=self.gate,
             dropped=self.dropped,
             inherited=self.inherited if self.lane.predecessors or self.lane.drained is not None else None,
             unruly=self._scattered or (stateful is None and self._splits),

@@ -31,6 +31,7 @@ from anabranch.spark import codec, hearing, hidden, intake, ownership, pruning
 from anabranch.spark.audience import Audience
 from anabranch.spark.batches import Batch
 from anabranch.spark.counts import Line
+from anabranch.spark.gate import Gate
 from anabranch.spark.hearing import Listener
 from anabranch.spark.labels import label
 from anabranch.spark.operators import Context
@@ -56,7 +57,8 @@ class LaneParts:
     many its first batch may have, by whether it is without functions of the job's; 0: nobody knows. ``nothing``: its
     batches read nothing. ``needs``: the columns that groups need, as far as
     lanes of the job have found that out.
-    ``writing``: set while a batch is written; ``under_way``: which one that is.
+    ``writing``: set while a batch is written; ``under_way``: which one that is; ``gate``: what others may see of it
+    passes there.
     """
 
     spark: SparkSession
@@ -80,6 +82,7 @@ class LaneParts:
     needs: Needs = field(default_factory=dict)
     writing: Event = field(default_factory=Event)
     under_way: UnderWay = field(default_factory=UnderWay)
+    gate: Gate = field(default_factory=Gate)
 
     @property
     def line(self) -> Line | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,6 +22,7 @@ from anabranch.spark.batches import Batch
 from anabranch.spark.clock import Clock
 from anabranch.spark.counts import Line
 from anabranch.spark.dead_letters import Aside
+from anabranch.spark.gate import Gate
 from anabranch.spark.intake import Marks
 from anabranch.spark.labels import label
 from anabranch.spark.sink import Keyless
@@ -47,6 +48,7 @@ class Publishing:
     ``keyless_rows`` finds the rows with null keys that come to the operator ``into_state``, from some rows of each
     source. ``dropped`` is told how many were dropped. ``inherited`` gives how far in event time the lanes were that
     it goes on from, None if it goes on from none. ``unruly``: rows of one slot may be in several Spark tasks.
+    ``gate``: all that others may see of a batch passes there.
     ``late_rows``: what messages call the operators that put late rows aside; ``late`` is told how many, by SSP.
     ``line``: where workers tell how far they are.
     """
@@ -74,12 +76,14 @@ class Publishing:
     late_rows: frozenset[str] = frozenset()
     late: Callable[[Mapping[str, int]], None] = lambda _: None
     line: Line | None = None
+    gate: Gate = field(default_factory=Gate)
 
     def written(self, rows: DataFrame, batch: int, apart: bool = False) -> list[Written]:
         """Write a batch's output rows, so that they are durable. ``apart``: their branches were computed apart."""
         if hidden.END in rows.columns:
             rows = self._cut(rows, self.planned(batch)).drop(hidden.END)
         ways = self._ways
+        self.gate.check()
         if len(set(ways.values())) == 1 and not self.aside.gathers:
             return self._written(rows, next(iter(ways)), batch, apart)
         kept = rows.persist()
@@ -87,6 +91,7 @@ class Publishing:
             if self.aside.gathers:
                 # First what was put aside: a row that a replay doesn't reject would be in neither, if it was last.
                 kept.count()
+                self.gate.check()
                 dead_letters.put(self.spark, self.aside)
             found: list[Written] = []
             for way in sorted(set(ways.values())):
@@ -118,8 +123,10 @@ class Publishing:
     def _written(self, rows: DataFrame, number: int, batch: int, apart: bool) -> list[Written]:
         """Write rows that go the same way as those of an output."""
         if number in self.plain:
+            self.gate.passes(f"is being written at least once to {self.targets[number].stream}", exact=False)
             self.plain[number].write(rows)
             return []
+        self.gate.check()
         return sink.write(self._writing(rows, number, batch, apart))
 
     def _writing(self, rows: DataFrame, number: int, batch: int, apart: bool) -> DataFrame:
@@ -149,6 +156,7 @@ class Publishing:
         """
         marks = [Marks.of(seen) for seen in measured.values()]
         look = any(each.faulty or each.keyless for each in marks)
+        self.gate.check()
         batch = self.planned(number) if look or self.clock is not None else None
         if look and batch is not None:
             self._look_for_faulty(batch, measured)
@@ -168,6 +176,7 @@ class Publishing:
                 open=not batch.drains,
             )
             controls = dict.fromkeys(self.timed, said)
+        self.gate.passes("is being published", exact=True)
         for system, publisher in self.publishers.items():
             mine = [each for each in told if self.lane.system(each.stream) == system]
             publisher.publish(number, mine, {t: c for t, c in controls.items() if self.lane.system(t.stream) == system})

@@ -106,13 +106,15 @@ class LaneQuery(LaneOutputs):
         """Compute a batch of the query and publish it. ``planned``: what :meth:`planned_write` gave for it."""
         self.writing.set()
         begun, context = monotonic(), self.spark.sparkContext
-        isolation.begin(context, self.lane.id)
-        self.under_way.begin(number, context.getLocalProperty("spark.jobGroup.id") or "")
         try:
-            if planned is None:
-                self._body.each(batch, number)
-            else:
-                self._publish(number, lambda: sink.write(planned))
+            with self.gate.quietly():
+                self.gate.begins(number)
+                isolation.begin(context, self.lane.id)
+                self.under_way.begin(number, context.getLocalProperty("spark.jobGroup.id") or "")
+                if planned is None:
+                    self._body.each(batch, number)
+                else:
+                    self._publish(number, lambda: sink.write(planned))
             isolation.end(self.lane.id)
             if not self.nothing:
                 self.pacer.ran(number, monotonic() - begun)
@@ -356,6 +358,7 @@ class LaneQuery(LaneOutputs):
         try:
             rows.count()
             told, worked = self._aside.said.value, self._busy.value
+            self.gate.passes(f"has been given to {label(node)}", exact=False)
             try:
                 with lines.noted():
                     # Another plan than ours: what the function caches and frees is its own.

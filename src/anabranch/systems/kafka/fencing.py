@@ -29,6 +29,7 @@ def fence(
     *,
     new: bool | None,
     closed: bool = False,
+    opens: bool = False,
 ) -> dict[int, Marker]:
     """Stop every incarnation of a lane below ``epoch``, and give each slot's marker.
 
@@ -37,7 +38,8 @@ def fence(
     Args:
         new: the lane has never run a batch; its first markers are made, and the job's topic for them. None: it may
             have run one, and those that are missing are made.
-        closed: no incarnation may write any more, this one neither. A lane that was closed stays so.
+        closed: no incarnation may write any more, this one neither. A lane that was closed stays so,
+            unless ``opens``: this incarnation has yet something to write.
 
     Raises:
         FencedError: a process with a higher epoch has the lane.
@@ -51,7 +53,7 @@ def fence(
             holder = Holder(settings, markers.transactional_id(settings.prefix, job, lane, group, slot))
             try:
                 found = reader.read([slot])[slot]
-                marker = successor(found, job, lane, slot, epoch, holder.instance, new=new, closed=closed)
+                marker = successor(found, job, lane, slot, epoch, holder.instance, new=new, closed=closed, opens=opens)
                 holder.begin()
                 holder.mark(reader, slot, marker, deadline)
                 holder.commit(deadline)
@@ -73,7 +75,16 @@ def fence(
 
 
 def successor(
-    found: Marker | None, job: str, lane: str, slot: int, epoch: int, instance: str, *, new: bool | None, closed: bool
+    found: Marker | None,
+    job: str,
+    lane: str,
+    slot: int,
+    epoch: int,
+    instance: str,
+    *,
+    new: bool | None,
+    closed: bool,
+    opens: bool = False,
 ) -> Marker:
     """The marker that a fence puts in place of the one it found; errors are those of :func:`fence`."""
     if found is None:
@@ -87,7 +98,7 @@ def successor(
             f"lane {lane} of {job} is new, but its slot {slot} in Kafka holds batch {found.batch} of it",
             "the coordinator's store was set back: restore the newest one; to go on would lose or repeat records",
         )
-    return msgspec.structs.replace(found, epoch=epoch, instance=instance, closed=found.closed or closed)
+    return msgspec.structs.replace(found, epoch=epoch, instance=instance, closed=(found.closed and not opens) or closed)
 
 
 def fenced(job: str, lane: str, slot: int, epoch: int, reason: str) -> FencedError:

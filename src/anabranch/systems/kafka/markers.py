@@ -9,7 +9,14 @@ from types import TracebackType
 from typing import Any, Self
 
 import msgspec
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
@@ -28,6 +35,7 @@ __all__ = [
     "lane_of",
     "lanes",
     "markers",
+    "peeked",
     "prepare",
     "topic",
     "transactional_id",
@@ -199,6 +207,22 @@ def markers(settings: KafkaSettings, job: str, lane: str, group: str, slots: Ite
     """The marker of each slot of a lane; None: there is none. Errors are those of :meth:`Markers.read`."""
     with Markers(settings, job, lane, group) as reader:
         return reader.read(slots)
+
+
+def peeked(settings: KafkaSettings, job: str, lane: str, group: str, slots: Iterable[int]) -> int:
+    """The last batch that any of these slots has committed, -1 if none: those that are just being committed aren't
+    waited for."""
+    name, its = group_id(settings.prefix, job, lane, group), [TopicPartition(topic(job), slot) for slot in slots]
+    admin = AdminClient(librdkafka(settings))  # alive until the answer is there
+    asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(name, its)], request_timeout=_PATIENCE)
+    try:
+        found = asked[name].result().topic_partitions
+    except KafkaException as error:
+        raise AnabranchError(
+            f"the markers of group {name} can't be looked at: {error.args[0].str()}",
+            "check that the brokers of [systems.kafka] answer, and that this user may read the group",
+        ) from error
+    return max((each.offset - 1 for each in found if each.error is None and each.offset > 0), default=NOTHING)
 
 
 def lanes(settings: KafkaSettings, job: str) -> set[str]:

@@ -19,7 +19,7 @@ from anabranch.systems.kafka.topics import LARGEST, Topics
 from anabranch.systems.kafka.transactions import SlotTransaction, SlotWriter
 from anabranch.systems.output import Numbers, Target, Written
 
-__all__ = ["KafkaOutput", "KafkaPublisher", "published"]
+__all__ = ["KafkaOutput", "KafkaPublisher", "fence", "peeked", "published"]
 
 _OVERHEAD = 200
 """Of a batch with one record, in bytes, and some to spare."""
@@ -100,7 +100,8 @@ class KafkaPublisher:
     def take(self, new: bool) -> None:
         lane, settings = self._lane, self._system.settings
         markers.prepare(settings, lane.job, len(lane.slots))
-        held = transactions.fence(settings, lane.job, lane.id, lane.group, range(len(lane.slots)), self._epoch, new=new)
+        slots = range(len(lane.slots))
+        held = transactions.fence(settings, lane.job, lane.id, lane.group, slots, self._epoch, new=new, opens=True)
         self._totals = {slot: marker.rows for slot, marker in held.items()}
 
     def publish(self, batch: int, written: Sequence[Written], controls: Mapping[Target, Control]) -> None:
@@ -122,11 +123,19 @@ class KafkaPublisher:
         return sum(rows for slot, rows in self._totals.items() if slot in aside)
 
 
-def fence(system: KafkaSystem, lane: Lane, epoch: int, *, new: bool | None) -> None:
+def fence(system: KafkaSystem, lane: Lane, epoch: int, *, new: bool | None, closed: bool = False) -> int:
     """Stop every incarnation of a lane below ``epoch``, and end what they left open; errors are those of
-    :func:`transactions.fence`. Before that, the markers of one that died in a transaction can't be read."""
+    :func:`transactions.fence`. Before that, the markers of one that died in a transaction can't be read. ``closed``:
+    this one may not write either, until it takes its slots. Gives the last batch of which a slot holds anything, -1 if
+    none."""
     slots = range(len(lane.slots))
-    transactions.fence(system.settings, lane.job, lane.id, lane.group, slots, epoch, new=new)
+    held = transactions.fence(system.settings, lane.job, lane.id, lane.group, slots, epoch, new=new, closed=closed)
+    return max((marker.batch for marker in held.values()), default=markers.NOTHING)
+
+
+def peeked(system: KafkaSystem, lane: Lane) -> int:
+    """The last batch that a lane is known to have committed in any slot, -1 if none: at once, while it is at work."""
+    return markers.peeked(system.settings, lane.job, lane.id, lane.group, range(len(lane.slots)))
 
 
 def published(system: KafkaSystem, lane: Lane) -> int:

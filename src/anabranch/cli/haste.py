@@ -1,0 +1,46 @@
+"""``--now`` of the verbs that change a job, and what a verb says while lanes wait for their batches."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from anabranch.cli import progress
+from anabranch.messages import JobStatus
+
+__all__ = ["Now", "Waits", "said"]
+
+_EVERY = 3.0
+
+Now = Annotated[
+    bool,
+    typer.Option(
+        "--now",
+        help="Don't wait for batches that write at least once or were given to foreach_batch: that may be done twice.",
+    ),
+]
+
+
+def said(now: bool) -> None:
+    """Say what was accepted."""
+    if now:
+        progress.say("at once: what is written at least once, or was given to foreach_batch, may be done twice")
+
+
+class Waits:
+    """Says every few seconds what lanes that are to end wait for."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, say: Callable[[str], None] = progress.say) -> None:
+        self._clock = clock
+        self._say = say
+        self._told_at: float | None = None
+
+    def tell(self, status: JobStatus) -> None:
+        lines = progress.waits(status)
+        if lines and (self._told_at is None or self._clock() >= self._told_at + _EVERY):
+            self._told_at = self._clock()
+            for line in lines:
+                self._say(line)

@@ -1,0 +1,52 @@
+"""Changes and stops of a job whose batches are long: seconds to where it goes on exactly, whatever happens in them."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from anabranch import steps
+from tests import broken_off
+from tests.acceptance.harness import Workspace
+from tests.broken_off import SOON, slowly
+
+pytestmark = pytest.mark.acceptance
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    made = broken_off.workspace_of(tmp_path, None)
+    yield made
+    made.close()
+
+
+def test_no_verb_and_no_signal_waits_for_a_long_batch(workspace: Workspace) -> None:
+    with slowly(workspace) as job:
+        process = job.run()
+        time.sleep(3)
+        begun = time.monotonic()
+        workspace.call("scale", "slowly", "--factor", "4")
+        assert time.monotonic() < begun + SOON
+        process.popen.send_signal(signal.SIGINT)
+        assert process.wait() == 130
+        assert time.monotonic() < begun + 2 * SOON
+        process = job.run()
+        begun = time.monotonic()
+        workspace.call("stop", "slowly")
+        assert process.wait() == 0
+        assert time.monotonic() < begun + SOON
+        assert not list(workspace.contents("done"))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("step", steps.OF_BREAKS)
+def test_killed_at_a_step_of_taking_a_batch_back(workspace: Workspace, step: str) -> None:
+    with slowly(workspace) as job:
+        broken_off.killed_at(job, step)
+        (closing, *_) = [each["lane"] for each in workspace.status()["lanes"] if each["lane"]["state"] == "closing"]
+        taken_back = step == steps.TAKEN_BACK
+        assert workspace.lane(closing["id"]).planned == (-1 if taken_back else 0), json.dumps(closing)
