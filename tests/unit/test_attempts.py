@@ -82,7 +82,7 @@ class Runner:
     def stop(self, at_once: bool = False) -> None:
         self.stopped = True
 
-    def close(self) -> None:
+    def close(self, now: bool = False) -> None:
         self.closed = True
 
     def drain(self, how: Draining | None) -> None:
