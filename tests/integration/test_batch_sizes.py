@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -12,7 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from anabranch import Job
+from anabranch.config import Settings
 from anabranch.container import pacing, remembering
+from anabranch.container.folder import Folder
 from anabranch.spark.internals import read_limits
 from tests.integration.harness import Deployed, KafkaSite, Site
 
@@ -133,7 +135,18 @@ def test_sources_share_what_a_batch_may_have_and_the_small_one_is_not_left_behin
     assert taken[-1] == 60, taken
 
 
-def test_after_a_batch_that_failed_for_time_they_are_as_large_again(kafka: KafkaSite) -> None:
+def test_after_a_batch_that_took_too_long_for_a_transaction_they_are_as_large_again(
+    kafka: KafkaSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is foretold to, or that has failed for it."""
+
+    def noted(folder: Folder, starting: Mapping[str, Mapping[int, int]], most: int) -> int:
+        had = shrink(folder, starting, most)
+        shrunk.append((had, most))
+        return had
+
+    shrink, shrunk = pacing.shrink, list[tuple[int, int]]()
+    monkeypatch.setattr(pacing, "shrink", noted)
     source = input_of(kafka, "in", 1, ROWS)
     slow, once = ROWS // 4, kafka.root / "once"
 
@@ -143,45 +156,67 @@ def test_after_a_batch_that_failed_for_time_they_are_as_large_again(kafka: Kafka
         once.touch()
         return 15.0
 
-    settings = kafka.settings(target_batch_seconds=TARGET)
-    short = settings.systems.kafka.model_copy(update={"transaction_timeout": "8 seconds"})
-    systems = settings.systems.model_copy(update={"kafka": short})
     job = waiting(kafka, source, wait)
     kafka.spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "10")  # it is open from the first ones on
     try:
-        run = kafka.deployed(job, settings.model_copy(update={"systems": systems}))
+        run = kafka.deployed(job, bounded(kafka, "8 seconds"))
         run.ran()
     finally:
         kafka.spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
     found = sizes(run)
     assert once.exists()
     assert sum(found) == ROWS
-    hit = next(n for n in range(len(found)) if sum(found[: n + 1]) > slow)
-    smaller = next(n for n in range(1, len(found)) if found[n] <= found[n - 1] / 4)
-    assert smaller <= hit + 1, found
-    assert max(found[smaller + 1 : smaller + 5]) >= max(found[:smaller]) / 2, found
-    assert [value["n"] for value in kafka.values(f"{kafka.name}-out")] == [*range(ROWS)]
+    had, most = shrunk[0]
+    assert 1 <= most <= had / 4, shrunk
+    assert max(found[n] for n in range(len(found)) if sum(found[:n]) > slow) >= had / 2, (found, shrunk)
+    assert [value["n"] for value in kafka.values(name_of(kafka, "out"))] == [*range(ROWS)]
 
 
-def test_no_batch_fails_for_time_whatever_waits_and_though_no_speed_is_known(
-    kafka: KafkaSite, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source = input_of(kafka, "in", 1, 800)
-    settings = kafka.settings(target_batch_seconds=TARGET)
-    short = settings.systems.kafka.model_copy(update={"transaction_timeout": "6 seconds"})  # all of it takes 16
-    systems = settings.systems.model_copy(update={"kafka": short})
-    failed = list[BaseException]()
+@pytest.fixture
+def failed(monkeypatch: pytest.MonkeyPatch) -> list[BaseException]:
+    """What batches fail for."""
+    found = list[BaseException]()
     is_too_long = pacing.is_too_long
 
     def noted(error: BaseException) -> bool:
-        failed.append(error)
+        found.append(error)
         return is_too_long(error)
 
     monkeypatch.setattr(pacing, "is_too_long", noted)
-    run = kafka.deployed(waiting(kafka, source, lambda _: 0.02), settings.model_copy(update={"systems": systems}))
+    return found
+
+
+def bounded(kafka: KafkaSite, timeout: str) -> Settings:
+    settings = kafka.settings(target_batch_seconds=TARGET)
+    its = settings.systems.kafka.model_copy(update={"transaction_timeout": timeout})
+    return settings.model_copy(update={"systems": settings.systems.model_copy(update={"kafka": its})})
+
+
+def test_no_batch_fails_for_time_whatever_waits_and_though_no_speed_is_known(
+    kafka: KafkaSite, failed: list[BaseException]
+) -> None:
+    source = input_of(kafka, "in", 1, 800)  # all of it takes 16 s
+    run = kafka.deployed(waiting(kafka, source, lambda _: 0.02), bounded(kafka, "6 seconds"))
     run.ran()
     assert not failed
     assert sum(sizes(run)) == 800
+
+
+def test_records_that_are_far_slower_than_those_before_are_taken_in_small_batches_before_one_fails(
+    kafka: KafkaSite, failed: list[BaseException]
+) -> None:
+    source = input_of(kafka, "in", 1, ROWS)
+    run = kafka.deployed(waiting(kafka, source, lambda n: 0.3 if n >= ROWS else 0.001), bounded(kafka, "20 seconds"))
+    run.ran()
+    first = len(sizes(run))
+    slow = [*range(ROWS, ROWS + 120)]  # they take 36 s
+    kafka.put(source, 0, [{"n": n} for n in slow], [b"k"] * len(slow))
+    run.ran()
+    found = sizes(run)[first:]
+    assert not failed
+    assert sum(found) == len(slow)
+    assert max(found) <= len(slow) / 4, found
+    assert [value["n"] for value in kafka.values(name_of(kafka, "out"))] == [*range(ROWS + len(slow))]
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"1": {"rows": -1, "partitions": 1}}'])

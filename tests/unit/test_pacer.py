@@ -131,13 +131,6 @@ def test_a_query_that_follows_goes_on_from_what_was_found_out(query: Query) -> N
     assert pacer.shares == {EMBEDDED: 500, KAFKA: 500}
 
 
-def test_a_query_that_was_analyzed_with_other_limits_begins_with_them() -> None:
-    pacer = made(first=100)
-    pacer.begin_as(made(first=40))
-    assert pacer.limit == 40
-    assert pacer.shares == {EMBEDDED: 20, KAFKA: 20}
-
-
 def test_a_batch_of_a_query_that_has_ended_says_nothing(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pacers.read_limits, "current", lambda _: None)
     pacer = made()

@@ -629,10 +629,12 @@ class LaneRunner:
 
     def _outlasts(self, folder: Folder) -> BatchProgress | None:
         """How far the batch is, if it will take longer than it may, and can be begun anew with fewer rows."""
-        progress = self.report.batch_progress
-        if progress is None or self._query is None or not pacing.outlasts(progress, self._query.allowed):
+        if self._query is None or self._query.stateful or math.isinf(self._query.allowed):
             return None
-        return progress if progress.planned > 1 and self._can_shrink(folder) else None
+        progress = self.report.batch_progress
+        if progress is None or progress.planned <= 1 or not pacing.outlasts(progress, self._query.allowed):
+            return None
+        return progress if self._can_shrink(folder) else None
 
     def _begin_smaller(self, folder: Folder, query: StreamingQuery, progress: BatchProgress) -> StreamingQuery:
         """Break the batch off, unless something of it is seen already."""

@@ -20,7 +20,8 @@ _MEMORY = 6
 _FIXED = 3
 """So many estimates of the fixed time, and batches that it can't be longer than."""
 _OLD = 8
-"""After so many batches of much the same size, the fixed time isn't known any more: it may have changed meanwhile."""
+"""After so many batches of much the same size, what is known of the fixed time must be told once more: it may have
+changed meanwhile."""
 _FASTEST = 10.0
 """A batch grows by at most so much,"""
 _CAREFUL = 0.8
@@ -31,6 +32,7 @@ _NEAR = 0.5
 """From this part of the target on, a batch says how fast its records are."""
 _OF_TRANSACTION = 0.25
 """A batch is to take at most this part of the time that it may take at all."""
+_TIMES_FIXED = 4
 _SOME = 1.25
 _APART = 2
 """Two batches say something of the fixed time if one has so many times the records of the other."""
@@ -83,12 +85,12 @@ class Pace:
             return 0.0
         fixed = min(statistics.median_low(self.estimates), *self.shortest)
         # Of two batches, one may have been slow for whatever reason: to aim at more than is wanted, two must say so.
-        return fixed if len(self.estimates) > 1 else min(fixed, self.aim.target / 2)
+        return fixed if len(self.estimates) > 1 else min(fixed, self.aim.target / _TIMES_FIXED)
 
     @property
     def target(self) -> float:
-        """The seconds that a batch is to take: at least half of them are to go into records, and some in any case."""
-        wanted = min(max(self.aim.target, 2 * self.fixed), self.aim.allowed * _OF_TRANSACTION)
+        """The seconds that a batch is to take: three quarters of them are to go into records, and some in any case."""
+        wanted = min(max(self.aim.target, _TIMES_FIXED * self.fixed), self.aim.allowed * _OF_TRANSACTION)
         return max(wanted, _SOME * self.fixed)
 
     def after(self, ran: Ran) -> Pace:
@@ -114,7 +116,7 @@ class Pace:
     def _learned(self, ran: Ran) -> Pace:
         found = None if self.before is None else _fixed(self.before, ran)
         age = 0 if found is not None else self.age + 1
-        estimates = self.estimates if age < _OLD else ()
+        estimates = self.estimates if age < _OLD else self.estimates[-1:]
         if found is not None:
             estimates = (*estimates, found)[-_FIXED:]
         shortest = (*self.shortest, ran.seconds)[-_FIXED:]

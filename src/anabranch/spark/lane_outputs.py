@@ -66,15 +66,26 @@ class LaneOutputs(LaneParts):
     @cached_property
     def pacer(self) -> Pacer:
         """What sizes the lane's batches."""
-        job = self.settings.job
-        inputs = {self._place_of(source): source.starts for source in self._sources}
-        most = job.max_rows_per_batch * max(1, len(inputs))
-        least = min(most, max(1, len(self.lane.ssps)))
-        target = job.target_batch_seconds or math.inf
+        return self._pacing(self._first_rows)
+
+    @property
+    def _first_rows(self) -> int:
+        """The records of a first batch."""
+        if not self.settings.job.target_batch_seconds:
+            return self._most_rows
         quick = not any(rule(node).function or node.kind in _UNKNOWN for node in self._group.nodes)
-        unknown = _FIRST_OF_SQL if quick else max(_FIRST, 2 * least)
-        first = most if math.isinf(target) else self.remembered(quick) or unknown
-        return Pacer(self.spark, Aim(target, least, most, self.allowed), first, job.max_rows_per_batch, inputs)
+        return self.remembered(quick) or (_FIRST_OF_SQL if quick else max(_FIRST, 2 * len(self.lane.ssps)))
+
+    @property
+    def _most_rows(self) -> int:
+        return self.settings.job.max_rows_per_batch * max(1, len(self._sources))
+
+    def _pacing(self, first: int) -> Pacer:
+        job, most = self.settings.job, self._most_rows
+        inputs = {self._place_of(source): source.starts for source in self._sources}
+        least = min(most, max(1, len(self.lane.ssps)))
+        aim = Aim(job.target_batch_seconds or math.inf, least, most, self.allowed)
+        return Pacer(self.spark, aim, first, job.max_rows_per_batch, inputs)
 
     def _place_of(self, source: Source) -> str:
         """The name of a source as a pacer knows it."""

@@ -67,12 +67,6 @@ class Pacer:
         """How many each input may give to it, by name."""
         return dict(self._shares)
 
-    def begin_as(self, other: Pacer) -> None:
-        """The first batch has the limits that the other one gave."""
-        with self._lock:
-            self._pace = replace(self._pace, limit=other.limit)
-            self._shares = other.shares
-
     def go_on(self, former: Pacer) -> None:
         """Go on from what was found out with a former query of the lane."""
         with self._lock:

@@ -258,7 +258,7 @@ class LaneQuery(LaneOutputs):
         for name in ("_busy", "_aside", "_context", "_frame"):
             if name in before.__dict__:
                 self.__dict__[name] = before.__dict__[name]
-        self.pacer.begin_as(before.pacer)
+        self.__dict__["pacer"] = self._pacing(before.pacer.limit)  # its sources have these limits already
         return self
 
     @property
