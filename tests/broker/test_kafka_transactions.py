@@ -350,6 +350,23 @@ def test_a_lane_that_was_closed_stays_so(servers: str) -> None:
     assert place.seen() == ["a"]
 
 
+def test_a_lane_that_was_closed_may_write_again_once_it_takes_its_slots(servers: str) -> None:
+    """Whoever had opened a slot before is stopped by the closing; what was committed by then is known from it."""
+    place = Place(servers, slots=2)
+    place.write(0, ["a"], slot=1)
+    zombie = place.opened(5, ["never"])
+    its = place.settings, place.job, place.lane, "out", place.slots
+    assert markers.peeked(*its) == 0
+    assert [each.batch for each in fence(*its, 1, new=False, closed=True).values()] == [-1, 0]
+    with pytest.raises(FencedError, match="it is closed"):
+        zombie.commit()
+    with pytest.raises(FencedError, match="it is closed"):
+        place.write(5, ["never"])
+    assert not any(each.closed for each in fence(*its, 1, new=False, opens=True).values())
+    place.write(5, ["b"])
+    assert place.seen() == ["a", "b"]
+
+
 def test_an_older_fence_is_refused(servers: str) -> None:
     place = Place(servers, epoch=3)
     with pytest.raises(FencedError, match="epoch 3 has taken over"):

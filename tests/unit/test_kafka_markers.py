@@ -106,11 +106,13 @@ def test_a_group_names_its_lane(group: str, lane: str | None) -> None:
 
 @pytest.mark.parametrize("closed", [False, True])
 @pytest.mark.parametrize("was_closed", [False, True])
+@pytest.mark.parametrize("opens", [False, True])
 @pytest.mark.parametrize("epoch", [7, 8])
-def test_a_fence_keeps_what_the_slot_wrote(epoch: int, was_closed: bool, closed: bool) -> None:
+def test_a_fence_keeps_what_the_slot_wrote(epoch: int, opens: bool, was_closed: bool, closed: bool) -> None:
     found = msgspec.structs.replace(MARKER, closed=was_closed, lineage="1-ffffffff", extra={"zone": "r0"})
-    after = successor(found, epoch, new=False, closed=closed)
-    assert after == msgspec.structs.replace(found, epoch=epoch, instance="mine", closed=was_closed or closed)
+    after = successor(found, epoch, new=False, closed=closed, opens=opens)
+    stays = was_closed and not opens
+    assert after == msgspec.structs.replace(found, epoch=epoch, instance="mine", closed=stays or closed)
 
 
 def test_the_first_fence_of_a_lane() -> None:
@@ -130,5 +132,5 @@ def test_what_a_fence_refuses() -> None:
         successor(None, 8, new=False)
 
 
-def successor(found: Marker | None, epoch: int, *, new: bool, closed: bool = False) -> Marker:
-    return fencing.successor(found, "delays", "1-0a1b2c3d", 3, epoch, "mine", new=new, closed=closed)
+def successor(found: Marker | None, epoch: int, *, new: bool, closed: bool = False, opens: bool = False) -> Marker:
+    return fencing.successor(found, "delays", "1-0a1b2c3d", 3, epoch, "mine", new=new, closed=closed, opens=opens)
