@@ -187,3 +187,14 @@ def test_a_worker_that_is_within_its_limit_goes_on() -> None:
     """Though it works longer on many messages; and nothing is left to end it afterwards."""
     done = subprocess.run([sys.executable, "-c", GOES_ON], capture_output=True, text=True, timeout=50, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_of_a_key_the_message_is_told_too_and_rows_have_no_order(listener: Listener) -> None:
+    meter = telling.meter(listener.line, "process 'p'", ordered=False)
+    origins = [{"source": 3, "partition": 1, "offset": 40 + n} for n in range(3)]
+    with working.on_key(meter, origins, (0, 2)):
+        working.at(1)
+        work = until(lambda: listener.oldest(RUN))
+        assert (work.label, work.source, work.partition, work.offset, work.bucket) == ("process 'p'", 3, 1, 41, 2)
+    found = until(lambda: (each := heard(listener, "process 'p'")) and each.counts[0].rows == 3 and each)
+    assert (found.counts[0].bucket, found.counts[0].offset) == (2, None)

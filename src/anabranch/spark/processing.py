@@ -52,17 +52,6 @@ _MODES = {None: "None", user_timers.EVENT_TIME: "EventTime", user_timers.PROCESS
 _STORED = re.compile(r"[^\W\d]\w*")
 """Names that Spark's state can have, which writes its schema as Avro's."""
 
-_ORIGIN = pa.struct(
-    {
-        "task": pa.int32(),
-        "source": pa.int32(),
-        "partition": pa.int32(),
-        "offset": pa.int64(),
-        "key": pa.binary(),
-        "bucket": pa.int32(),
-    }
-)
-
 
 @dataclass(frozen=True)
 class Process:
@@ -210,12 +199,12 @@ class _Worker(StatefulProcessor):
         begun = time.perf_counter()
         task, key_bytes = key[0], bytes(key[-1])
         messages = sorted((dict(zip(self._columns, row, strict=True)) for row in rows), key=_place)
-        origins = [{**message.pop(_AT), "task": task, "key": key_bytes, "bucket": None} for message in messages]
+        origins = [{**message.pop(_AT), "key": key_bytes, "bucket": None} for message in messages]
         for message in messages:
             del message[_TASK], message[_KEY]
             for name, made in self._maps.items():
                 message[name] = read(message[name], made)
-        with self._working(origins):
+        with self._working(origins, task, key_bytes):
             turn = self._turns.on_messages(self._now(timerValues), messages, working.at, self._fails)
         for rejection in turn.rejected:
             origin = origins[rejection.place]
@@ -230,9 +219,8 @@ class _Worker(StatefulProcessor):
         if not self._process.owns(task, key_bytes) or (key_bytes, task, at) in self._deleted:
             return
         named = fields(self._keys, key[1:-1])
-        at_timer = {"source": STATE, "partition": task_number(), "offset": 0}
-        origin = {**at_timer, "task": task, "key": key_bytes, "bucket": None}
-        with self._working([origin]):
+        origin = {"source": STATE, "partition": task_number(), "offset": 0, "key": key_bytes, "bucket": None}
+        with self._working([origin], task, key_bytes):
             turn = self._turns.on_timer(self._now(timerValues), named, at, working.at, self._fails)
         for rejection in turn.rejected:
             moment = user_timers.moment(at).isoformat()
@@ -276,10 +264,10 @@ class _Worker(StatefulProcessor):
             self._rejects = process.on_error(process.label)
         self._rejects.add(origin, rejection.error, row)
 
-    def _working(self, origins: list[dict[str, Any]]) -> AbstractContextManager[None]:
+    def _working(self, origins: list[dict[str, Any]], task: int, key: bytes) -> AbstractContextManager[None]:
         process = self._process
         limit = process.seconds if self._host is None else math.inf
-        return working.on(self._meter, pa.array(origins, _ORIGIN), process.factor, limit)
+        return working.on_key(self._meter, origins, process.bucket(task, key), limit)
 
     def _worked(self, task: int, key: bytes, begun: float) -> None:
         bucket = self._process.bucket(task, key)

@@ -8,8 +8,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import partial
 
@@ -18,9 +18,9 @@ import pyarrow as pa
 from anabranch.model import hashing
 from anabranch.model.ssp import WHOLE
 from anabranch.spark.counts import Work
-from anabranch.spark.telling import Message, Meter
+from anabranch.spark.telling import Message, Meter, Tally
 
-__all__ = ["at", "number", "on"]
+__all__ = ["at", "number", "on", "on_key"]
 
 _EVERY = 1.0
 _LATE = 75
@@ -35,8 +35,7 @@ _armed = [-math.inf]
 _STDERR = 2
 
 
-@contextmanager
-def on(meter: Meter, origin: pa.Array, factor: int, limit: float = math.inf) -> Iterator[None]:
+def on(meter: Meter, origin: pa.Array, factor: int, limit: float = math.inf) -> AbstractContextManager[None]:
     """Inside ``with``, a function works on rows one by one, of one bucket of one task; see :func:`at`.
 
     Args:
@@ -45,14 +44,34 @@ def on(meter: Meter, origin: pa.Array, factor: int, limit: float = math.inf) -> 
         limit: how many seconds it may work on a row. If it takes longer, this process ends; see
             :mod:`anabranch.spark.isolation` for what follows.
     """
-    count = len(origin)
-    if not count:
-        yield
-        return
+    if not len(origin):
+        return nullcontext()
     message = Message(meter.told.label, partial(_offset, origin), partial(_place, meter.told.label, origin, factor))
     first = message.place(0)
     bucket = WHOLE if factor == 1 else first.bucket
     tally = meter.tally(number(origin, "task", 0), first.source, first.partition, bucket)
+    return _on(meter, tally, message, len(origin), limit)
+
+
+def on_key(
+    meter: Meter, origins: Sequence[Mapping[str, int]], bucket: tuple[int, int], limit: float = math.inf
+) -> AbstractContextManager[None]:
+    """The same for the rows of a key. ``origins``: source, partition and offset of each; ``bucket``: its task, and the
+    number."""
+    label = meter.told.label
+
+    def place(index: int) -> Work:
+        at = origins[min(index, len(origins) - 1)]
+        return Work(label, at["source"], at["partition"], at["offset"], max(0, bucket[1]), 0.0)
+
+    first = origins[0]
+    message = Message(label, lambda index: origins[index]["offset"], place)
+    tally = meter.tally(bucket[0], first["source"], first["partition"], bucket[1])
+    return _on(meter, tally, message, len(origins), limit)
+
+
+@contextmanager
+def _on(meter: Meter, tally: Tally, message: Message, count: int, limit: float) -> Iterator[None]:
     before = _mine.set(message)
     if not math.isinf(limit):
         with _lock:
@@ -63,7 +82,7 @@ def on(meter: Meter, origin: pa.Array, factor: int, limit: float = math.inf) -> 
     done, last = None, None
     try:
         yield
-        done, last = count, _offset(origin, count - 1)
+        done, last = count, message.offset(count - 1)
     finally:
         meter.leave(tally, message.index if done is None else done, last)
         if not math.isinf(limit):
