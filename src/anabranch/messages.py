@@ -143,8 +143,9 @@ class LaneReport(Document, frozen=True, kw_only=True):
 
     ``phase``: starting, running, ended (stopped at a batch boundary: ``positions`` are final) or failed.
     ``positions`` are the next offsets to read, by the texts of whole SSPs, and ``ends`` the inputs' known ends (for
-    lag); ``rows`` read since the lane started, ``batch`` the last committed one (-1: none), ``seconds`` its duration
-    and ``spent``, if it was a long one, where they went, by phase.
+    lag; ``ends_known`` false: they can't be looked up now, and are those of before); ``rows`` read since the lane
+    started, ``batch`` the last committed one (-1: none), ``seconds`` its duration and ``spent``, if it was a long one,
+    where they went, by phase.
     ``watermark`` is in Unix ms (None: not known, or the lane has none) and ``held_by`` the SSP that holds it back;
     ``idle`` are those that don't, for nothing comes from them.
     ``dead_letters`` are all that the lane ever wrote; ``dropped`` records and ``late_groups`` (groups of late rows)
@@ -180,6 +181,7 @@ class LaneReport(Document, frozen=True, kw_only=True):
     batch: int = -1
     positions: dict[str, int] = {}
     ends: dict[str, int] = {}
+    ends_known: bool = True
     rows: int = 0
     rows_per_second: float = 0.0
     seconds: float = 0.0

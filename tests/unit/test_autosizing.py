@@ -206,6 +206,7 @@ BUSY = report(working=1.0)
         (status(BUSY, report(SECOND, phase="failed")), LONG, False, f"lane {SECOND} doesn't run"),
         (status(BUSY, report(SECOND, span=0.0)), LONG, False, "there are no figures yet"),
         (status(BUSY, report(SECOND, span=9.0)), LONG, False, "are of 9 s: too few"),
+        (status(report(working=0.1, ends_known=False)), LONG, False, "its inputs don't tell where they end"),
         (status(report(working=0.1, span=19.0)), LONG, False, "if that stays so for 1 s"),
         (status(), LONG, False, "there are no lanes"),
         (status(BUSY, factor=128), LONG, False, "factor 128 isn't from 1 to 64"),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from anabranch.cli import sizing as sizing_verb
 from anabranch.container.load import Load
 from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.store import Store
-from anabranch.messages import LaneReport
+from anabranch.messages import LaneReport, LaneSizing, Sizing
 from anabranch.model.lane import Lane
 from anabranch.spark import busy
 from tests.unit.coordinator_helpers import FIRST
@@ -70,3 +71,45 @@ def test_a_jobs_sizing() -> None:
     assert (lane.lag, lane.lags) == (6, {"embedded/in/0": 6, "embedded/in/1": 0})
     assert (lane.busy, lane.slowest, lane.skew) == (0.5, "embedded/in/1#1", 1.5)
     assert len(lane.tasks) == 4
+
+
+@pytest.mark.parametrize(
+    ("proposed", "catch_up", "then", "text"),
+    [
+        (4, 70.0, 70.0, "it has none in 70 s"),
+        (16, 70.0, 6.2, "it has none in 70 s; with factor 16, it has none in 6 s, the change included"),
+        (16, None, 12.0, "it never has none; with factor 16, it has none in 12 s, the change included"),
+        (0, None, None, "it never has none"),
+    ],
+)
+def test_it_says_when_no_backlog_is_left(proposed: int, catch_up: float | None, then: float | None, text: str) -> None:
+    known = {"tasks": (), "lag": 60_000, "lags": {}, "arriving": 5.0, "rows_per_second": 850.0, "batch_seconds": 3.0}
+    lane = LaneSizing(
+        lane=FIRST,
+        stage="0",
+        seat="0",
+        busy=1.0,
+        working=1.0,
+        slowest="",
+        slowest_seconds=0.0,
+        skew=1.0,
+        true_rate=850.0,
+        needed_rate=6005.0,
+        catch_up=catch_up,
+        then=then,
+        **known,
+    )
+    job = Sizing(
+        job=JOB,
+        state="running",
+        generation=1,
+        factor=4,
+        containers=1,
+        allowed=(1, 4, 16),
+        lanes=(lane,),
+        proposed=proposed,
+        target_lag_seconds=10.0,
+    )
+    said = sizing_verb.rates(lane, job)
+    assert said.startswith(f"lane {FIRST} does 850 records a second while it is busy, and needs 6,005 for no backlog")
+    assert said.endswith(f"in 10 s: {text}")

@@ -33,8 +33,13 @@ def sizing(
         table.add_column(column, justify="left" if column in ("lane", "container", "slowest bucket") else "right")
     for lane in found.lanes:
         slowest = (lane.slowest, f"{lane.slowest_seconds:.1f}", f"{lane.skew:.1f}") if lane.slowest else ("-",) * 3
-        rates = (f"{lane.lag:,}", f"{lane.arriving:,.0f}", f"{lane.rows_per_second:,.0f}", f"{lane.batch_seconds:.1f}")
-        table.add_row(lane.lane, lane.seat, f"{lane.busy:.0%}", f"{lane.working:.0%}", *rates, *slowest)
+        figures = (
+            f"{lane.lag:,}",
+            f"{lane.arriving:,.0f}",
+            f"{lane.rows_per_second:,.0f}",
+            f"{lane.batch_seconds:.1f}",
+        )
+        table.add_row(lane.lane, lane.seat, f"{lane.busy:.0%}", f"{lane.working:.0%}", *shown, *slowest)
     console.print(table)
     for lane in found.lanes:
         if lane.batch_progress is not None:
@@ -44,7 +49,7 @@ def sizing(
         if lane.spent:
             console.print(f"lane {lane.lane}: {progress.spent(lane.spent)}")
         if lane.true_rate and lane.lag:
-            console.print(_rates(lane, found))
+            console.print(rates(lane, found))
     for text in found.advice:
         console.print(text)
     if found.autoscale:
@@ -53,16 +58,16 @@ def sizing(
         console.print("its factor can only be 1")
 
 
-def _rates(lane: LaneSizing, job: Sizing) -> str:
+def rates(lane: LaneSizing, job: Sizing) -> str:
     """How fast a lane is, how fast it should be, and when it has caught up."""
     text = (
         f"lane {lane.lane} does {lane.true_rate:,.0f} records a second while it is busy, and needs "
-        f"{lane.needed_rate:,.0f} for no backlog in {job.target_lag_seconds:,.0f} s: it has none {_in(lane.catch_up)}"
+        f"{lane.needed_rate:,.0f} for no backlog in {job.target_lag_seconds:,.0f} s: {_cleared(lane.catch_up)}"
     )
     if job.proposed in (0, job.factor):
         return text
-    return f"{text}; with factor {job.proposed} {_in(lane.then)}, the change included"
+    return f"{text}; with factor {job.proposed}, {_cleared(lane.then)}, the change included"
 
 
-def _in(seconds: float | None) -> str:
-    return "never" if seconds is None else f"in {seconds:,.0f} s"
+def _cleared(seconds: float | None) -> str:
+    return "it never has none" if seconds is None else f"it has none in {seconds:,.0f} s"

@@ -686,7 +686,7 @@ class LaneRunner:
             self._tell(watermark=told.progress.watermark, held_by=told.held_by, idle=tuple(told.idle))
             self._look_for_idle(told)
         if newest == self._newest_progress:
-            self._tell(ends=self._ends.now())
+            self._tell(ends=self._ends.now(), ends_known=self._ends.sure)
             self._tell(**self._live.idled(self._report))
             return
         self._newest_progress = newest
@@ -701,6 +701,7 @@ class LaneRunner:
                 seconds=ran.seconds,
                 rows_per_second=ran.rows / ran.seconds if ran.seconds else 0.0,
                 ends=self._ends.now(),
+                ends_known=self._ends.sure,
                 positions=texts(self._positions(folder)),
                 dead_letters=self._dead_letters(),
                 dropped=self._dropped,

@@ -265,6 +265,8 @@ def _unclear(lane: LaneStatus, report: LaneReport, heard: ReportHistory, now: fl
     progress = report.batch_progress
     if not report.span and progress is None:
         return "there are no figures yet"
+    if not report.ends_known:
+        return "what waits for it isn't known: its inputs don't tell where they end"
     if not lane.lag:
         return ""
     if now - heard.at >= _STALE:

@@ -17,6 +17,8 @@ _OVERHEAD_PART = 0.15
 """The part of the time that this takes where records wait, for then batches are as long as they may be."""
 _KNOWN_AFTER = 2.0
 """A batch that has run for so many seconds, or as long as the last one, says more than that."""
+_SLOWEST = 1e-6
+"""Fewer records a second are none."""
 _USUAL_WAIT = 3.0
 """Records that wait for fewer seconds of work than this, or than two batches, are no backlog."""
 _BATCHES = 2
@@ -91,10 +93,13 @@ def load_of(lane: LaneStatus, history: ReportHistory, factor: int, threads: int)
     backlog, throughput = max(0, lane.lag - done), history.throughput(report.span)
     share = min(1.0, report.working / report.busy) if report.busy > 0 else 0.0
     rate, seconds = report.rows_per_second, report.seconds or report.usual_seconds
+    if report.spent and report.seconds > 0:
+        share = min(1.0, report.spent.get("functions", 0.0) / report.seconds)
     if progress is not None and progress.done and progress.seconds >= min(_KNOWN_AFTER, seconds or 1.0):
         rate, seconds = progress.done / progress.seconds, progress.seconds
         if "functions" in progress.spent:
             share = min(1.0, progress.spent["functions"] / progress.seconds)
+    rate = rate if rate >= _SLOWEST else 0.0
     arriving, working = max(report.arriving, history.arriving), report.working
     if factor > threads:  # buckets wait for a thread: it isn't the busiest one that holds the others up
         crowd = max(1.0, factor / threads / max(1.0, report.skew))

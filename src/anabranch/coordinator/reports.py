@@ -25,6 +25,7 @@ _FIGURES = frozenset(
         "dead_letters",
         "dropped",
         "ends",
+        "ends_known",
         "first_output",
         "held_by",
         "idle",
