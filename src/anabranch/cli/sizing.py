@@ -33,13 +33,9 @@ def sizing(
         table.add_column(column, justify="left" if column in ("lane", "container", "slowest bucket") else "right")
     for lane in found.lanes:
         slowest = (lane.slowest, f"{lane.slowest_seconds:.1f}", f"{lane.skew:.1f}") if lane.slowest else ("-",) * 3
-        figures = (
-            f"{lane.lag:,}",
-            f"{lane.arriving:,.0f}",
-            f"{lane.rows_per_second:,.0f}",
-            f"{lane.batch_seconds:.1f}",
-        )
-        table.add_row(lane.lane, lane.seat, f"{lane.busy:.0%}", f"{lane.working:.0%}", *shown, *slowest)
+        rates_seen = (f"{lane.lag:,}", f"{lane.arriving:,.0f}", f"{lane.rows_per_second:,.0f}")
+        times = (f"{lane.busy:.0%}", f"{lane.working:.0%}")
+        table.add_row(lane.lane, lane.seat, *times, *rates_seen, f"{lane.batch_seconds:.1f}", *slowest)
     console.print(table)
     for lane in found.lanes:
         if lane.batch_progress is not None:
