@@ -207,6 +207,12 @@ def test_without_a_target_batches_stay_away_from_the_end_of_a_transaction() -> N
     assert pace.limit == pytest.approx(5000 * 30 / 100, rel=0.3)
 
 
+def test_what_failed_for_time_with_the_least_that_was_wanted_is_not_wanted_again() -> None:
+    failed = Pace(Aim(4.0, 64, 1000, 120.0), 64).failed(64)
+    assert failed.limit < 16
+    assert failed.after(Ran(failed.limit, 0.4 + 2.0 * failed.limit)).limit < 16
+
+
 def test_a_batch_that_was_broken_off_goes_by_how_far_it_was() -> None:
     pace = Pace(AIM, 40_000)
     for _ in range(5):

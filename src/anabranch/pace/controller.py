@@ -110,8 +110,10 @@ class Pace:
 
         ``told``: how far it was when it was broken off; None: nobody knows.
         """
-        slow = self.after(Ran(rows, self.aim.allowed) if told is None else told)
-        return replace(slow, limit=max(1, min(slow.limit, rows // _FEWER)))
+        told = Ran(rows, self.aim.allowed) if told is None else told
+        slow = replace(self, aim=replace(self.aim, least=1)).after(told)
+        limit = max(1, min(slow.limit, rows // _FEWER))
+        return replace(slow, limit=limit, aim=replace(self.aim, least=min(self.aim.least, limit)))
 
     def _learned(self, ran: Ran) -> Pace:
         found = None if self.before is None else _fixed(self.before, ran)

@@ -49,6 +49,8 @@ _UNKNOWN = ("transform", "foreach_batch")
 _FIRST = 50
 """The records of a first batch: as many as are through in a minute, if each takes a second."""
 _FIRST_OF_SQL = 100_000
+_BUCKETS = 1000
+"""No container works on many more at once."""
 _KEYLESS = "the key is null, and the operator keeps its rows by key"
 
 
@@ -74,7 +76,12 @@ class LaneOutputs(LaneParts):
         if not self.settings.job.target_batch_seconds:
             return self._most_rows
         quick = not any(rule(node).function or node.kind in _UNKNOWN for node in self._group.nodes)
-        return self.remembered(quick) or (_FIRST_OF_SQL if quick else max(_FIRST, 2 * len(self.lane.ssps)))
+        return self.remembered(quick) or (_FIRST_OF_SQL if quick else max(_FIRST, 2 * self._least_rows))
+
+    @property
+    def _least_rows(self) -> int:
+        """As many as it has buckets to work on at once."""
+        return max(1, min(len(self.lane.ssps), _BUCKETS))
 
     @property
     def _most_rows(self) -> int:
@@ -83,8 +90,7 @@ class LaneOutputs(LaneParts):
     def _pacing(self, first: int) -> Pacer:
         job, most = self.settings.job, self._most_rows
         inputs = {self._place_of(source): source.starts for source in self._sources}
-        least = min(most, max(1, len(self.lane.ssps)))
-        aim = Aim(job.target_batch_seconds or math.inf, least, most, self.allowed)
+        aim = Aim(job.target_batch_seconds or math.inf, min(most, self._least_rows), most, self.allowed)
         return Pacer(self.spark, aim, first, job.max_rows_per_batch, inputs)
 
     def _place_of(self, source: Source) -> str:

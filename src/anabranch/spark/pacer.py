@@ -70,7 +70,8 @@ class Pacer:
     def go_on(self, former: Pacer) -> None:
         """Go on from what was found out with a former query of the lane."""
         with self._lock:
-            self._pace = replace(former._pace, aim=self._pace.aim)
+            aim = replace(self._pace.aim, least=min(self._pace.aim.least, former._pace.aim.least))
+            self._pace = replace(former._pace, aim=aim)
             self._besides = former._besides
             self._shares = self._even()
 
