@@ -16,7 +16,7 @@ from typing import Any
 import duckdb
 import msgspec
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from anabranch import Job, Processor, Timers, ValueState, tumbling
 from anabranch.config import OutputSettings, StreamSettings
@@ -489,29 +489,3 @@ def test_what_a_former_process_has_left_is_taken_back_by_whoever_closes_the_lane
     slow.run.lanes = [follower(closed)]
     slow.run.ran()
     assert slow.numbers() == {b"k0": [*range(COUNT)], b"k1": [*range(COUNT)]}
-
-
-def test_a_task_that_is_cut_short_commits_nothing_of_what_it_has_written(kafka: KafkaSite, spark: SparkSession) -> None:
-    """Its output flows while its input does, and a task whose input ends too soon must not take that for the end."""
-    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "10")
-    try:
-        slow = Slow(kafka, mapped)
-        slow.file = Path("/" * 3000 + str(slow.file))  # so large that records don't wait in buffers
-        slow.put(COUNT)
-        (lane,) = slow.run.lanes
-        running = Running(slow.run, lane)
-        running.until("something that is written", lambda: _written(kafka, slow.outputs) > 40)
-        lane = running.closed()
-        assert running.report.batch == -1
-        assert slow.numbers() == {}
-        slow.hurry()
-        slow.run.lanes = [follower(lane)]
-        slow.run.ran()
-        assert slow.numbers() == {b"k0": [*range(COUNT)], b"k1": [*range(COUNT)]}
-    finally:
-        spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "10000")
-
-
-def _written(site: KafkaSite, stream: str) -> int:
-    """How many records are in a stream's log, seen or not."""
-    return sum(site.system.high_watermarks(stream).values())
