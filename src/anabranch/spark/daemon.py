@@ -23,8 +23,10 @@ import anabranch.systems.embedded.output
 import anabranch.systems.embedded.spark
 import anabranch.systems.kafka.output  # noqa: F401
 from anabranch import job_modules
+from anabranch.spark.internals import whole_input
 
 if __name__ == "__main__":
+    whole_input.insist()
     job_modules.enter_from_environment()
     gc.collect()
     gc.freeze()

@@ -1,0 +1,54 @@
+"""Python workers take the input of a task for whole only if it ends as Spark ends it.
+
+A task that is ended in its middle, as its batch is broken off or another worker of it has died, closes the pipes of its
+workers. Between two Arrow batches pyarrow takes that for the end: a worker would go on, and commit what it has so far
+as if that were all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import IO, Any
+
+import pyarrow as pa
+from pyspark.sql.pandas.serializers import ArrowStreamSerializer
+
+__all__ = ["CutShortError", "insist", "whole"]
+
+Load = Callable[[Any, IO[bytes]], Iterator[pa.RecordBatch]]
+
+
+class CutShortError(Exception):
+    """The input of a Spark task has stopped before its end: the task was ended, and nothing of it may count."""
+
+
+class _Watched:
+    """A stream as pyarrow reads it. ``is_over``: it gave less than was asked for."""
+
+    closed = False
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self.is_over = False
+
+    def read(self, size: int = -1) -> bytes:
+        found = self._stream.read(size)
+        self.is_over = self.is_over or len(found) < size
+        return found
+
+
+def whole(load: Load) -> Load:
+    """The same, which raises CutShortError where a stream has ended without the mark of its end."""
+
+    def load_whole(serializer: Any, stream: IO[bytes]) -> Iterator[pa.RecordBatch]:
+        watched: Any = _Watched(stream)
+        yield from load(serializer, watched)
+        if watched.is_over:
+            raise CutShortError("the input of the task has stopped before its end")
+
+    return load_whole
+
+
+def insist() -> None:
+    """Let all that this process, and those forked from it, reads in Arrow be whole."""
+    ArrowStreamSerializer.load_stream = whole(ArrowStreamSerializer.load_stream)  # type: ignore[method-assign, assignment]
