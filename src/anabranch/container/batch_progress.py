@@ -174,10 +174,10 @@ class Tracker:
         if not late:
             if operators and not self._planned.stateful and not operators.keys() >= set(self._planned.labels):
                 return 0.0
-            if read is not None and self._planned.rows:
+            if not parts and read and self._planned.rows:
                 parts.append(min(1.0, read / self._planned.rows))
             elif not parts:  # what is published has been read just before
-                parts += [part for each in mine if (part := self._by_slots(each)) is not None]
+                parts += [] if (part := self._by_slots(operators.get(PUBLISHING))) is None else [part]
         elif not parts:
             ended = max((sum(task.told.ended for task in each.tasks) for each in mine), default=0)
             parts.append(min(1.0, ended / max(1, self._planned.state_tasks)))
@@ -232,9 +232,9 @@ class Tracker:
         total = max(1.0, sum(expected.values()))
         return min(1.0, operator.rows / total)
 
-    def _by_slots(self, operator: Operator) -> float | None:
+    def _by_slots(self, published: Operator | None) -> float | None:
         reached: dict[Partition, int] = {}
-        for count in operator.counts:
+        for count in () if published is None else published.counts:
             place = self._planned.slots.get(count.partition)
             if place in self._planned.ranges and place is not None and count.offset is not None:
                 first, end = self._planned.ranges[place]
