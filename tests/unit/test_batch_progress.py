@@ -53,6 +53,11 @@ def reading(rows: int, at: float = 0.0, **more: Any) -> Heard:
     return Heard(told, (Count(0, 0, 0, WHOLE, rows, told.seconds),), at, not told.ended)
 
 
+def waiting(label: str) -> Heard:
+    """A task that nothing has come to."""
+    return Heard(Told(run="r", batch=7, stage=1, partition=0, attempt=1, label=label), (), 0.0, fresh=True)
+
+
 def look(heard: Sequence[Heard], planned: Planned = ONE, now: float = 5.0, **more: Any) -> BatchProgress:
     return Tracker(planned, 0.0).look(heard, now, **more).progress
 
@@ -74,6 +79,7 @@ def look(heard: Sequence[Heard], planned: Planned = ONE, now: float = 5.0, **mor
         ("reading is furthest behind", [function(50, come=1000), reading(20)], ONE, 20),
         ("the function is", [function(50, come=1000), reading(1000)], ONE, 50),
         ("a function hasn't begun", [reading(800)], ONE, 0),
+        ("a function waits for its first rows", [reading(1000), waiting(SLOW)], ONE, 0),
         (
             "the rows of the task's first attempt don't count",
             [function(700, come=1000), function(20, come=1000, attempt=2)],

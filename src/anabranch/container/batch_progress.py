@@ -191,6 +191,8 @@ class Tracker:
         received = [(task, each) for task in operator.tasks for each in task.told.received if each.source >= 0]
         if received:
             return self._by_received(operator, received)
+        if not operator.rows and not all(task.told.ended for task in operator.tasks):
+            return 0.0  # it waits for its first rows
         ratio = self._before.get(operator.label)
         if ratio is None or not planned.rows:
             return None
