@@ -17,7 +17,7 @@ from anabranch.model.ssp import WHOLE
 from anabranch.spark.counts import PUBLISHING, READING, Count, Heard, Received, Told
 
 SLOW = "map 'slow'"
-ONE = Planned(number=7, ranges={(0, 0): (100, 1100)}, labels=(SLOW,))
+ONE = Planned(number=7, ranges={(0, 0): (100, 1100)}, labels={SLOW: {0}})
 TWO = replace(ONE, ranges={(0, 0): (100, 1100), (0, 1): (0, 1000)})
 
 
@@ -53,6 +53,11 @@ def reading(rows: int, at: float = 0.0, **more: Any) -> Heard:
     return Heard(told, (Count(0, 0, 0, WHOLE, rows, told.seconds),), at, not told.ended)
 
 
+def waiting(label: str) -> Heard:
+    """A task that nothing has come to."""
+    return Heard(Told(run="r", batch=7, stage=1, partition=0, attempt=1, label=label), (), 0.0, fresh=True)
+
+
 def look(heard: Sequence[Heard], planned: Planned = ONE, now: float = 5.0, **more: Any) -> BatchProgress:
     return Tracker(planned, 0.0).look(heard, now, **more).progress
 
@@ -74,6 +79,7 @@ def look(heard: Sequence[Heard], planned: Planned = ONE, now: float = 5.0, **mor
         ("reading is furthest behind", [function(50, come=1000), reading(20)], ONE, 20),
         ("the function is", [function(50, come=1000), reading(1000)], ONE, 50),
         ("a function hasn't begun", [reading(800)], ONE, 0),
+        ("a function waits for its first rows", [reading(1000), waiting(SLOW)], ONE, 0),
         (
             "the rows of the task's first attempt don't count",
             [function(700, come=1000), function(20, come=1000, attempt=2)],
@@ -96,16 +102,24 @@ def test_what_is_done(what: str, heard: list[Heard], planned: Planned, done: int
 
 
 def test_without_functions_it_goes_by_what_was_read() -> None:
-    plain = replace(ONE, labels=())
+    plain = replace(ONE, labels={})
     assert look([reading(300), publishing(5)], plain).done == 300
     assert look([publishing(5)], plain, read=400).done == 400
     assert look([], plain, read=400).done == 400
 
 
 def test_rows_of_slots_tell_how_far_their_partitions_are() -> None:
-    plain = replace(TWO, labels=(), slots={0: (0, 0), 1: (0, 1)})
+    plain = replace(TWO, labels={}, slots={0: (0, 0), 1: (0, 1)})
     heard = [publishing(5, slot=0, offset=599), publishing(9, slot=1, offset=99, partition=1)]
     assert look(heard, plain).done == 600
+
+
+def test_of_several_sources_those_count_that_a_function_has_rows_of() -> None:
+    places = {(0, 0): (0, 1000), (1, 0): (0, 3000)}
+    both = Planned(number=7, ranges=places, labels={SLOW: {0, 1}})
+    assert look([function(1000, offset=999, come=1000)], both).done == 1000
+    one = replace(both, labels={SLOW: {0}})
+    assert look([function(500, offset=999, come=1000), reading(1000), reading(3000, stage=2)], one).done == 2000
 
 
 def test_state_comes_after_all_of_what_is_before_it() -> None:
@@ -118,7 +132,7 @@ def test_state_comes_after_all_of_what_is_before_it() -> None:
 
 
 def test_a_later_batch_knows_how_much_time_state_takes_and_how_many_rows_come_to_a_function() -> None:
-    stateful = replace(ONE, stateful=True, state_tasks=1, labels=(SLOW, "process 'p'"))
+    stateful = replace(ONE, stateful=True, state_tasks=1, labels={SLOW: {0}, "process 'p'": {0}})
     process = Told(run="r", batch=7, stage=2, partition=0, attempt=1, label="process 'p'")
     heard = [
         function(1000, come=1000, ended=True),
@@ -203,7 +217,7 @@ def test_a_function_that_is_always_at_work_has_the_time() -> None:
 
 
 def test_what_java_does_is_reading_before_rows_come_together_and_state_after() -> None:
-    plain = replace(ONE, labels=())
+    plain = replace(ONE, labels={})
     before = look([publishing(10, at=10.0, seconds=1.0, alive=10.0)], plain, now=10.0)
     assert (before.phase, before.spent["reading"]) == ("reading", pytest.approx(9.0, abs=0.1))
     stateful = replace(plain, stateful=True, state_tasks=1)

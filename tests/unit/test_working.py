@@ -108,7 +108,6 @@ def test_a_driver_that_is_reached_again_is_told_everything(listener: Listener, m
         return connections[-1]
 
     monkeypatch.setattr(telling.socket, "create_connection", noted)
-    monkeypatch.setattr(telling, "_AGAIN_AFTER", 0.05)
     meter = telling.meter(listener.line, "map 'slow'")
     with working.on(meter, ORIGIN, 1):
         pass

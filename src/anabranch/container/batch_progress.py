@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from anabranch.container.time_spent import COMPUTING, STATE, Operator, Spending
 from anabranch.messages import BatchProgress
@@ -24,14 +24,17 @@ Partition = tuple[int, int]
 
 @dataclass(frozen=True)
 class Planned:
-    """A batch. ``ranges``: the first offset that it reads and the one after the last; ``labels``: the operators whose
-    functions its rows go through; ``stateful``: rows come together by key after some of them. ``state_tasks``: so many
-    Spark tasks keep state. ``slots``: the partition that a slot's rows come from, where they are of one. ``name`` gives
-    the text of a bucket, by source, partition and bucket."""
+    """A batch.
+
+    ``ranges``: the first offset that it reads and the one after the last; ``labels``: the operators whose functions its
+    rows go through, with the sources that they get them from; ``stateful``: rows come together by key after some of
+    them, in ``state_tasks`` Spark tasks. ``slots``: the partition that a slot's rows come from, where they are of one.
+    ``name`` gives the text of a bucket, by source, partition and bucket.
+    """
 
     number: int
     ranges: Mapping[Partition, tuple[int, int]]
-    labels: Collection[str] = ()
+    labels: Mapping[str, Collection[int]] = field(default_factory=dict)
     stateful: bool = False
     state_tasks: int = 0
     slots: Mapping[int, Partition] = field(default_factory=dict)
@@ -132,7 +135,9 @@ class Tracker:
         found: dict[str, Operator] = {}
         for (label, stage), tasks in sorted(stages.items(), key=lambda each: each[0]):
             made = Operator(label, tasks, self._is_late(label, tasks, stage > first))
-            if label not in found or made.rows > found[label].rows:
+            if label == READING and label in found:  # each source may be read in a stage of its own
+                found[label] = replace(made, tasks=[*found[label].tasks, *tasks])
+            elif label not in found or made.rows > found[label].rows:
                 found[label] = made
         return found
 
@@ -163,30 +168,31 @@ class Tracker:
     def _least(self, operators: Mapping[str, Operator], *, late: bool, read: int | None) -> float:
         parts: list[float] = []
         mine = [each for each in operators.values() if each.late == late]
-        functions = [each for each in mine if each.label not in (READING, PUBLISHING)]
         for each in mine:
-            part = self._of(each, has_functions=bool(functions))
+            part = None if each.label == PUBLISHING else self._of(each)
             parts += [] if part is None else [part]
         if not late:
             if operators and not self._planned.stateful and not operators.keys() >= set(self._planned.labels):
                 return 0.0
-            if read is not None and self._planned.rows:
+            if not parts and read and self._planned.rows:
                 parts.append(min(1.0, read / self._planned.rows))
-        elif not functions or not parts:
+            elif not parts:  # what is published has been read just before
+                parts += [] if (part := self._by_slots(operators.get(PUBLISHING))) is None else [part]
+        elif not parts:
             ended = max((sum(task.told.ended for task in each.tasks) for each in mine), default=0)
             parts.append(min(1.0, ended / max(1, self._planned.state_tasks)))
         return min(parts, default=0.0)
 
-    def _of(self, operator: Operator, *, has_functions: bool) -> float | None:
+    def _of(self, operator: Operator) -> float | None:
         """How far an operator is, of 1; None: nobody knows how much will come to it."""
         planned = self._planned
         if operator.tasks and operator.label == READING:
             return min(1.0, operator.rows / planned.rows) if planned.rows else 1.0
         received = [(task, each) for task in operator.tasks for each in task.told.received if each.source >= 0]
-        if operator.label == PUBLISHING and not operator.late and planned.slots and not has_functions:
-            return self._by_slots(operator)
         if received:
             return self._by_received(operator, received)
+        if not operator.rows and not all(task.told.ended for task in operator.tasks):
+            return 0.0  # it waits for its first rows
         ratio = self._before.get(operator.label)
         if ratio is None or not planned.rows:
             return None
@@ -221,16 +227,16 @@ class Tracker:
                 expected[each.source, each.partition] += each.rows / part
                 seen, covered = seen + each.rows / part, covered + (end - first)
         density = seen / covered if covered else self._before.get(operator.label, 1.0)
-        sources = {source for source, _ in expected}
+        sources = self._planned.labels.get(operator.label, {source for source, _ in expected})
         for place, (first, end) in self._planned.ranges.items():
             if place not in expected and place[0] in sources:
                 expected[place] = density * (end - first)
         total = max(1.0, sum(expected.values()))
         return min(1.0, operator.rows / total)
 
-    def _by_slots(self, operator: Operator) -> float | None:
+    def _by_slots(self, published: Operator | None) -> float | None:
         reached: dict[Partition, int] = {}
-        for count in operator.counts:
+        for count in () if published is None else published.counts:
             place = self._planned.slots.get(count.partition)
             if place in self._planned.ranges and place is not None and count.offset is not None:
                 first, end = self._planned.ranges[place]

@@ -167,7 +167,7 @@ class LaneRunner:
 
     @property
     def report(self) -> LaneReport:
-        report = self._live.applied(self._report, self._query if self._report.phase == "running" else None)
+        report = self._live.applied(self._report, None if self.ended else self._query)
         if self._draining is None:
             return report
         if monotonic() > self._stuck_at + _STUCK_EVERY:

@@ -9,10 +9,11 @@ from typing import Any
 
 import msgspec
 
+from anabranch import logs
 from anabranch.container.batch_progress import Look, Planned, Tracker
 from anabranch.container.load import Load
 from anabranch.container.time_spent import COMPUTING
-from anabranch.messages import LaneReport
+from anabranch.messages import BatchProgress, LaneReport
 from anabranch.model.lane import Lane
 from anabranch.spark import busy
 from anabranch.spark.counts import Heard, Work
@@ -20,6 +21,8 @@ from anabranch.spark.query import LaneQuery
 from anabranch.spark.under_way import At
 
 __all__ = ["Live", "oldest"]
+
+log = logs.get_logger()
 
 _AT_LEAST = 0.5
 """Seconds: a batch that ends sooner isn't followed."""
@@ -40,7 +43,6 @@ class Live:
         self._tracker: Tracker | None = None
         self._run = ""
         self._ratios: Mapping[str, float] = {}
-        self._spent: dict[str, float] = {}
         self._looked = 0.0
         self._found: dict[str, Any] = {}
 
@@ -53,7 +55,7 @@ class Live:
         """A batch has ended: the figures that change. ``worked``: the seconds of functions, by bucket."""
         with self._lock:
             self._load.ran(report, monotonic(), worked)
-            return {**self._figures, **self._slowest(worked), "spent": self._left_off(report.batch)}
+            return {**self._figures, **self._slowest(worked), "spent": self._left_off(report)}
 
     def idled(self, report: LaneReport) -> dict[str, Any]:
         """No batch has ended: the figures that change; {} if that tells nothing."""
@@ -69,7 +71,11 @@ class Live:
         with self._lock:
             if now >= self._looked + _EVERY or at.number != self._number:
                 self._looked = now
-                self._found = self._looked_at(report, query, at, now)
+                try:
+                    self._found = self._looked_at(report, query, at, now)
+                except Exception as error:
+                    self._found = {}
+                    log.debug("how far a batch is isn't known", lane=self._lane.id, error=str(error))
             return msgspec.structs.replace(report, **self._found)
 
     @property
@@ -92,10 +98,13 @@ class Live:
             found["rows_per_second"] = look.progress.rows_per_second
         return found
 
-    def _left_off(self, batch: int) -> dict[str, float]:
-        """Where the time of the last batch has gone, if it was followed."""
-        progress = self._found.get("batch_progress")
-        return dict(progress.spent) if progress is not None and progress.number == batch else {}
+    def _left_off(self, report: LaneReport) -> dict[str, float]:
+        """Where the time of the last batch has gone, if it was followed; how long it took is known now."""
+        progress: BatchProgress | None = self._found.get("batch_progress")
+        if progress is None or progress.number != report.batch or not progress.spent:
+            return {}
+        total = sum(progress.spent.values())
+        return {phase: round(seconds * report.seconds / total, 3) for phase, seconds in progress.spent.items()}
 
     @property
     def _figures(self) -> dict[str, Any]:

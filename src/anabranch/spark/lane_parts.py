@@ -107,9 +107,15 @@ class LaneParts:
         return math.inf if timeout is None else durations.parse(timeout) / 1000
 
     @property
-    def labels(self) -> tuple[str, ...]:
-        """What messages call the operators whose functions run in Python workers."""
-        return tuple(label(node) for node in self._group.nodes if rule(node).function)
+    def labels(self) -> dict[str, frozenset[int]]:
+        """What messages call the operators whose functions run in Python workers, and the numbers of the sources that
+        their rows come from."""
+        numbers: dict[int, frozenset[int]] = {}
+        for node in self._group.nodes:
+            mine = frozenset(source.number for source in self._sources if source.node.id == node.id)
+            inputs = () if node in self._group.sources else node.inputs
+            numbers[node.id] = mine.union(*(numbers.get(i, frozenset()) for i in inputs))
+        return {label(node): numbers[node.id] for node in self._group.nodes if rule(node).function}
 
     def ranges_by_source(self, batch: Batch) -> dict[tuple[int, int], tuple[int, int]]:
         """As :meth:`ranges`, by the number of a source and the partition."""

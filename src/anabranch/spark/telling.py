@@ -24,8 +24,8 @@ __all__ = ["Message", "Meter", "Tally", "meter"]
 
 _EVERY = 0.5
 _CONNECTS_WITHIN = 1.0
-_AGAIN_AFTER = 5.0
-"""Seconds until the driver is tried again, if it isn't reached."""
+_AGAIN_AFTER, _AT_MOST = 0.5, 30.0
+"""Seconds until the driver is tried again, if it isn't reached, and then each time twice as many up to the second."""
 _LONG = 1.0
 """A message that a function has worked on for so many seconds is told of."""
 _BATCH, _RUN = "streaming.sql.batchId", "spark.jobGroup.id"
@@ -243,7 +243,7 @@ class _Connection:
     def __init__(self, line: Line) -> None:
         self._line = line
         self._socket: socket.socket | None = None
-        self._not_before = 0.0
+        self._not_before, self._pause = 0.0, _AGAIN_AFTER
         self.number = 0
 
     def ready(self) -> bool:
@@ -252,12 +252,12 @@ class _Connection:
         now = time.monotonic()
         if now < self._not_before:
             return False
-        self._not_before = now + _AGAIN_AFTER
         try:
             self._socket = socket.create_connection((self._line.host, self._line.port), _CONNECTS_WITHIN)
         except OSError:
+            self._not_before, self._pause = now + self._pause, min(2 * self._pause, _AT_MOST)
             return False
-        self.number += 1
+        self.number, self._pause = self.number + 1, _AGAIN_AFTER
         self.send(Hello(self._line.token))
         return self._socket is not None
 
