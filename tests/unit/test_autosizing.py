@@ -155,6 +155,14 @@ def test_the_busiest_lane_decides() -> None:
     )
 
 
+def test_a_lane_that_no_factor_helps_does_not_hide_one_that_it_does() -> None:
+    jvm, slow = report(FIRST, lag=60_000, **{**BEHIND, "working": 0.1}), report(SECOND, lag=6_000, **BEHIND)
+    found = decided(status(jvm, slow))
+    assert found.factor == 8
+    (text,) = found.advice
+    assert text.startswith(f"lane {FIRST}: Python functions take 10% of its time")
+
+
 def test_it_says_what_made_it_decide() -> None:
     behind = report(lag=6_000, arriving=250.0, **BEHIND)
     assert decided(status(behind)).why == (

@@ -156,6 +156,10 @@ def looked(
         for each in status.lanes
         if each.report is not None
     ]
+    vague = next((load.lane for _, load in loads if load.behind and not load.sure), "")
+    if vague:
+        why = f"lane {vague}: its batches are too short yet to tell what takes the time"
+        return Look(status.factor, why), replace(after, rising=None, looks=0, falling=None, advising=None)
     arriving, too_small = sum(load.arriving for _, load in loads), after.too_small
     if too_small and (arriving < _MUCH_LESS * too_small.arriving or now > too_small.at + _SHUNNED * cooldown):
         too_small = None

@@ -15,8 +15,13 @@ _OVERHEAD = 0.5
 """Seconds of a batch that don't grow with its records: it is planned, its tasks start, it is committed."""
 _OVERHEAD_PART = 0.15
 """The part of the time that this takes where records wait, for then batches are as long as they may be."""
-_KNOWN_AFTER = 2.0
-"""A batch that has run for so many seconds, or as long as the last one, says more than that."""
+_KNOWN_AFTER = 1.0
+"""Once functions have worked for so many seconds in a batch, it tells their speed."""
+_GROWN = 20.0
+"""A lane's batches begin small, and are as long as they will be after so many seconds: what they take counts then."""
+_LONG = 2.0
+_SURELY = 0.9
+"""What functions don't take of a batch is theirs up to this part: two figures are never of quite the same time."""
 _SLOWEST = 1e-6
 """Fewer records a second are none."""
 _USUAL_WAIT = 3.0
@@ -25,7 +30,7 @@ _BATCHES = 2
 _HOT_SKEW = 2.0
 """A bucket with more than so many times the mean has a key of its own that is hot, and isn't halved with the factor."""
 _MATTERS = 0.3
-"""Where functions hold up a lane for so much of a short batch, all else counts as what any batch takes."""
+"""Where functions hold up a lane for so much of a first batch, all else counts as what any batch takes."""
 _EVENLY = 0.93
 """Buckets are never equally large, and the less so the more there are: with a larger factor, functions become as much
 faster as this power of it."""
@@ -40,11 +45,11 @@ class LaneLoad:
     ``arriving``: records a second, ``growth`` times as many as in the half minute before. ``backlog``: the records that
     wait, without those of the present batch that are done. ``settled``: they are but what arrived lately; ``behind``:
     they are more than what always waits. ``rate``: records a second, while it is busy (0: not known), as seen in so
-    many ``seconds`` of a batch. ``working``: the part of the time that functions need for what arrives, where they have
-    most to do. ``hot``: the seconds that they hold the lane up for a record of it, in the last batch; ``usually_hot``:
-    those of the busiest bucket in the last half minute. ``rest``: what all else takes, a record. ``skew`` and
-    ``hottest`` as ``skew`` and ``slowest`` of :class:`anabranch.messages.LaneReport`. ``threads``: so many buckets of a
-    partition are worked on at once.
+    many ``seconds`` of a batch; ``sure``: that was enough to tell what takes the time. ``working``: the part of the
+    time that functions need for what arrives, where they have most to do. ``hot``: the seconds that they hold the lane
+    up for a record of it, in the last batch; ``usually_hot``: those of the busiest bucket in the last half minute.
+    ``rest``: what all else takes, a record. ``skew`` and ``hottest`` as ``skew`` and ``slowest`` of
+    :class:`anabranch.messages.LaneReport`. ``threads``: so many buckets of a partition are worked on at once.
     """
 
     lane: str
@@ -58,6 +63,7 @@ class LaneLoad:
     behind: bool
     rate: float
     seconds: float
+    sure: bool
     working: float
     hot: float
     usually_hot: float
@@ -73,7 +79,7 @@ class LaneLoad:
     @property
     def crowd(self) -> float:
         """How many times as long functions hold the lane up as their busiest bucket is worked on; 0: not known."""
-        known = self.behind and self.usually_hot and self.seconds >= _KNOWN_AFTER
+        known = self.behind and self.usually_hot and self.seconds >= _LONG
         return self.hot / self.usually_hot if known else 0.0
 
     @property
@@ -95,18 +101,23 @@ def load_of(lane: LaneStatus, history: ReportHistory, factor: int, threads: int)
     rate, seconds = report.rows_per_second, report.seconds or report.usual_seconds
     if report.spent and report.seconds > 0:
         share = min(1.0, report.spent.get("functions", 0.0) / report.seconds)
-    if progress is not None and progress.done and progress.seconds >= min(_KNOWN_AFTER, seconds or 1.0):
+    rest = max(0.0, 1.0 - share - _OVERHEAD / seconds) if seconds > 0 else 0.0
+    grown = report.span >= _GROWN
+    if not grown and share >= _MATTERS:
+        rest = 0.0
+    functions = 0.0 if progress is None else progress.spent.get("functions", 0.0)
+    known = progress is not None and progress.done > 0 and functions >= _KNOWN_AFTER
+    if progress is not None and known:
         rate, seconds = progress.done / progress.seconds, progress.seconds
-        if "functions" in progress.spent:
-            share = min(1.0, progress.spent["functions"] / progress.seconds)
+        share = min(1.0, functions / seconds)
+        rest = max(0.0, 1.0 - share - _OVERHEAD / seconds)
+        if progress.rows_per_second:  # from its first record on: to plan it and start its tasks isn't in that
+            rest = max(0.0, _SURELY * rate / progress.rows_per_second - share)
     rate = rate if rate >= _SLOWEST else 0.0
     arriving, working = max(report.arriving, history.arriving), report.working
     if factor > threads:  # buckets wait for a thread: it isn't the busiest one that holds the others up
         crowd = max(1.0, factor / threads / max(1.0, report.skew))
         working, share = min(max(report.busy, working), working * crowd), min(1.0, share * crowd)
-    rest = max(0.0, 1.0 - share - _OVERHEAD / seconds) if seconds > 0 else 0.0
-    if seconds < _KNOWN_AFTER and share >= _MATTERS:
-        rest = 0.0
     wait = backlog / rate if rate else math.inf
     usual = max(_USUAL_WAIT, _BATCHES * report.usual_seconds)
     return LaneLoad(
@@ -121,6 +132,7 @@ def load_of(lane: LaneStatus, history: ReportHistory, factor: int, threads: int)
         behind=backlog > 0 and wait > usual,
         rate=rate,
         seconds=seconds,
+        sure=known or grown or share >= _MATTERS,
         # what was caught up with in the meantime isn't what there is to do
         working=working * min(1.0, arriving / throughput) if throughput else working,
         hot=share / rate if rate else 0.0,

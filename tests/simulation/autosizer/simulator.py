@@ -279,7 +279,7 @@ class Simulated:
                 done=int(batch.done),
                 phase=phase,
                 seconds=seconds,
-                rows_per_second=batch.done / seconds if seconds else 0.0,
+                rows_per_second=batch.done / max(0.1, seconds - _BEFORE),
                 spent={"functions": batch.functions, "reading": max(0.0, seconds - batch.functions)},
             )
         usual = sorted(self.usual)
