@@ -104,8 +104,6 @@ def test_what_is_done(what: str, heard: list[Heard], planned: Planned, done: int
 def test_without_functions_it_goes_by_what_was_read() -> None:
     plain = replace(ONE, labels={})
     assert look([reading(300), publishing(5)], plain).done == 300
-    assert look([publishing(5)], plain, read=400).done == 400
-    assert look([], plain, read=400).done == 400
 
 
 def test_rows_of_slots_tell_how_far_their_partitions_are() -> None:

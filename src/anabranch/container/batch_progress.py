@@ -79,17 +79,15 @@ class Tracker:
         now: float,
         step: str = COMPUTING,
         stepped: float | None = None,
-        read: int | None = None,
     ) -> Look:
         """How far it is ``now``, in seconds of the clock of ``since`` and of when tasks were heard.
 
         Args:
             step: what the driver is at: "computing", "publishing" or "committing", since ``stepped``.
-            read: the records that Spark itself has seen read; None: not known.
         """
         planned = self._planned
         operators = self._operators(heard)
-        part = self._most = max(self._most, 1.0 if step != COMPUTING else self._part(operators, read, now))
+        part = self._most = max(self._most, 1.0 if step != COMPUTING else self._part(operators, now))
         self._remember(operators, now)
         done = min(planned.rows, round(planned.rows * part))
         elapsed = max(0.0, now - self._since)
@@ -151,10 +149,10 @@ class Tracker:
         of_state = any(count.source < 0 or (count.rows and count.offset is None) for count in counts)
         return label != READING and (of_state or (later and not counts))
 
-    def _part(self, operators: Mapping[str, Operator], read: int | None, now: float) -> float:
+    def _part(self, operators: Mapping[str, Operator], now: float) -> float:
         """What is done, of 1."""
         planned = self._planned
-        early = self._least(operators, late=False, read=read)
+        early = self._least(operators, late=False)
         if not planned.stateful:
             return early
         late = [each for each in operators.values() if each.late]
@@ -163,9 +161,9 @@ class Tracker:
         if not begun:
             return early * (1 - weight)
         self._together = now if self._together is None else self._together
-        return (1 - weight) + weight * self._least(operators, late=True, read=None)
+        return (1 - weight) + weight * self._least(operators, late=True)
 
-    def _least(self, operators: Mapping[str, Operator], *, late: bool, read: int | None) -> float:
+    def _least(self, operators: Mapping[str, Operator], *, late: bool) -> float:
         parts: list[float] = []
         mine = [each for each in operators.values() if each.late == late]
         for each in mine:
@@ -174,9 +172,7 @@ class Tracker:
         if not late:
             if operators and not self._planned.stateful and not operators.keys() >= set(self._planned.labels):
                 return 0.0
-            if not parts and read and self._planned.rows:
-                parts.append(min(1.0, read / self._planned.rows))
-            elif not parts:  # what is published has been read just before
+            if not parts:  # what is published has been read just before
                 parts += [] if (part := self._by_slots(operators.get(PUBLISHING))) is None else [part]
         elif not parts:
             ended = max((sum(task.told.ended for task in each.tasks) for each in mine), default=0)
