@@ -9,10 +9,11 @@ import pytest
 
 from anabranch.cli import drawing, progress
 from anabranch.coordinator import http, sizing
+from anabranch.coordinator.autosizing import Look
 from anabranch.coordinator.long_batches import LongBatches
 from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.store import Store
-from anabranch.messages import BatchProgress, JobStatus, LaneReport, LaneStatus
+from anabranch.messages import BatchProgress, JobStatus, LaneReport, LaneSizing, LaneStatus
 from tests.unit.coordinator_helpers import FIRST, Clock, Seat, lane, plan, report
 
 LANE = "0-3fa85b12"
@@ -63,6 +64,10 @@ def test_there_is_an_event_of_it(expels: bool) -> None:
     )
 
 
+def sized(coordinator: Coordinator) -> LaneSizing:
+    return sizing.of(coordinator.status("delays"), scalable=True, autoscale="", look=Look(4), lag=60.0).lanes[0]
+
+
 def test_who_looks_sees_it_in_status_sizing_and_metrics(coordinator: Coordinator) -> None:
     coordinator.start(plan())
     seat = Seat(coordinator)
@@ -72,7 +77,7 @@ def test_who_looks_sees_it_in_status_sizing_and_metrics(coordinator: Coordinator
     (first, _) = coordinator.status("delays").lanes
     assert first.report is not None
     assert first.report.batch_progress == at(12.0, spent={"functions": 12.0})
-    found = sizing.of(coordinator.status("delays"), scalable=True, autoscale="").lanes[0]
+    found = sized(coordinator)
     assert found.batch_progress == at(12.0, spent={"functions": 12.0})
     assert found.spent == {"functions": 12.0}
     server = http.serve(coordinator)
@@ -88,7 +93,7 @@ def test_who_looks_sees_it_in_status_sizing_and_metrics(coordinator: Coordinator
             for line in scraped.splitlines()
         ), name
     seat.beat(report(FIRST, "running", batch=4, spent={"functions": 20.0}))
-    assert sizing.of(coordinator.status("delays"), scalable=True, autoscale="").lanes[0].spent == {"functions": 20.0}
+    assert sized(coordinator).spent == {"functions": 20.0}
 
 
 def shown(progress_: BatchProgress) -> JobStatus:
