@@ -111,7 +111,7 @@ class Backlog:
         while several := [*itertools.islice(rows, 10_000)]:
             keys, values = zip(*several, strict=True)
             columns = [pa.array(keys), pa.array(values), pa.nulls(len(keys), RECORD_SCHEMA[2].type)]
-            columns.append(pa.array([_AT * 1_000_000] * len(keys), RECORD_SCHEMA[3].type))
+            columns.append(pa.array([time.time_ns() // 1000] * len(keys), RECORD_SCHEMA[3].type))
             appender.append(pa.record_batch(columns, schema=RECORD_SCHEMA))
         appender.close()
 

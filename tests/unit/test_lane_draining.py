@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -39,7 +40,7 @@ class Lane:
         self.commits = 1
         self.ticks, self.breaks_off, self.leaves_at_the_end = False, False, False
         self.stateful, self.tells_time, self.has_event_time = stateful, False, False
-        self.most = 10
+        self.pacer = SimpleNamespace(limit=10)
         self.own = frozenset({BETWEEN.stream})
         self.wanted: Draining | None = Draining(uuid="1")
         self.upstream_ended = False
@@ -142,7 +143,7 @@ def test_it_reads_on_to_where_all_stop_in_batches_that_are_small_enough_and_wait
     read = [sum(entry.positions(0).values()) for entry in lane.entries]
     sizes = [after - before for before, after in itertools.pairwise(read)]
     assert sum(sizes) == 38
-    assert max(sizes) <= lane.most
+    assert max(sizes) <= lane.pacer.limit
     assert not any(entry.drains for entry in lane.entries)
     assert {entry.watermark for entry in lane.entries[1:]} == {6}
     assert lane.halts == 2
