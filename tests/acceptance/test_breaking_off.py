@@ -43,7 +43,9 @@ def test_no_verb_and_no_signal_waits_for_a_long_batch(workspace: Workspace) -> N
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("step", steps.OF_BREAKS)
+@pytest.mark.parametrize(
+    "step", [steps.OF_BREAKS[1], *(pytest.param(step, marks=pytest.mark.long) for step in steps.OF_BREAKS[::2])]
+)
 def test_killed_at_a_step_of_taking_a_batch_back(workspace: Workspace, step: str) -> None:
     with slowly(workspace) as job:
         broken_off.killed_at(job, step)

@@ -118,6 +118,7 @@ def test_of_a_function(site: Site) -> None:
     assert report.batch_progress.buckets.keys() == {"embedded/in/0", "embedded/in/1"}
 
 
+@pytest.mark.long
 def test_of_a_function_that_awaits_in_many_buckets(site: Site) -> None:
     rows, factor = 8000, 8
     filled(site, rows)
@@ -148,6 +149,7 @@ def test_of_a_topic(kafka: KafkaSite) -> None:
     check(Watched(kafka.deployed(job, max_rows_per_batch=rows)), rows)
 
 
+@pytest.mark.long
 def test_of_a_topic_and_a_function_that_awaits(kafka: KafkaSite) -> None:
     rows, factor = 8000, 8
     name = filled(kafka, rows)
@@ -204,6 +206,7 @@ def test_of_a_processor(site: Site) -> None:
     assert abs(middle.left - (ended - at)) < 0.3 * (ended - working[0][0])
 
 
+@pytest.mark.long
 def test_two_lanes_in_one_process_are_told_apart(site: Site) -> None:
     rows = 3000
     filled(site, rows, partitions=1)

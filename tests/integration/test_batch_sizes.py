@@ -33,6 +33,14 @@ def place(request: pytest.FixtureRequest) -> Site:
     return found
 
 
+@pytest.fixture(params=["site", pytest.param("kafka", marks=pytest.mark.long)])
+def quick_place(request: pytest.FixtureRequest) -> Site:
+    """The same, in the suite on the one that is quicker."""
+    found = request.getfixturevalue(request.param)
+    assert isinstance(found, Site)
+    return found
+
+
 def input_of(place: Site, name: str, partitions: int, rows: int) -> str:
     """A stream with so many records in each partition, of ten keys."""
     if isinstance(place, KafkaSite):
@@ -96,12 +104,12 @@ def test_batches_begin_small_and_grow_until_they_take_their_time_and_the_next_ru
     assert again[0] >= 100, again
 
 
-def test_one_slow_batch_leaves_no_trace(place: Site) -> None:
+def test_one_slow_batch_leaves_no_trace(quick_place: Site) -> None:
     """One record takes as long as an outage; those behind it don't."""
-    source = input_of(place, "in", 1, ROWS)
+    source = input_of(quick_place, "in", 1, ROWS)
     slow = ROWS // 2
-    job = waiting(place, source, lambda n: 20 * TARGET if n == slow else EACH)
-    run = place.deployed(job, target_batch_seconds=TARGET)
+    job = waiting(quick_place, source, lambda n: 20 * TARGET if n == slow else EACH)
+    run = quick_place.deployed(job, target_batch_seconds=TARGET)
     run.ran()
     found = sizes(run)
     ends = [sum(found[: n + 1]) for n in range(len(found))]

@@ -191,7 +191,7 @@ def test_a_stop_leaves_a_long_batch_planned_and_it_is_run_as_it_was(any_site: Si
     assert slow.numbers() == {b"k0": [*range(COUNT + 10)], b"k1": [*range(COUNT + 10)]}
 
 
-@pytest.mark.parametrize("before", [0, 10])
+@pytest.mark.parametrize("before", [pytest.param(0, marks=pytest.mark.long), 10])
 def test_a_closing_lane_takes_its_batch_back_and_others_read_the_records_again(any_site: Site, before: int) -> None:
     slow = Slow(any_site, mapped)
     (lane,) = slow.run.lanes
@@ -221,7 +221,7 @@ def processed(inputs: str, outputs: str) -> Job:
     return job
 
 
-@pytest.mark.parametrize("before", [0, 10])
+@pytest.mark.parametrize("before", [pytest.param(0, marks=pytest.mark.long), 10])
 def test_state_of_a_batch_that_was_taken_back_reaches_nobody(any_site: Site, before: int) -> None:
     slow = Slow(any_site, processed)
     (lane,) = slow.run.lanes
@@ -247,7 +247,7 @@ def slowly_processed(inputs: str, outputs: str) -> Job:
     return job
 
 
-@pytest.mark.parametrize("before", [0, 10])
+@pytest.mark.parametrize("before", [pytest.param(0, marks=pytest.mark.long), 10])
 def test_state_that_a_task_has_committed_before_is_not_gone_on_from(site: Site, before: int) -> None:
     """Of two keys in state partitions of their own, one is through."""
     slow = Slow(site, slowly_processed, state_partitions=8)
@@ -282,7 +282,7 @@ def windowed(inputs: str, outputs: str) -> Job:
     return job
 
 
-@pytest.mark.parametrize("before", [0, 120])
+@pytest.mark.parametrize("before", [pytest.param(0, marks=pytest.mark.long), 120])
 def test_windows_are_exact_and_time_goes_on_where_it_was(any_site: Site, before: int) -> None:
     def put(first: int, count: int) -> None:
         for p in range(2):

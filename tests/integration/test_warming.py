@@ -59,7 +59,7 @@ def test_it_ends_when_a_seat_is_there(spark: SparkSession, outside: Path, when: 
     with steps.watched(see):
         warming.warm(spark, leaving)
     assert bool(seen) == (when != "before it begins")
-    assert sorted(seen[steps.PLANNED]) == sorted(seen[steps.PUBLISHED]), "each batch that has begun has ended"
+    assert {*seen[steps.PUBLISHED]} <= {*seen[steps.PLANNED]}, "a batch that has begun has ended, or is broken off"
     assert all(batch < 5 for _, batch in seen[steps.PLANNED]), seen
     _check_untouched(spark, outside)
 

@@ -294,3 +294,21 @@ def test_a_long_batch_is_judged_by_its_last_half_minute() -> None:
         load.runs(report(end=10 * now), float(now), float(now), {(0, WHOLE): min(60.0, float(now))})
     assert load.working == pytest.approx(0.0)
     assert load.arriving == pytest.approx(10, rel=0.05)
+
+
+def test_tasks_that_had_nothing_to_do_say_nothing_of_the_one_that_has_it_all() -> None:
+    """Of eight tasks that rows come together in, by key, seven have ended, and one has 26 rows done of 500 in 3 s."""
+    state = replace(ONE, stateful=True, state_tasks=8, labels={})
+
+    def task(partition: int, rows: int, ended: bool) -> Heard:
+        counts = (Count(0, -1, 0, WHOLE, rows, 3.0),) if rows else ()
+        fields = {"stage": 2, "partition": partition, "attempt": 1, "alive": 3.0, "seconds": 3.0}
+        return Heard(Told(run="r", batch=7, label="process 'p'", ended=ended, **fields), counts, 5.0, not ended)
+
+    tracker = Tracker(state, 0.0)
+    for now in (2.0, 3.0, 4.0, 5.0):
+        done = [task(0, 500, ended=True), *(task(each, 0, ended=True) for each in range(1, 7))]
+        at = tracker.look([reading(1000, ended=True), *done, task(7, round(26 * (now - 2) / 3) or 1, ended=False)], now)
+    assert at.progress.done < 800
+    assert at.progress.left is not None
+    assert at.progress.left == pytest.approx(474 / 26 * 3, rel=0.1)

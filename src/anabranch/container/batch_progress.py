@@ -15,6 +15,7 @@ __all__ = ["Look", "Planned", "Tracker"]
 _MOST_BUCKETS = 64
 _WINDOW = 10.0
 """Seconds, or half of the batch's if that is more: the speed is that of so long."""
+_NO_TIME = 0.1
 _SURE_AFTER = 1.0
 """Seconds from the first record that is done until time left is foretold."""
 
@@ -95,7 +96,7 @@ class Tracker:
         speed, sure = self._speed(part, now)
         left = (1 - part) / speed if sure and speed > 0 else 0.0 if step != COMPUTING else None
         if left is not None and step == COMPUTING:
-            left = max([left, *map(self._slowest, operators.values())])
+            left = max([left, *map(self._slowest, operators.values()), *map(self._behind, operators.values())])
         progress = BatchProgress(
             number=planned.number,
             planned=planned.rows,
@@ -189,7 +190,7 @@ class Tracker:
             return self._by_received(operator, received)
         if not operator.rows and not all(task.told.ended for task in operator.tasks):
             return 0.0  # it waits for its first rows
-        ratio = self._before.get(operator.label)
+        ratio = self._ratio(operator)
         if ratio is None or not planned.rows:
             return None
         return min(1.0, operator.rows / (ratio * planned.rows)) if ratio else None
@@ -206,6 +207,24 @@ class Tracker:
                         left = max(0.0, count.received / part - count.rows)
                         longest = max(longest, left * count.seconds / count.rows)
         return longest
+
+    def _ratio(self, operator: Operator) -> float | None:
+        """The rows that come to an operator for each record that was planned: as in the batch before; else as many, if
+        it tells its rows and is under way: tasks that have none end at once, and say nothing of the others."""
+        known = self._before.get(operator.label)
+        under_way = any(not task.told.ended for task in operator.tasks)
+        return 1.0 if known is None and operator.late and operator.rows and under_way else known
+
+    def _behind(self, operator: Operator) -> float:
+        """The seconds for what is left of the rows that have come together by key, at the speed of the tasks that are
+        under way: others may have been far quicker."""
+        ratio = self._ratio(operator) if operator.late and operator.label != PUBLISHING else None
+        if ratio is None or any(task.told.received for task in operator.tasks):
+            return 0.0
+        left = ratio * self._planned.rows - operator.rows
+        tasks = [task for task in operator.tasks if task.fresh and not task.told.ended]
+        speed = sum(sum(count.rows for count in t.counts) / max(t.told.alive, _NO_TIME) for t in tasks)
+        return left / speed if left > 0 and speed > 0 else 0.0
 
     def _come(self, received: Received) -> float:
         """How much of a partition has come, of 1."""
