@@ -74,7 +74,7 @@ class Slow(Processor):
         yield {{"k": message["k"], "n": message["n"]}}
 
 
-job = Job("backlog")
+job = Job("{name}")
 read = job.read("in", key="k string", schema="n int, at timestamp"{timed})
 {work}
 """
@@ -98,10 +98,9 @@ class Backlog:
             value = {"n": number, "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(_AT + number // 1000))}
             yield b"k%05d" % (number * 7919 % KEYS), json.dumps(value).encode()
 
-    @property
-    def job(self) -> str:
+    def job(self, name: str) -> str:
         timed = TIMED if self.work == "windows" else ""
-        return JOB.format(wait=self.wait / 1000, work=WORKS[self.work], timed=timed)
+        return JOB.format(name=name, wait=self.wait / 1000, work=WORKS[self.work], timed=timed)
 
     def fill(self, system: System) -> None:
         system.create("in", PARTITIONS)
@@ -167,8 +166,13 @@ class Run:
     kafka: KafkaSettings | None
     port: int
 
+    @property
+    def name(self) -> str:
+        """That of the job: on a cluster, each has its own."""
+        return self.started.folder.name
+
     def begin(self, kind: str) -> None:
-        (self.started.folder / "job.py").write_text(self.backlog.job)
+        (self.started.folder / "job.py").write_text(self.backlog.job(self.name))
         (self.started.folder / configuration.FILE_NAME).write_text(self._settings(kind))
         if self.backlog.containers == 1:
             self.started.start([anabranch(), "run", "job.py"])
@@ -236,15 +240,15 @@ class Run:
         if kind == SCALED:
             self._until(settings, "5 s", lambda status: cleared(status) or time.monotonic() > ran + BEFORE)
             found.planned = float(
-                json.loads(self.verb("plan", "scale", "backlog", "--factor", str(BEST), "--json"))["pause"]
+                json.loads(self.verb("plan", "scale", self.name, "--factor", str(BEST), "--json"))["pause"]
             )
             called = time.monotonic()
-            self.verb("scale", "backlog", "--factor", str(BEST))
+            self.verb("scale", self.name, "--factor", str(BEST))
             found.switch = time.monotonic() - called
         self._until(settings, "it is cleared", cleared)
         found.clearing = time.monotonic() - ran
         found.since = time.monotonic() - called if called else 0.0
-        self.verb("drain" if self.backlog.work == "windows" else "stop", "backlog")
+        self.verb("drain" if self.backlog.work == "windows" else "stop", self.name)
         self.backlog.check(self.system)
         return found
 
@@ -253,9 +257,9 @@ class Run:
         while time.monotonic() < deadline:
             self.started.check()
             try:
-                with finding.client(settings.coordinator, "backlog") as client:
+                with finding.client(settings.coordinator, self.name) as client:
                     while time.monotonic() < deadline:
-                        status = client.status("backlog")
+                        status = client.status(self.name)
                         if holds(status):
                             return status
                         time.sleep(LOOK)
