@@ -120,7 +120,9 @@ class Backlog:
         for partition, end in system.ends("out").items():
             for _, batch in system.read("out", partition, [(0, end)]):
                 for key, value in zip(batch.column("key").to_pylist(), batch.column("value").to_pylist(), strict=True):
-                    found[key].append(json.loads(value)["seen" if self.work == "windows" else "n"])
+                    row = json.loads(value)
+                    windowed = self.work == "windows"
+                    found[row["k"].encode() if windowed else key].append(row["seen" if windowed else "n"])
         wanted: dict[bytes, list[int]] = defaultdict(list)
         for number, (key, _) in enumerate(self.rows()):
             wanted[key].append(number)
