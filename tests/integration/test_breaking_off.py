@@ -144,6 +144,15 @@ class Slow:
         self.inputs, self.outputs = self._created("in"), self._created("out")
         self.run = site.deployed(job(self.inputs, self.outputs), **settings)
 
+    def running_behind(self, before: int) -> Running:
+        """Let its lane run with many records, behind so many of each key that it has done before."""
+        if before:
+            self.put(before)
+            self.run.ran()
+        self.put(COUNT, first=before)
+        (lane,) = self.run.lanes
+        return Running(self.run, lane)
+
     def _created(self, name: str) -> str:
         if isinstance(self.site, KafkaSite):
             return self.site.create(name, 2)
@@ -194,13 +203,7 @@ def test_a_stop_leaves_a_long_batch_planned_and_it_is_run_as_it_was(any_site: Si
 @pytest.mark.parametrize("before", [pytest.param(0, marks=pytest.mark.long), 10])
 def test_a_closing_lane_takes_its_batch_back_and_others_read_the_records_again(any_site: Site, before: int) -> None:
     slow = Slow(any_site, mapped)
-    (lane,) = slow.run.lanes
-    if before:
-        slow.put(before)
-        slow.run.ran()
-        (lane,) = slow.run.lanes
-    slow.put(COUNT, first=before)
-    running = Running(slow.run, lane)
+    running = slow.running_behind(before)
     running.until_in_batch(1 if before else 0)
     lane = running.closed()
     folder = slow.run.folder(lane)
@@ -224,13 +227,7 @@ def processed(inputs: str, outputs: str) -> Job:
 @pytest.mark.parametrize("before", [pytest.param(0, marks=pytest.mark.long), 10])
 def test_state_of_a_batch_that_was_taken_back_reaches_nobody(any_site: Site, before: int) -> None:
     slow = Slow(any_site, processed)
-    (lane,) = slow.run.lanes
-    if before:
-        slow.put(before)
-        slow.run.ran()
-        (lane,) = slow.run.lanes
-    slow.put(COUNT, first=before)
-    running = Running(slow.run, lane)
+    running = slow.running_behind(before)
     running.until_in_batch(1 if before else 0)
     lane = running.closed()
     assert running.report.batch == (0 if before else -1)
@@ -251,16 +248,10 @@ def slowly_processed(inputs: str, outputs: str) -> Job:
 def test_state_that_a_task_has_committed_before_is_not_gone_on_from(site: Site, before: int) -> None:
     """Of two keys in state partitions of their own, one is through."""
     slow = Slow(site, slowly_processed, state_partitions=8)
-    (lane,) = slow.run.lanes
-    if before:
-        slow.put(before)
-        slow.run.ran()
-        (lane,) = slow.run.lanes
-    slow.put(COUNT, first=before)
-    running = Running(slow.run, lane)
+    running = slow.running_behind(before)
     number = 1 if before else 0
     running.until_in_batch(number)
-    folder = Path(f"{site.place.root}/{lane.job}/{lane.id}/{running.report.folder_epoch}")
+    folder = Path(f"{site.place.root}/{running.runner.lane.job}/{running.runner.lane.id}/{running.report.folder_epoch}")
     running.until("state", lambda: _has_state_of(folder, number))
     lane = running.closed()
     assert (running.report.batch, _has_state_of(folder, number)) == (number - 1, True)

@@ -14,12 +14,11 @@ from anabranch.container.folder import Folder
 from anabranch.container.place import Place
 from anabranch.messages import BatchProgress
 from anabranch.model.lane import Lane
+from anabranch.pace.breaking_off import is_worth_it
 from anabranch.spark.gate import Gate
 
 __all__ = ["Breaking", "Verdict", "estimated", "is_quiet", "runs", "taken_back", "told", "verdict"]
 
-_SHORT = 0.5
-"""Seconds. A batch with so little left is simply awaited."""
 _PATIENCE, _LONGEST = 0.5, 2.0
 """Seconds for which a batch is awaited of which it isn't known how much is left: twice as long as batches usually take,
 within these."""
@@ -53,7 +52,7 @@ def verdict(left: float | None, spent: float, waited: float, now: bool, usual: f
         return Verdict.BREAK
     if left is None:
         return Verdict.BREAK if waited > min(_LONGEST, max(_PATIENCE, 2 * usual)) else Verdict.LOOK
-    return Verdict.BREAK if left > max(_SHORT, spent) else Verdict.WAIT
+    return Verdict.BREAK if is_worth_it(left, spent) else Verdict.WAIT
 
 
 def estimated(at: BatchProgress | None, number: int, spent: float, usual: float) -> float | None:

@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from anabranch.messages import BatchProgress, LaneReport
+from anabranch.messages import LaneReport
 from anabranch.model.lane import Lane
+from anabranch.pace.breaking_off import is_worth_it
 
-__all__ = ["Experience", "Watched", "breaks_off", "drain", "expected"]
+__all__ = ["Experience", "Watched", "drain", "expected"]
 
 _STATELESS, _STATEFUL = 0.4, 0.8
 """Seconds from the end of a lane to the first batch of the next one, where no change has shown them yet."""
@@ -86,17 +87,14 @@ def drain(stages: Mapping[str, Iterable[str]], reports: Mapping[str, LaneReport]
     return _HALTING + left + last
 
 
-def breaks_off(progress: BatchProgress) -> bool:
-    """Whether a batch is broken off for a change: more of it is left than would be lost."""
-    return progress.left is not None and progress.left > max(progress.seconds, _BROKEN_OFF)
-
-
 def _pause(lane: Lane, report: LaneReport | None, shown: Experience) -> float:
     between = _STATEFUL if lane.stateful else _STATELESS
     if report is None:
         return between
     at = report.batch_progress
-    lost = at.seconds + _BROKEN_OFF if at is not None and breaks_off(at) else 0.0
+    lost = 0.0
+    if at is not None and at.left is not None and is_worth_it(at.left, at.seconds):
+        lost = at.seconds + _BROKEN_OFF
     handover = max(_HANDOVER, 1.5 * (report.changeover or between))
     return lost + report.usual_seconds + handover + report.state_bytes / shown.state_speed
 

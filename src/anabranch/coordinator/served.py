@@ -24,8 +24,8 @@ from anabranch.planning import changes, rewinding
 
 __all__ = ["HASTE", "Served"]
 
-_REQUESTS_KNOWN = 20
 HASTE = "without waiting: what is written at least once, or was given to foreach_batch, may be done twice"
+_REQUESTS_KNOWN = 20
 """So many generations are looked through for a request that is said again."""
 
 P = ParamSpec("P")
