@@ -12,6 +12,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 import typer
 
@@ -31,14 +32,24 @@ from anabranch.coordinator.watching import Watching
 from anabranch.errors import UsageError
 from anabranch.event_time import durations
 
+PORT = 8480
+
 
 def coordinator(
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="The port; 0 is any free one.")] = 8480,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            help=f"The port; 0 is any free one. Default: the port of [coordinator] url if it names this host, "
+            f"otherwise {PORT}."
+        ),
+    ] = None,
     url: Annotated[str | None, typer.Option(help="How others reach it, if not by host and port.")] = None,
     launcher: Annotated[
         Literal["external", "local"] | None,
-        typer.Option(help="Who starts containers: others, or this one, on this machine; default: [coordinator]'s."),
+        typer.Option(
+            help="Who starts containers: others, or this one, on this machine. Default: [coordinator] launcher."
+        ),
     ] = None,
     config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
 ) -> None:
@@ -51,7 +62,7 @@ def coordinator(
             "set a token, as ${env:ANABRANCH_TOKEN} or ${file:PATH}, here and for containers; or listen on 127.0.0.1",
         )
     lease, grace = (durations.parse(text) / 1000 for text in (settings.lease, settings.grace))
-    listener = http.listen(host, port)
+    listener = http.listen(host, default_port(host, settings.url) if port is None else port)
     reached = url or f"http://{host}:{listener.getsockname()[1]}"
     store = Store(settings.store)
     ended = threading.Event()
@@ -75,6 +86,15 @@ def coordinator(
             server.close()
     finally:
         store.close()
+
+
+def default_port(host: str, url: str | None) -> int:
+    """The port at which verbs look for a coordinator on this host, so that they find this one."""
+    for each in (url or "").split(","):
+        looked_for = urlsplit(each.strip())
+        if looked_for.hostname == host or (looked_for.hostname == "localhost" and host == "127.0.0.1"):
+            return looked_for.port or PORT
+    return PORT
 
 
 def _collect_seldom() -> None:

@@ -75,10 +75,20 @@ def _imported(name: str) -> Any:
     if isinstance(verb, typer.Typer):
         found: Any = typer.main.get_group(verb)
         found.name = name
-        return found
+        return _literal(found)
     alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     alone.command(name)(verb)
-    return typer.main.get_command(alone)
+    return _literal(typer.main.get_command(alone))
+
+
+def _literal(command: Any) -> Any:
+    """Show help texts as they are written: rich would take ``[coordinator]`` for markup, and leave it out."""
+    for each in (command, *command.params):
+        if getattr(each, "help", None):
+            each.help = each.help.replace("[", "\\[")
+    for each in getattr(command, "commands", {}).values():
+        _literal(each)
+    return command
 
 
 app = typer.Typer(

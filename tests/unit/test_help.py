@@ -1,0 +1,43 @@
+"""Help texts appear as they are written, and a coordinator listens where verbs look for it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import typer
+from click.testing import CliRunner
+
+from anabranch.cli.coordinator import PORT, default_port
+from anabranch.cli.main import app
+
+VERBS: Any = typer.main.get_command(app)
+
+
+@pytest.mark.parametrize("verb", VERBS.list_commands(None))
+def test_no_setting_is_taken_for_markup(verb: str) -> None:
+    def check(command: Any, words: list[str]) -> None:
+        shown = CliRunner().invoke(command, ["--help"], env={"COLUMNS": "200"}).output
+        for each in command.params:
+            wanted = re.findall(r"\[\w[\w.]*\]", (getattr(each, "help", None) or "").replace("\\[", "["))
+            assert all(setting in shown for setting in wanted), (words, each.name, shown)
+        for name, inner in getattr(command, "commands", {}).items():
+            check(inner, [*words, name])
+
+    check(VERBS.get_command(None, verb), [verb])
+
+
+@pytest.mark.parametrize(
+    ("host", "url", "port"),
+    [
+        ("127.0.0.1", None, PORT),
+        ("127.0.0.1", "http://127.0.0.1:9000", 9000),
+        ("127.0.0.1", "http://localhost:9000/", 9000),
+        ("127.0.0.1", "http://elsewhere:9000", PORT),
+        ("10.0.0.7", "http://10.0.0.6:9000, http://10.0.0.7:9001", 9001),
+        ("127.0.0.1", "http://127.0.0.1", PORT),
+    ],
+)
+def test_a_coordinator_listens_where_verbs_look_for_it(host: str, url: str | None, port: int) -> None:
+    assert default_port(host, url) == port
