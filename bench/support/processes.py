@@ -83,6 +83,10 @@ class Side:
         """The memory of all processes."""
         return sum(int(fields[21]) for _, fields in self._processes()) * os.sysconf("SC_PAGE_SIZE") // 1_000_000
 
+    def pids(self) -> list[int]:
+        """The ids of all processes."""
+        return [pid for pid, _ in self._processes()]
+
     def end(self) -> None:
         """SIGTERM for the commands, then SIGKILL for whatever is left."""
         deadline = time.monotonic() + PATIENCE

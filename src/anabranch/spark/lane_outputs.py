@@ -49,6 +49,8 @@ _UNKNOWN = ("transform", "foreach_batch")
 _FIRST = 50
 """The records of a first batch: as many as are through in a minute, if each takes a second."""
 _FIRST_OF_SQL = 100_000
+_AWAITED = 0.5
+"""Of the target, what a batch aims at that a change must wait for."""
 _BUCKETS = 1000
 """No container works on many more at once."""
 _KEYLESS = "the key is null, and the operator keeps its rows by key"
@@ -75,8 +77,20 @@ class LaneOutputs(LaneParts):
         """The records of a first batch."""
         if not self.settings.job.target_batch_seconds:
             return self._most_rows
-        quick = not any(rule(node).function or node.kind in _UNKNOWN for node in self._group.nodes)
-        return self.remembered(quick) or (_FIRST_OF_SQL if quick else max(_FIRST, 2 * self._least_rows))
+        first = max(_FIRST, 2 * self._least_rows) if self._calls_functions else _FIRST_OF_SQL
+        return self.remembered(not self._calls_functions) or first
+
+    @property
+    def _calls_functions(self) -> bool:
+        """Whether a record may take any time."""
+        return any(rule(node).function or node.kind in _UNKNOWN for node in self._group.nodes)
+
+    @property
+    def _target_seconds(self) -> float:
+        """How long a batch is to take. A change must wait for one that can't be taken back: it is to take less, unless
+        it is one of SQL alone, for which its fixed time counts more."""
+        target = self.settings.job.target_batch_seconds or math.inf
+        return target * _AWAITED if self.repeats and self._calls_functions else target
 
     @property
     def _least_rows(self) -> int:
@@ -90,7 +104,7 @@ class LaneOutputs(LaneParts):
     def _pacing(self, first: int) -> Pacer:
         job, most = self.settings.job, self._most_rows
         inputs = {self._place_of(source): source.starts for source in self._sources}
-        aim = Aim(job.target_batch_seconds or math.inf, min(most, self._least_rows), most, self.allowed)
+        aim = Aim(self._target_seconds, min(most, self._least_rows), most, self.allowed)
         return Pacer(self.spark, aim, first, job.max_rows_per_batch, inputs)
 
     def _place_of(self, source: Source) -> str:

@@ -1,0 +1,234 @@
+"""What an outage leaves behind: how fast a job is a minute after it, compared with before.
+
+A job works on a backlog that doesn't end. Once its speed is known, something is wrong for 70 s (``--seconds``). A minute
+after that has ended (``--later``) its speed is measured again. Goal: at least 0.95 of that before.
+
+``--outages``: ``kill`` ends the broker by SIGKILL, and starts it again on its data; ``freeze`` stops the broker by
+SIGSTOP, or, with the embedded log, which has none, all processes of the job; ``load`` runs four processes that compute.
+``--works``: ``function`` waits 2 ms for each record, with factor 4; ``sql`` computes without a function.
+
+At the end what came out is compared with what went in: each record once, in the order of its key, as far as it came.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pyarrow as pa
+
+from anabranch import config as configuration
+from anabranch.cli import finding
+from anabranch.config import KafkaSettings
+from anabranch.errors import AnabranchError
+from anabranch.messages import JobStatus
+from anabranch.systems.contract import System
+from anabranch.systems.embedded import EmbeddedSystem
+from anabranch.systems.kafka import broker, jars
+from anabranch.systems.kafka.system import KafkaSystem
+from anabranch.systems.records import RECORD_SCHEMA
+from bench.support.processes import EndedError, Side, explained, interruptible, side
+from bench.support.sides import anabranch
+
+PARTITIONS, KEYS = 2, 4_000
+RECORDS = {"function": 1_200_000, "sql": 3_000_000}
+WARM, WINDOW = 30.0, 30.0
+GOAL = 0.95
+LOOK = 0.2
+PATIENCE = 300.0
+BUSY = 4
+WORKS = {
+    "function": 'read.map(slow).write("out")',
+    "sql": """read.where("aggregate(sequence(1, 3000), 0, (a, x) -> (a + x * n) % 7) >= 0").write("out")""",
+}
+JOB = """\
+import time
+
+from anabranch import Job
+
+
+def slow(message):
+    time.sleep(0.002)
+    return message
+
+
+job = Job("outages")
+read = job.read("in", key="k string", schema="n int")
+{work}
+"""
+
+
+@dataclass
+class Place:
+    """Where a job runs, and how to disturb it."""
+
+    system: System
+    settings: str
+    brokers: broker.Cluster | None
+
+    def fill(self, records: int) -> None:
+        self.system.create("in", PARTITIONS)
+        self.system.create("out", PARTITIONS)
+        appender = self.system.appender("in")
+        numbers = iter(range(records))
+        while several := [*itertools.islice(numbers, 50_000)]:
+            columns = [
+                pa.array([_key(n) for n in several]),
+                pa.array([b'{"n": %d}' % n for n in several]),
+                pa.nulls(len(several), RECORD_SCHEMA[2].type),
+                pa.array([time.time_ns() // 1000] * len(several), RECORD_SCHEMA[3].type),
+            ]
+            appender.append(pa.record_batch(columns, schema=RECORD_SCHEMA))
+        appender.close()
+
+    @contextmanager
+    def disturbed(self, outage: str, started: Side) -> Iterator[None]:
+        """While the block runs, something is wrong."""
+        if outage == "load":
+            with ExitStack() as stack:
+                for _ in range(BUSY):
+                    busy = stack.enter_context(subprocess.Popen([sys.executable, "-c", "while True: pass"]))
+                    stack.callback(busy.kill)
+                yield
+        elif outage == "kill":
+            assert self.brokers is not None
+            self.brokers.kill()
+            yield
+            self.brokers.start_again()
+        else:
+            frozen = [*started.pids()] if self.brokers is None else [self.brokers.pid()]
+            for pid in frozen:
+                os.kill(pid, signal.SIGSTOP)
+            try:
+                yield
+            finally:
+                for pid in frozen:
+                    os.kill(pid, signal.SIGCONT)
+
+    def check(self, records: int) -> int:
+        """How many records came out; raises SystemExit if they aren't the first ones of each key, once, in order."""
+        found: dict[bytes | None, list[int]] = defaultdict(list)
+        for partition, end in self.system.ends("out").items():
+            for _, batch in self.system.read("out", partition, [(0, end)]):
+                for key, value in zip(batch.column("key").to_pylist(), batch.column("value").to_pylist(), strict=True):
+                    found[key].append(json.loads(value)["n"])
+        wanted: dict[bytes, list[int]] = defaultdict(list)
+        for number in range(records):
+            wanted[_key(number)].append(number)
+        for key, numbers in found.items():
+            if key is None or numbers != wanted[key][: len(numbers)]:
+                raise SystemExit(f"key {key!r}: {numbers[:20]} came out of {wanted.get(key or b'', [])[:20]}")
+        return sum(map(len, found.values()))
+
+
+def _key(number: int) -> bytes:
+    return b"k%05d" % (number * 7919 % KEYS)
+
+
+@contextmanager
+def _embedded(folder: Path) -> Iterator[Place]:
+    yield Place(EmbeddedSystem(folder / "job" / ".anabranch" / "streams"), "", None)
+
+
+@contextmanager
+def _kafka(folder: Path) -> Iterator[Place]:
+    subprocess.run([str(Path(__file__).parents[1] / "scripts" / "fetch-jars")], stdout=subprocess.DEVNULL, check=True)
+    found = jars.broker_folder()
+    assert found is not None
+    with broker.start(folder / "broker", found) as brokers:
+        settings = (
+            f'[systems]\ndefault = "kafka"\n\n[systems.kafka]\nbootstrap_servers = "{brokers.bootstrap_servers}"\n'
+        )
+        yield Place(KafkaSystem(KafkaSettings(bootstrap_servers=brokers.bootstrap_servers)), settings, brokers)
+
+
+def _done(status: JobStatus) -> int:
+    """How many records were read and committed."""
+    reports = [each.report for each in status.lanes if each.report is not None]
+    return sum(offset for report in reports for ssp, offset in report.positions.items() if "/in/" in ssp)
+
+
+def rate(config: Path, started: Side, seconds: float) -> tuple[float, list[float]]:
+    """Records a second, from one end of a batch to another, over at least so many seconds; and how long each took."""
+    settings = configuration.load(config)
+    ends: list[tuple[float, int]] = []
+    deadline = time.monotonic() + seconds + PATIENCE
+    while len(ends) < 2 or ends[-1][0] - ends[0][0] < seconds:
+        if time.monotonic() > deadline:
+            raise SystemExit(f"no batch ended for {PATIENCE:.0f} s:\n{started.said()}")
+        started.check()
+        try:
+            with finding.client(settings.coordinator, "outages") as client:
+                done = _done(client.status("outages"))
+        except AnabranchError:
+            done = 0
+        if done and (not ends or done != ends[-1][1]):
+            ends.append((time.monotonic(), done))
+        time.sleep(LOOK)
+    spent = [after - before for (before, _), (after, _) in itertools.pairwise(ends)]
+    return (ends[-1][1] - ends[1][1]) / (ends[-1][0] - ends[1][0]), spent
+
+
+def measured(system: str, work: str, outage: str, seconds: float, later: float, folder: Path) -> float:
+    """The speed afterwards to that before."""
+    with (_kafka if system == "kafka" else _embedded)(folder) as place, side(folder / "job") as started:
+        place.fill(RECORDS[work])
+        (started.folder / "job.py").write_text(JOB.format(work=WORKS[work]))
+        config = started.folder / configuration.FILE_NAME
+        config.write_text(f'[job]\nfactor = 4\nexpansion_check = "1 hour"\n{place.settings}[spark]\nmemory = "1g"\n')
+        started.start([anabranch(), "run", "job.py"])
+        rate(config, started, WARM)
+        before, took = rate(config, started, WINDOW)
+        with place.disturbed(outage, started):
+            time.sleep(seconds)
+        time.sleep(later)
+        after, took_later = rate(config, started, WINDOW)
+        stopped = subprocess.run(
+            [anabranch(), "stop", "outages"], cwd=started.folder, capture_output=True, text=True, check=False
+        )
+        if stopped.returncode != 0:
+            raise SystemExit(f"stop ended with {stopped.returncode}: {stopped.stderr}")
+        came = place.check(RECORDS[work])
+    print(
+        f"{system}, {work}, {outage}: {before:,.0f} records a second before, {after:,.0f} after: {after / before:.2f}, "
+        f"goal {GOAL}: {'met' if after >= GOAL * before else 'missed'}; batches of {max(took):.1f} and "
+        f"{max(took_later):.1f} s at most; {came:,} came out right",
+        flush=True,
+    )
+    return after / before
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--systems", default="embedded,kafka", help="default: embedded,kafka")
+    parser.add_argument("--works", default="function,sql", help="default: function,sql")
+    parser.add_argument("--outages", default="kill,freeze,load", help="default: kill,freeze,load")
+    parser.add_argument("--seconds", type=float, default=70, help="how long an outage is (default: 70)")
+    parser.add_argument("--later", type=float, default=60, help="seconds from its end to the measurement (default: 60)")
+    given = parser.parse_args()
+    interruptible()
+    cases = itertools.product(given.systems.split(","), given.works.split(","), given.outages.split(","))
+    with TemporaryDirectory(prefix="anabranch-bench-", ignore_cleanup_errors=True) as name, explained():
+        for number, (system, work, outage) in enumerate(cases):
+            if system == "embedded" and outage == "kill":
+                continue  # no broker to kill
+            try:
+                measured(system, work, outage, given.seconds, given.later, Path(name) / str(number))
+            except EndedError as error:
+                raise SystemExit(str(error)) from None
+
+
+if __name__ == "__main__":
+    main()
