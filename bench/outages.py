@@ -1,7 +1,7 @@
 """What an outage leaves behind: how fast a job is a minute after it, compared with before.
 
-A job works on a backlog that doesn't end. Once its speed is known, something is wrong for 70 s (``--seconds``). A minute
-after that has ended (``--later``) its speed is measured again. Goal: at least 0.95 of that before.
+A job works on a backlog that does not end. Once its speed is known, something is wrong for 70 s (``--seconds``). A
+minute after that has ended (``--later``) its speed is measured again. Goal: at least 0.95 of that before.
 
 ``--outages``: ``kill`` ends the broker by SIGKILL, and starts it again on its data; ``freeze`` stops the broker by
 SIGSTOP, or, with the embedded log, which has none, all processes of the job; ``load`` runs four processes that compute.
