@@ -79,7 +79,8 @@ read = job.read("in", key="k string", schema="n int, at timestamp"{timed})
 {work}
 """
 TIMED = ', event_time="at", watermark="5 seconds"'
-_AT = 1_800_000_000
+_AT = 1_700_000_000
+"""Event time must lie in the past: what is far ahead is a dead letter."""
 
 
 @dataclass(frozen=True)
