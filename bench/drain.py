@@ -35,7 +35,7 @@ GOAL = 2.0
 HAND, WHOLE, DRAIN, STOP = "by-hand", "by-hand-whole", "drain", "stop"
 _SIGNALS = {HAND: signal.SIGTERM, WHOLE: signal.SIGUSR2}
 PATIENCE = 600.0
-_AT = 1_800_000_000
+_AT = 1_700_000_000
 _STEPS = {
     DRAIN: ("running → draining", "all is taken in: time ends", "draining → drained"),
     STOP: ("running → stopping",),
