@@ -107,6 +107,7 @@ def test_batches_begin_small_and_grow_until_they_take_their_time_and_the_next_ru
     assert again[0] >= 100, again
 
 
+@pytest.mark.long
 def test_one_slow_batch_leaves_no_trace(quick_place: Site) -> None:
     """One record takes as long as an outage; those behind it don't."""
     source = input_of(quick_place, "in", 1, ROWS)
@@ -213,6 +214,7 @@ def test_no_batch_fails_for_time_whatever_waits_and_though_no_speed_is_known(
     assert sum(sizes(run)) == 800
 
 
+@pytest.mark.long
 def test_records_that_are_far_slower_than_those_before_are_taken_in_small_batches_before_one_fails(
     kafka: KafkaSite, failed: list[BaseException]
 ) -> None:

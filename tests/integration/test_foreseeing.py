@@ -40,7 +40,7 @@ def functions(job: Job) -> None:
     job.read("in", schema="n int").map(half, name="half").write("out")
 
 
-@pytest.mark.parametrize("build", [sql, functions])
+@pytest.mark.parametrize("build", [pytest.param(sql, marks=pytest.mark.long), functions])
 def test_each_record_once_and_in_order(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, build: Any) -> None:
     known = spied(monkeypatch, Foreseen, "known")
     gone_on = spied(monkeypatch, Ahead, "go_on")
@@ -87,7 +87,7 @@ def test_a_query_that_was_begun_ahead_and_failed_is_begun_anew(
     assert not gone_on
 
 
-@pytest.mark.parametrize("build", [sql, functions])
+@pytest.mark.parametrize("build", [pytest.param(sql, marks=pytest.mark.long), functions])
 def test_spark_compiles_nothing_for_a_lane_like_a_former_one(
     spark: SparkSession, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, build: Any
 ) -> None:

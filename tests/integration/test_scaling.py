@@ -18,6 +18,7 @@ from tests.histories import check, job, row, values
 pytestmark = pytest.mark.usefixtures("spark")
 
 
+@pytest.mark.long
 def test_factors_and_kills(tmp_path: Path) -> None:
     """1 → 4 before there is a record, → 1 in the middle of a backlog, then killed."""
     rows: list[Any] = [row(n) for n in range(300)]
