@@ -1,4 +1,4 @@
-"""Task names: each form as the spec writes it, and an exact round trip for any stream."""
+"""Task names: each form as it is written in logs, headers and HTTP, and an exact round trip for any stream."""
 
 from __future__ import annotations
 

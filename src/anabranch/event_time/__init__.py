@@ -1,1 +1,1 @@
-"""Event time (spec/event-time.md): durations, windows and a lane's watermark, as pure functions of plain data."""
+"""Event time: durations, windows and a lane's watermark, as pure functions of plain data (docs/event-time.md)."""

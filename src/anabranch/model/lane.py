@@ -56,7 +56,7 @@ class AfterDrain(Document, frozen=True, kw_only=True):
 
 
 class Lane(Document, frozen=True, kw_only=True):
-    """One streaming query for a part of one stage and a fixed set of tasks (DESIGN.md section 2).
+    """One streaming query for a part of one stage and a fixed set of tasks (docs/contributing/architecture.md).
 
     ``outputs``: the streams it writes, with the partition counts that it writes them by for all its life;
     ``systems``: the system of each of them that isn't in the embedded one.

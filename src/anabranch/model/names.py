@@ -1,4 +1,4 @@
-"""Task names: what each grouper calls its tasks, and how a name is read back (spec/elasticity.md, Names)."""
+"""Task names: what each grouper calls its tasks, and how a name is read back (docs/reference/glossary.md, "task")."""
 
 from __future__ import annotations
 

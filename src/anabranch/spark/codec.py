@@ -1,4 +1,4 @@
-"""Keys and values between bytes and columns (DESIGN.md section 3, "Key bytes")."""
+"""Keys and values between bytes and columns (docs/job.md, "Key bytes")."""
 
 from __future__ import annotations
 

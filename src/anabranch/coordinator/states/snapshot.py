@@ -11,7 +11,7 @@ __all__ = ["DeploymentState", "LaneView", "Snapshot", "Transition", "interrupted
 
 
 class DeploymentState(enum.StrEnum):
-    """Where a deployment is in its life (DESIGN.md section 6)."""
+    """Where a deployment is in its life (docs/contributing/architecture.md, "The states of a deployment")."""
 
     PLANNED = "planned"
     STARTING = "starting"

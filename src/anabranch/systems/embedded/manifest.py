@@ -56,7 +56,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
     ``writers`` is cumulative, oldest update first: the last entry alone says what every lane has done here.
     ``floors`` is, per job, the highest epoch of a closed lane that ``writers`` has forgotten. ``control`` is
-    an in-band control record (spec/event-time.md); it takes no offset. ``at`` is in Unix milliseconds.
+    an in-band control record (:mod:`anabranch.event_time.control`); it takes no offset. ``at`` is in Unix milliseconds.
     """
 
     version: int = layout.FORMAT_VERSION
