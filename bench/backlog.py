@@ -7,6 +7,12 @@ time from when its lanes run until nothing is left; the *switch* is the time fro
 lanes run, with the verb's own start. What comes out is compared with what went in: each record once, in the order of
 its key.
 
+Other sides (``--sides``) run the job with factor 1. ``stop``, ``interrupt`` (Ctrl-C) and ``drain`` are called five
+seconds after the lanes run, as ``scale`` is, and measured until the job's processes have ended. ``deploy`` is called
+likewise, on a coordinator that starts containers, and measured by how long output stands still. ``watched`` takes all
+records in one batch, and measures how soon ``status`` has a figure after the function got its first record, and how old
+figures get.
+
 ``--work`` says what follows the function: ``map`` nothing; ``process``: it is a processor with state; ``windows``: a
 count in windows of event time; ``plain``: an output that is written at least once.
 """
@@ -16,6 +22,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import signal
 import socket
 import statistics
 import subprocess
@@ -45,9 +52,13 @@ from bench.support.sides import anabranch
 RECORDS, WAIT_MS, KEYS, PARTITIONS = 60_000, 2.0, 4_000, 2
 BEST, BEFORE = 16, 5.0
 LOOK = 0.1
+STOOD_STILL = "output stood still"
 PATIENCE = 900.0
-ONCE, SCALED, AUTO = "at once", "scaled", "auto"
+ONCE, SCALED, AUTO, WATCHED = "at once", "scaled", "auto", "watched"
+CALLED = ("stop", "interrupt", "drain", "deploy")
+SIDES = {"once": ONCE, "scaled": SCALED, "auto": AUTO, "watched": WATCHED, **{each: each for each in CALLED}}
 SWITCH_GOAL, CLEARING_GOAL, AUTO_GOAL = 3.0, 1.25, 1.6
+CALL_GOAL, FIRST_GOAL, AGE_GOAL = 5.0, 3.0, 2.0
 WORKS = {
     "map": 'read.map(slow).write("out")',
     "plain": 'read.map(slow).write("out")',
@@ -60,7 +71,14 @@ import time
 from anabranch import Job, Processor, ValueState, tumbling
 
 
+from pathlib import Path
+
+FIRST = Path({first!r})
+
+
 def slow(message):
+    if not FIRST.exists():
+        FIRST.touch()
     time.sleep({wait})
     return message
 
@@ -99,9 +117,10 @@ class Backlog:
             value = {"n": number, "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(_AT + number // 1000))}
             yield b"k%05d" % (number * 7919 % KEYS), json.dumps(value).encode()
 
-    def job(self, name: str) -> str:
+    def job(self, name: str, first: Path) -> str:
+        """Its file. ``first`` is touched when the function gets its first record."""
         timed = TIMED if self.work == "windows" else ""
-        return JOB.format(name=name, wait=self.wait / 1000, work=WORKS[self.work], timed=timed)
+        return JOB.format(name=name, wait=self.wait / 1000, work=WORKS[self.work], timed=timed, first=str(first))
 
     def fill(self, system: System) -> None:
         system.create("in", PARTITIONS)
@@ -148,7 +167,10 @@ class Backlog:
 class Found:
     """Of one run, in seconds. ``began``: from the start of its process until its lanes ran; ``clearing``: from then on;
     ``since``: from the call of ``scale``. ``first``: from when lanes ran to the first figure of a batch that wasn't
-    zero. ``factors``: at which second which factor was wanted."""
+    zero. ``factors``: at which second which factor was wanted. ``called``: from the call of a verb until its promise
+    held, or how long output stood still; ``whole``: from the call in any case. ``figure``: from the function's first
+    record to the first figure; ``age``: the longest time between two figures of a batch.
+    """
 
     began: float = 0.0
     clearing: float = 0.0
@@ -156,6 +178,10 @@ class Found:
     planned: float = 0.0
     since: float = 0.0
     first: float = 0.0
+    called: float = 0.0
+    whole: float = 0.0
+    figure: float = 0.0
+    age: float = 0.0
     factors: list[tuple[float, int]] = field(default_factory=list)
 
 
@@ -174,15 +200,24 @@ class Run:
         """That of the job: on a cluster, each has its own."""
         return self.started.folder.name
 
+    @property
+    def first(self) -> Path:
+        """Is there once the function has got a record."""
+        return self.started.folder / "first"
+
     def begin(self, kind: str) -> None:
-        (self.started.folder / "job.py").write_text(self.backlog.job(self.name))
+        (self.started.folder / "job.py").write_text(self.backlog.job(self.name, self.first))
         (self.started.folder / configuration.FILE_NAME).write_text(self._settings(kind))
-        if self.backlog.containers == 1:
+        if not self._has_coordinator(kind):
             self.started.start([anabranch(), "run", "job.py"])
             return
         self.started.start([anabranch(), "coordinator", "--launcher", "local"])
         url = self._coordinator()
         self.verb("start", "job.py", "--coordinator", url)
+
+    def _has_coordinator(self, kind: str) -> bool:
+        """Whether the job runs on one, and isn't a process of its own."""
+        return self.backlog.containers > 1 or kind == "deploy"
 
     def _coordinator(self) -> str:
         url = f"http://127.0.0.1:{self.port}"
@@ -200,10 +235,11 @@ class Run:
     def _settings(self, kind: str) -> str:
         factor = BEST if kind == ONCE else 1
         auto = f"autoscale = {{ max = 64, target_lag_seconds = {self.backlog.target:g} }}\n" if kind == AUTO else ""
+        auto += "target_batch_seconds = 0\n" if kind == WATCHED else ""
         lines = [
             f'[job]\nfactor = {factor}\ncontainers = {self.backlog.containers}\nexpansion_check = "1 hour"\n{auto}'
         ]
-        if self.backlog.containers > 1:
+        if self._has_coordinator(kind):
             lines.append(f'[coordinator]\nurl = "http://127.0.0.1:{self.port}"\n')
         if self.kafka is not None:
             lines.append(
@@ -240,6 +276,16 @@ class Run:
                 found.factors.append((now, status.factor))
             return _is_cleared(status, self.backlog.records)
 
+        if kind == WATCHED:
+            self._watch(settings, found)
+            return found
+        if kind in CALLED:
+            self._until(settings, "5 s", lambda _: time.monotonic() > ran + BEFORE)
+            called = time.monotonic()
+            held_up = self._deploy() if kind == "deploy" else self._end(kind)
+            found.whole = time.monotonic() - called
+            found.called = found.whole if held_up is None else held_up
+            return found
         if kind == SCALED:
             self._until(settings, "5 s", lambda status: cleared(status) or time.monotonic() > ran + BEFORE)
             found.planned = float(
@@ -254,6 +300,48 @@ class Run:
         self.verb("drain" if self.backlog.work == "windows" else "stop", self.name)
         self.backlog.check(self.system)
         return found
+
+    def _deploy(self) -> float:
+        """The seconds for which output stood still: containers with the new code start while the former lanes run."""
+        file = self.started.folder / "job.py"
+        file.write_text(file.read_text().replace("return message", "return dict(message)"))
+        self.verb("deploy", "job.py")
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            for event in json.loads(self.verb("events", self.name, "--json", "--last", "1000")):
+                if STOOD_STILL in event["what"]:
+                    return float(event["what"].split()[-2])
+            time.sleep(LOOK)
+        raise SystemExit(f"no event says how long output stood still:\n{self.started.said()}")
+
+    def _end(self, kind: str) -> None:
+        """Returns when the job's processes have ended."""
+        if kind == "interrupt":
+            self.started.signal(signal.SIGINT)
+        else:
+            self.verb(kind, self.name)
+        self.started.wait()
+
+    def _watch(self, settings: Settings, found: Found) -> None:
+        """How soon figures are there, and how old they get, in a batch that has all records."""
+        first: float | None = None
+        looked: list[tuple[float, int]] = []
+
+        def ended(status: JobStatus) -> bool:
+            nonlocal first
+            now = time.monotonic()
+            if first is None and self.first.exists():
+                first = now - (time.time() - self.first.stat().st_mtime)
+            reports = [each.report for each in status.lanes if each.report is not None]
+            done = sum(each.batch_progress.done for each in reports if each.batch_progress is not None)
+            if done and (not looked or looked[-1][1] != done):
+                looked.append((now, done))
+            return _is_cleared(status, self.backlog.records)
+
+        self._until(settings, "it is cleared", ended)
+        assert first is not None, "the function has got no record"
+        found.figure = looked[0][0] - first
+        found.age = max(after - before for (before, _), (after, _) in itertools.pairwise(looked))
 
     def _until(self, settings: Settings, what: str, holds: Callable[[JobStatus], bool]) -> JobStatus:
         deadline = time.monotonic() + PATIENCE
@@ -322,6 +410,13 @@ def measured(backlog: Backlog, kind: str, folder: Path, cluster: Cluster | None)
             time.sleep(LOOK)
         backlog.fill(run.system)
         found = run.measured(kind)
+    if kind in CALLED:
+        whole = f", {found.whole:.1f} s in all" if kind == "deploy" else ""
+        print(f"{kind}: {found.called:.2f} s{whole}", flush=True)
+        return found
+    if kind == WATCHED:
+        print(f"{kind}: first figure after {found.figure:.2f} s, never older than {found.age:.2f} s", flush=True)
+        return found
     extra = f", switch {found.switch:.2f} s (planned pause {found.planned:.2f})" if kind == SCALED else ""
     since = f", {found.since:.1f} s since the call" if kind == SCALED else ""
     history = ", ".join(f"{factor} at {at:.1f} s" for at, factor in found.factors)
@@ -341,7 +436,16 @@ def summary(name: str, found: dict[str, list[Found]]) -> None:
     def median(kind: str, of: Callable[[Found], float]) -> float:
         return statistics.median(map(of, found[kind]))
 
+    for kind in CALLED:
+        if kind in found:
+            judge(f"{name}: seconds from {kind} until its promise holds", median(kind, lambda e: e.called), CALL_GOAL)
+    if WATCHED in found:
+        figure, age = median(WATCHED, lambda each: each.figure), median(WATCHED, lambda each: each.age)
+        judge(f"{name}: seconds from the first record to the first figure", figure, FIRST_GOAL)
+        judge(f"{name}: seconds that figures are old at most", age, AGE_GOAL)
     for kind, several in found.items():
+        if kind in CALLED or kind == WATCHED:
+            continue
         began = median(kind, lambda each: each.began)
         print(
             f"{name}, {kind}: cleared in {median(kind, lambda each: each.clearing):.1f} s, median of {len(several)}; "
@@ -381,7 +485,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", choices=[*WORKS], default="map", help="what is done (default: map)")
     parser.add_argument("--systems", default="embedded,kafka", help="default: embedded,kafka")
-    parser.add_argument("--sides", default="once,scaled,auto", help="default: once,scaled,auto")
+    parser.add_argument("--sides", default="once,scaled,auto", help=f"of {', '.join(SIDES)}; default: once,scaled,auto")
     parser.add_argument("--rounds", type=int, default=5, help="how often each side runs (default: 5)")
     parser.add_argument("--records", type=int, default=RECORDS, help=f"default: {RECORDS:,}")
     parser.add_argument("--wait", type=float, default=WAIT_MS, help=f"ms that a record takes (default: {WAIT_MS:g})")
@@ -389,8 +493,10 @@ def main() -> None:
     parser.add_argument("--target", type=float, default=10, help="target_lag_seconds of the autosizer (default: 10)")
     given = parser.parse_args()
     interruptible()
-    names = {"once": ONCE, "scaled": SCALED, "auto": AUTO}
-    kinds = [names[each] for each in given.sides.split(",")]
+    unknown = [each for each in given.sides.split(",") if each not in SIDES]
+    if unknown:
+        parser.error(f"there is no side {', '.join(unknown)}: choose of {', '.join(SIDES)}")
+    kinds = [SIDES[each] for each in given.sides.split(",")]
     backlog = Backlog(given.work, given.records, given.wait, given.containers, given.target)
     systems = ["kafka"] if given.work == "plain" else given.systems.split(",")
     with clusters.fresh() as cluster, explained():

@@ -64,7 +64,7 @@ COUNT = 20_000
 SMALL, LARGER = 1500, 5000
 AWAY = 600.0
 TARGETS = (0, 4, 0.4)
-"""Seconds that batches aim at, by seed: not sized by time, the default, and so little that sizes change all the time."""
+"""Seconds that batches aim at, by seed: not sized by time; the default; so little that sizes change all the time."""
 STEPS = tuple(itertools.product((0, 1), steps.NAMES))
 IN_KAFKA = tuple((stage, step) for stage, step in STEPS if step != steps.PLANNING)
 """Batches of a Kafka source are planned where no hook of ours is."""

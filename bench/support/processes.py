@@ -71,6 +71,12 @@ class Side:
                 raise EndedError(f"a process ended with {leader.returncode}:\n{self.said()}")
         self._finished = len(self._leaders)
 
+    def wait(self) -> None:
+        """Wait for all commands, however they end."""
+        for leader in self._leaders:
+            leader.wait()
+        self._finished = len(self._leaders)
+
     def said(self) -> str:
         """The end of the log."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-25:])

@@ -88,7 +88,8 @@ class Registration(Document, frozen=True, kw_only=True):
 
     ``deployment``: whose code it has; 0: that of the present one.
     ``execution`` is its EXECUTION_ENV_CONTAINER_ID, which it may have in common with one before it; ``instance`` is
-    its own. ``copies``: of one that stands by, the standbys that it keeps.
+    its own. Of one that stands by: ``copies``, the standbys that it keeps, and ``warm``, whether its session has run
+    all that it should have run before lanes begin in it.
     """
 
     job: str
@@ -100,6 +101,7 @@ class Registration(Document, frozen=True, kw_only=True):
     rack: str | None = None
     deployment: int = 0
     copies: tuple[CopyReport, ...] = ()
+    warm: bool = True
 
 
 class Registered(Document, frozen=True, kw_only=True):

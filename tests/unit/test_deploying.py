@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import shutil
 import subprocess
 from pathlib import Path
@@ -76,8 +75,7 @@ def test_manifests_fit_each_other_and_the_program() -> None:
     url = f"http://{service['metadata']['name']}:{service['spec']['ports'][0]['port']}"
     assert serves["command"][-2:] == ["--url", url]
     assert runs["command"][-2:] == ["--coordinator", url]
-    port = inspect.signature(coordinator.coordinator).parameters["port"].default
-    assert [each["containerPort"] for each in serves["ports"]] == [port]
+    assert [each["containerPort"] for each in serves["ports"]] == [coordinator.PORT]
     routes = {route.path for route in http.app(Coordinator(Store("sqlite://"))).routes}  # type: ignore[attr-defined]
     assert {serves[probe]["httpGet"]["path"] for probe in ("livenessProbe", "readinessProbe")} <= routes
     for each in (serves, runs):

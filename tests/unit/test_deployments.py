@@ -21,6 +21,7 @@ from anabranch.messages import (
     DrainNotification,
     Heartbeat,
     LaneReport,
+    Launching,
     Program,
     Registration,
     RollingBack,
@@ -57,10 +58,13 @@ def start(made: Job, containers: int = 1, code: str = "a" * 64) -> Start:
 class Process:
     """A container made of calls: it runs what it is told, and closes what it is told to."""
 
-    def __init__(self, coordinator: Coordinator, deployment: int = 0, pid: int | None = None) -> None:
+    def __init__(
+        self, coordinator: Coordinator, deployment: int = 0, pid: int | None = None, warm: bool = True
+    ) -> None:
         self.pid = next(IDS) if pid is None else pid
+        me = f"e{self.pid}"
         self.registration = Registration(
-            job="j", execution=f"e{self.pid}", host="h", pid=self.pid, instance=str(self.pid), deployment=deployment
+            job="j", execution=me, host="h", pid=self.pid, instance=str(self.pid), deployment=deployment, warm=warm
         )
         self.coordinator = coordinator
         self.me = coordinator.register(self.registration)
@@ -219,6 +223,17 @@ def test_a_process_with_code_that_nobody_needs_is_sent_away(store: Store) -> Non
     relieved(old, 2).work()
     late = Process(coordinator, 1)
     assert late.me.done
+
+
+def test_nothing_ends_before_a_container_with_the_new_code_is_warm(store: Store) -> None:
+    coordinator, (old,) = running(store)
+    coordinator.launched("j", Launching(wanted=1, running=1, logs="logs"), [])
+    deploy(coordinator, job(more=True))
+    new = Process(coordinator, 2, warm=False)
+    assert not any(each.closing for each in old.beat().wanted)
+    new.registration = msgspec.structs.replace(new.registration, warm=True)
+    assert new.ask() is None
+    assert all(each.closing for each in old.beat().wanted)
 
 
 def test_seats_are_given_one_by_one(store: Store) -> None:

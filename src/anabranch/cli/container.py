@@ -213,7 +213,8 @@ def _seated(client: Client, me: Registration, leaving: _Leaving, made: Container
     """
 
     def ask() -> tuple[float, Registered]:
-        return boottime(), client.register(msgspec.structs.replace(me, copies=made.copies.reports))
+        said = msgspec.structs.replace(me, copies=made.copies.reports, warm=warming.is_done)
+        return boottime(), client.register(said)
 
     with _Warming(made.spark) as warming:
         while not leaving.asked():
@@ -232,10 +233,13 @@ def _seated(client: Client, me: Registration, leaving: _Leaving, made: Container
 
 
 class _Warming:
-    """Warms a session in a thread, inside ``with``: behind it, it comes to its end. On a cluster it does nothing."""
+    """Warms a session in a thread, inside ``with``: behind it, it comes to its end. On a cluster it does nothing.
+
+    ``is_done``: it has nothing left to do.
+    """
 
     def __init__(self, spark: Any) -> None:
-        self.begun = False
+        self.begun = self.is_done = False
         self._spark = spark
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="warming", daemon=True)
@@ -257,6 +261,12 @@ class _Warming:
             self._thread.join(_WARMING_ENDS_WITHIN)
 
     def _run(self) -> None:
+        try:
+            self._warm()
+        finally:
+            self.is_done = True
+
+    def _warm(self) -> None:
         from anabranch.cli import warming
         from anabranch.spark import cluster
 

@@ -207,12 +207,13 @@ class Serving:
 
     @property
     def relieved(self) -> bool:
-        """Whether lanes of former deployments may end: those who go on from them are there; or somebody else starts
-        containers, and does so when others have ended."""
+        """Whether lanes of former deployments may end: warm containers are there for those that follow, or somebody
+        else starts containers, and does so when others have ended."""
         if self.launching is None or self.state is not DeploymentState.CHANGING:
             return True
         there = {p.record.execution for p in self.processes.values() if p.record.deployment == self.deployment}
-        return len(there | self.asked.keys()) >= len(self.model_seats)
+        warm = {execution for execution in self.asked if self.resting[execution].warm}
+        return len(there | warm) >= len(self.model_seats)
 
     @property
     def seats(self) -> frozenset[str]:
