@@ -164,6 +164,7 @@ class LaneReport(Document, frozen=True, kw_only=True):
     took, ``working`` the part that Python functions worked on the bucket that they worked on most; ``arriving``:
     records that came in, a second. ``slowest``: the SSP that Python functions spent most time on in the last batches,
     ``slowest_seconds``; ``skew``: how often that is the mean. ``usual_seconds``: the median duration of batches.
+    ``sequential``: its functions work on one key after another (``process``), and become no faster with the factor.
 
     ``first_output`` and ``last_output``: when its first and its last batch that read anything was committed, in seconds
     since 1970 (0.0: none was yet). ``state_bytes``: of the files that keep its state.
@@ -184,6 +185,7 @@ class LaneReport(Document, frozen=True, kw_only=True):
     positions: dict[str, int] = {}
     ends: dict[str, int] = {}
     ends_known: bool = True
+    sequential: bool = False
     rows: int = 0
     rows_per_second: float = 0.0
     seconds: float = 0.0

@@ -115,6 +115,7 @@ def test_the_factor_follows_how_much_functions_work(figures: dict[str, Any], fac
         ({"lag": 60_000, "rows_per_second": 0.0}, None),
         ({"lag": 60_000, "rows_per_second": 5000.0}, None),
         ({"lag": 60_000, "skew": 40.0}, None),  # a hot key
+        ({"lag": 60_000, "sequential": True}, None),  # one key after another, with any factor
         ({"lag": 60_000, "skew": 4.0}, 32),
     ],
 )
@@ -178,6 +179,7 @@ def test_it_says_what_made_it_decide() -> None:
 @pytest.mark.parametrize(
     ("told", "threads", "advice"),
     [
+        (status(report(lag=60_000, sequential=True, **BEHIND)), 64, "one key after another"),
         (status(report(lag=60_000, **{**BEHIND, "working": 0.1})), 64, "more partitions (it has 1) or more containers"),
         (status(report(lag=60_000, skew=40.0, slowest=f"{SSP}#3", **BEHIND)), 64, f"bucket {SSP}#3 has 40.0 times"),
         (status(report(lag=60_000, **BEHIND)), 4, "more job.threads would help"),

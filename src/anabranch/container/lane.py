@@ -546,6 +546,7 @@ class LaneRunner:
         held = texts(self._positions(folder))
         limit = 0 if query.real_time else query.pacer.limit
         self._tell(phase="running", batch=folder.committed(), positions=held, run=str(started.runId), limit=limit)
+        self._tell(sequential=query.sequential)
         if not query.has_event_time:
             self._note_progress(folder, Progress())
         self._sample(query)

@@ -49,7 +49,8 @@ class LaneLoad:
     time that functions need for what arrives, where they have most to do. ``hot``: the seconds that they hold the lane
     up for a record of it, in the last batch; ``usually_hot``: those of the busiest bucket in the last half minute.
     ``rest``: what all else takes, a record. ``skew`` and ``hottest`` as ``skew`` and ``slowest`` of
-    :class:`anabranch.messages.LaneReport`. ``threads``: so many buckets of a partition are worked on at once.
+    :class:`anabranch.messages.LaneReport`. ``threads``: so many buckets of a partition are worked on at once;
+    ``sequential``: only one.
     """
 
     lane: str
@@ -70,6 +71,7 @@ class LaneLoad:
     rest: float
     skew: float
     hottest: str
+    sequential: bool = False
 
     @property
     def share(self) -> float:
@@ -89,7 +91,12 @@ class LaneLoad:
 
     @property
     def has_hot_key(self) -> bool:
-        return self.factor > 1 and self.skew > _HOT_SKEW and max(self.share, self.working) >= _HOT_FROM
+        return (
+            self.factor > 1
+            and not self.sequential
+            and self.skew > _HOT_SKEW
+            and max(self.share, self.working) >= _HOT_FROM
+        )
 
 
 def load_of(lane: LaneStatus, history: ReportHistory, factor: int, threads: int) -> LaneLoad:
@@ -140,6 +147,7 @@ def load_of(lane: LaneStatus, history: ReportHistory, factor: int, threads: int)
         rest=rest / rate if rate else 0.0,
         skew=report.skew,
         hottest=report.slowest,
+        sequential=report.sequential,
     )
 
 
@@ -149,6 +157,8 @@ def scale(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
     A smaller factor is taken to make them so much slower. A larger one makes them as much faster as it did so far, and
     a hot key stays where it is.
     """
+    if load.sequential:
+        return 1.0
     ratio = min(load.factor, load.threads) / min(factor, load.threads)
     if factor <= load.factor:
         return ratio

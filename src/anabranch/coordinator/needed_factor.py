@@ -117,6 +117,11 @@ def _advice(load: LaneLoad, seen: Scalability, aim: Aim, factor: int) -> tuple[s
             f"lane {load.lane}: Python functions take {load.share:.0%} of its time, and the factor helps nothing else: "
             f"more partitions (it has {load.partitions}) or more containers would"
         )
+    elif load.sequential:
+        found.append(
+            f"lane {load.lane}: a process works on one key after another in each of its lane's state partitions, and "
+            "the factor doesn't change that: more containers would help"
+        )
     elif load.has_hot_key:
         found.append(
             f"lane {load.lane}: bucket {load.hottest} has {load.skew:.1f} times as much to do as the mean, and a key "
@@ -128,7 +133,9 @@ def _advice(load: LaneLoad, seen: Scalability, aim: Aim, factor: int) -> tuple[s
             "something: the cores of a machine, or what they wait for; more containers, or partitions, would help"
         )
     larger = aim.factors[-1] > load.factor
-    if not load.has_hot_key and (load.factor > load.threads or (larger and load.factor == load.threads)):
+    if not (load.has_hot_key or load.sequential) and (
+        load.factor > load.threads or (larger and load.factor == load.threads)
+    ):
         found.append(
             f"lane {load.lane}: functions work on {load.threads} buckets of a partition at once: more job.threads would"
             " help"

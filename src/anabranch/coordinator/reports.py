@@ -37,6 +37,7 @@ _FIGURES = frozenset(
         "rows",
         "rows_per_second",
         "seconds",
+        "sequential",
         "skew",
         "slowest",
         "slowest_seconds",

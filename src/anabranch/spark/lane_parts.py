@@ -144,6 +144,12 @@ class LaneParts:
         return self.stateful and not draining.keeps_state(self.graph, self.lane.group)
 
     @property
+    def sequential(self) -> bool:
+        """Whether its functions work on one key after another: Spark gives a processor the rows of a key at a time."""
+        functions = [node for node in self._group.nodes if rule(node).function]
+        return bool(functions) and all(node.kind == "process" for node in functions)
+
+    @property
     def ticks(self) -> bool:
         """Whether it has timers of processing time: then Spark begins a batch whenever none runs."""
         stateful = self._group.stateful
