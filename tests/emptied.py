@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from anabranch import steps
+from anabranch import crash_points
 from anabranch.coordinator.client import Client
 from anabranch.coordinator.store import Store
 from anabranch.model.ssp import SSP
@@ -38,7 +38,12 @@ MAKE: dict[str, Callable[[int], Row]] = {
 }
 OUTPUTS = ("pairs", "kinds", "minutely", "minutes", "windows", "given")
 BETWEEN = ("every-by-n-1", "every-by-kind-1", "every-by-minute-1")
-STEPS = [f"{stage}-:{step}:0+" for stage in (0, 2, 3) for step in steps.OF_DRAINS if stage == 0 or step != steps.HALTED]
+STEPS = [
+    f"{stage}-:{step}:0+"
+    for stage in (0, 2, 3)
+    for step in crash_points.OF_DRAINS
+    if stage == 0 or step != crash_points.HALTED
+]
 """Where it is killed. Stage 1 has neither state nor time: it just ends when it has read all."""
 _PARTITIONS = 2
 _PORTION = {ASKED: 50, TOLD: 60, RULES: 10}

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from anabranch import steps
+from anabranch import crash_points
 from anabranch.systems.embedded import Log
 from tests import (
     autoscaled,
@@ -63,8 +63,8 @@ STATE = FOLDER / "state.json"
 COUNT = 20_000
 SMALL, LARGER = 1500, 5000
 AWAY = 600.0
-STEPS = tuple(itertools.product((0, 1), steps.NAMES))
-IN_KAFKA = tuple((stage, step) for stage, step in STEPS if step != steps.PLANNING)
+STEPS = tuple(itertools.product((0, 1), crash_points.NAMES))
+IN_KAFKA = tuple((stage, step) for stage, step in STEPS if step != crash_points.PLANNING)
 """Batches of a Kafka source are planned where no hook of ours is."""
 
 Scenario = Callable[[int, Workspace], str]

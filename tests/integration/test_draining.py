@@ -16,7 +16,7 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
-from anabranch import Job, steps, tumbling
+from anabranch import Job, crash_points, tumbling
 from anabranch.container.attempts import Standstill
 from anabranch.container.lane import LaneRunner
 from anabranch.coordinator import reports
@@ -184,16 +184,16 @@ def test_a_lane_that_is_stopped_in_its_last_batch_ends_well(site: Site, at_once:
     stopped: list[int] = []
 
     def stop(step: str, _lane: str, batch: int) -> None:
-        if step == steps.ENDING:
+        if step == crash_points.ENDING:
             last.append(batch)
-        if step == steps.PLANNED and batch in last:
+        if step == crash_points.PLANNED and batch in last:
             runner.stop(at_once)
             stopped.append(batch)
             if at_once:
                 time.sleep(1)
                 raise RuntimeError("it was broken off")
 
-    with steps.watched(stop):
+    with crash_points.watched(stop):
         drained.begin()
         until(drained.has_taken_in)
         runner.drain(Draining(uuid="1", until={"embedded/flights/0": len(its)}, last=True))

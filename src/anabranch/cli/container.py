@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from anabranch import artifact, fetched
+from anabranch import artifact, cache_dir
 from anabranch import config as configuration
 from anabranch.cli import finding, loading, progress, waiting
 from anabranch.clocks import boottime
@@ -124,7 +124,7 @@ def _code(client: Client, sha256: str, in_image: bool) -> Path:
                 'start containers in the folder with that code; or start the job with [job] artifact = "store"',
             )
         return here
-    cache = fetched.folder() / "artifacts"
+    cache = cache_dir.folder() / "artifacts"
     return artifact.unpacked(sha256, cache) or artifact.unpack(client.artifact(sha256), sha256, cache)
 
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from anabranch import drains
+from anabranch import drain_progress
 from anabranch.messages import BatchProgress, ContainerStatus, JobStatus, LaneReport, LaneStatus, Launching
 from anabranch.model.lane import LaneState
 
@@ -161,7 +161,7 @@ def _lasting(seconds: float) -> str:
 
 def draining(status: JobStatus) -> str:
     """How far a drain is, in one line."""
-    its = drains.left(status)
+    its = drain_progress.left(status)
     doing = "time ends" if status.drain is not None and status.drain.last else "takes in"
     return (
         f"job {status.job} drains ({doing}): {its.stages} stage(s), {its.lanes} lane(s), {its.records:,} record(s) and "

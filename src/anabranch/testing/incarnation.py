@@ -11,7 +11,7 @@ from contextlib import closing
 
 from pyspark.sql import SparkSession
 
-from anabranch import steps
+from anabranch import crash_points
 from anabranch.cli import preparation
 from anabranch.cli.loading import JobFile
 from anabranch.cli.preparation import Prepared
@@ -82,7 +82,7 @@ class Incarnation:
             kill = Kill(self._spark, Systems(self._settings, self._job), self._settings.storage.root, lanes)
             self._coordination.kill = kill
             try:
-                with steps.watched(kill.reached):
+                with crash_points.watched(kill.reached):
                     container.run(self._registration())
             except KilledError:
                 return kill.pending

@@ -14,7 +14,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadMaxRows
 from pyspark.sql.types import StructType
 
-from anabranch import steps
+from anabranch import crash_points
 from anabranch.errors import StateError
 from anabranch.spark import counts, telling
 from anabranch.spark.records import BARE, SCHEMA, Limits, columns
@@ -104,8 +104,8 @@ class EmbeddedReader(DataSourceStreamReader):
 
     def latestOffset(self, start: dict[str, Any], limit: object) -> dict[str, Any]:
         """``limit``: of the query; while it has none, the option ``max_rows`` says it."""
-        if steps.ACTIVE:
-            steps.reach(steps.PLANNING, self._lane, steps.next_batch(self._commits))
+        if crash_points.ACTIVE:
+            crash_points.reach(crash_points.PLANNING, self._lane, crash_points.next_batch(self._commits))
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._max_rows
         if not most:
             return start

@@ -1,4 +1,4 @@
-"""Where ``scripts/fetch-jars`` keeps what it has fetched."""
+"""The folder for what this machine keeps between runs: jars that ``scripts/fetch-jars`` got, jobs' artifacts."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import pytest
 from anabranch import Job
 from anabranch.cli import progress
 from anabranch.container.drained import Hook
-from anabranch.drains import Left, left
+from anabranch.drain_progress import Left, left
 from anabranch.errors import GraphError
 from anabranch.hooks import ON_DRAIN, DrainedTask
 from anabranch.messages import Drain, DrainNotification, JobStatus, LaneReport, LaneStatus
