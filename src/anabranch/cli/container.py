@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from anabranch import artifact, cache_dir
+from anabranch import cache_dir
 from anabranch import config as configuration
 from anabranch.cli import finding, loading, progress, waiting
 from anabranch.clocks import boottime
@@ -24,6 +24,7 @@ from anabranch.config import Settings
 from anabranch.coordinator.client import AWAY, Client
 from anabranch.errors import AnabranchError, ConflictError, JobFailedError
 from anabranch.event_time import durations
+from anabranch.job_code import artifact
 from anabranch.messages import Registered, Registration, Running
 from anabranch.model.graph import Graph
 from anabranch.tables import opening

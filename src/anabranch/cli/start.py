@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from anabranch import artifact
 from anabranch import config as configuration
 from anabranch.cli import finding, loading, preparation, progress, waiting
 from anabranch.cli.loading import JobFile
@@ -17,6 +16,7 @@ from anabranch.config import Settings
 from anabranch.coordinator.client import Client
 from anabranch.errors import ConflictError, JobFailedError, NotFoundError, UsageError
 from anabranch.formats import Format
+from anabranch.job_code import artifact
 from anabranch.messages import Program
 from anabranch.model.job_model import JobModel
 

@@ -12,7 +12,6 @@ from typing import Any, ParamSpec, TypeVar
 
 import msgspec
 
-from anabranch import artifact
 from anabranch.clocks import boottime
 from anabranch.coordinator import plans, reading, reports, watching
 from anabranch.coordinator.deployments import Deployments
@@ -32,6 +31,7 @@ from anabranch.errors import (
     StoreUnavailableError,
 )
 from anabranch.formats import Format
+from anabranch.job_code import artifact
 from anabranch.messages import (
     Answer,
     Heartbeat,
