@@ -6,11 +6,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from anabranch.api.processor import Processor
+    from anabranch.api.state import ListState, MapState, ValueState
+    from anabranch.api.timers import Timers
     from anabranch.event_time.windows import Session, Sliding, Tumbling, session, sliding, tumbling
     from anabranch.job import Job, Stream, Windowed
-    from anabranch.keyed.processor import Processor
-    from anabranch.keyed.state import ListState, MapState, ValueState
-    from anabranch.keyed.timers import Timers
 
 __all__ = [
     "Job",
@@ -32,9 +32,9 @@ __all__ = [
 _MODULES = {
     "event_time.windows": ("Session", "Sliding", "Tumbling", "session", "sliding", "tumbling"),
     "job": ("Job", "Stream", "Windowed"),
-    "keyed.processor": ("Processor",),
-    "keyed.state": ("ListState", "MapState", "ValueState"),
-    "keyed.timers": ("Timers",),
+    "api.processor": ("Processor",),
+    "api.state": ("ListState", "MapState", "ValueState"),
+    "api.timers": ("Timers",),
 }
 """Where the names above are: a job file imports them, and a verb or a worker of Spark's doesn't need them."""
 _PLACES = {name: f"anabranch.{module}" for module, names in _MODULES.items() for name in names}

@@ -11,12 +11,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Literal
 
+from anabranch.api.hooks import ON_DRAIN, DrainedTask
+from anabranch.api.processor import Processor
+from anabranch.api.timers import EVENT_TIME, PROCESSING_TIME
 from anabranch.errors import GraphError
 from anabranch.event_time import durations, windows
 from anabranch.event_time.windows import Session, Window
-from anabranch.hooks import ON_DRAIN, DrainedTask
-from anabranch.keyed.processor import Processor
-from anabranch.keyed.timers import EVENT_TIME, PROCESSING_TIME
 from anabranch.model.graph import Graph, Node
 
 __all__ = ["Job", "Stream", "Table", "Windowed"]

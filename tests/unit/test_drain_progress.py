@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from anabranch import Job
+from anabranch.api.hooks import ON_DRAIN, DrainedTask
 from anabranch.cli import progress
 from anabranch.container.drained import Hook
 from anabranch.drain_progress import Left, left
 from anabranch.errors import GraphError
-from anabranch.hooks import ON_DRAIN, DrainedTask
 from anabranch.messages import Drain, DrainNotification, JobStatus, LaneReport, LaneStatus
 from anabranch.metrics import exposition
 from anabranch.model.lane import LaneState

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anabranch import crash_points
+from anabranch.api.timers import INFINITY
 from anabranch.container.folder import Folder
 from anabranch.container.offset_log import Entry
 from anabranch.event_time.progress import Progress
-from anabranch.keyed.timers import INFINITY
 from anabranch.messages import Draining
 from anabranch.model.ssp import SSP, parsed
 from anabranch.spark import clock

@@ -13,12 +13,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from anabranch.api.timers import PROCESSING_TIME
 from anabranch.config import Settings
 from anabranch.event_time import durations, windows
 from anabranch.event_time.progress import Progress
 from anabranch.event_time.windows import Window
 from anabranch.formats import JSON, Format
-from anabranch.keyed.timers import PROCESSING_TIME
 from anabranch.model.graph import Graph, Node
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP, WHOLE

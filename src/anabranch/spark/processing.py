@@ -26,10 +26,10 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from anabranch.api import timers as user_timers
+from anabranch.api.processor import Processor
+from anabranch.api.state import MapState, State
 from anabranch.errors import GraphError, OperatorError
-from anabranch.keyed import timers as user_timers
-from anabranch.keyed.processor import Processor
-from anabranch.keyed.state import MapState, State
 from anabranch.model import hashing
 from anabranch.model.ssp import WHOLE
 from anabranch.spark import codec, hidden, isolation, telling, turns, working

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from anabranch.keyed.state import State
-from anabranch.keyed.timers import Timers
+from anabranch.api.state import State
+from anabranch.api.timers import Timers
 
 __all__ = ["Processor"]
 

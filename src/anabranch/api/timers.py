@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
+from anabranch.api.journal import Journal
 from anabranch.errors import UsageError
-from anabranch.keyed.journal import Journal
 
 __all__ = ["EVENT_TIME", "INFINITY", "PROCESSING_TIME", "StoredTimers", "Timers", "moment"]
 

@@ -12,8 +12,8 @@ from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any, ClassVar, Protocol, Self
 
+from anabranch.api.journal import Journal
 from anabranch.errors import UsageError
-from anabranch.keyed.journal import Journal
 
 __all__ = ["ListState", "MapState", "State", "StoredList", "StoredMap", "StoredValue", "ValueState"]
 
