@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from anabranch import Job
+from anabranch.api.stream import Stream
 from anabranch.formats import JSON
-from anabranch.job import Stream
 from anabranch.planning import groups, stages
 from anabranch.planning.groups import Group
 from anabranch.spark import evaluation, intake, values

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from anabranch.api.job import Job
 from anabranch.api.processor import Processor
 from anabranch.errors import AnabranchError, NotFoundError, UsageError
-from anabranch.job import Job
 from anabranch.job_code import job_modules
 from anabranch.model.graph import Graph
 

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from anabranch.api.job import Job
 from anabranch.cli import preparation
 from anabranch.cli.loading import JobFile
 from anabranch.cli.preparation import Prepared
@@ -22,7 +23,6 @@ from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.store.store import Store
 from anabranch.errors import JobFailedError
 from anabranch.event_time.windows import tumbling
-from anabranch.job import Job
 from anabranch.messages import Answer, Heartbeat, Registration
 from anabranch.systems.embedded import EmbeddedSystem
 from anabranch.systems.records import RECORD_SCHEMA

@@ -28,6 +28,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from anabranch.api.job import Job
 from anabranch.errors import UsageError
 
 __all__ = [
@@ -253,10 +254,9 @@ def importing(code: JobCode) -> ModuleType:
             return importlib.import_module(here.name)
 
 
-def jobs_in(module: ModuleType) -> list[Any]:
+def jobs_in(module: ModuleType) -> list[Job]:
     """The jobs that a module has at its top level, each once."""
-    kind = importlib.import_module("anabranch.job").Job  # not at the top: it is what users import, and imports all
-    return list({id(value): value for value in vars(module).values() if isinstance(value, kind)}.values())
+    return list({id(value): value for value in vars(module).values() if isinstance(value, Job)}.values())
 
 
 def home_of(code: JobCode) -> str:

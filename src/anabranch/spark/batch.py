@@ -12,12 +12,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from anabranch import config as configuration
+from anabranch.api.job import Job
 from anabranch.cli import loading, preparation
 from anabranch.cli.loading import JobFile
 from anabranch.config import Settings
 from anabranch.errors import UsageError
 from anabranch.formats import JSON
-from anabranch.job import Job
 from anabranch.model.graph import Node
 from anabranch.model.job_model import StageModel
 from anabranch.operators import rule
