@@ -30,16 +30,16 @@ from anabranch.planning.stages import Stage
 from anabranch.spark import codec, hearing, hidden, intake, ownership, pruning
 from anabranch.spark.audience import Audience
 from anabranch.spark.batches import Batch
-from anabranch.spark.counts import Line
 from anabranch.spark.gate import Gate
 from anabranch.spark.hearing import Listener
 from anabranch.spark.labels import label
 from anabranch.spark.operators import Context
 from anabranch.spark.pruning import Needs
-from anabranch.spark.records import SCHEMA
 from anabranch.spark.source import Source
 from anabranch.spark.under_way import UnderWay
+from anabranch.systems.source import SCHEMA
 from anabranch.systems.systems import Systems
+from anabranch.task_progress.counts import Line
 
 _DRAINING_SECONDS = 60.0
 _DROP, _FAIL = "drop", "fail"

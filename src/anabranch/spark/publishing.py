@@ -20,7 +20,6 @@ from anabranch.model.lane import Lane
 from anabranch.spark import clock, dead_letters, evaluation, hidden, sink
 from anabranch.spark.batches import Batch
 from anabranch.spark.clock import Clock
-from anabranch.spark.counts import Line
 from anabranch.spark.dead_letters import Aside
 from anabranch.spark.gate import Gate
 from anabranch.spark.intake import Marks
@@ -28,6 +27,7 @@ from anabranch.spark.labels import label
 from anabranch.spark.sink import Keyless
 from anabranch.spark.source import Measured, Source, by_node
 from anabranch.systems.output import Publisher, Target, Written
+from anabranch.task_progress.counts import Line
 
 
 class Plain(Protocol):

@@ -43,10 +43,10 @@ from anabranch.spark.labels import label
 from anabranch.spark.lane_outputs import LaneOutputs
 from anabranch.spark.lookups import Lookups
 from anabranch.spark.operators import Context
-from anabranch.spark.records import Limits
 from anabranch.spark.source import Measured, Source, by_node, measured
 from anabranch.systems.kafka.system import KafkaSystem
 from anabranch.systems.output import Written
+from anabranch.systems.source import Limits
 
 _STATE_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 _BATCH_MS = 300_000

@@ -16,12 +16,12 @@ from pyspark.sql.types import StructType
 
 from anabranch import crash_points
 from anabranch.errors import StateError
-from anabranch.spark import counts, telling
-from anabranch.spark.records import BARE, SCHEMA, Limits, columns
 from anabranch.systems.embedded.log import Log
 from anabranch.systems.embedded.manifest import Tail
 from anabranch.systems.embedded.segments import Slice, read_slice
 from anabranch.systems.embedded.system import EmbeddedSystem
+from anabranch.systems.source import BARE, SCHEMA, Limits, columns
+from anabranch.task_progress import counts, meters
 
 FORMAT = "anabranch-embedded"
 
@@ -57,7 +57,7 @@ class EmbeddedSource(DataSource):
     ``commits`` (a lane's id and commit folder, for the steps that tests stop at).
 
     ``bare``: "true": without headers and timestamps. ``line``: where workers tell how far they are, see
-    :class:`anabranch.spark.counts.Line`.
+    :class:`anabranch.task_progress.counts.Line`.
     """
 
     @classmethod
@@ -131,7 +131,7 @@ class EmbeddedReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Pieces)
-        with closing(telling.meter(self._line, counts.READING)) as meter:
+        with closing(meters.meter(self._line, counts.READING)) as meter:
             tally = meter.tally(0, 0, partition.partition)
             for piece in partition.slices:
                 offset = piece.offset

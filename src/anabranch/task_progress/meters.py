@@ -18,7 +18,7 @@ import msgspec
 from pyspark import TaskContext
 
 from anabranch.model.ssp import WHOLE
-from anabranch.spark.counts import Count, Hello, Line, Received, Told, Work
+from anabranch.task_progress.counts import Count, Hello, Line, Received, Told, Work
 
 __all__ = ["Message", "Meter", "Tally", "meter"]
 
