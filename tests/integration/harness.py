@@ -20,7 +20,6 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from anabranch import Job
-from anabranch.cli import loading, preparation
 from anabranch.config import (
     EmbeddedSettings,
     JobSettings,
@@ -37,6 +36,7 @@ from anabranch.container.lane import Build, LaneRunner, Offsets
 from anabranch.container.place import Place
 from anabranch.formats import Format
 from anabranch.grouping import groupers
+from anabranch.launch import loading, preparation
 from anabranch.messages import LaneReport
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP

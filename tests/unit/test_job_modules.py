@@ -19,10 +19,10 @@ import pytest
 from pyspark import cloudpickle
 
 from anabranch import Job, Processor
-from anabranch.cli import loading
-from anabranch.cli.loading import JobFile
 from anabranch.errors import GraphError, UsageError
 from anabranch.job_code import job_modules
+from anabranch.launch import loading
+from anabranch.launch.loading import JobFile
 from anabranch.spark import cluster, job_functions, session
 
 HELD = Path(__file__).parents[1] / "held"

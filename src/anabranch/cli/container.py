@@ -18,13 +18,14 @@ import typer
 
 from anabranch import cache_dir
 from anabranch import config as configuration
-from anabranch.cli import finding, loading, progress, waiting
+from anabranch.cli import finding, progress, waiting
 from anabranch.clocks import boottime
 from anabranch.config import Settings
 from anabranch.coordinator.client import AWAY, Client
 from anabranch.errors import AnabranchError, ConflictError, JobFailedError
 from anabranch.event_time import durations
 from anabranch.job_code import artifact
+from anabranch.launch import loading
 from anabranch.messages import Registered, Registration, Running
 from anabranch.model.graph import Graph
 from anabranch.tables import opening

@@ -9,12 +9,13 @@ from typing import Annotated
 
 import typer
 
-from anabranch.cli import drain, finding, haste, loading, preparation, printing, progress, scale, start
-from anabranch.cli.loading import JobFile
-from anabranch.cli.preparation import Prepared
+from anabranch.cli import drain, finding, haste, printing, progress, scale, start
 from anabranch.config import Settings
 from anabranch.coordinator.client import Client
 from anabranch.errors import ConflictError, UsageError
+from anabranch.launch import loading, preparation
+from anabranch.launch.loading import JobFile
+from anabranch.launch.preparation import Prepared
 from anabranch.messages import Deployed, Deploying
 from anabranch.operators.rules import is_boundary
 from anabranch.planning import stages

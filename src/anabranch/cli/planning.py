@@ -10,21 +10,9 @@ from rich.console import Console
 from rich.table import Table
 
 from anabranch import config as configuration
-from anabranch.cli import (
-    assign,
-    deploy,
-    drain,
-    drawing,
-    expand,
-    finding,
-    loading,
-    preparation,
-    printing,
-    rewind,
-    scale,
-    traffic,
-)
+from anabranch.cli import assign, deploy, drain, drawing, expand, finding, printing, rewind, scale, traffic
 from anabranch.errors import UsageError
+from anabranch.launch import loading, preparation
 from anabranch.messages import Deployed, JobStatus, Rewinding, Rewound, Scaled
 from anabranch.planning.plan import Plan
 

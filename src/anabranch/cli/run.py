@@ -17,9 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from anabranch.cli import drawing, haste, loading, preparation, progress
-from anabranch.cli.loading import JobFile
-from anabranch.cli.preparation import Prepared
+from anabranch.cli import drawing, haste, progress
 from anabranch.config import Settings
 from anabranch.coordinator import endpoint, http
 from anabranch.coordinator.service import Coordinator
@@ -27,6 +25,9 @@ from anabranch.coordinator.states.snapshot import DeploymentState
 from anabranch.coordinator.store.store import Store
 from anabranch.coordinator.watching import Watching
 from anabranch.errors import AnabranchError, ConflictError, JobFailedError
+from anabranch.launch import loading, preparation
+from anabranch.launch.loading import JobFile
+from anabranch.launch.preparation import Prepared
 from anabranch.messages import JobStatus, Registration
 from anabranch.systems.systems import Systems
 

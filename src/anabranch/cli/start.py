@@ -9,14 +9,15 @@ from typing import Annotated
 import typer
 
 from anabranch import config as configuration
-from anabranch.cli import finding, loading, preparation, progress, waiting
-from anabranch.cli.loading import JobFile
-from anabranch.cli.preparation import Prepared
+from anabranch.cli import finding, progress, waiting
 from anabranch.config import Settings
 from anabranch.coordinator.client import Client
 from anabranch.errors import ConflictError, JobFailedError, NotFoundError, UsageError
 from anabranch.formats import Format
 from anabranch.job_code import artifact
+from anabranch.launch import loading, preparation
+from anabranch.launch.loading import JobFile
+from anabranch.launch.preparation import Prepared
 from anabranch.messages import Program
 from anabranch.model.job_model import JobModel
 

@@ -15,14 +15,14 @@ import msgspec
 import pyarrow as pa
 
 from anabranch.api.job import Job
-from anabranch.cli import preparation
-from anabranch.cli.loading import JobFile
-from anabranch.cli.preparation import Prepared
 from anabranch.config import Settings
 from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.store.store import Store
 from anabranch.errors import JobFailedError
 from anabranch.event_time.windows import tumbling
+from anabranch.launch import preparation
+from anabranch.launch.loading import JobFile
+from anabranch.launch.preparation import Prepared
 from anabranch.messages import Answer, Heartbeat, Registration
 from anabranch.systems.embedded import EmbeddedSystem
 from anabranch.systems.records import RECORD_SCHEMA

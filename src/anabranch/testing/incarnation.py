@@ -12,14 +12,14 @@ from contextlib import closing
 from pyspark.sql import SparkSession
 
 from anabranch import crash_points
-from anabranch.cli import preparation
-from anabranch.cli.loading import JobFile
-from anabranch.cli.preparation import Prepared
 from anabranch.config import Settings
 from anabranch.container.reconciliation import Container
 from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.store.store import Store
 from anabranch.errors import JobFailedError, OutOfTimeError
+from anabranch.launch import preparation
+from anabranch.launch.loading import JobFile
+from anabranch.launch.preparation import Prepared
 from anabranch.messages import (
     Answer,
     DrainNotification,

@@ -13,11 +13,11 @@ from pyspark.sql import functions as F
 
 from anabranch import config as configuration
 from anabranch.api.job import Job
-from anabranch.cli import loading, preparation
-from anabranch.cli.loading import JobFile
 from anabranch.config import Settings
 from anabranch.errors import UsageError
 from anabranch.formats import JSON
+from anabranch.launch import loading, preparation
+from anabranch.launch.loading import JobFile
 from anabranch.model.graph import Node
 from anabranch.model.job_model import StageModel
 from anabranch.operators import rule

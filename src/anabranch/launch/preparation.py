@@ -15,7 +15,6 @@ import msgspec
 
 from anabranch import config
 from anabranch.cli import progress
-from anabranch.cli.loading import JobFile
 from anabranch.config import Settings
 from anabranch.coordinator import plans, reading
 from anabranch.coordinator.store import Store, address
@@ -23,6 +22,7 @@ from anabranch.errors import AnabranchError, ConfigError, ConflictError, NotFoun
 from anabranch.formats import Format, settling
 from anabranch.grouping import expansion, groupers
 from anabranch.grouping.request import Grouper
+from anabranch.launch.loading import JobFile
 from anabranch.messages import Program, Start
 from anabranch.model.factor import check_factor
 from anabranch.model.graph import Graph
