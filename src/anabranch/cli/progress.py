@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from anabranch import drain_progress
+from anabranch.config import Settings
 from anabranch.messages import BatchProgress, ContainerStatus, JobStatus, LaneReport, LaneStatus, Launching
+from anabranch.model.job_model import JobModel
 from anabranch.model.lane import LaneState
 
 _WORTH_TELLING = 0.01
@@ -16,6 +18,19 @@ _WORTH_TELLING = 0.01
 def say(line: str) -> None:
     """A line of progress."""
     print(line, file=sys.stderr, flush=True)
+
+
+def kept(settings: Settings, kept: JobModel | None) -> None:
+    """Say that a job which was drained keeps its factor and containers, if settings say others."""
+    if kept is None:
+        return
+    wanted = settings.job.factor, settings.job.containers
+    has = kept.factor, len(kept.containers)
+    if wanted != has:
+        say(
+            f"job {kept.job} keeps factor {has[0]} and {has[1]} container(s), and settings say {wanted[0]} and "
+            f"{wanted[1]}: anabranch scale {kept.job} changes them"
+        )
 
 
 def rejected(report: LaneReport) -> str:

@@ -15,11 +15,9 @@ from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, LaneState
 from anabranch.planning import draining
+from anabranch.planning.fingerprints import PARTITIONS
 
-__all__ = ["PARTITIONS", "after_drain", "again", "check_same", "check_whole", "numbered"]
-
-PARTITIONS = "partitions of "
-"""What a fingerprint calls the partition count of a stream."""
+__all__ = ["after_drain", "again", "check_same", "check_whole", "numbered"]
 
 _SHORT = 40
 
