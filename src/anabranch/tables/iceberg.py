@@ -19,8 +19,8 @@ from pydantic import Field, field_validator
 from sqlalchemy.exc import SQLAlchemyError
 
 from anabranch import crash_points
+from anabranch.config.secrets import resolved
 from anabranch.errors import AnabranchError, ConfigError, ConflictError, NotFoundError
-from anabranch.references import resolved
 from anabranch.tables import files, marks, options
 from anabranch.tables.contract import Owner
 from anabranch.tables.files import FileRef, FileWriter, Rows
