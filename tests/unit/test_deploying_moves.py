@@ -1,4 +1,4 @@
-"""The move to another version: what goes on, what begins, and where. (That of the same version: test_changes.)"""
+"""The move to another version: what goes on, what begins, and where. (That of the same version: test_transitions.)"""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from anabranch import Job
 from anabranch.errors import ConflictError
 from anabranch.model.lane import Lane, LaneState, Position
 from anabranch.model.ssp import wholes
-from anabranch.planning import changes, deploying
+from anabranch.planning import deploying
 from anabranch.planning import plan as planning
-from anabranch.planning.changes import Change
 from anabranch.planning.deploying import Next
+from anabranch.planning.transition import opening
+from anabranch.planning.transition.change import Change
 from tests.unit.test_plan import around
 
 PARTITIONS = {"in": 2, "more": 2, "rules": 1}
@@ -59,7 +60,7 @@ def deployed(before: Job, after: Job, **how: Any) -> tuple[Change, dict[str, Lan
     lanes = run(first)
     present = msgspec.structs.replace(first.model, run_id=1, generation=3)
     change = deploying.deployed(planned(after), present, list(lanes.values()), new_id)
-    return change, {lane.group: changes.opened(lane, lanes) for lane in change.lanes if lane.predecessors}
+    return change, {lane.group: opening.opened(lane, lanes) for lane in change.lanes if lane.predecessors}
 
 
 def places(lane: Lane) -> set[int]:

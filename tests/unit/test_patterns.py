@@ -26,16 +26,17 @@ from anabranch.model.hashing import bucket, partition_for
 from anabranch.model.job_model import JobModel, Matched
 from anabranch.model.lane import Lane, LaneState, Position, open_lanes
 from anabranch.model.ssp import SSP, wholes
-from anabranch.planning import changes, expansion, patterns, rewinding
+from anabranch.planning import expansion, patterns, rewinding
 from anabranch.planning import plan as planning
-from anabranch.planning.changes import Change
 from anabranch.planning.plan import Plan
+from anabranch.planning.transition import rescale
+from anabranch.planning.transition.change import Change
 from anabranch.systems.embedded import EmbeddedSystem
 from tests.unit.coordinator_helpers import Clock
-from tests.unit.test_changes import new_id
 from tests.unit.test_leaders import PROGRAM
 from tests.unit.test_plan import around
 from tests.unit.test_scaling import Worker
+from tests.unit.test_transitions import new_id
 from tests.unit.test_watching import Counts
 
 PATTERN = "in-.*"
@@ -234,7 +235,7 @@ class World:
         self._move(expansion.expanded(job().graph, self.model, self.lanes, named(counts), new_id))
 
     def scale(self, factor: int, containers: int) -> None:
-        self._move(changes.rescaled(job().graph, self.model, self.lanes, factor, containers, new_id))
+        self._move(rescale.rescaled(job().graph, self.model, self.lanes, factor, containers, new_id))
 
     def work(self, messages: int) -> None:
         for lane in open_lanes(self.lanes.values()):

@@ -30,15 +30,15 @@ from anabranch.model.lane import Lane, LaneState, Position, Rewind
 from anabranch.model.ssp import SSP, wholes
 from anabranch.planning import plan as planning
 from anabranch.planning import rewinding
-from anabranch.planning.changes import Change
+from anabranch.planning.transition.change import Change
 from anabranch.systems.embedded import EmbeddedSystem
 from anabranch.systems.records import RECORD_SCHEMA
 from anabranch.systems.systems import Systems
 from tests.unit.coordinator_helpers import Clock
-from tests.unit.test_changes import job, new_id
 from tests.unit.test_leaders import PROGRAM
 from tests.unit.test_plan import around
 from tests.unit.test_scaling import JOB, Worker, lose, open_lanes, running
+from tests.unit.test_transitions import job, new_id
 
 MID = "j-again-1"
 PARTITIONS = 2

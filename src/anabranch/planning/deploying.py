@@ -15,10 +15,11 @@ from anabranch.model.job_model import JobModel, StageModel
 from anabranch.model.lane import Lane, LaneState
 from anabranch.model.ssp import SSP, in_order, wholes
 from anabranch.model.task import Task
-from anabranch.planning import changes, plan
-from anabranch.planning.changes import Change
+from anabranch.planning import plan
 from anabranch.planning.compatibility import DRAIN
 from anabranch.planning.spreading import spread
+from anabranch.planning.transition import rescale
+from anabranch.planning.transition.change import Change
 
 __all__ = ["Next", "deployed", "left_behind"]
 
@@ -108,7 +109,7 @@ def _stage(planned: StageModel, after: Next, present: JobModel, former: Sequence
     before = next(iter(sorted(alike, key=lambda each: each.stage not in having)), None)
     if before is None:
         if after.model.factor != present.factor or len(after.model.containers) != len(present.containers):
-            count, inputs = len(present.containers), changes.inputs_of(planned)
+            count, inputs = len(present.containers), rescale.inputs_of(planned)
             planned = expansion.expanded(planned, inputs, after.model.factor, present.factor, count)
         return _Stage(planned, {})
     base = before.base or {str(ssp.whole): ssp.whole for task in before.tasks for ssp in task.ssps}

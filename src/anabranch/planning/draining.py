@@ -12,7 +12,8 @@ from anabranch.model.lane import AfterDrain, Lane, Position
 from anabranch.model.ssp import SSP, wholes
 from anabranch.operators import rule
 from anabranch.operators.rules import is_boundary
-from anabranch.planning import changes, plan, stages
+from anabranch.planning import plan, stages
+from anabranch.planning.transition import follow
 
 __all__ = ["again", "begun", "keeps_state", "positions"]
 
@@ -117,7 +118,7 @@ def again(lanes: Mapping[str, Lane], new_id: Callable[[], str]) -> tuple[Lane, .
         together = [each for each in heads if (each.stage, each.group) == (lane.stage, lane.group)]
         found.append(
             msgspec.structs.replace(
-                changes.as_planned(lane),
+                follow.as_planned(lane),
                 id=ids[lane.id],
                 upstream=tuple(ids[each.id] for each in heads if not read.isdisjoint(each.outputs)),
                 beside={ids[each.id]: () for each in together},

@@ -17,8 +17,9 @@ from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel, StageModel
 from anabranch.model.lane import Lane
 from anabranch.operators.rules import is_boundary
-from anabranch.planning import changes, patterns, stages
-from anabranch.planning.changes import Change
+from anabranch.planning import patterns, stages
+from anabranch.planning.transition import follow, rescale
+from anabranch.planning.transition.change import Change
 
 __all__ = ["expanded", "other", "partitions", "seen"]
 
@@ -54,14 +55,14 @@ def expanded(
     """The next generation, with these partition counts of the streams that others write, and with all that match a
     pattern.
 
-    Without any that is another one, no lane is closed. Arguments as for :func:`anabranch.planning.changes.rescaled`.
+    Without any that is another one, no lane is closed. Arguments as for :func:`anabranch.planning.rescale.rescaled`.
 
     Raises:
         ConflictError: a stream is gone, has fewer partitions than before, or a number that its state can't go along
             with; one that has come would part keys, or matches two patterns; or the job's grouper is its own.
     """
     factor, containers = model.factor, len(model.containers)
-    changes.check_grouper(model, containers)
+    rescale.check_grouper(model, containers)
     wanted = other(graph, model, counts)
     gone = next((name for name, count in wanted.items() if not count), None)
     if gone is not None:
@@ -74,7 +75,7 @@ def expanded(
     for before in model.stages:
         stage = patterns.widened(before, new)
         mine = {name: count for name, count in wanted.items() if name in stage.inputs}
-        inputs = changes.inputs_of(stage, mine)
+        inputs = rescale.inputs_of(stage, mine)
         _check_together(stage, len(before.inputs), inputs)
         after.append(expansion.expanded(stage, inputs, factor, factor, containers) if mine else stage)
     for before, stage in zip(model.stages, after, strict=True):
@@ -85,7 +86,7 @@ def expanded(
                 f"{ssp.system}/{ssp.stream}: from where on those are to have its records isn't settled yet",
                 "the job goes on as it is; run it under another name",
             )
-    change = changes.following(model, after, lanes, factor, new_id, placing or seating.plain(containers))
+    change = follow.following(model, after, lanes, factor, new_id, placing or seating.plain(containers))
     return msgspec.structs.replace(change, model=msgspec.structs.replace(change.model, expands=tuple(wanted)))
 
 

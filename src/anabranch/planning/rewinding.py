@@ -13,8 +13,9 @@ from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, Position, Rewind
 from anabranch.model.ssp import SSP
 from anabranch.operators.rules import is_boundary
-from anabranch.planning import changes, stages
-from anabranch.planning.changes import Change
+from anabranch.planning import stages
+from anabranch.planning.transition import follow, opening
+from anabranch.planning.transition.change import Change
 
 __all__ = ["opened", "rewound", "sources", "undone"]
 
@@ -22,7 +23,7 @@ __all__ = ["opened", "rewound", "sources", "undone"]
 def sources(graph: Graph, lanes: Iterable[Lane]) -> list[SSP]:
     """The partitions that a job reads and doesn't write itself."""
     own = _own(graph)
-    found = {ssp for lane in changes.heads(lanes) for ssp in _read(lane) if ssp.stream not in own}
+    found = {ssp for lane in follow.heads(lanes) for ssp in _read(lane) if ssp.stream not in own}
     return sorted(found, key=lambda ssp: ssp.order)
 
 
@@ -47,7 +48,7 @@ def rewound(
         UsageError: there is state, and nothing is said of it; or it can't be cleared for other partitions have to do
             with it.
     """
-    present = changes.heads(lanes.values())
+    present = follow.heads(lanes.values())
     own = _own(graph)
     touched = [lane for lane in present if any(str(ssp) in to for ssp in _read(lane))]
     reached = _reached(present, touched, own)
@@ -79,7 +80,7 @@ def rewound(
 
 def undone(model: JobModel, lanes: Mapping[str, Lane], new_id: Callable[[], str]) -> Change:
     """The generation after ``model``, which was a rewind: all goes on where it was before that."""
-    present = changes.heads(lanes.values())
+    present = follow.heads(lanes.values())
     closing = [lane for lane in present if lane.id in model.rewound]
     return Change(
         model=msgspec.structs.replace(model, generation=model.generation + 1, rewound=(), expands=(), request=""),
@@ -96,14 +97,14 @@ def opened(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
     """
     how = lane.rewind
     if how is None:
-        return changes.opened(lane, lanes)
+        return opening.opened(lane, lanes)
     if how.back:
         (rewound,) = (lanes[name] for name in lane.predecessors)
         before = msgspec.structs.replace(lane, predecessors=rewound.predecessors)
-        found = changes.opened(before, lanes)
+        found = opening.opened(before, lanes)
         starting = tuple(_beyond(position, lane, rewound) for position in found.starting)
         return msgspec.structs.replace(found, predecessors=lane.predecessors, starting=starting)
-    found = changes.opened(lane, lanes)
+    found = opening.opened(lane, lanes)
     ends = _ends(lanes[name] for name in how.after)
     starting = tuple(_lowered(position, lane, how, ends) for position in found.starting)
     if how.clear:
@@ -198,10 +199,8 @@ def _followers(present: Sequence[Lane], closing: Sequence[Lane], how: Rewind, ne
     for lane in present:
         its = beside.setdefault((lane.stage, lane.group), {})
         its.update({ids[lane.id]: (lane.id,)} if lane.id in ids else {lane.id: lane.speaks_for})
-    return changes.fed([_follower(lane, ids[lane.id], beside[lane.stage, lane.group], how) for lane in closing])
+    return follow.fed([_follower(lane, ids[lane.id], beside[lane.stage, lane.group], how) for lane in closing])
 
 
 def _follower(lane: Lane, name: str, beside: dict[str, tuple[str, ...]], how: Rewind) -> Lane:
-    return msgspec.structs.replace(
-        changes.as_planned(lane), id=name, predecessors=(lane.id,), beside=beside, rewind=how
-    )
+    return msgspec.structs.replace(follow.as_planned(lane), id=name, predecessors=(lane.id,), beside=beside, rewind=how)

@@ -21,10 +21,11 @@ from anabranch.model.hashing import bucket
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, LaneState, Position, open_lanes
 from anabranch.model.ssp import wholes
-from anabranch.planning import changes, deploying, expansion, rewinding
+from anabranch.planning import deploying, expansion, rewinding
 from anabranch.planning import plan as planning
-from anabranch.planning.changes import Change
 from anabranch.planning.deploying import Next
+from anabranch.planning.transition import follow, opening, rescale
+from anabranch.planning.transition.change import Change
 from tests.unit.test_plan import around
 
 IDS = count()
@@ -182,7 +183,7 @@ class World:
             self._move(rewinding.undone(self.model, self.lanes, new_id))
 
     def change(self, factor: int, containers: int) -> Change:
-        return self._move(changes.rescaled(self.job.graph, self.model, self.lanes, factor, containers, new_id))
+        return self._move(rescale.rescaled(self.job.graph, self.model, self.lanes, factor, containers, new_id))
 
     def grow(self, times: int, keys: Sequence[bytes | None]) -> Change:
         """The input gets ``times`` as many partitions, the new ones with messages of these keys."""
@@ -197,7 +198,7 @@ class World:
         planned = planning.make(self.job.graph, replace(surroundings, lanes=self.spread))
         lanes = planning.lanes_of(planned, 4, new_id) if other else tuple(self.lanes.values())
         after = Next(self.model.run_id + 1, planned.model if other else self.model, lanes)
-        return self._move(deploying.deployed(after, self.model, changes.heads(self.lanes.values()), new_id))
+        return self._move(deploying.deployed(after, self.model, follow.heads(self.lanes.values()), new_id))
 
     def _move(self, change: Change) -> Change:
         for name in change.closing:
@@ -414,7 +415,7 @@ def test_lanes_read_from_those_that_follow_the_writers() -> None:
     made.read("in", key="k string", schema="n int").partition_by("n").agg(n="count(*)").write("counts")
     plan = planning.make(made.graph, around(**{"in": 2}))
     lanes = {lane.id: lane for lane in planning.lanes_of(plan, 4, new_id)}
-    change = changes.rescaled(made.graph, plan.model, lanes, 2, 1, new_id)
+    change = rescale.rescaled(made.graph, plan.model, lanes, 2, 1, new_id)
     writer, reader = change.lanes
     assert reader.upstream == (writer.id,)
     assert writer.beside == {writer.id: writer.predecessors}
@@ -430,7 +431,7 @@ def test_who_follows_a_lane_that_never_spoke_speaks_for_those_before_it(last_bat
     )
     assert third.predecessors == (second.id,)
     closed = msgspec.structs.replace(world.lanes[second.id], last_batch=last_batch)
-    opened = changes.opened(third, {**world.lanes, second.id: closed})
+    opened = opening.opened(third, {**world.lanes, second.id: closed})
     assert opened.speaks_for == (second.id, first.id)[: 1 + others]
 
 
@@ -454,4 +455,4 @@ def test_a_shuffle_inside_the_query_has_no_factor() -> None:
     plan = planning.make(made.graph, around(**{"in": 1}))
     lanes = {lane.id: lane for lane in planning.lanes_of(plan, 4, new_id)}
     with pytest.raises(AnabranchError, match="shuffle inside the query"):
-        changes.rescaled(made.graph, plan.model, lanes, 2, 1, new_id)
+        rescale.rescaled(made.graph, plan.model, lanes, 2, 1, new_id)
