@@ -20,7 +20,7 @@ from anabranch import crash_points
 from anabranch.coordinator.client import Client
 from anabranch.coordinator.store import Store
 from anabranch.model.ssp import SSP
-from anabranch.planning import draining
+from anabranch.planning.transition import after_drain
 from anabranch.systems.kafka.broker import Cluster
 from tests import joining
 from tests.acceptance.harness import PATIENCE, Process, Workspace, record_batch
@@ -232,4 +232,4 @@ def positions(folder: Path) -> dict[SSP, int]:
             last = store.deployment(job, last.id - 1)
         assert last is not None
         lanes = [lane for lane in store.lanes(job).values() if lane.deployment <= last.id]
-        return draining.positions(lanes, store.graph(job, last.id))
+        return after_drain.positions(lanes, store.graph(job, last.id))

@@ -22,8 +22,8 @@ from anabranch.container.lane import LaneRunner
 from anabranch.coordinator import reports
 from anabranch.messages import Draining
 from anabranch.model.lane import LaneState
-from anabranch.planning import draining
 from anabranch.planning import plan as planning
+from anabranch.planning.transition import after_drain
 from anabranch.testing import DRAIN, run
 from tests.integration.harness import PATIENCE, Deployed, Site
 from tests.integration.test_event_time import SCHEMA, closed, computed, flights, put, written
@@ -218,7 +218,7 @@ def followed(run: Deployed) -> Deployed:
     next_id = lambda: f"{next(numbers):08x}"  # noqa: E731
     graph, known = run.job.graph, {lane.id: lane for lane in run.lanes}
     planned = planning.lanes_of(run.plan, run.settings.job.state_partitions, next_id)
-    lanes = draining.begun(planned, graph, known, next_id)
+    lanes = after_drain.begun(planned, graph, known, next_id)
     lanes = tuple(msgspec.structs.replace(lane, deployment=2) for lane in lanes)
     return replace(run, lanes=list(lanes), epoch=run.epoch + 1)
 

@@ -21,11 +21,10 @@ from anabranch.model.hashing import bucket
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, LaneState, Position, open_lanes
 from anabranch.model.ssp import wholes
-from anabranch.planning import deploying, expansion, rewinding
 from anabranch.planning import plan as planning
-from anabranch.planning.deploying import Next
-from anabranch.planning.transition import follow, opening, rescale
+from anabranch.planning.transition import deploy, expand, follow, opening, rescale, rewind
 from anabranch.planning.transition.change import Change
+from anabranch.planning.transition.deploy import Next
 from tests.unit.test_plan import around
 
 IDS = count()
@@ -175,12 +174,12 @@ class World:
         taken, kept = set(self.taken), Counter(self.kept)
         self.taken = self._before(to)
         texts = {f"embedded/in/{p}": offset for p, offset in to.items()}
-        self._move(rewinding.rewound(self.job.graph, self.model, self.lanes, texts, state, new_id))
+        self._move(rewind.rewound(self.job.graph, self.model, self.lanes, texts, state, new_id))
         if state == "clear":
             self.kept.clear()
         if cancel:
             self.taken, self.kept = taken, kept
-            self._move(rewinding.undone(self.model, self.lanes, new_id))
+            self._move(rewind.undone(self.model, self.lanes, new_id))
 
     def change(self, factor: int, containers: int) -> Change:
         return self._move(rescale.rescaled(self.job.graph, self.model, self.lanes, factor, containers, new_id))
@@ -190,7 +189,7 @@ class World:
         count = len(self.streams) * times
         self.streams += [list(keys) for _ in range(count - len(self.streams))]
         counts = {"embedded/in": count}
-        return self._move(expansion.expanded(self.job.graph, self.model, self.lanes, counts, new_id))
+        return self._move(expand.expanded(self.job.graph, self.model, self.lanes, counts, new_id))
 
     def deploy(self, other: int) -> Change:
         """The same job once more: planned anew, or, as in a rollback, as it ran already; its inputs may have grown."""
@@ -198,7 +197,7 @@ class World:
         planned = planning.make(self.job.graph, replace(surroundings, lanes=self.spread))
         lanes = planning.lanes_of(planned, 4, new_id) if other else tuple(self.lanes.values())
         after = Next(self.model.run_id + 1, planned.model if other else self.model, lanes)
-        return self._move(deploying.deployed(after, self.model, follow.heads(self.lanes.values()), new_id))
+        return self._move(deploy.deployed(after, self.model, follow.heads(self.lanes.values()), new_id))
 
     def _move(self, change: Change) -> Change:
         for name in change.closing:
@@ -211,7 +210,7 @@ class World:
         self.model = change.model
         self.lanes.update({lane.id: lane for lane in change.lanes})
         for lane in change.lanes:
-            self._begin(rewinding.opened(lane, self.lanes))
+            self._begin(rewind.opened(lane, self.lanes))
         return change
 
     def finish(self) -> None:
@@ -370,10 +369,10 @@ def test_lanes_that_have_none_of_the_new_partitions_run_on() -> None:
     made.read("c", key="k string", schema="n int").where("n > 0").partition_by("n").write("out")
     plan = planning.make(made.graph, around(a=2, b=2, c=2))
     lanes = {lane.id: lane for lane in planning.lanes_of(plan, 4, new_id)}
-    change = expansion.expanded(made.graph, plan.model, lanes, {"embedded/a": 4, "embedded/b": 2}, new_id)
+    change = expand.expanded(made.graph, plan.model, lanes, {"embedded/a": 4, "embedded/b": 2}, new_id)
     assert [lanes[name].group for name in change.closing] == ["counted-a"]
     assert [(lane.group, len(lane.ssps)) for lane in change.lanes] == [("counted-a", 4)]
-    assert expansion.other(made.graph, change.model, {"embedded/a": 4, "embedded/b": 2, "embedded/zzz": 1}) == {}
+    assert expand.other(made.graph, change.model, {"embedded/a": 4, "embedded/b": 2, "embedded/zzz": 1}) == {}
 
 
 def test_without_state_new_partitions_are_new_tasks() -> None:
@@ -381,7 +380,7 @@ def test_without_state_new_partitions_are_new_tasks() -> None:
     made.read("in", key="k string", schema="n int").where("n > 0").write("out")
     plan = planning.make(made.graph, around("partition", 2, 3, **{"in": 2}))
     lanes = {lane.id: lane for lane in planning.lanes_of(plan, 4, new_id)}
-    change = expansion.expanded(made.graph, plan.model, lanes, {"embedded/in": 5}, new_id)
+    change = expand.expanded(made.graph, plan.model, lanes, {"embedded/in": 5}, new_id)
     assert len(change.model.stages[0].tasks) == 5 * 2
     assert sorted(len(lane.tasks) for lane in change.lanes) == [3, 3, 4]
     assert {str(ssp) for lane in change.lanes for ssp in lane.fresh} == {f"embedded/in/{p}" for p in (2, 3, 4)}
@@ -394,8 +393,8 @@ def test_new_tasks_of_a_broadcast_are_refused() -> None:
     plan = planning.make(made.graph, around(**{"in": 2, "rules": 1}))
     lanes = {lane.id: lane for lane in planning.lanes_of(plan, 4, new_id)}
     with pytest.raises(AnabranchError, match="would have new tasks, and the broadcast input embedded/rules"):
-        expansion.expanded(made.graph, plan.model, lanes, {"embedded/in": 4}, new_id)
-    wider = expansion.expanded(made.graph, plan.model, lanes, {"embedded/rules": 2}, new_id)
+        expand.expanded(made.graph, plan.model, lanes, {"embedded/in": 4}, new_id)
+    wider = expand.expanded(made.graph, plan.model, lanes, {"embedded/rules": 2}, new_id)
     (lane,) = wider.lanes
     assert [[str(ssp) for ssp in each] for each in (lane.broadcast, lane.fresh)] == [
         ["embedded/rules/0", "embedded/rules/1"],
@@ -407,7 +406,7 @@ def test_the_streams_between_stages_are_the_jobs_own() -> None:
     made = Job("j")
     made.read("in", key="k string", schema="n int").partition_by("n").agg(n="count(*)").write("counts")
     model = planning.make(made.graph, around(**{"in": 2})).model
-    assert expansion.partitions(made.graph, model) == {"embedded/in": 2}
+    assert expand.partitions(made.graph, model) == {"embedded/in": 2}
 
 
 def test_lanes_read_from_those_that_follow_the_writers() -> None:

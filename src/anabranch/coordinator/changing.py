@@ -19,8 +19,8 @@ from anabranch.model.factor import check_factor
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, LaneState
-from anabranch.planning import expansion, placing, rewinding, traffic
-from anabranch.planning.transition import follow, opening, rescale
+from anabranch.planning import placing, traffic
+from anabranch.planning.transition import expand, follow, opening, rescale, rewind
 from anabranch.planning.transition.change import Change
 
 __all__ = [
@@ -108,7 +108,7 @@ def rewound(serving: Serving, present: Generation, wish: Rewinding, to: Mapping[
     """What comes of a job that is to read some partitions again. Errors as :meth:`Coordinator.rewind`."""
     check_changeable(serving)
     its = {lane.id: lane for lane in serving.lanes}
-    change = rewinding.rewound(present.graph, present.model, its, to, wish.state, new_id)
+    change = rewind.rewound(present.graph, present.model, its, to, wish.state, new_id)
     told = Rewound(
         generation=change.model.generation,
         to=dict(to),
@@ -142,18 +142,18 @@ def expanded(
         begins: it has just been started again.
 
     Raises:
-        ConflictError: as :func:`anabranch.planning.expansion.expanded`; or the job can't be changed now.
+        ConflictError: as :func:`anabranch.planning.transition.expand.expanded`; or the job can't be changed now.
     """
-    other = expansion.other(present.graph, present.model, counts)
+    other = expand.other(present.graph, present.model, counts)
     if not other:
         return None
     its = {lane.id: lane for lane in serving.lanes}
     seats = serving.placing(present.containers)
-    change = expansion.expanded(present.graph, present.model, its, counts, new_id, seats)
+    change = expand.expanded(present.graph, present.model, its, counts, new_id, seats)
     if not begins:
         check_changeable(serving)
         _check_room(serving)
-    had = expansion.partitions(present.graph, present.model)
+    had = expand.partitions(present.graph, present.model)
     why = ", ".join(
         f"{name} has {count} partitions, and had {had[name]}"
         if name in had
@@ -178,7 +178,7 @@ def undone(serving: Serving, present: Generation, before: JobModel, who: str, wh
     void = [opening.never_begun(lane, why) for lane in serving.spoilt()]
     if present.model.rewound:
         its = {lane.id: lane for lane in serving.lanes}
-        back = rewinding.undone(present.model, its, new_id)
+        back = rewind.undone(present.model, its, new_id)
         told = Rewound(generation=back.model.generation, closing=_named(its, back), lanes=back.lanes)
         model = msgspec.structs.replace(back.model, undoes=present.generation)
         return Wanted(model, told, (*_ending(serving, its, back, void), *void), who, f"cancelled: {why}")

@@ -20,8 +20,7 @@ from anabranch.errors import ConflictError, StoreUnavailableError
 from anabranch.messages import Drain, JobStatus
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, LaneState
-from anabranch.planning import rewinding
-from anabranch.planning.transition import opening
+from anabranch.planning.transition import opening, rewind
 
 __all__ = ["HASTE", "Served"]
 
@@ -244,7 +243,7 @@ class Served:
 
     def _open(self, serving: Serving) -> bool:
         """Let lanes start whose predecessors have closed; gives whether there were any."""
-        opened = [serving.held(rewinding.opened(lane, serving.known)) for lane in serving.opening()]
+        opened = [serving.held(rewind.opened(lane, serving.known)) for lane in serving.opening()]
         self._put(serving, opened, "may start")
         return bool(opened)
 

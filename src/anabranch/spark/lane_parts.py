@@ -24,9 +24,10 @@ from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP, WHOLE
 from anabranch.operators import rule
 from anabranch.operators.rules import is_boundary, is_by_intake, is_shuffle
-from anabranch.planning import draining, groups, plan, stages
+from anabranch.planning import groups, plan, stages
 from anabranch.planning.groups import Group
 from anabranch.planning.stages import Stage
+from anabranch.planning.transition import after_drain
 from anabranch.spark import codec, hearing, hidden, intake, ownership, pruning
 from anabranch.spark.audience import Audience
 from anabranch.spark.batches import Batch
@@ -141,7 +142,7 @@ class LaneParts:
     @property
     def empties(self) -> bool:
         """Whether all of its state goes out when time ends."""
-        return self.stateful and not draining.keeps_state(self.graph, self.lane.group)
+        return self.stateful and not after_drain.keeps_state(self.graph, self.lane.group)
 
     @property
     def ticks(self) -> bool:
