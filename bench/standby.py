@@ -24,7 +24,7 @@ from tests.integration import harness
 from tests.integration.harness import Deployed, Site
 from tests.integration.test_container import serve, until
 
-from anabranch import Job, steps
+from anabranch import Job, crash_points
 from anabranch.config import Settings, StorageSettings
 from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.store.store import Store
@@ -75,11 +75,11 @@ def taken_over(site: Away, run: Deployed, warm: bool) -> tuple[float, float, int
     committed: list[float] = []
 
     def see(step: str, *_: object) -> None:
-        if step == steps.COMMITTED:
+        if step == crash_points.COMMITTED:
             committed.append(time.monotonic())
 
     begun = time.monotonic()
-    with capture_logs() as said, steps.watched(see):
+    with capture_logs() as said, crash_points.watched(see):
         run.ran()
     (told,) = [line for line in said if line["event"] == "a folder was copied"]
     assert told["warm"] is warm

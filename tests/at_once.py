@@ -17,11 +17,11 @@ import pyarrow as pa
 from anabranch.config import Settings, SparkSettings
 from anabranch.container import failures
 from anabranch.spark import session, sources
-from anabranch.spark.records import Limits
 from anabranch.systems.embedded import Log
 from anabranch.systems.embedded import spark as embedded
 from anabranch.systems.embedded.system import EmbeddedSystem
 from anabranch.systems.records import RECORD_SCHEMA
+from anabranch.systems.source import Limits
 
 
 def main(several: int, unmended: bool) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from anabranch import steps
+from anabranch import crash_points
 from anabranch.systems.kafka import broker
 from tests.acceptance.harness import PATIENCE, Process, Workspace, record_batch
 
@@ -94,7 +94,7 @@ def broken_off(seed: int, workspace: Workspace) -> str:
     with slowly(workspace) as job:
         factor = 1
         if seed % 2 == 0:
-            step = steps.OF_BREAKS[seed // 2 % len(steps.OF_BREAKS)]
+            step = crash_points.OF_BREAKS[seed // 2 % len(crash_points.OF_BREAKS)]
             told.append(f"killed when it was {step}")
             factor = killed_at(job, step)
         process: Process | None = None

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from anabranch import steps
+from anabranch import crash_points
 from anabranch.coordinator.store import Store
 from anabranch.errors import NotLeadingError
 from tests.acceptance.harness import INPUT, LATE, TABLE, Flight, Process, Workspace, check_late, flights
@@ -20,7 +20,10 @@ STUCK = Path(__file__).parent / "stuck" / "delays.py"
 COUNT = 2000
 PORTION = 200
 _OF_CONTAINERS = [
-    f"{stage}-:{step}:0+" for stage in (0, 1) for step in steps.OF_DRAINS if (stage, step) != (1, steps.HALTED)
+    f"{stage}-:{step}:0+"
+    for stage in (0, 1)
+    for step in crash_points.OF_DRAINS
+    if (stage, step) != (1, crash_points.HALTED)
 ]
 _OF_COORDINATORS = ["draining", "until", "last", "ended", "drained"]
 """What is stored when the coordinator is killed. ``ended``: stage 0 has; when stage 1 has, the job is drained."""

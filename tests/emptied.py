@@ -16,11 +16,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from anabranch import steps
+from anabranch import crash_points
 from anabranch.coordinator.client import Client
 from anabranch.coordinator.store import Store
 from anabranch.model.ssp import SSP
-from anabranch.planning import draining
+from anabranch.planning.transition import after_drain
 from anabranch.systems.kafka.broker import Cluster
 from tests import joining
 from tests.acceptance.harness import PATIENCE, Process, Workspace, record_batch
@@ -38,7 +38,12 @@ MAKE: dict[str, Callable[[int], Row]] = {
 }
 OUTPUTS = ("pairs", "kinds", "minutely", "minutes", "windows", "given")
 BETWEEN = ("every-by-n-1", "every-by-kind-1", "every-by-minute-1")
-STEPS = [f"{stage}-:{step}:0+" for stage in (0, 2, 3) for step in steps.OF_DRAINS if stage == 0 or step != steps.HALTED]
+STEPS = [
+    f"{stage}-:{step}:0+"
+    for stage in (0, 2, 3)
+    for step in crash_points.OF_DRAINS
+    if stage == 0 or step != crash_points.HALTED
+]
 """Where it is killed. Stage 1 has neither state nor time: it just ends when it has read all."""
 _PARTITIONS = 2
 _PORTION = {ASKED: 50, TOLD: 60, RULES: 10}
@@ -227,4 +232,4 @@ def positions(folder: Path) -> dict[SSP, int]:
             last = store.deployment(job, last.id - 1)
         assert last is not None
         lanes = [lane for lane in store.lanes(job).values() if lane.deployment <= last.id]
-        return draining.positions(lanes, store.graph(job, last.id))
+        return after_drain.positions(lanes, store.graph(job, last.id))

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from anabranch import steps
+from anabranch import crash_points
 from anabranch.coordinator.client import Client
 from tests.acceptance.harness import INPUT, LATE, Flight, Process, Workspace, command, descendants, flights
 from tests.calm import until_calm
@@ -134,8 +134,13 @@ def ended_fenced(process: Process, by_itself: bool = False) -> None:
 def frozen(dice: random.Random, served: Served) -> str:
     """A container is frozen inside a batch, a second one takes over and ends the job, then the first one wakes."""
     in_kafka = served.workspace.cluster is not None
-    step = dice.choice([steps.PLANNED, *([steps.PRODUCED, steps.MARKED] if in_kafka else [steps.PUBLISHED])])
-    stage = 0 if step in steps.OF_SLOTS else dice.randrange(2)  # no window is closed in the first batches
+    step = dice.choice(
+        [
+            crash_points.PLANNED,
+            *([crash_points.PRODUCED, crash_points.MARKED] if in_kafka else [crash_points.PUBLISHED]),
+        ]
+    )
+    stage = 0 if step in crash_points.OF_SLOTS else dice.randrange(2)  # no window is closed in the first batches
     hold = f"{stage}-:{step}:{dice.randint(1, 2)}"
     served.start()
     first = replaced_while_frozen(served, hold)
@@ -409,7 +414,7 @@ def away_for_long(dice: random.Random, served: Served, seconds: float) -> str:
 
 def written_twice(dice: random.Random, served: Served) -> str:
     """As ``frozen``, with an output that can't be fenced, in Kafka: records come twice, so these tests can fail."""
-    hold = f"0-:{steps.PUBLISHED}:{dice.randint(1, 2)}"
+    hold = f"0-:{crash_points.PUBLISHED}:{dice.randint(1, 2)}"
     served.start(**{f"streams__{LATE}__delivery": "at-least-once"})
     first = replaced_while_frozen(served, hold)
     first.wake()

@@ -11,7 +11,7 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 
-from anabranch import fetched
+from anabranch import cache_dir
 
 COMPILER = "-XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 """They live for seconds or minutes: the quick compiler alone halves what they need of the processor, and a tenth less
@@ -24,7 +24,7 @@ def _archive() -> Path:
     """That of this Java and this Spark; a JVM looks by itself whether it fits."""
     java = subprocess.run(["java", "-version"], capture_output=True, check=True).stderr
     key = hashlib.sha256(java + version("pyspark").encode() + COMPILER.encode()).hexdigest()[:12]
-    return fetched.folder() / f"classes-{key}.jsa"
+    return cache_dir.folder() / f"classes-{key}.jsa"
 
 
 ARCHIVE = _archive()

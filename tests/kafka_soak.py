@@ -11,7 +11,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 
-from anabranch import steps
+from anabranch import crash_points
 from tests import kafka_peers
 from tests.acceptance import numbered
 from tests.acceptance.harness import INPUT, LATE, Process, Workspace, command, descendants, flights
@@ -23,7 +23,14 @@ FEW = 20_000
 PATIENCE = 600.0
 FIRST_SECONDS = 15.0
 """Of a process's life: until it has planned its first batches, or so."""
-OF_A_STAGE = steps.PRODUCED, steps.OPENING, steps.TRANSACTED, steps.PUBLISHED, steps.MARKED, steps.OPENING
+OF_A_STAGE = (
+    crash_points.PRODUCED,
+    crash_points.OPENING,
+    crash_points.TRANSACTED,
+    crash_points.PUBLISHED,
+    crash_points.MARKED,
+    crash_points.OPENING,
+)
 POINTS = tuple(itertools.product((0, 1), OF_A_STAGE))
 """In pairs, of which an even seed has one: a step at which slots are opened needs a process in which none is yet."""
 
@@ -80,7 +87,7 @@ def duplicates(seed: int, workspace: Workspace) -> str:
     dice = random.Random(seed)
     workspace.settings["streams__exact__delivery"] = "at-least-once"
     numbered.put(workspace, EACH)
-    hold = f"1-:{steps.PUBLISHED}:{dice.randint(1, 6)}"
+    hold = f"1-:{crash_points.PUBLISHED}:{dice.randint(1, 6)}"
     process = workspace.start(*RUN, hold=hold, job__max_rows_per_batch=SMALL)
     process.held()
     process.kill()
@@ -100,10 +107,10 @@ def fencing(seed: int, workspace: Workspace) -> str:
     dice = random.Random(seed)
     numbered.put(workspace, EACH)
     stage, batch = seed // 2 % 2, dice.randint(1, 6)
-    hold = "" if seed % 2 else f"{stage}-:{steps.PRODUCED}:{batch}"
+    hold = "" if seed % 2 else f"{stage}-:{crash_points.PRODUCED}:{batch}"
     process = workspace.start(*RUN, hold=hold, job__max_rows_per_batch=SMALL)
     if hold:
-        how = f"at {hold}, {numbered.check_held(workspace, process.held(), steps.PRODUCED, batch)}"
+        how = f"at {hold}, {numbered.check_held(workspace, process.held(), crash_points.PRODUCED, batch)}"
     else:
         how = _some_time_later(dice, workspace, process, stage, most=0.4)
     process.freeze()
@@ -141,7 +148,7 @@ def ahead(seed: int, workspace: Workspace) -> str:
     change, in which nothing is killed. Each record is there once and in order."""
     dice = random.Random(seed)
     numbered.put(workspace, FEW)
-    hold = "" if seed % 2 else f"1-:{steps.AHEAD}:0"
+    hold = "" if seed % 2 else f"1-:{crash_points.AHEAD}:0"
     process = workspace.start("run", "exactly.py", hold=hold, job__max_rows_per_batch=FEW // 10)
     # Stage 1 is behind stage 0 then: its next lane has something to plan.
     process.until("some batches of stage 0", lambda: workspace.committed("0-") >= 4)
@@ -220,7 +227,7 @@ def _killed(seed: int, dice: random.Random, workspace: Workspace, points: Sequen
     first, second = (points[(seed + number) % len(points)] for number in range(2))
     how = _at(workspace, *first, dice.randint(1, 6))
     stage, step = second
-    later = 1 if step == steps.OPENING else dice.randint(1, 3)
+    later = 1 if step == crash_points.OPENING else dice.randint(1, 3)
     return f"{how}; {_at(workspace, stage, step, workspace.committed(f'{stage}-') + later)}"
 
 

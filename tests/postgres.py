@@ -21,7 +21,7 @@ from typing import Any
 
 import psycopg
 
-from anabranch import fetched
+from anabranch import cache_dir
 
 VERSION = "16.4.0"
 USER = "anabranch"
@@ -144,7 +144,7 @@ def _binaries(folder: Path) -> Path:
     if found is not None:
         return Path(found).resolve().parent
     processor = "arm64v8" if os.uname().machine in ("arm64", "aarch64") else "amd64"
-    place = fetched.folder() / f"postgres-{VERSION}-{os.uname().sysname.lower()}-{processor}"
+    place = cache_dir.folder() / f"postgres-{VERSION}-{os.uname().sysname.lower()}-{processor}"
     jar = next(place.glob("*.jar"), None)
     assert jar is not None, (
         "PostgreSQL is needed: put the folder of initdb on the PATH, or run scripts/fetch-jars postgres"

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from anabranch import steps
+from anabranch import crash_points
 from anabranch.systems.embedded import Log
 from tests import (
     autoscaled,
@@ -65,8 +65,8 @@ SMALL, LARGER = 1500, 5000
 AWAY = 600.0
 TARGETS = (0, 4, 0.4)
 """Seconds that batches aim at, by seed: not sized by time; the default; so little that sizes change all the time."""
-STEPS = tuple(itertools.product((0, 1), steps.NAMES))
-IN_KAFKA = tuple((stage, step) for stage, step in STEPS if step != steps.PLANNING)
+STEPS = tuple(itertools.product((0, 1), crash_points.NAMES))
+IN_KAFKA = tuple((stage, step) for stage, step in STEPS if step != crash_points.PLANNING)
 """Batches of a Kafka source are planned where no hook of ours is."""
 
 Scenario = Callable[[int, Workspace], str]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from anabranch import steps
+from anabranch import crash_points
 from tests import drained, failover, postgres, scaled, tabled
 from tests.acceptance import numbered
 from tests.acceptance.harness import LATE, TABLE, Workspace, flights
@@ -21,7 +21,7 @@ from tests.tabled import FunctionWorkspace, TabledWorkspace
 
 COUNT, SMALL, LARGER = 12_000, 1000, 4000
 _AWAY = 3.0
-_STEPS = (steps.STAGED, steps.NAMED, steps.PLANNED, steps.PUBLISHED, steps.COMMITTED)
+_STEPS = (crash_points.STAGED, crash_points.NAMED, crash_points.PLANNED, crash_points.PUBLISHED, crash_points.COMMITTED)
 
 
 def killed(seed: int, workspace: TabledWorkspace) -> str:

@@ -9,7 +9,7 @@ import venv
 from dataclasses import dataclass
 from pathlib import Path
 
-from anabranch import fetched
+from anabranch import cache_dir
 from bench.support.cluster import ROOT, Cluster
 from bench.support.flights import LATE, SCHEMA
 from bench.support.processes import Side
@@ -131,7 +131,7 @@ memory = "{MEMORY}"
 
 def kafka_streams(task: Task, started: Side) -> None:
     """Kafka Streams: two threads, at least once, no cache; for latency without its linger of 100 ms."""
-    jars = fetched.folder() / f"streams-{STREAMS}"
+    jars = cache_dir.folder() / f"streams-{STREAMS}"
     if not jars.is_dir():
         subprocess.run([str(ROOT / "scripts" / "fetch-jars"), "streams"], stdout=subprocess.DEVNULL, check=True)
     classes = task.cluster.folder / "classes"
@@ -145,7 +145,7 @@ def kafka_streams(task: Task, started: Side) -> None:
 
 def quixstreams(task: Task, started: Side) -> None:
     """A Python library, in an environment of its own: two processes, for one has one core."""
-    home = fetched.folder() / f"quixstreams-{QUIX}"
+    home = cache_dir.folder() / f"quixstreams-{QUIX}"
     python = home / "bin" / "python"
     if not (home / "ready").exists():
         print(f"Installing quixstreams {QUIX} into {home} ...", file=sys.stderr, flush=True)

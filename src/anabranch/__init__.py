@@ -6,11 +6,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from anabranch.api.job import Job
+    from anabranch.api.processor import Processor
+    from anabranch.api.state import ListState, MapState, ValueState
+    from anabranch.api.stream import Stream
+    from anabranch.api.timers import Timers
+    from anabranch.api.windowed import Windowed
     from anabranch.event_time.windows import Session, Sliding, Tumbling, session, sliding, tumbling
-    from anabranch.job import Job, Stream, Windowed
-    from anabranch.keyed.processor import Processor
-    from anabranch.keyed.state import ListState, MapState, ValueState
-    from anabranch.keyed.timers import Timers
 
 __all__ = [
     "Job",
@@ -30,11 +32,13 @@ __all__ = [
 ]
 
 _MODULES = {
+    "api.job": ("Job",),
     "event_time.windows": ("Session", "Sliding", "Tumbling", "session", "sliding", "tumbling"),
-    "job": ("Job", "Stream", "Windowed"),
-    "keyed.processor": ("Processor",),
-    "keyed.state": ("ListState", "MapState", "ValueState"),
-    "keyed.timers": ("Timers",),
+    "api.processor": ("Processor",),
+    "api.state": ("ListState", "MapState", "ValueState"),
+    "api.stream": ("Stream",),
+    "api.timers": ("Timers",),
+    "api.windowed": ("Windowed",),
 }
 """Where the names above are: a job file imports them, and a verb or a worker of Spark's doesn't need them."""
 _PLACES = {name: f"anabranch.{module}" for module, names in _MODULES.items() for name in names}

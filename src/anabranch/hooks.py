@@ -1,19 +1,5 @@
-"""What a job may be told of its own life."""
+"""A name for job files of before the first release, which deployments keep: it is in :mod:`anabranch.api` now."""
 
-from __future__ import annotations
+from anabranch.api.hooks import DrainedTask
 
-from dataclasses import dataclass
-
-__all__ = ["ON_DRAIN", "DrainedTask"]
-
-ON_DRAIN = -1
-"""Stands among the functions of a job, which are by node, for the one that is called when it drains."""
-
-
-@dataclass(frozen=True)
-class DrainedTask:
-    """A task of a stage that has drained: all that it has taken in is written, windows and timers too."""
-
-    job: str
-    stage: str
-    name: str
+__all__ = ["DrainedTask"]

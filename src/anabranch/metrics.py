@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from anabranch import drains
+from anabranch import drain_progress
 from anabranch.messages import JobStatus, LaneReport, LaneStatus
 
 __all__ = ["CONTENT_TYPE", "exposition"]
@@ -112,7 +112,7 @@ def _of_jobs(jobs: Sequence[JobStatus]) -> Iterator[Metric]:
         if not job.served:
             continue
         if job.drain is not None:
-            its = drains.left(job)
+            its = drain_progress.left(job)
             for name, family in drain.items():
                 family.add_metric([job.job], getattr(its, name))
         factor.add_metric([job.job], job.factor)

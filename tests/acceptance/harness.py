@@ -20,7 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from anabranch import steps
+from anabranch import crash_points
 from anabranch.config import KafkaSettings
 from anabranch.coordinator import endpoint
 from anabranch.model.hashing import partition_for
@@ -169,7 +169,7 @@ class Process:
 
     def release(self) -> None:
         """Let all of it go on from the step where it holds, and hold no more."""
-        Path(f"{self.note}{steps.RELEASED}").touch()
+        Path(f"{self.note}{crash_points.RELEASED}").touch()
 
     def clear_away(self) -> None:
         """End it with its whole session, after a test that failed."""

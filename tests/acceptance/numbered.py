@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from anabranch import steps
+from anabranch import crash_points
 from anabranch.model.hashing import partition_for
 from anabranch.systems.kafka import markers
 from anabranch.systems.kafka.broker import Cluster
@@ -88,18 +88,18 @@ def check_held(workspace: Workspace, lane: str, step: str, batch: int) -> str:
     """While it is held there, the slots have done what the step says; tells it."""
     (found,) = (each["lane"] for each in workspace.status()["lanes"] if each["lane"]["id"] == lane)
     (stream,) = (stream for stream in found["outputs"] if not stream.endswith("-dead-letters"))
-    if step in (steps.PRODUCED, steps.MARKED):
+    if step in (crash_points.PRODUCED, crash_points.MARKED):
         assert workspace.system.ends(stream) != workspace.system.high_watermarks(stream), "no transaction is open"
-    if step == steps.MARKED:
+    if step == crash_points.MARKED:
         return "a marker is in an open transaction"  # until it has ended nobody can read that slot's
     rows = [slot for slot, name in enumerate(found["slots"]) if ":" not in name]
     marked = markers.markers(workspace.kafka, workspace.job, lane, found["group"], rows)
     done = [slot for slot, marker in marked.items() if marker is not None and marker.batch >= batch]
-    if step == steps.PUBLISHED:
+    if step == crash_points.PUBLISHED:
         assert done, "no slot has the batch"
     else:
         assert len(done) < len(rows), "all slots have the batch"
-    if step == steps.TRANSACTED:
+    if step == crash_points.TRANSACTED:
         assert done, "no slot has the batch"
     return f"{len(done)} of {len(rows)} slots have batch {batch}"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch import steps
+from anabranch import crash_points
 from tests import broken_off
 from tests.acceptance.harness import Workspace
 from tests.broken_off import SOON, slowly
@@ -44,11 +44,12 @@ def test_no_verb_and_no_signal_waits_for_a_long_batch(workspace: Workspace) -> N
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "step", [steps.OF_BREAKS[1], *(pytest.param(step, marks=pytest.mark.long) for step in steps.OF_BREAKS[::2])]
+    "step",
+    [crash_points.OF_BREAKS[1], *(pytest.param(step, marks=pytest.mark.long) for step in crash_points.OF_BREAKS[::2])],
 )
 def test_killed_at_a_step_of_taking_a_batch_back(workspace: Workspace, step: str) -> None:
     with slowly(workspace) as job:
         broken_off.killed_at(job, step)
         (closing, *_) = [each["lane"] for each in workspace.status()["lanes"] if each["lane"]["state"] == "closing"]
-        taken_back = step == steps.TAKEN_BACK
+        taken_back = step == crash_points.TAKEN_BACK
         assert workspace.lane(closing["id"]).planned == (-1 if taken_back else 0), json.dumps(closing)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch import steps
+from anabranch import crash_points
 from tests.acceptance.harness import Workspace, broken, flights, held_back
 
 pytestmark = pytest.mark.acceptance
@@ -21,7 +21,7 @@ def test_killed_at_a_step(workspace: Workspace) -> None:
     workspace.put(AHEAD[:1000])
     workspace.put_broken(BROKEN)
     workspace.put(AHEAD[1000:])
-    hold = f"0-:{steps.PUBLISHED}:2"
+    hold = f"0-:{crash_points.PUBLISHED}:2"
     process = workspace.start("run", "delays.py", "--available-now", hold=hold, job__max_rows_per_batch=SMALL)
     lane = process.held()
     process.kill()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch import steps
+from anabranch import crash_points
 from anabranch.systems.kafka.broker import Cluster
 from tests.acceptance import numbered
 from tests.acceptance.harness import Workspace
@@ -43,8 +43,8 @@ def killed(workspace: Workspace, stage: int, step: str, batch: int) -> str:
 def test_each_record_once_whatever_is_killed(workspace: Workspace, tmp_path: Path) -> None:
     """A kill with a marker in a transaction that is open, one while slots are opened; then a task that fails once. Soak
     does each at each stage, kills between the commits of two slots, and sees that another run does nothing."""
-    lane = killed(workspace, 0, steps.MARKED, 1)
-    killed(workspace, 1, steps.OPENING, workspace.lane("1-").committed + 1)
+    lane = killed(workspace, 0, crash_points.MARKED, 1)
+    killed(workspace, 1, crash_points.OPENING, workspace.lane("1-").committed + 1)
     assert workspace.lane(lane).read < 1.6 * COUNT
 
     failing = tmp_path / "fail-once"

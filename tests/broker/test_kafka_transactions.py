@@ -22,7 +22,7 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaError, Producer, Topi
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
-from anabranch import steps
+from anabranch import crash_points
 from anabranch.config import KafkaSettings
 from anabranch.errors import AnabranchError, ConfigError, FencedError, StateError
 from anabranch.model.hashing import partitions_for
@@ -45,7 +45,7 @@ SETTLING = 5.0
 # A Python worker: writes a batch for each line it reads, and kills itself at a step if it is told to.
 WORKER = """
 import json, os, signal, sys
-from anabranch import steps
+from anabranch import crash_points
 from anabranch.config import KafkaSettings
 from anabranch.systems.kafka.transactions import SlotWriter
 from tests.broker.test_kafka_transactions import records, spread
@@ -56,7 +56,7 @@ for line in sys.stdin:
         if step == told["die"]:
             os.kill(os.getpid(), signal.SIGKILL)
     try:
-        with steps.watched(die), writer.open(0, told["batch"]) as transaction:
+        with crash_points.watched(die), writer.open(0, told["batch"]) as transaction:
             done = transaction.done
             transaction.write(told["topic"], *spread(records(told["values"])))
             transaction.commit()
@@ -212,7 +212,7 @@ def test_a_slot_without_rows_commits_its_marker(servers: str) -> None:
 def test_what_was_aborted_is_never_seen_and_the_producer_is_kept(servers: str) -> None:
     place = Place(servers)
     place.write(0, ["a"])
-    with steps.watched(not_opening):
+    with crash_points.watched(not_opening):
         with place.opened(1, ["lost"]):
             assert place.held_up
         wait(lambda: not place.held_up)
@@ -225,7 +225,7 @@ def test_a_worker_that_dies_before_its_commit_leaves_nothing_and_holds_up_nobody
     place = Place(servers)
     with worker(place) as tell:
         assert tell(0, ["a"]) == "committed"
-        assert tell(1, ["b", "c"], die=steps.PRODUCED) == ""
+        assert tell(1, ["b", "c"], die=crash_points.PRODUCED) == ""
     assert place.held_up
     with place.writer().open(0, 1) as transaction:
         assert not transaction.done
@@ -239,7 +239,7 @@ def test_a_worker_that_dies_before_its_commit_leaves_nothing_and_holds_up_nobody
 def test_a_worker_that_dies_after_its_commit_has_written(servers: str) -> None:
     place = Place(servers)
     with worker(place) as tell:
-        assert tell(0, ["a"], die=steps.TRANSACTED) == ""
+        assert tell(0, ["a"], die=crash_points.TRANSACTED) == ""
     assert place.write(0, ["a"])
     assert place.seen() == ["a"]
 
@@ -256,12 +256,12 @@ def test_workers_that_take_turns_never_meet_a_producer_that_was_superseded(serve
 def test_a_kept_producer_is_not_opened_again(servers: str) -> None:
     place = Place(servers)
     place.write(0, ["a"])
-    with steps.watched(not_opening):
+    with crash_points.watched(not_opening):
         place.write(0, ["a"])
         place.write(1, ["b"])
     transactions._close()  # as in another worker
     assert place.write(1, ["b"])
-    with steps.watched(not_opening):
+    with crash_points.watched(not_opening):
         place.write(2, ["c"])
     assert place.seen() == ["a", "b", "c"]
 
@@ -441,7 +441,7 @@ def test_a_transaction_that_took_too_long_is_explained(servers: str, during: str
     place = Place(servers, transaction_timeout="1 second")
 
     def until_the_broker_aborts(step: str, lane: str, batch: int) -> None:
-        if step == (steps.PRODUCED if during == "the commit" else ""):
+        if step == (crash_points.PRODUCED if during == "the commit" else ""):
             wait(lambda: not place.held_up)
 
     transaction = place.opened(0, ["never"])
@@ -449,7 +449,7 @@ def test_a_transaction_that_took_too_long_is_explained(servers: str, during: str
     if during != "the commit":
         wait(lambda: not place.held_up)
     told = 'took longer in slot 0 than transaction_timeout = "1 second"'
-    with steps.watched(until_the_broker_aborts), pytest.raises(AnabranchError, match=told):
+    with crash_points.watched(until_the_broker_aborts), pytest.raises(AnabranchError, match=told):
         finish(transaction, place.topic, records(["never"] if during.endswith("written") else []))
     assert not place.write(0, ["a"])
     assert place.seen() == ["a"]
@@ -538,7 +538,7 @@ def flush(transaction: SlotTransaction) -> None:
 
 
 def not_opening(step: str, lane: str, batch: int) -> None:
-    assert step != steps.OPENING, "the producer was opened again"
+    assert step != crash_points.OPENING, "the producer was opened again"
 
 
 def read(

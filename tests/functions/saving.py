@@ -11,7 +11,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from anabranch import steps
+from anabranch import crash_points
 
 FOLDER = Path.cwd() / "tables"  # a container runs a copy of the job, in the same folder
 _FORM = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'"}
@@ -22,7 +22,7 @@ def into(output: str) -> Callable[[DataFrame, str, int, int], None]:
 
     def save(df: DataFrame, lane: str, batch: int, epoch: int) -> None:
         rows = [(text,) for (text,) in df.select(F.to_json(F.struct("*"), _FORM)).collect()]
-        steps.reach(steps.STAGED, lane, batch)
+        crash_points.reach(crash_points.STAGED, lane, batch)
         with closing(sqlite3.connect(FOLDER / f"{output}.db", timeout=60, isolation_level=None)) as connection:
             connection.execute("begin immediate")
             connection.execute("create table if not exists rows (value text)")
@@ -34,6 +34,6 @@ def into(output: str) -> Callable[[DataFrame, str, int, int], None]:
                 connection.executemany("insert into rows values (?)", rows)
             connection.execute("replace into marks values (?, ?, ?)", [lane, epoch, max(batch, held[1])])
             connection.execute("commit")
-        steps.reach(steps.NAMED, lane, batch)
+        crash_points.reach(crash_points.NAMED, lane, batch)
 
     return save

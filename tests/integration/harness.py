@@ -20,7 +20,6 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from anabranch import Job
-from anabranch.cli import loading, preparation
 from anabranch.config import (
     EmbeddedSettings,
     JobSettings,
@@ -37,6 +36,7 @@ from anabranch.container.lane import Build, LaneRunner, Offsets
 from anabranch.container.place import Place
 from anabranch.formats import Format
 from anabranch.grouping import groupers
+from anabranch.launch import loading, outputs, preparation
 from anabranch.messages import LaneReport
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP
@@ -137,7 +137,7 @@ class Site:
             if output.stream is not None and not systems.is_table(output.stream):
                 self.system.create(output.stream, output.partitions, output.intermediate)
         prepared = preparation.Prepared(loading.of(job), settings, plan, schemas, formats)
-        preparation.prepare_tables(prepared, create=create)
+        outputs.prepare_tables(prepared, create=create)
         numbers = count()
         lanes = planning.lanes_of(plan, settings.job.state_partitions, lambda: f"{next(numbers):08x}")
         return Deployed(self, settings, job, schemas, formats, plan, list(lanes))

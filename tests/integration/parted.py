@@ -14,7 +14,7 @@ from anabranch.messages import LaneReport, Start
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, LaneState, Position
 from anabranch.model.ssp import parsed
-from anabranch.planning import changes
+from anabranch.planning.transition import opening, rescale
 from tests.integration.harness import Deployed, Site
 
 KEYS = [f"k{n}" for n in range(40)]
@@ -66,12 +66,12 @@ class Parted:
     def scale(self, factor: int, containers: int) -> Deployed:
         """Close the lanes that must be, and let others go on from them."""
         self.lanes |= {lane.id: lane for lane in self.job.lanes}
-        change = changes.rescaled(
+        change = rescale.rescaled(
             self.job.job.graph, self.model, self.lanes, factor, containers, lambda: next(self._ids)
         )
         for name in change.closing:
             self.lanes[name] = _closed(self.lanes[name], self.job.reports[name])
-        opened = [changes.opened(lane, self.lanes) for lane in change.lanes]
+        opened = [opening.opened(lane, self.lanes) for lane in change.lanes]
         kept = [lane for lane in self.job.lanes if lane.id not in change.closing]
         self.model, self.job.lanes = change.model, [*kept, *opened]
         return self.job

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
-from anabranch import Job, steps
+from anabranch import Job, crash_points
 from anabranch.cli import compact
 from anabranch.container import compaction
 from anabranch.container.folder import Folder
@@ -63,10 +63,10 @@ def test_foreign_state_goes_and_the_rest_stays_exact(spark: SparkSession, site: 
     assert sum(its.foreign_bytes for its in found) == alone.bytes
 
     def crash(step: str, lane: str, batch: int) -> None:
-        if step == steps.REWRITTEN and lane == lanes[1].id:
+        if step == crash_points.REWRITTEN and lane == lanes[1].id:
             raise Crash
 
-    with steps.watched(crash), pytest.raises(Crash):
+    with crash_points.watched(crash), pytest.raises(Crash):
         compact.compacted(store, spark, site.place.root, lanes)
     again = offline.lanes(store, "j")
     assert [lane.folder_epoch for lane in again] == [lane.folder_epoch for lane in lanes]

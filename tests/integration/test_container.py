@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from anabranch import Job, steps, tumbling
+from anabranch import Job, crash_points, tumbling
 from anabranch.container.reconciliation import Container
 from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.store.store import Store
@@ -80,14 +80,14 @@ def test_a_lane_that_is_stopped_in_a_batch_commits_it_and_begins_no_other(site: 
     leaving = threading.Event()
 
     def see(step: str, lane: str, batch: int) -> None:
-        if step == steps.PLANNED:
+        if step == crash_points.PLANNED:
             begun.append(batch)
-        if (step, batch) == (steps.PUBLISHED, 2):
+        if (step, batch) == (crash_points.PUBLISHED, 2):
             leaving.set()
             while any(query.isActive for query in site.spark.streams.active if query.name == lane):
                 time.sleep(0.01)
 
-    with steps.watched(see):
+    with crash_points.watched(see):
         serve(run, started(run, until_caught_up=False), leaving=leaving)
     assert begun == [0, 1, 2]
     assert len(site.all_records("out")) == 30

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from anabranch import Job, Processor, tumbling
-from anabranch.keyed.timers import Timers
+from anabranch.api.timers import Timers
 from anabranch.spark import publishing
 from tests.integration.harness import Deployed, Record, Site
 

@@ -16,14 +16,14 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
-from anabranch import Job, steps, tumbling
+from anabranch import Job, crash_points, tumbling
 from anabranch.container.attempts import Standstill
 from anabranch.container.lane import LaneRunner
 from anabranch.coordinator import reports
 from anabranch.messages import Draining
 from anabranch.model.lane import LaneState
-from anabranch.planning import draining
 from anabranch.planning import plan as planning
+from anabranch.planning.transition import after_drain
 from anabranch.testing import DRAIN, run
 from tests.integration.harness import PATIENCE, Deployed, Site
 from tests.integration.test_event_time import SCHEMA, closed, computed, flights, put, written
@@ -184,16 +184,16 @@ def test_a_lane_that_is_stopped_in_its_last_batch_ends_well(site: Site, at_once:
     stopped: list[int] = []
 
     def stop(step: str, _lane: str, batch: int) -> None:
-        if step == steps.ENDING:
+        if step == crash_points.ENDING:
             last.append(batch)
-        if step == steps.PLANNED and batch in last:
+        if step == crash_points.PLANNED and batch in last:
             runner.stop(at_once)
             stopped.append(batch)
             if at_once:
                 time.sleep(1)
                 raise RuntimeError("it was broken off")
 
-    with steps.watched(stop):
+    with crash_points.watched(stop):
         drained.begin()
         until(drained.has_taken_in)
         runner.drain(Draining(uuid="1", until={"embedded/flights/0": len(its)}, last=True))
@@ -218,7 +218,7 @@ def followed(run: Deployed) -> Deployed:
     next_id = lambda: f"{next(numbers):08x}"  # noqa: E731
     graph, known = run.job.graph, {lane.id: lane for lane in run.lanes}
     planned = planning.lanes_of(run.plan, run.settings.job.state_partitions, next_id)
-    lanes = draining.begun(planned, graph, known, next_id)
+    lanes = after_drain.begun(planned, graph, known, next_id)
     lanes = tuple(msgspec.structs.replace(lane, deployment=2) for lane in lanes)
     return replace(run, lanes=list(lanes), epoch=run.epoch + 1)
 

@@ -11,14 +11,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from anabranch import Job
+from anabranch.api.stream import Stream
 from anabranch.formats import JSON
-from anabranch.job import Stream
 from anabranch.planning import groups, stages
 from anabranch.planning.groups import Group
 from anabranch.spark import evaluation, intake, values
 from anabranch.spark.evaluation import Sink
 from anabranch.spark.operators import Context
-from anabranch.spark.records import SCHEMA
+from anabranch.systems.source import SCHEMA
 
 AT = dt.datetime(2026, 1, 2, 3, 4, 5)
 ROWS = [{"a": a, "b": b} for a in (None, -1, 0, 1, 2, 7) for b in (None, "", "x", "0")]

@@ -11,7 +11,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from anabranch import Job, steps
+from anabranch import Job, crash_points
 from anabranch.container.ahead import Ahead, Beginnings
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP
@@ -67,7 +67,7 @@ def test_a_query_that_was_begun_ahead_and_failed_is_begun_anew(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(step: str, lane: str, _: int) -> None:
-        if step == steps.AHEAD:
+        if step == crash_points.AHEAD:
             raise RuntimeError("it fails")
 
     def begun(beginnings: Beginnings, lane: Lane) -> Ahead | None:
@@ -81,7 +81,7 @@ def test_a_query_that_was_begun_ahead_and_failed_is_begun_anew(
     as_it_was, failed = Beginnings.begun, list[str]()
     gone_on = spied(monkeypatch, Ahead, "go_on")
     monkeypatch.setattr(Beginnings, "begun", begun)
-    with steps.watched(fail):
+    with crash_points.watched(fail):
         check(cluster, sql, [(150, SCALE(2)), (60, SCALE(1))])
     assert failed
     assert not gone_on

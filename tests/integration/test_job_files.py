@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from anabranch.cli import loading
+from anabranch.launch import loading
 from anabranch.testing import run
 from tests.integration.harness import Site
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from anabranch import Job
+from anabranch.api.stream import Stream
 from anabranch.coordinator.store import Store
 from anabranch.errors import GraphError
 from anabranch.grouping import expansion
-from anabranch.job import Stream
 from anabranch.spark import resolution
 from anabranch.testing import EXPAND, KILL, SCALE, run
 from tests import joining

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from anabranch import Job, MapState, Processor, ValueState
-from anabranch.keyed.timers import Timers
+from anabranch.api.timers import Timers
 from anabranch.spark import isolation
 from tests.integration.harness import Deployed, Site
 from tests.integration.test_dead_letters import counted, letters

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta
 
-from anabranch import Job, session, steps, tumbling
+from anabranch import Job, crash_points, session, tumbling
 from tests.integration.harness import Site
 
 START = datetime(2013, 1, 1, tzinfo=UTC)
@@ -36,11 +36,11 @@ def test_late_rows_are_put_aside_once_and_no_others_or_fail_the_lane(site: Site)
     put(site, 555, 569.5, 571, 10, 605)
 
     def crash(step: str, lane: str, batch: int) -> None:
-        if step == steps.PUBLISHED and groups[lane] == "sessions":
+        if step == crash_points.PUBLISHED and groups[lane] == "sessions":
             raise Crash
 
     groups = {lane.id: lane.group for lane in deployed.lanes}
-    with steps.watched(crash):
+    with crash_points.watched(crash):
         reports = {groups[lane]: report for lane, report in deployed.run().items()}
     error = str(reports["strict"].error)
     assert "agg 'strict' (test_late.py:" in error

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 from anabranch import Job
-from anabranch.job import Stream
+from anabranch.api.stream import Stream
 from tests.integration.harness import Site
 
 ROWS = [

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from anabranch import Job
-from anabranch.cli import loading
 from anabranch.config import CoordinatorSettings, StreamSettings
 from anabranch.coordinator.store import Store
 from anabranch.grouping import expansion
+from anabranch.launch import loading
 from anabranch.model.hashing import bucket, partition_for
 from anabranch.testing.incarnation import Incarnation
 from tests.integration.harness import Site

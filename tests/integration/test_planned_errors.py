@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from anabranch import Job, Processor, ValueState, sliding, tumbling
+from anabranch.api.stream import Stream
 from anabranch.errors import GraphError
-from anabranch.job import Stream
 from anabranch.spark import resolution
 from tests.integration.harness import Site
 

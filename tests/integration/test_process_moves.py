@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
-from anabranch import Job, Processor, Timers, ValueState, steps
+from anabranch import Job, Processor, Timers, ValueState, crash_points
 from anabranch.container import compaction
 from anabranch.container.folder import Folder
 from tests.integration.harness import Site
@@ -78,12 +78,12 @@ def test_each_timer_goes_off_once(spark: SparkSession, site: Site) -> None:
     crashed: list[str] = []
 
     def crash(step: str, lane: str, batch: int) -> None:
-        if step == steps.PUBLISHED and not crashed:
+        if step == crash_points.PUBLISHED and not crashed:
             crashed.append(lane)
             raise Crash
 
     parted.add(8)
-    with steps.watched(crash):
+    with crash_points.watched(crash):
         parted.job.run()
     assert [report.phase for report in parted.job.reports.values()] == ["failed", "ended"]
     parted.put(1)

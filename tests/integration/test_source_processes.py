@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.spark import source_client, sources
-from anabranch.spark.records import Limits
 from anabranch.systems.embedded import spark as embedded
 from anabranch.systems.embedded.system import EmbeddedSystem
+from anabranch.systems.source import Limits
 from tests.integration.harness import Site
 
 

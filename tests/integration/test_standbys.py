@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from anabranch import steps
+from anabranch import crash_points
 from anabranch.container.folder import Folder
 from anabranch.container.tree import Tree
 from anabranch.coordinator.service import Coordinator
@@ -138,10 +138,10 @@ def test_a_lane_goes_on_exactly_from_a_standby_and_after_a_kill_in_the_middle(si
     target = f"file:{site.place.root}/{run.lanes[0].job}/{run.lanes[0].id}/{run.epoch}"
 
     def kill(step: str, lane: str, batch: int) -> None:
-        assert (step, lane, batch) == (steps.ADOPTED, run.lanes[0].id, folder.committed())
+        assert (step, lane, batch) == (crash_points.ADOPTED, run.lanes[0].id, folder.committed())
         raise Killed
 
-    with pytest.raises(Killed), steps.watched(kill):
+    with pytest.raises(Killed), crash_points.watched(kill):
         folder.clone(target)
     assert Folder(site.spark, target).exists()
     assert not folder.standby(0).exists()

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from psycopg.rows import dict_row
 
-from anabranch import Job, steps
+from anabranch import Job, crash_points
 from anabranch.config import OutputSettings, Settings
 from anabranch.errors import ConflictError, NotFoundError
 from tests import postgres
@@ -70,11 +70,11 @@ def test_rows_are_columns_of_tables_once_each(site: Site) -> None:
 
     def fail(step: str, lane: str, batch: int) -> None:
         nonlocal failed
-        if step == steps.NAMED and not failed:
+        if step == crash_points.NAMED and not failed:
             failed += 1
             raise RuntimeError("it fails once")
 
-    with steps.watched(fail):
+    with crash_points.watched(fail):
         assert "it fails once" in deployed.failure()
     deployed.ran()
     assert failed == 1
@@ -133,10 +133,10 @@ def test_other_kinds_of_tables(site: Site, kind: str, request: pytest.FixtureReq
     deployed = site.deployed(made, settings(site).model_copy(update={"outputs": {"all": bound}}))
 
     def fail(step: str, lane: str, batch: int) -> None:
-        if step == steps.NAMED:
+        if step == crash_points.NAMED:
             raise RuntimeError("it fails once")
 
-    with steps.watched(fail):
+    with crash_points.watched(fail):
         assert "it fails once" in deployed.failure()
     put(site, 20, 20)
     deployed.ran()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from anabranch import steps
+from anabranch import crash_points
 from anabranch.cli import warming
 
 
@@ -35,10 +35,10 @@ def test_it_runs_both_its_lanes_and_leaves_nothing_behind(spark: SparkSession, o
     seen: dict[str, list[int]] = defaultdict(list)
 
     def see(step: str, lane: str, batch: int) -> None:
-        if step == steps.PUBLISHED:
+        if step == crash_points.PUBLISHED:
             seen[lane].append(batch)
 
-    with steps.watched(see):
+    with crash_points.watched(see):
         warming.warm(spark, threading.Event())
     assert {lane.partition("-")[0] for lane in seen} == {"0", "1"}
     assert all(batches == list(range(len(batches))) and len(batches) >= 2 for batches in seen.values()), seen
@@ -56,11 +56,13 @@ def test_it_ends_when_a_seat_is_there(spark: SparkSession, outside: Path, when: 
 
     if when == "before it begins":
         leaving.set()
-    with steps.watched(see):
+    with crash_points.watched(see):
         warming.warm(spark, leaving)
     assert bool(seen) == (when != "before it begins")
-    assert {*seen[steps.PUBLISHED]} <= {*seen[steps.PLANNED]}, "a batch that has begun has ended, or is broken off"
-    assert all(batch < 5 for _, batch in seen[steps.PLANNED]), seen
+    assert {*seen[crash_points.PUBLISHED]} <= {*seen[crash_points.PLANNED]}, (
+        "a batch that has begun has ended, or is broken off"
+    )
+    assert all(batch < 5 for _, batch in seen[crash_points.PLANNED]), seen
     _check_untouched(spark, outside)
 
 

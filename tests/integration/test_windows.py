@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
-from anabranch import Job, session, steps
+from anabranch import Job, crash_points, session
 from anabranch.cli import compact
 from anabranch.container.folder import Folder
 from anabranch.coordinator import offline
@@ -78,10 +78,10 @@ def test_windows_of_processing_time_close_by_themselves_and_a_replay_has_the_sam
     site.put("in", 1, [{"n": 1}] * 3, [b"b"] * 3)
 
     def crash(step: str, lane: str, batch: int) -> None:
-        if step == steps.PUBLISHED and batch == 0:
+        if step == crash_points.PUBLISHED and batch == 0:
             raise Crash
 
-    with steps.watched(crash):
+    with crash_points.watched(crash):
         assert "Crash" in deployed.failure()
     (lane,) = deployed.lanes
     planned = deployed.folder(lane).batch(0).at

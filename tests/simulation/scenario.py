@@ -29,8 +29,9 @@ from anabranch.messages import (
 from anabranch.model.graph import Graph
 from anabranch.model.lane import Lane, LaneState, open_lanes
 from anabranch.operators.rules import is_boundary
-from anabranch.planning import changes, plan, stages
+from anabranch.planning import plan, stages
 from anabranch.planning.plan import Plan
+from anabranch.planning.transition import follow
 from tests.simulation.containers import ContainerProcess
 from tests.simulation.coordinators import LEASE, CoordinatorProcess
 from tests.simulation.inputs import AT_FIRST, FINEST, PARTITIONS
@@ -351,7 +352,7 @@ class Scenario:
             raise Broken("progress", f"job {job} is {self._state(job)}, and doesn't run")
         lanes = list(self.database.lanes[job].values())
         owned: Counter[tuple[str, int, int]] = Counter()
-        for lane in changes.heads(lanes):
+        for lane in follow.heads(lanes):
             if self.storage.output(lane).last_at < self.world.now - LEASE:
                 raise Broken("progress", f"nobody writes for {lane.id}, which is {lane}")
             owned.update((lane.group, *cell) for cell in self.storage.share(lane).cells)
@@ -359,7 +360,7 @@ class Scenario:
         cells = Counter((group, number, cell) for group in groups for number in partitions for cell in range(FINEST))
         if owned != cells:
             raise Broken("progress", f"job {job}: nobody has {cells - owned}, several have {owned - cells}")
-        self._check_standbys(job, [lane for lane in changes.heads(lanes) if lane.stateful])
+        self._check_standbys(job, [lane for lane in follow.heads(lanes) if lane.stateful])
 
     def _check_standbys(self, job: str, lanes: Sequence[Lane]) -> None:
         processes = [one for one in self._containers if one.job == job and not one.dead]

@@ -20,7 +20,7 @@ from anabranch.event_time.progress import Progress
 from anabranch.event_time.windows import Tumbling
 from anabranch.model.lane import Lane, LaneState
 from anabranch.model.ssp import SSP
-from anabranch.planning import changes
+from anabranch.planning.transition import opening
 from anabranch.spark import clock
 from anabranch.spark.batches import Batch
 from anabranch.spark.gate import Gate
@@ -535,7 +535,7 @@ class Site:
         own = [[lane for lane in parents if set(lane.tasks) & set(share)] for share in shares]
         beside = {lane.lane.id: lane.lane.speaks_for for lane in others}
         before = {i: tuple(lane.lane.id for lane in mine) for i, mine in zip(ids, own, strict=True)}
-        beside |= {i: changes.spoken_for(its, self._closed) for i, its in before.items()}
+        beside |= {i: opening.spoken_for(its, self._closed) for i, its in before.items()}
         children = []
         for lane_id, share, mine in zip(ids, shares, own, strict=True):
             lane = self._lane(lane_id, stage, share, beside)

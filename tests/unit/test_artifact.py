@@ -19,8 +19,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch import artifact
 from anabranch.errors import AnabranchError, NotFoundError, OutOfTimeError, UsageError
+from anabranch.job_code import artifact
 
 
 @pytest.fixture(autouse=True)
@@ -556,7 +556,7 @@ def test_a_cache_that_can_not_be_written(tmp_path: Path) -> None:
 UNPACK = """
 import sys
 from pathlib import Path
-from anabranch import artifact
+from anabranch.job_code import artifact
 content = Path(sys.argv[1]).read_bytes()
 print("ready", flush=True)
 sys.stdin.readline()
@@ -567,7 +567,7 @@ print(sum(1 for path in folder.rglob("*.py")), artifact.unpacked(sys.argv[2], Pa
 FROZEN = """
 import sys
 from pathlib import Path
-from anabranch import artifact
+from anabranch.job_code import artifact
 write = Path.write_text
 def stop(path, text):
     write(path, text[: len(text) // 2])

@@ -23,10 +23,10 @@ from anabranch.messages import Assigning, Registration, Scaling, Start
 from anabranch.model.traffic import Traffic
 from anabranch.planning import plan as planning
 from tests.unit.coordinator_helpers import Clock
-from tests.unit.test_changes import new_id
 from tests.unit.test_leaders import PROGRAM
 from tests.unit.test_plan import around
 from tests.unit.test_scaling import Worker
+from tests.unit.test_transitions import new_id
 
 JOB, IN = "j", "kafka/in"
 RACKS = ("a", "b", "c")

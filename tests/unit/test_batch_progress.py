@@ -14,7 +14,7 @@ from anabranch.container.batch_progress import Planned, Tracker
 from anabranch.container.load import Load
 from anabranch.messages import BatchProgress, LaneReport
 from anabranch.model.ssp import WHOLE
-from anabranch.spark.counts import PUBLISHING, READING, Count, Heard, Received, Told
+from anabranch.task_progress.counts import PUBLISHING, READING, Count, Heard, Received, Told
 
 SLOW = "map 'slow'"
 ONE = Planned(number=7, ranges={(0, 0): (100, 1100)}, labels={SLOW: {0}})

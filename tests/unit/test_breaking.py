@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from anabranch import steps
+from anabranch import crash_points
 from anabranch.container import breaking
 from anabranch.container.breaking import Breaking, Verdict
 from anabranch.messages import BatchProgress
@@ -223,7 +223,7 @@ def test_only_what_nobody_has_seen_is_taken_back_once_nobody_can_write_it(seen: 
     assert "broken.json" in folder.files
 
 
-@pytest.mark.parametrize("step", steps.OF_BREAKS)
+@pytest.mark.parametrize("step", crash_points.OF_BREAKS)
 def test_whoever_dies_in_it_leaves_a_batch_that_is_pending_or_gone(step: str) -> None:
     """And whoever takes it up does it again, and gets there."""
 
@@ -235,9 +235,9 @@ def test_whoever_dies_in_it_leaves_a_batch_that_is_pending_or_gone(step: str) ->
             raise DeadError
 
     place, folder = Place(6), Folder()
-    with steps.watched(dies), pytest.raises(DeadError):
+    with crash_points.watched(dies), pytest.raises(DeadError):
         breaking.taken_back(cast(Any, place), lane("0-a", epoch=3), 3, cast(Any, folder))
-    assert ("offsets/7" in folder.files) is (step != steps.TAKEN_BACK)
+    assert ("offsets/7" in folder.files) is (step != crash_points.TAKEN_BACK)
     if "offsets/7" in folder.files:
         assert breaking.taken_back(cast(Any, place), lane("0-a", epoch=4), 4, cast(Any, folder))
     assert "offsets/7" not in folder.files

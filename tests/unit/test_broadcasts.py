@@ -18,11 +18,11 @@ from anabranch.grouping.ownership import owned
 from anabranch.model.hashing import bucket
 from anabranch.model.lane import Lane, LaneState, Position, open_lanes
 from anabranch.model.ssp import SSP, wholes
-from anabranch.planning import changes
 from anabranch.planning import plan as planning
-from anabranch.planning.changes import Change
-from tests.unit.test_changes import new_id
+from anabranch.planning.transition import opening, rescale
+from anabranch.planning.transition.change import Change
 from tests.unit.test_plan import around
+from tests.unit.test_transitions import new_id
 
 RULES = SSP(system="embedded", stream="rules", partition=0)
 FINEST = 16
@@ -112,7 +112,7 @@ class World:
             self.letters[offset] += offset >= floors[bucket(key, offset, len(floors))]
 
     def change(self, factor: int, containers: int) -> Change:
-        change = changes.rescaled(self.job.graph, self.model, self.lanes, factor, containers, new_id)
+        change = rescale.rescaled(self.job.graph, self.model, self.lanes, factor, containers, new_id)
         for name in change.closing:
             lane = self.lanes[name]
             final = [Position(ssp=ssp, offset=0) for ssp in dict.fromkeys(wholes(lane.ssps))]
@@ -121,7 +121,7 @@ class World:
         self.model = change.model
         self.lanes.update({lane.id: lane for lane in change.lanes})
         for lane in change.lanes:
-            self._begin(changes.opened(lane, self.lanes))
+            self._begin(opening.opened(lane, self.lanes))
         return change
 
     def finish(self) -> None:

@@ -99,7 +99,7 @@ def test_what_is_sent_is_what_workers_import(tmp_path: Path) -> None:
         file, _, name = archive.partition("#")
         zipfile.ZipFile(file).extractall(executor / name)
     steps = [
-        "from anabranch import job_modules",
+        "from anabranch.job_code import job_modules",
         "import anabranch.spark.daemon",
         "job_modules.enter_from_environment()",
         "import parts.one, given",

@@ -13,7 +13,6 @@ import httpx
 import pytest
 from starlette.testclient import TestClient
 
-from anabranch.artifact import MAX_BYTES
 from anabranch.coordinator import http
 from anabranch.coordinator.client import Client
 from anabranch.coordinator.service import Coordinator
@@ -28,6 +27,7 @@ from anabranch.errors import (
     UnsupportedFormatError,
     UsageError,
 )
+from anabranch.job_code.artifact import MAX_BYTES
 from anabranch.model.document import compact
 from tests.unit.coordinator_helpers import FIRST, Seat, plan, wait_for
 

@@ -1,4 +1,4 @@
-"""The move to another version: what goes on, what begins, and where. (That of the same version: test_changes.)"""
+"""The move to another version: what goes on, what begins, and where. (That of the same version: test_transitions.)"""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from anabranch import Job
 from anabranch.errors import ConflictError
 from anabranch.model.lane import Lane, LaneState, Position
 from anabranch.model.ssp import wholes
-from anabranch.planning import changes, deploying
 from anabranch.planning import plan as planning
-from anabranch.planning.changes import Change
-from anabranch.planning.deploying import Next
+from anabranch.planning.transition import deploy, opening
+from anabranch.planning.transition.change import Change
+from anabranch.planning.transition.deploy import Next
 from tests.unit.test_plan import around
 
 PARTITIONS = {"in": 2, "more": 2, "rules": 1}
@@ -58,8 +58,8 @@ def deployed(before: Job, after: Job, **how: Any) -> tuple[Change, dict[str, Lan
     first = planned(before, **how)
     lanes = run(first)
     present = msgspec.structs.replace(first.model, run_id=1, generation=3)
-    change = deploying.deployed(planned(after), present, list(lanes.values()), new_id)
-    return change, {lane.group: changes.opened(lane, lanes) for lane in change.lanes if lane.predecessors}
+    change = deploy.deployed(planned(after), present, list(lanes.values()), new_id)
+    return change, {lane.group: opening.opened(lane, lanes) for lane in change.lanes if lane.predecessors}
 
 
 def places(lane: Lane) -> set[int]:
@@ -93,11 +93,11 @@ def test_what_goes_is_closed_and_nobody_follows() -> None:
     before, after = job(), job(state=None)
     first = planned(before)
     lanes = [msgspec.structs.replace(lane, deployment=1, state=LaneState.RUNNING) for lane in first.lanes]
-    change = deploying.deployed(planned(after), first.model, lanes, new_id)
+    change = deploy.deployed(planned(after), first.model, lanes, new_id)
     assert set(change.closing) == {lane.id for lane in lanes}
     (follower,) = change.lanes
     assert [lane.group for lane in lanes if lane.id in follower.predecessors] == ["outputs-embedded"]
-    left = deploying.left_behind([*lanes, *change.lanes], 1)
+    left = deploy.left_behind([*lanes, *change.lanes], 1)
     assert [lane.group for lane in left] == ["counted"]
 
 

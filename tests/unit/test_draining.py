@@ -19,14 +19,14 @@ from anabranch.errors import AnabranchError, ConflictError, UsageError
 from anabranch.messages import Drain, DrainNotification, LaneReport, Scaling, Start, WantedLane
 from anabranch.model.lane import Lane, LaneState, Position
 from anabranch.model.ssp import SSP, wholes
-from anabranch.planning import draining
 from anabranch.planning import plan as planning
+from anabranch.planning.transition import after_drain
 from tests.unit import coordinator_helpers
 from tests.unit.coordinator_helpers import Clock
-from tests.unit.test_changes import new_id
 from tests.unit.test_leaders import PROGRAM
 from tests.unit.test_plan import around
 from tests.unit.test_scaling import JOB, Worker
+from tests.unit.test_transitions import new_id
 
 
 def job() -> Job:
@@ -318,7 +318,7 @@ def test_running_aggregates_keep_their_state_unless_it_is_reset(coordinator: Coo
     graph = store.graph(JOB, 1)
     for lane in stateful:
         former = old[lane.group]
-        kept = draining.keeps_state(graph, lane.group)
+        kept = after_drain.keeps_state(graph, lane.group)
         assert lane.drained is not None
         assert lane.drained.state == (former.id if kept else "")
         assert lane.first_batch == (former.last_batch + 1 if kept else 0)
@@ -338,7 +338,7 @@ def test_lanes_that_ended_at_several_places_are_a_fault(coordinator: Coordinator
     moved = tuple(msgspec.structs.replace(p, offset=p.offset + 1) for p in first.final)
     twin = msgspec.structs.replace(first, id="twin", final=moved)
     with pytest.raises(AnabranchError, match="have left"):
-        draining.positions([*lanes.values(), twin], store.graph(JOB, 1))
+        after_drain.positions([*lanes.values(), twin], store.graph(JOB, 1))
 
 
 def test_all_lanes_are_closed(coordinator: Coordinator, store: Store) -> None:

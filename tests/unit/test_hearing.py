@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from anabranch.spark.counts import Count, Hello, Told, Work
 from anabranch.spark.hearing import Listener
+from anabranch.task_progress.counts import Count, Hello, Told, Work
 
 
 @pytest.fixture

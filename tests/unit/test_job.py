@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch import Job
+from anabranch.api.stream import Stream
 from anabranch.errors import GraphError
-from anabranch.job import Stream
 from anabranch.model import document
 from anabranch.model.graph import Graph
 

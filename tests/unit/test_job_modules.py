@@ -18,10 +18,11 @@ from typing import Any
 import pytest
 from pyspark import cloudpickle
 
-from anabranch import Job, Processor, job_modules
-from anabranch.cli import loading
-from anabranch.cli.loading import JobFile
+from anabranch import Job, Processor
 from anabranch.errors import GraphError, UsageError
+from anabranch.job_code import job_modules
+from anabranch.launch import loading
+from anabranch.launch.loading import JobFile
 from anabranch.spark import cluster, job_functions, session
 
 HELD = Path(__file__).parents[1] / "held"
@@ -150,9 +151,9 @@ def test_in_a_cluster_s_worker_the_job_is_in_another_folder(tmp_path: Path) -> N
     there = tmp_path / "there"
     shutil.move(tmp_path / "here", there)
     code = replace(job_modules.code_in(file.home), home=str(there))
-    call = "[__import__('anabranch.job_modules').job_modules.enter_from_environment()] and 0"
+    call = "[__import__('anabranch.job_code.job_modules').job_code.job_modules.enter_from_environment()] and 0"
     assert code.name
-    begin = "from anabranch import job_modules; job_modules.enter_from_environment()\n"
+    begin = "from anabranch.job_code import job_modules; job_modules.enter_from_environment()\n"
     words = [sys.executable, "-P", "-c", begin + CALLED.replace("CALL", "(function.value({}), function.home)")]
     env = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), job_modules.VARIABLE: code.dumped()}
     done = subprocess.run(words, input=pickled, capture_output=True, env=env, check=False)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from anabranch import Job, tumbling
+from anabranch.api.stream import Stream
 from anabranch.errors import GraphError
 from anabranch.grouping import groupers
-from anabranch.job import Stream
 from anabranch.planning import plan as planning
 from anabranch.planning.plan import Plan, Surroundings
 from anabranch.planning.real_time import RealTime

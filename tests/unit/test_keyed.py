@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch import Job, ListState, MapState, Processor, Timers, ValueState
+from anabranch.api.journal import Journal
+from anabranch.api.timers import EVENT_TIME, INFINITY, moment
 from anabranch.errors import GraphError, UsageError
-from anabranch.keyed.journal import Journal
-from anabranch.keyed.timers import EVENT_TIME, INFINITY, moment
 from anabranch.planning import groups, stages
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

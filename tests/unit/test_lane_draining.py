@@ -10,10 +10,10 @@ from typing import Any, cast
 
 import pytest
 
+from anabranch.api.timers import INFINITY
 from anabranch.container.draining import Drain
 from anabranch.container.folder import Folder
 from anabranch.container.offset_log import Entry
-from anabranch.keyed.timers import INFINITY
 from anabranch.messages import Draining
 from anabranch.model.ssp import SSP
 from anabranch.spark.query import LaneQuery

@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from anabranch import steps
+from anabranch import crash_points
 from anabranch.errors import (
     AnabranchError,
     ConfigError,
@@ -114,10 +114,10 @@ def test_a_kill_before_files_are_shown_is_made_good(table: ParquetFolder, tmp_pa
     table.fence(owner(1), new=True)
 
     def kill(step: str, lane: str, batch: int) -> None:
-        if step == steps.NAMED:
+        if step == crash_points.NAMED:
             raise Killed
 
-    with steps.watched(kill), pytest.raises(Killed):
+    with crash_points.watched(kill), pytest.raises(Killed):
         committed(table, owner(1), 0, [1, 2], [3])
     assert ids(tmp_path) == []
 
@@ -137,11 +137,11 @@ def test_a_zombie_that_shows_its_files_late_changes_nothing(tmp_path: Path) -> N
     old.fence(owner(1), new=True)
 
     def freeze(step: str, lane: str, batch: int) -> None:
-        if step == steps.NAMED:
+        if step == crash_points.NAMED:
             new.fence(owner(2), new=None)
             committed(new, owner(2), 1, [3])
 
-    with steps.watched(freeze):
+    with crash_points.watched(freeze):
         committed(old, owner(1), 0, [1, 2])
     assert ids(tmp_path) == [1, 2, 3]
 

@@ -26,16 +26,17 @@ from anabranch.model.hashing import bucket, partition_for
 from anabranch.model.job_model import JobModel, Matched
 from anabranch.model.lane import Lane, LaneState, Position, open_lanes
 from anabranch.model.ssp import SSP, wholes
-from anabranch.planning import changes, expansion, patterns, rewinding
+from anabranch.planning import patterns
 from anabranch.planning import plan as planning
-from anabranch.planning.changes import Change
 from anabranch.planning.plan import Plan
+from anabranch.planning.transition import expand, rescale, rewind
+from anabranch.planning.transition.change import Change
 from anabranch.systems.embedded import EmbeddedSystem
 from tests.unit.coordinator_helpers import Clock
-from tests.unit.test_changes import new_id
 from tests.unit.test_leaders import PROGRAM
 from tests.unit.test_plan import around
 from tests.unit.test_scaling import Worker
+from tests.unit.test_transitions import new_id
 from tests.unit.test_watching import Counts
 
 PATTERN = "in-.*"
@@ -165,13 +166,13 @@ def lanes_of(plan: Plan) -> dict[str, Lane]:
 def test_a_stream_that_would_part_keys_is_refused(grouper: str, first: dict[str, int], count: int, says: str) -> None:
     plan = planned(job(), grouper, **first)
     with pytest.raises(ConflictError, match=says):
-        expansion.expanded(job().graph, plan.model, lanes_of(plan), {"embedded/in-b": count}, new_id)
+        expand.expanded(job().graph, plan.model, lanes_of(plan), {"embedded/in-b": count}, new_id)
 
 
 def test_it_counts_with_how_many_partitions_streams_began() -> None:
     plan = planned(job(), in_a=2)
-    wide = expansion.expanded(job().graph, plan.model, lanes_of(plan), {"embedded/in-a": 4}, new_id)
-    both = expansion.expanded(
+    wide = expand.expanded(job().graph, plan.model, lanes_of(plan), {"embedded/in-a": 4}, new_id)
+    both = expand.expanded(
         job().graph, wide.model, {lane.id: lane for lane in wide.lanes}, {"embedded/in-b": 2}, new_id
     )
     assert [len(task.ssps) for task in both.model.stages[0].tasks] == [3, 3]
@@ -190,7 +191,7 @@ def test_others_do_not_come() -> None:
     model = planned(job(), in_a=2).model
     there = {"embedded/in-a": 2, "embedded/in-out": 2, "kafka/in-b": 2, "embedded/begin": 1, "embedded/in-c": 0}
     assert patterns.coming(job().graph, model, there) == []
-    assert expansion.seen(job().graph, model, {**there, "embedded/in-b": 3}) == {"embedded/in-a": 2, "embedded/in-b": 3}
+    assert expand.seen(job().graph, model, {**there, "embedded/in-b": 3}) == {"embedded/in-a": 2, "embedded/in-b": 3}
 
 
 # --- whatever comes ---------------------------------------------------------------------------------------------------
@@ -231,10 +232,10 @@ class World:
 
     def expand(self) -> None:
         counts = {name: len(its) for name, its in self.streams.items()}
-        self._move(expansion.expanded(job().graph, self.model, self.lanes, named(counts), new_id))
+        self._move(expand.expanded(job().graph, self.model, self.lanes, named(counts), new_id))
 
     def scale(self, factor: int, containers: int) -> None:
-        self._move(changes.rescaled(job().graph, self.model, self.lanes, factor, containers, new_id))
+        self._move(rescale.rescaled(job().graph, self.model, self.lanes, factor, containers, new_id))
 
     def work(self, messages: int) -> None:
         for lane in open_lanes(self.lanes.values()):
@@ -284,7 +285,7 @@ class World:
         self.model = change.model
         self.lanes |= {lane.id: lane for lane in change.lanes}
         for lane in change.lanes:
-            self._begin(rewinding.opened(lane, self.lanes))
+            self._begin(rewind.opened(lane, self.lanes))
 
 
 WORDS = st.lists(st.integers(0, 30).map(lambda n: f"k{n}".encode()), max_size=12)
@@ -307,7 +308,7 @@ def lived(base: int, grouper: str, steps: list[tuple[str, Any, Any]]) -> World:
         elif what == "come" and first not in world.streams:
             world.widen(first, base * second if grouper == "cogroup" else base)
         elif what == "grow" and first in world.streams and len(world.streams[first]) * second <= 12:
-            has = expansion.partitions(job().graph, world.model)
+            has = expand.partitions(job().graph, world.model)
             if f"embedded/in-{first}" in has or grouper == "cogroup":  # else it comes with a count of another base
                 world.widen(first, len(world.streams[first]) * second)
         elif what == "scale":

@@ -13,7 +13,7 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from anabranch import steps
+from anabranch import crash_points
 from anabranch.errors import AnabranchError, ConfigError, ConflictError, FencedError, NotFoundError
 from anabranch.tables import session
 from anabranch.tables.postgresql import PostgresqlTable
@@ -124,10 +124,10 @@ def test_a_commit_that_somebody_fences_just_after_it_has_succeeded(url: str) -> 
     parts = written(made, owner(1), [1])
 
     def fence(step: str, lane: str, batch: int) -> None:
-        if step == steps.NAMED:
+        if step == crash_points.NAMED:
             other.fence(owner(2), None)
 
-    with steps.watched(fence):
+    with crash_points.watched(fence):
         made.commit(owner(1), 0, parts)
     assert other.last("orders", LANE) == 0
 

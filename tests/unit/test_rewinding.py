@@ -29,16 +29,16 @@ from anabranch.model import lane as lane_model
 from anabranch.model.lane import Lane, LaneState, Position, Rewind
 from anabranch.model.ssp import SSP, wholes
 from anabranch.planning import plan as planning
-from anabranch.planning import rewinding
-from anabranch.planning.changes import Change
+from anabranch.planning.transition import rewind
+from anabranch.planning.transition.change import Change
 from anabranch.systems.embedded import EmbeddedSystem
 from anabranch.systems.records import RECORD_SCHEMA
 from anabranch.systems.systems import Systems
 from tests.unit.coordinator_helpers import Clock
-from tests.unit.test_changes import job, new_id
 from tests.unit.test_leaders import PROGRAM
 from tests.unit.test_plan import around
 from tests.unit.test_scaling import JOB, Worker, lose, open_lanes, running
+from tests.unit.test_transitions import job, new_id
 
 MID = "j-again-1"
 PARTITIONS = 2
@@ -97,14 +97,14 @@ class Chain:
 
     def rewind(self, to: dict[str, int], state: str) -> None:
         self.now += state == "clear"
-        self.move(rewinding.rewound(self.graph, self.model, self.lanes, to, state, new_id))
+        self.move(rewind.rewound(self.graph, self.model, self.lanes, to, state, new_id))
 
     def turn(self, dice: random.Random, most: int = 4) -> None:
         """Something happens to a lane that isn't closed."""
         lane = dice.choice([lane for lane in self.lanes.values() if lane.state is not LaneState.CLOSED])
         if lane.id not in self.read:
             if all(self.lanes[name].state is LaneState.CLOSED for name in lane.waits_for):
-                self._begin(rewinding.opened(lane, self.lanes))
+                self._begin(rewind.opened(lane, self.lanes))
             return
         if lane.begun:
             self._work(lane, dice.randrange(most + 1))
@@ -170,7 +170,7 @@ def test_state_holds_what_was_read_since_it_was_cleared(seed: int, containers: i
         begun = any(chain.lanes[name].begun for name in chain.model.rewound)
         if dice.random() < 0.5 and not (clear and begun):  # without state, what has begun unheard of does no harm
             chain.now -= clear
-            chain.move(rewinding.undone(chain.model, chain.lanes, new_id))
+            chain.move(rewind.undone(chain.model, chain.lanes, new_id))
     chain.finish(dice)
     written = Counter(row for rows in chain.mid for row in rows if row[0] == chain.now)
     assert chain.state == written
@@ -417,7 +417,7 @@ def test_without_state_nothing_need_be_said_of_it() -> None:
     made = job(stateful=False)
     plan = planning.make(made.graph, around(**{"in": 1}))
     lanes = {lane.id: lane for lane in planning.lanes_of(plan, 4, new_id)}
-    change = rewinding.rewound(made.graph, plan.model, lanes, {"embedded/in/0": 0}, None, new_id)
+    change = rewind.rewound(made.graph, plan.model, lanes, {"embedded/in/0": 0}, None, new_id)
     (lane,) = change.lanes
     assert lane.rewind is not None
     assert (lane.rewind.clear, lane.rewind.after) == (False, ())
@@ -476,10 +476,10 @@ def test_a_rewound_lane_that_has_begun_unheard_is_taken_back_to_where_anyone_was
         return msgspec.structs.replace(lane, state=LaneState.CLOSED, final=final, last_batch=3, folder_epoch=1)
 
     lanes = {name: closed(lane, 3) for name, lane in lanes.items()}
-    change = rewinding.rewound(made.graph, plan.model, running_(lanes), {"embedded/in/0": 0}, "keep", new_id)
-    again = {lane.id: closed(rewinding.opened(lane, lanes), 7) for lane in change.lanes}
-    back = rewinding.undone(change.model, running_(again), new_id)
-    found = [rewinding.opened(lane, {**lanes, **again}) for lane in back.lanes]
+    change = rewind.rewound(made.graph, plan.model, running_(lanes), {"embedded/in/0": 0}, "keep", new_id)
+    again = {lane.id: closed(rewind.opened(lane, lanes), 7) for lane in change.lanes}
+    back = rewind.undone(change.model, running_(again), new_id)
+    found = [rewind.opened(lane, {**lanes, **again}) for lane in back.lanes]
     assert {lane.group: lane.starting[0].offset for lane in found} == {"outputs-embedded": 7, "counted": 3}
 
 
@@ -509,8 +509,8 @@ def test_a_broadcast_partition_is_rewound_for_all_tasks() -> None:
     final = (Position(ssp=whole, offset=4), Position(ssp=rules, offset=6))
     closed = msgspec.structs.replace(lane, state=LaneState.CLOSED, starting=starting, final=final, last_batch=1)
     to = {"embedded/rules/0": 7}
-    (again,) = rewinding.rewound(made.graph, plan.model, running_({lane.id: lane}), to, None, new_id).lanes
-    found = rewinding.opened(again, {lane.id: closed})
+    (again,) = rewind.rewound(made.graph, plan.model, running_({lane.id: lane}), to, None, new_id).lanes
+    found = rewind.opened(again, {lane.id: closed})
     assert found.starting[1] == Position(ssp=rules, offset=6, parts={"0:1/2": 7})
     low = msgspec.structs.replace(again, rewind=Rewind(to={"embedded/rules/0": 2}))
-    assert rewinding.opened(low, {lane.id: closed}).starting[1] == Position(ssp=rules, offset=2)
+    assert rewind.opened(low, {lane.id: closed}).starting[1] == Position(ssp=rules, offset=2)

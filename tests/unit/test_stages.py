@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from anabranch import Job, tumbling
+from anabranch.api.stream import Stream
 from anabranch.errors import GraphError
-from anabranch.job import Stream
 from anabranch.model.graph import Graph
 from anabranch.planning import stages
 from anabranch.planning.stages import Stage

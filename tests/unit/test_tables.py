@@ -14,10 +14,11 @@ import psycopg
 import pytest
 
 from anabranch import Job, config
-from anabranch.cli import container, preparation
+from anabranch.cli import container
 from anabranch.config import OutputSettings, Settings
 from anabranch.coordinator import fencing
 from anabranch.errors import ConfigError, FencedError, StateError
+from anabranch.launch import preparation
 from anabranch.model.lane import Lane
 from anabranch.spark.tables import TablePublisher
 from anabranch.systems.systems import Systems

@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql.types import ArrayType, LongType, MapType, StringType, StructField, StructType
 
 from anabranch import ListState, MapState, Processor, ValueState
-from anabranch.keyed.timers import EVENT_TIME, Timers
+from anabranch.api.timers import EVENT_TIME, Timers
 from anabranch.spark import turns
 from anabranch.spark.isolation import Host
 from anabranch.spark.turns import KeyedProcessor, Schemas, Turn, Turns

@@ -13,10 +13,11 @@ import pyarrow as pa
 import pytest
 
 from anabranch.model.ssp import WHOLE
-from anabranch.spark import telling, working
-from anabranch.spark.counts import Heard, Told
+from anabranch.spark import working
 from anabranch.spark.hearing import Listener
-from anabranch.spark.telling import Meter
+from anabranch.task_progress import meters
+from anabranch.task_progress.counts import Heard, Told
+from anabranch.task_progress.meters import Meter
 
 ORIGIN = pa.array(
     [{"task": 0, "source": 3, "partition": 1, "offset": 40 + n, "key": b"k", "bucket": n % 2 * 2} for n in range(4)]
@@ -27,8 +28,8 @@ RUN, BATCH = "", -1
 
 @pytest.fixture
 def listener(monkeypatch: pytest.MonkeyPatch) -> Iterator[Listener]:
-    monkeypatch.setattr(telling, "_EVERY", 0.02)
-    monkeypatch.setattr(telling, "_LONG", 0.1)
+    monkeypatch.setattr(meters, "_EVERY", 0.02)
+    monkeypatch.setattr(meters, "_LONG", 0.1)
     made = Listener("127.0.0.1")
     yield made
     made.close()
@@ -52,7 +53,7 @@ def rows(listener: Listener) -> int:
 
 
 def test_rows_are_told_while_they_are_worked_on_and_the_message_that_takes_long(listener: Listener) -> None:
-    meter = telling.meter(listener.line, "map 'slow'")
+    meter = meters.meter(listener.line, "map 'slow'")
     with working.on(meter, ORIGIN, 4):
         working.at(0)
         working.at(3)
@@ -70,7 +71,7 @@ def test_rows_are_told_while_they_are_worked_on_and_the_message_that_takes_long(
 
 
 def test_at_factor_1_a_partition_is_one_bucket(listener: Listener) -> None:
-    meter = telling.meter(listener.line, "map 'slow'")
+    meter = meters.meter(listener.line, "map 'slow'")
     with working.on(meter, ORIGIN, 1):
         working.at(3)
     (count,) = until(lambda: (found := heard(listener)) and found.counts)
@@ -78,7 +79,7 @@ def test_at_factor_1_a_partition_is_one_bucket(listener: Listener) -> None:
 
 
 def test_rows_that_a_function_fails_on_are_not_done(listener: Listener) -> None:
-    meter = telling.meter(listener.line, "map 'slow'")
+    meter = meters.meter(listener.line, "map 'slow'")
     with suppress(ZeroDivisionError), working.on(meter, ORIGIN, 1):
         working.at(2)
         raise ZeroDivisionError
@@ -86,13 +87,13 @@ def test_rows_that_a_function_fails_on_are_not_done(listener: Listener) -> None:
 
 
 def test_where_nobody_listens_the_function_goes_on() -> None:
-    meter = telling.meter(None, "map")
+    meter = meters.meter(None, "map")
     with working.on(meter, ORIGIN, 1):
         working.at(1)
     assert meter.now(everything=True).counts[0].rows == 4
     gone = Listener("127.0.0.1")
     gone.close()
-    unheard = telling.meter(gone.line, "map")
+    unheard = meters.meter(gone.line, "map")
     with working.on(unheard, ORIGIN, 1):
         time.sleep(0.1)
     assert unheard.now(everything=True).counts[0].rows == 4
@@ -101,26 +102,26 @@ def test_where_nobody_listens_the_function_goes_on() -> None:
 def test_a_driver_that_is_reached_again_is_told_everything(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it missed, and what it had heard."""
     connections: list[Any] = []
-    connect = telling.socket.create_connection
+    connect = meters.socket.create_connection
 
     def noted(*args: Any) -> Any:
         connections.append(connect(*args))
         return connections[-1]
 
-    monkeypatch.setattr(telling.socket, "create_connection", noted)
-    meter = telling.meter(listener.line, "map 'slow'")
+    monkeypatch.setattr(meters.socket, "create_connection", noted)
+    meter = meters.meter(listener.line, "map 'slow'")
     with working.on(meter, ORIGIN, 1):
         pass
     until(lambda: rows(listener) == 4)
     listener.hear(Told(run=RUN, batch=BATCH + 1, stage=0, partition=0, attempt=0, label="another"))
-    connections[-1].shutdown(telling.socket.SHUT_RDWR)
+    connections[-1].shutdown(meters.socket.SHUT_RDWR)
     listener._runs.clear()
     until(lambda: rows(listener) == 4)
     meter.close()
 
 
 def meter_of(received: list[tuple[int, int]]) -> Meter:
-    meter = telling.meter(None, "map")
+    meter = meters.meter(None, "map")
     for rows, offset in received:
         meter.receive(3, 1, rows, offset)
     return meter
@@ -132,7 +133,7 @@ def test_what_has_come_is_told_by_partition() -> None:
 
 
 def test_only_changed_counts_are_told_again() -> None:
-    meter = telling.meter(None, "publishing")
+    meter = meters.meter(None, "publishing")
     with meter.on(meter.tally(0, 0, 1), 5, 7):
         pass
     assert [(each.rows, each.offset) for each in meter.now(everything=False).counts] == [(5, 7)]
@@ -143,11 +144,12 @@ def test_only_changed_counts_are_told_again() -> None:
 ENDS = """
 import ctypes, sys, time
 import pyarrow as pa
-from anabranch.spark import telling, working
+from anabranch.spark import working
+from anabranch.task_progress import meters
 
 working._EVERY = 0.05
 origin = pa.array([{"task": 0, "source": 0, "partition": 0, "offset": 7, "key": b"k", "bucket": 0}])
-with working.on(telling.meter(None, "map 'slow'"), origin, 1, 0.5):
+with working.on(meters.meter(None, "map 'slow'"), origin, 1, 0.5):
     working.at(0)
     if sys.argv[1] == "held":
         ctypes.PyDLL(None).sleep(60)  # without giving Python's lock back
@@ -166,12 +168,13 @@ def test_a_worker_in_which_a_message_takes_too_long_ends(how: str, code: int) ->
 GOES_ON = """
 import time
 import pyarrow as pa
-from anabranch.spark import telling, working
+from anabranch.spark import working
+from anabranch.task_progress import meters
 
 working._EVERY = 0.05
 fields = {"task": 0, "source": 0, "partition": 0, "key": b"k", "bucket": 0}
 origin = pa.array([{**fields, "offset": n} for n in range(20)])
-meter = telling.meter(None, "map 'quick'")
+meter = meters.meter(None, "map 'quick'")
 with working.on(meter, origin, 1, 3.0):
     for index in range(20):
         working.at(index)
@@ -189,7 +192,7 @@ def test_a_worker_that_is_within_its_limit_goes_on() -> None:
 
 
 def test_of_a_key_the_message_is_told_too_and_rows_have_no_order(listener: Listener) -> None:
-    meter = telling.meter(listener.line, "process 'p'", ordered=False)
+    meter = meters.meter(listener.line, "process 'p'", ordered=False)
     origins = [{"source": 3, "partition": 1, "offset": 40 + n} for n in range(3)]
     with working.on_key(meter, origins, (0, 2)):
         working.at(1)

@@ -16,14 +16,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from anabranch import artifact, fetched
+from anabranch import cache_dir
 from anabranch import config as configuration
-from anabranch.cli import finding, loading, progress, waiting
+from anabranch.cli import finding, progress, waiting
 from anabranch.clocks import boottime
 from anabranch.config import Settings
 from anabranch.coordinator.client import AWAY, Client
 from anabranch.errors import AnabranchError, ConflictError, JobFailedError
 from anabranch.event_time import durations
+from anabranch.job_code import artifact
+from anabranch.launch import loading
 from anabranch.messages import Registered, Registration, Running
 from anabranch.model.graph import Graph
 from anabranch.tables import opening
@@ -124,7 +126,7 @@ def _code(client: Client, sha256: str, in_image: bool) -> Path:
                 'start containers in the folder with that code; or start the job with [job] artifact = "store"',
             )
         return here
-    cache = fetched.folder() / "artifacts"
+    cache = cache_dir.folder() / "artifacts"
     return artifact.unpacked(sha256, cache) or artifact.unpack(client.artifact(sha256), sha256, cache)
 
 

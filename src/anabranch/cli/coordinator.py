@@ -17,10 +17,9 @@ from urllib.parse import urlsplit
 import typer
 
 from anabranch import config as configuration
-from anabranch import references
 from anabranch.cli import progress
 from anabranch.clocks import boottime
-from anabranch.config import CoordinatorSettings
+from anabranch.config import CoordinatorSettings, secrets
 from anabranch.coordinator import fencing, http
 from anabranch.coordinator.election import Election
 from anabranch.coordinator.launcher import Launcher
@@ -55,7 +54,7 @@ def coordinator(
 ) -> None:
     """Serve the jobs of a store, until Ctrl-C or SIGTERM: jobs go on without it."""
     settings = configuration.load(config).coordinator
-    token = None if settings.token is None else references.resolved("coordinator.token", settings.token)
+    token = None if settings.token is None else secrets.resolved("coordinator.token", settings.token)
     if not token and not _is_loopback(host):
         raise UsageError(
             f"{host} can be reached from elsewhere, and [coordinator] token isn't set",

@@ -16,8 +16,9 @@ import typer
 from rich.console import Console
 
 from anabranch import config as configuration
-from anabranch.cli import loading, progress, run
+from anabranch.cli import progress, run
 from anabranch.errors import AnabranchError, NotFoundError
+from anabranch.launch import loading
 from anabranch.messages import JobStatus
 from anabranch.systems.systems import Systems
 from anabranch.tour import flights as data

@@ -9,12 +9,13 @@ from typing import Annotated
 
 import typer
 
-from anabranch.cli import drain, finding, haste, loading, preparation, printing, progress, scale, start
-from anabranch.cli.loading import JobFile
-from anabranch.cli.preparation import Prepared
+from anabranch.cli import drain, finding, haste, printing, progress, scale, start
 from anabranch.config import Settings
 from anabranch.coordinator.client import Client
 from anabranch.errors import ConflictError, UsageError
+from anabranch.launch import loading, outputs, preparation
+from anabranch.launch.loading import JobFile
+from anabranch.launch.preparation import Prepared
 from anabranch.messages import Deployed, Deploying
 from anabranch.operators.rules import is_boundary
 from anabranch.planning import stages
@@ -84,14 +85,14 @@ def planned(client: Client, file: JobFile, settings: Settings) -> Prepared:
     as_it_is = settings.model_copy(update={"job": settings.job.model_copy(update=own)})
     plan = preparation.plan(file, as_it_is, present, replaces=True)
     known, now = client.known_lanes(name).values(), [each.lane for each in client.status(name).lanes]
-    preparation.check_writers(plan, settings, {lane.id for lane in known})
+    outputs.check_writers(plan, settings, {lane.id for lane in known})
     written = {stream for lane in known for stream in lane.outputs}
     read = {ssp.stream for lane in known for ssp in lane.ssps}
     has = {stream for lane in now for stream in lane.outputs}
     _check_between(_between(file), (written & read) - has)
-    preparation.check_outputs(plan, settings, has)
+    outputs.check(plan, settings, has)
     kept = preparation.formats(file, settings, formats)
-    return Prepared(file, as_it_is, plan, preparation.checked(file, settings, kept), kept)
+    return Prepared(file, as_it_is, plan, preparation.checked(file, settings, kept, progress.say), kept)
 
 
 def wished(
@@ -106,8 +107,8 @@ def wished(
     the code is handed over."""
     if not dry:
         preparation.formats(prepared.file, settings, prepared.formats, register=True)
-        preparation.create_outputs(prepared.plan, settings)
-        preparation.prepare_tables(prepared, create=True)
+        outputs.create(prepared.plan, settings)
+        outputs.prepare_tables(prepared, create=True)
     code = start.program(client, prepared, settings, dry)
     message = preparation.start_message(prepared, False, code, settings=settings)
     return Deploying(start=message, drop_state=drop_state, request=uuid.uuid4().hex, dry=dry, now=now)

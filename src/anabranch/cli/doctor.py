@@ -15,13 +15,14 @@ import typer
 from confluent_kafka import KafkaError
 
 from anabranch import config as configuration
-from anabranch.cli import preparation, progress
+from anabranch.cli import progress
 from anabranch.config import Settings
 from anabranch.coordinator.store import address
 from anabranch.coordinator.store.store import Store
 from anabranch.errors import AnabranchError, NotFoundError
 from anabranch.formats import modules
 from anabranch.formats.registry import Registry
+from anabranch.launch import preparation
 from anabranch.systems.embedded import EmbeddedSystem
 from anabranch.systems.kafka import jars
 from anabranch.systems.kafka.cluster import Cluster

@@ -7,8 +7,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, TypeVar
 
 from anabranch import config as configuration
-from anabranch import references
-from anabranch.config import CoordinatorSettings, Settings
+from anabranch.config import CoordinatorSettings, Settings, secrets
 from anabranch.coordinator import endpoint, reading
 from anabranch.coordinator.client import Client
 from anabranch.coordinator.store import Event, address
@@ -101,7 +100,7 @@ def _url(settings: CoordinatorSettings) -> str | None:
 
 
 def _client(url: str, settings: CoordinatorSettings) -> Client:
-    token = None if settings.token is None else references.resolved("coordinator.token", settings.token)
+    token = None if settings.token is None else secrets.resolved("coordinator.token", settings.token)
     return Client(url, token=token)
 
 

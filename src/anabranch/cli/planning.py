@@ -10,21 +10,9 @@ from rich.console import Console
 from rich.table import Table
 
 from anabranch import config as configuration
-from anabranch.cli import (
-    assign,
-    deploy,
-    drain,
-    drawing,
-    expand,
-    finding,
-    loading,
-    preparation,
-    printing,
-    rewind,
-    scale,
-    traffic,
-)
+from anabranch.cli import assign, deploy, drain, drawing, expand, finding, printing, progress, rewind, scale, traffic
 from anabranch.errors import UsageError
+from anabranch.launch import loading, preparation
 from anabranch.messages import Deployed, JobStatus, Rewinding, Rewound, Scaled
 from anabranch.planning.plan import Plan
 
@@ -93,7 +81,7 @@ def plan(
     file = loading.load(Path(job))
     made = preparation.plan(file, settings)
     formats = preparation.formats(file, settings)
-    preparation.checked(file, settings, formats)
+    preparation.checked(file, settings, formats, progress.say)
     if json:
         printing.as_json(made)
         return

@@ -6,8 +6,10 @@ import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from anabranch import drains
+from anabranch import drain_progress
+from anabranch.config import Settings
 from anabranch.messages import BatchProgress, ContainerStatus, JobStatus, LaneReport, LaneStatus, Launching
+from anabranch.model.job_model import JobModel
 from anabranch.model.lane import LaneState
 
 _WORTH_TELLING = 0.01
@@ -16,6 +18,19 @@ _WORTH_TELLING = 0.01
 def say(line: str) -> None:
     """A line of progress."""
     print(line, file=sys.stderr, flush=True)
+
+
+def kept(settings: Settings, kept: JobModel | None) -> None:
+    """Say that a job which was drained keeps its factor and containers, if settings say others."""
+    if kept is None:
+        return
+    wanted = settings.job.factor, settings.job.containers
+    has = kept.factor, len(kept.containers)
+    if wanted != has:
+        say(
+            f"job {kept.job} keeps factor {has[0]} and {has[1]} container(s), and settings say {wanted[0]} and "
+            f"{wanted[1]}: anabranch scale {kept.job} changes them"
+        )
 
 
 def rejected(report: LaneReport) -> str:
@@ -161,7 +176,7 @@ def _lasting(seconds: float) -> str:
 
 def draining(status: JobStatus) -> str:
     """How far a drain is, in one line."""
-    its = drains.left(status)
+    its = drain_progress.left(status)
     doing = "time ends" if status.drain is not None and status.drain.last else "takes in"
     return (
         f"job {status.job} drains ({doing}): {its.stages} stage(s), {its.lanes} lane(s), {its.records:,} record(s) and "

@@ -17,9 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from anabranch.cli import drawing, haste, loading, preparation, progress
-from anabranch.cli.loading import JobFile
-from anabranch.cli.preparation import Prepared
+from anabranch.cli import drawing, haste, progress
 from anabranch.config import Settings
 from anabranch.coordinator import endpoint, http
 from anabranch.coordinator.service import Coordinator
@@ -27,6 +25,9 @@ from anabranch.coordinator.states.snapshot import DeploymentState
 from anabranch.coordinator.store.store import Store
 from anabranch.coordinator.watching import Watching
 from anabranch.errors import AnabranchError, ConflictError, JobFailedError
+from anabranch.launch import loading, local_store, outputs, preparation
+from anabranch.launch.loading import JobFile
+from anabranch.launch.preparation import Prepared
 from anabranch.messages import JobStatus, Registration
 from anabranch.systems.systems import Systems
 
@@ -85,10 +86,10 @@ def execute(
         preparation.writable(Path(settings.storage.root), "storage root")
     preparation.writable(settings.systems.embedded.root, "embedded root")
     preparation.refuse_several(settings)
-    model, drained = preparation.known_model(store_url, name)
+    model, drained = local_store.present_model(store_url, name)
     preparation.check_reset(name, reset_state, drained)
     kept = model if drained else None
-    preparation.say_kept(settings, kept)
+    progress.kept(settings, kept)
     plan = preparation.plan(file, settings, model, kept)
     with endpoint.RunLock(store_url, name), ExitStack() as served:
         store = Store(store_url)
@@ -98,9 +99,9 @@ def execute(
         except AnabranchError:
             known, found = set(), {}
         new = drained or not known
-        preparation.check_writers(plan, settings, known)
+        outputs.check_writers(plan, settings, known)
         if not new:
-            preparation.check_outputs(plan, settings)
+            outputs.check(plan, settings)
         formats = preparation.formats(file, settings, {} if drained else found, register=True)
         from anabranch.container import executors, failures, watchdog
         from anabranch.container.restarts import ProcessBrokenError
@@ -121,8 +122,8 @@ def execute(
             for warning in plan.warnings:
                 progress.say(f"warning: {warning}")
             if new:
-                preparation.create_outputs(plan, settings)
-            preparation.prepare_tables(prepared, create=new)
+                outputs.create(plan, settings)
+            outputs.prepare_tables(prepared, create=new)
             coordinator.start(preparation.start_message(prepared, available_now, reset_state=reset_state))
             replacer.is_done(_RESET_STATE)
             with Watching(coordinator.wishes):

@@ -8,15 +8,16 @@ from typing import Annotated
 
 import typer
 
-from anabranch import artifact
 from anabranch import config as configuration
-from anabranch.cli import finding, loading, preparation, progress, waiting
-from anabranch.cli.loading import JobFile
-from anabranch.cli.preparation import Prepared
+from anabranch.cli import finding, progress, waiting
 from anabranch.config import Settings
 from anabranch.coordinator.client import Client
 from anabranch.errors import ConflictError, JobFailedError, NotFoundError, UsageError
 from anabranch.formats import Format
+from anabranch.job_code import artifact
+from anabranch.launch import loading, outputs, preparation
+from anabranch.launch.loading import JobFile
+from anabranch.launch.preparation import Prepared
 from anabranch.messages import Program
 from anabranch.model.job_model import JobModel
 
@@ -61,14 +62,14 @@ def _hand_over(client: Client, file: JobFile, settings: Settings, available_now:
 def prepare(client: Client, file: JobFile, settings: Settings, model: JobModel | None, drained: bool) -> Prepared:
     """A job as it is to be started. ``drained``: after a drain."""
     name = file.graph.job
-    preparation.say_kept(settings, model if drained else None)
+    progress.kept(settings, model if drained else None)
     plan = preparation.plan(file, settings, model, model if drained else None)
     known = set(client.known_lanes(name))
-    preparation.check_writers(plan, settings, known)
+    outputs.check_writers(plan, settings, known)
     if known and not drained:
-        preparation.check_outputs(plan, settings)
+        outputs.check(plan, settings)
     formats = preparation.formats(file, settings, {} if drained else _kept_formats(client, name), register=True)
-    prepared = Prepared(file, settings, plan, preparation.checked(file, settings, formats), formats)
+    prepared = Prepared(file, settings, plan, preparation.checked(file, settings, formats, progress.say), formats)
     for warning in plan.warnings:
         progress.say(f"warning: {warning}")
     return prepared
@@ -82,8 +83,8 @@ def hand_over(
     new = drained or not client.known_lanes(name)
     code = program(client, prepared, settings)
     if new:
-        preparation.create_outputs(plan, settings)
-    preparation.prepare_tables(prepared, create=new)
+        outputs.create(plan, settings)
+    outputs.prepare_tables(prepared, create=new)
     number = client.start(preparation.start_message(prepared, available_now, code, reset_state))
     progress.say(f"job {name}: deployment {number} is with the coordinator at {client.url}")
     return number

@@ -14,15 +14,15 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from anabranch.cli import preparation
-from anabranch.cli.loading import JobFile
-from anabranch.cli.preparation import Prepared
+from anabranch.api.job import Job
 from anabranch.config import Settings
 from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.store.store import Store
 from anabranch.errors import JobFailedError
 from anabranch.event_time.windows import tumbling
-from anabranch.job import Job
+from anabranch.launch import outputs, preparation
+from anabranch.launch.loading import JobFile
+from anabranch.launch.preparation import Prepared
 from anabranch.messages import Answer, Heartbeat, Registration
 from anabranch.systems.embedded import EmbeddedSystem
 from anabranch.systems.records import RECORD_SCHEMA
@@ -51,7 +51,7 @@ def warm(spark: Any, leaving: threading.Event) -> None:
         file, settings = _file(Path(made)), _settings(Path(made))
         _put(EmbeddedSystem(settings.systems.embedded.root))
         plan = preparation.plan(file, settings)
-        preparation.create_outputs(plan, settings)
+        outputs.create(plan, settings)
         prepared = Prepared(file, settings, plan, preparation.resolved(file, {}), {})
         with closing(Store(settings.coordinator.store)) as store:
             coordinator = Coordinator(store)

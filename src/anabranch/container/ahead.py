@@ -11,7 +11,7 @@ from time import monotonic
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from anabranch import logs, steps
+from anabranch import crash_points, logs
 from anabranch.container.folder import Folder
 from anabranch.errors import StateError
 from anabranch.model.lane import Lane
@@ -92,7 +92,7 @@ class Ahead:
         planned = None
         if not self._decided.is_set():
             planned = self._known.planned_write(batch, number)
-            steps.reach(steps.AHEAD, self._known.lane.id, number)
+            crash_points.reach(crash_points.AHEAD, self._known.lane.id, number)
             self._decided.wait()
         if self._query is None:
             raise StateError("a query that was begun ahead isn't needed", "nothing is lost")

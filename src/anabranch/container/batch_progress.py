@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from anabranch.container.time_spent import COMPUTING, STATE, Operator, Spending
 from anabranch.messages import BatchProgress
-from anabranch.spark.counts import PUBLISHING, READING, Heard, Received
+from anabranch.task_progress.counts import PUBLISHING, READING, Heard, Received
 
 __all__ = ["Look", "Planned", "Tracker"]
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
 
-from anabranch import logs, steps
+from anabranch import crash_points, logs
 from anabranch.container.folder import Folder
 from anabranch.container.place import Place
 from anabranch.messages import BatchProgress
@@ -171,14 +171,14 @@ def taken_back(place: Place, lane: Lane, epoch: int, folder: Folder) -> bool:
     Killed at any moment in it, the lane still has the batch, as before, or it hasn't: whoever takes it up decides anew.
     """
     batch = folder.planned()
-    steps.reach(steps.BROKEN, lane.id, batch)
+    crash_points.reach(crash_points.BROKEN, lane.id, batch)
     folder.note_broken(batch)
     seen = place.withdrawn(lane, epoch, began=folder.committed() >= lane.first_batch)
-    steps.reach(steps.WITHDRAWN, lane.id, batch)
+    crash_points.reach(crash_points.WITHDRAWN, lane.id, batch)
     if seen >= batch:
         log.info("a batch that was broken off is finished: something of it is seen", lane=lane.id, batch=batch)
         return False
     folder.take_back()
-    steps.reach(steps.TAKEN_BACK, lane.id, batch)
+    crash_points.reach(crash_points.TAKEN_BACK, lane.id, batch)
     log.info("a batch was taken back: its records are read by those that follow", lane=lane.id, batch=batch)
     return True

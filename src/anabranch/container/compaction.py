@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from anabranch import steps
+from anabranch import crash_points
 from anabranch.container.folder import Folder
 from anabranch.errors import StateError
 from anabranch.model.lane import Lane
@@ -76,5 +76,5 @@ def rewrite(spark: SparkSession, found: Look, target: str) -> Held:
             f"the state of lane {lane.id} was not written anew as it should be: {after} came of {before}",
             "the job is as it was; this is a fault of anabranch",
         )
-    steps.reach(steps.REWRITTEN, lane.id, batch)
+    crash_points.reach(crash_points.REWRITTEN, lane.id, batch)
     return after

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from anabranch.hooks import ON_DRAIN, DrainedTask
+from anabranch.api.hooks import ON_DRAIN, DrainedTask
 from anabranch.model.lane import Lane
 
 __all__ = ["Hook"]

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from anabranch import steps
+from anabranch import crash_points
+from anabranch.api.timers import INFINITY
 from anabranch.container.folder import Folder
 from anabranch.container.offset_log import Entry
 from anabranch.event_time.progress import Progress
-from anabranch.keyed.timers import INFINITY
 from anabranch.messages import Draining
 from anabranch.model.ssp import SSP, parsed
 from anabranch.spark import clock
@@ -92,14 +92,14 @@ class Drain:
                 if not self._closes():
                     return Outcome(drained=True)
                 number = self._plan_last()
-                steps.reach(steps.ENDING, self.lane, number)
+                crash_points.reach(crash_points.ENDING, self.lane, number)
                 self.end()
                 if self.folder.pending:  # it was broken off
                     break
-                steps.reach(steps.DRAINED, self.lane, number)
+                crash_points.reach(crash_points.DRAINED, self.lane, number)
                 return Outcome(drained=True)
             self.tell()
-            steps.reach(steps.HALTED, self.lane, self.folder.planned())
+            crash_points.reach(crash_points.HALTED, self.lane, self.folder.planned())
             self.pause(_POLL)
         return Outcome(drained=False)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from anabranch import logs, steps
+from anabranch import crash_points, logs
 from anabranch.container import leftovers, offset_log, tree
 from anabranch.container.leftovers import Kind
 from anabranch.container.offset_log import Entry
@@ -352,7 +352,7 @@ class Folder:
     def _fill(self, copy: Folder, names: Sequence[str], *, warm: bool) -> int:
         try:
             if warm:
-                steps.reach(steps.ADOPTED, self._path.getParent().getName(), self.committed())
+                crash_points.reach(crash_points.ADOPTED, self._path.getParent().getName(), self.committed())
             return tree.update(self._tree, copy._tree, names, lives=False)
         except Exception as error:
             if not warm:

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from pyspark.sql.streaming.query import StreamingQuery
 
-from anabranch import logs, steps
+from anabranch import crash_points, logs
 from anabranch.container import blame, breaking, failures, live, pacing, root_cause, starting
 from anabranch.container.ahead import Ahead, Handover
 from anabranch.container.attempts import Standstill
@@ -714,7 +714,7 @@ class LaneRunner:
                 last_output=ran.ended if ran.rows else self._report.last_output,
                 state_bytes=ran.state_bytes,
             )
-            steps.reach(steps.COMMITTED, self.lane.id, self._seen_batch)
+            crash_points.reach(crash_points.COMMITTED, self.lane.id, self._seen_batch)
             self._look_at_work()
         if monotonic() > self._told_at + _TELL_EVERY:
             self._inputs.tell(parsed(self._report.positions))

@@ -16,9 +16,9 @@ from anabranch.container.time_spent import COMPUTING
 from anabranch.messages import BatchProgress, LaneReport
 from anabranch.model.lane import Lane
 from anabranch.spark import busy
-from anabranch.spark.counts import Heard, Work
 from anabranch.spark.query import LaneQuery
 from anabranch.spark.under_way import At
+from anabranch.task_progress.counts import Heard, Work
 
 __all__ = ["Live", "oldest"]
 

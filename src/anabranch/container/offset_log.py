@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from anabranch.api.timers import INFINITY
 from anabranch.errors import UnsupportedFormatError
 from anabranch.event_time import progress
 from anabranch.event_time.progress import Progress
-from anabranch.keyed.timers import INFINITY
 
 _VERSION = "v1"
 _NONE = "-"

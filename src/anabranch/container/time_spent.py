@@ -6,7 +6,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from anabranch.spark.counts import PUBLISHING, READING, Count, Heard
+from anabranch.task_progress.counts import PUBLISHING, READING, Count, Heard
 
 __all__ = ["COMMITTING", "COMPUTING", "FUNCTIONS", "STATE", "Operator", "Spending"]
 

@@ -12,7 +12,8 @@ from anabranch.coordinator.changing import Generation, Wanted
 from anabranch.coordinator.serving import Serving
 from anabranch.errors import ConflictError
 from anabranch.messages import Assigned, Assignment, Scaled
-from anabranch.planning import changes, placing
+from anabranch.planning import placing
+from anabranch.planning.transition import follow
 
 __all__ = ["assigned", "explained"]
 
@@ -29,7 +30,7 @@ def assigned(serving: Serving, present: Generation, request: str) -> Wanted:
         )
     its = {lane.id: lane for lane in serving.lanes}
     seats = serving.placing(present.containers)
-    change = changes.following(present.model, present.model.stages, its, present.factor, changing.new_id, seats)
+    change = follow.following(present.model, present.model.stages, its, present.factor, changing.new_id, seats)
     wanted = changing.wanted(serving, change, "user", "tasks go where they should be by racks", request=request)
     assert isinstance(wanted.told, Scaled)
     was, now = present.model.seats_of_tasks(), change.model.seats_of_tasks()
@@ -45,7 +46,7 @@ def explained(serving: Serving, present: Generation) -> Assignment:
     found = seating.seat(model.stages, former, where, rules)
     why = seating.explained(model.stages, former, where, rules)
     its = {lane.id: lane for lane in serving.lanes}
-    change = changes.following(model, model.stages, its, model.factor, changing.new_id, lambda *_: found)
+    change = follow.following(model, model.stages, its, model.factor, changing.new_id, lambda *_: found)
     told = changing.wanted(serving, change, "user", "").told
     assert isinstance(told, Scaled)
     return Assignment(

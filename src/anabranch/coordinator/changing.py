@@ -19,8 +19,9 @@ from anabranch.model.factor import check_factor
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, LaneState
-from anabranch.planning import changes, expansion, placing, rewinding, traffic
-from anabranch.planning.changes import Change
+from anabranch.planning import placing, traffic
+from anabranch.planning.transition import expand, follow, opening, rescale, rewind
+from anabranch.planning.transition.change import Change
 
 __all__ = [
     "Generation",
@@ -107,7 +108,7 @@ def rewound(serving: Serving, present: Generation, wish: Rewinding, to: Mapping[
     """What comes of a job that is to read some partitions again. Errors as :meth:`Coordinator.rewind`."""
     check_changeable(serving)
     its = {lane.id: lane for lane in serving.lanes}
-    change = rewinding.rewound(present.graph, present.model, its, to, wish.state, new_id)
+    change = rewind.rewound(present.graph, present.model, its, to, wish.state, new_id)
     told = Rewound(
         generation=change.model.generation,
         to=dict(to),
@@ -141,18 +142,18 @@ def expanded(
         begins: it has just been started again.
 
     Raises:
-        ConflictError: as :func:`anabranch.planning.expansion.expanded`; or the job can't be changed now.
+        ConflictError: as :func:`anabranch.planning.transition.expand.expanded`; or the job can't be changed now.
     """
-    other = expansion.other(present.graph, present.model, counts)
+    other = expand.other(present.graph, present.model, counts)
     if not other:
         return None
     its = {lane.id: lane for lane in serving.lanes}
     seats = serving.placing(present.containers)
-    change = expansion.expanded(present.graph, present.model, its, counts, new_id, seats)
+    change = expand.expanded(present.graph, present.model, its, counts, new_id, seats)
     if not begins:
         check_changeable(serving)
         _check_room(serving)
-    had = expansion.partitions(present.graph, present.model)
+    had = expand.partitions(present.graph, present.model)
     why = ", ".join(
         f"{name} has {count} partitions, and had {had[name]}"
         if name in had
@@ -166,7 +167,7 @@ def is_scalable(serving: Serving, present: Generation) -> bool:
     """Whether the graph and the grouper allow a factor above 1."""
     its = {lane.id: lane for lane in serving.lanes}
     try:
-        changes.rescaled(present.graph, present.model, its, max(2, present.factor), present.containers, lambda: "")
+        rescale.rescaled(present.graph, present.model, its, max(2, present.factor), present.containers, lambda: "")
     except AnabranchError:
         return False
     return True
@@ -174,10 +175,10 @@ def is_scalable(serving: Serving, present: Generation) -> bool:
 
 def undone(serving: Serving, present: Generation, before: JobModel, who: str, why: str) -> Wanted:
     """A generation that is as the one ``before`` the present one, which a change has not reached yet."""
-    void = [changes.never_begun(lane, why) for lane in serving.spoilt()]
+    void = [opening.never_begun(lane, why) for lane in serving.spoilt()]
     if present.model.rewound:
         its = {lane.id: lane for lane in serving.lanes}
-        back = rewinding.undone(present.model, its, new_id)
+        back = rewind.undone(present.model, its, new_id)
         told = Rewound(generation=back.model.generation, closing=_named(its, back), lanes=back.lanes)
         model = msgspec.structs.replace(back.model, undoes=present.generation)
         return Wanted(model, told, (*_ending(serving, its, back, void), *void), who, f"cancelled: {why}")
@@ -259,7 +260,7 @@ def new_id() -> str:
 
 def _rescaled(serving: Serving, present: Generation, factor: int, seats: Placing, containers: int) -> Change:
     its = {lane.id: lane for lane in serving.lanes}
-    return changes.rescaled(present.graph, present.model, its, factor, containers, new_id, seats)
+    return rescale.rescaled(present.graph, present.model, its, factor, containers, new_id, seats)
 
 
 def wanted(
@@ -279,7 +280,7 @@ def wanted(
         lanes=change.lanes,
         pause=pausing.expected(ending, serving.reports, serving.shown, serving.until_seated(free)),
         free=free,
-        before=traffic.of(changes.heads(its.values()), serving.where(len(serving.model.containers))),
+        before=traffic.of(follow.heads(its.values()), serving.where(len(serving.model.containers))),
         after=traffic.of(_after(its, change), serving.where(len(model.containers))),
         why_not=change.why_not,
     )
@@ -288,7 +289,7 @@ def wanted(
 
 def _after(lanes: Mapping[str, Lane], change: Change) -> list[Lane]:
     """The lanes of the next generation."""
-    return [*(lane for lane in changes.heads(lanes.values()) if lane.id not in change.closing), *change.lanes]
+    return [*(lane for lane in follow.heads(lanes.values()) if lane.id not in change.closing), *change.lanes]
 
 
 def _named(lanes: Mapping[str, Lane], change: Change) -> tuple[Lane, ...]:

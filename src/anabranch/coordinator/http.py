@@ -25,11 +25,11 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from anabranch import logs
-from anabranch.artifact import MAX_BYTES
 from anabranch.coordinator.openapi import Operation, described
 from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.wire import SERVICE, payload_of, status_of
 from anabranch.errors import AnabranchError, ConflictError, UsageError
+from anabranch.job_code.artifact import MAX_BYTES
 from anabranch.messages import (
     Answer,
     Assigning,

@@ -14,12 +14,10 @@ from anabranch.messages import Start
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, LaneState
-from anabranch.planning import draining
+from anabranch.planning.fingerprints import PARTITIONS
+from anabranch.planning.transition import after_drain as follow_drain
 
-__all__ = ["PARTITIONS", "after_drain", "again", "check_same", "check_whole", "numbered"]
-
-PARTITIONS = "partitions of "
-"""What a fingerprint calls the partition count of a stream."""
+__all__ = ["after_drain", "again", "check_same", "check_whole", "numbered"]
 
 _SHORT = 40
 
@@ -69,11 +67,11 @@ def after_drain(start: Start, deployment: int, known: Mapping[str, Lane]) -> Sta
         known: all lanes that the job ever had, by id.
 
     Raises:
-        ConflictError: as :func:`anabranch.planning.draining.begun`.
+        ConflictError: as :func:`anabranch.planning.transition.after_drain.begun`.
         StateError: as :func:`numbered`.
     """
     new = numbered(start, deployment)
-    lanes = draining.begun(new.lanes, start.graph, known, _new_id, start.reset_state)
+    lanes = follow_drain.begun(new.lanes, start.graph, known, _new_id, start.reset_state)
     return msgspec.structs.replace(
         new, lanes=tuple(msgspec.structs.replace(lane, deployment=deployment) for lane in lanes)
     )
@@ -86,7 +84,7 @@ def again(stored: DeploymentRecord, graph: Graph, model: JobModel, known: Mappin
         model=msgspec.structs.replace(
             model, request="", undoes=0, rewound=(), expands=(), replaces=0, again=model.again or stored.id
         ),
-        lanes=draining.again(known, _new_id),
+        lanes=follow_drain.again(known, _new_id),
         fingerprint=stored.fingerprint,
         formats=stored.formats,
         promises=stored.promises,

@@ -15,9 +15,10 @@ from anabranch.coordinator.store import DeploymentRecord, Store
 from anabranch.errors import ConflictError
 from anabranch.messages import Deployed, Start
 from anabranch.model.lane import Lane, LaneState
-from anabranch.planning import changes, compatibility, deploying
+from anabranch.planning import compatibility
 from anabranch.planning.compatibility import Comparison, Version
-from anabranch.planning.deploying import Next
+from anabranch.planning.transition import deploy, follow, opening
+from anabranch.planning.transition.deploy import Next
 
 __all__ = ["Present", "Replacement", "again", "deployed", "former_version", "undone", "version_of"]
 
@@ -67,7 +68,7 @@ def deployed(present: Present, start: Start, again: int, drop_state: Collection[
     )
     compatibility.check(found, model.job)
     number = present.stored.id + 1
-    former = [*changes.heads(present.lanes)]
+    former = [*follow.heads(present.lanes)]
     what = f"deployment {number}" + (f", of version {again} again" if again else "")
     why = "; ".join(found.notes) or "nothing comes or goes"
     return _replacement(present, start, former, (), found, again, request, "user", what, why)
@@ -78,10 +79,10 @@ def undone(store: Store, serving: Serving, generation: Generation, who: str, why
     job, replaced = serving.job, generation.model.replaces
     present = Present(reading.deployment(store, job), generation, tuple(serving.known.values()), serving)
     before = version_of(store, job, replaced)
-    void = [changes.never_begun(lane, why) for lane in serving.spoilt()]
+    void = [opening.never_begun(lane, why) for lane in serving.spoilt()]
     over = {lane.id: lane for lane in void}
     own = [lane for lane in serving.lanes if lane.deployment == serving.deployment]
-    former = [*changes.heads(own), *deploying.left_behind(serving.known.values(), replaced)]
+    former = [*follow.heads(own), *deploy.left_behind(serving.known.values(), replaced)]
     former = [over.get(lane.id, lane) for lane in former]
     what = f"deployment {serving.deployment + 1}, of version {before} again"
     start = again(store, job, before)
@@ -133,7 +134,7 @@ def _replacement(
     why: str,
 ) -> Replacement:
     number = present.stored.id + 1
-    change = deploying.deployed(
+    change = deploy.deployed(
         Next(number, start.model, start.lanes), present.generation.model, former, lambda: secrets.token_hex(4)
     )
     serving, closing = present.serving, [lane for lane in former if lane.id in change.closing]

@@ -20,7 +20,7 @@ from anabranch.errors import ConflictError, StoreUnavailableError
 from anabranch.messages import Drain, JobStatus
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, LaneState
-from anabranch.planning import changes, rewinding
+from anabranch.planning.transition import opening, rewind
 
 __all__ = ["HASTE", "Served"]
 
@@ -236,14 +236,14 @@ class Served:
         were any."""
         if not serving.state.runs:
             return False
-        void = [changes.never_begun(lane, lane.error or "") for lane in serving.spoilt(followed=True)]
-        void += [changes.never_begun(lane, "another deployment follows") for lane in serving.needless()]
+        void = [opening.never_begun(lane, lane.error or "") for lane in serving.spoilt(followed=True)]
+        void += [opening.never_begun(lane, "another deployment follows") for lane in serving.needless()]
         self._put(serving, void, "never began")
         return bool(void)
 
     def _open(self, serving: Serving) -> bool:
         """Let lanes start whose predecessors have closed; gives whether there were any."""
-        opened = [serving.held(rewinding.opened(lane, serving.known)) for lane in serving.opening()]
+        opened = [serving.held(rewind.opened(lane, serving.known)) for lane in serving.opening()]
         self._put(serving, opened, "may start")
         return bool(opened)
 

@@ -12,7 +12,6 @@ from typing import Any, ParamSpec, TypeVar
 
 import msgspec
 
-from anabranch import artifact
 from anabranch.clocks import boottime
 from anabranch.coordinator import plans, reading, reports, watching
 from anabranch.coordinator.deployments import Deployments
@@ -32,6 +31,7 @@ from anabranch.errors import (
     StoreUnavailableError,
 )
 from anabranch.formats import Format
+from anabranch.job_code import artifact
 from anabranch.messages import (
     Answer,
     Heartbeat,
@@ -45,7 +45,7 @@ from anabranch.messages import (
 )
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, LaneState
-from anabranch.planning import expansion
+from anabranch.planning.transition import expand
 from anabranch.systems.systems import Systems
 
 __all__ = ["Coordinator", "Fence"]
@@ -137,7 +137,7 @@ class Coordinator:
             stored = msgspec.structs.replace(stored, until_caught_up=start.until_caught_up, program=start.program)
             self._served.serve(stored, start.settings)
             if stored.drain is None:
-                counts = expansion.partitions(start.graph, start.model)
+                counts = expand.partitions(start.graph, start.model)
                 self.wishes.go_along(self._served.jobs[job], counts, begins=True)
             return stored.id
 

@@ -40,7 +40,8 @@ from anabranch.messages import (
 )
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, LaneState
-from anabranch.planning import changes, placing
+from anabranch.planning import placing
+from anabranch.planning.transition import follow
 
 __all__ = ["Process", "Serving"]
 
@@ -233,7 +234,7 @@ class Serving:
             seat, expected = str(number), named[number % len(named)] if named else None
             holder = self.process_of(seat)
             racks[seat] = placed.get(seat) or expected if holder is None else holder.record.rack
-        lanes = placing.lanes_reading(changes.heads(self.lanes)) if self.replicas else {}
+        lanes = placing.lanes_reading(follow.heads(self.lanes)) if self.replicas else {}
         return Where(seats=racks, partitions=self.replicas, lanes=lanes)
 
     def placing(self, containers: int) -> Placing:
@@ -468,7 +469,7 @@ class Serving:
         ]
         if not found:  # as nearly always, and this is asked at every beat that brings news
             return found
-        heads = {lane.id for lane in changes.heads(self.lanes)}
+        heads = {lane.id for lane in follow.heads(self.lanes)}
         return [lane for lane in found if (lane.id in heads) is not followed]
 
     def opening(self) -> list[Lane]:

@@ -30,7 +30,8 @@ from anabranch.messages import (
 )
 from anabranch.model.factor import FACTORS
 from anabranch.model.job_model import Matched
-from anabranch.planning import expansion, patterns, rewinding
+from anabranch.planning import patterns
+from anabranch.planning.transition import expand, rewind
 from anabranch.systems.systems import Systems
 
 __all__ = ["Wishes"]
@@ -94,7 +95,7 @@ class Wishes:
             if self._served.is_known(job, wish.request):
                 return Rewound(generation=present.generation)
             changing.check_changeable(serving)
-            sources = rewinding.sources(present.graph, serving.lanes)
+            sources = rewind.sources(present.graph, serving.lanes)
             systems = self._systems or Systems(Settings(**serving.settings), job)
         to = whence.offsets(wish.to, job, sources, systems)  # which may take long
         with self._served.lock:
@@ -124,7 +125,7 @@ class Wishes:
         self._locate(job, counts)
         with self._served.lock:
             serving, present = self._served.at_present(job)
-            serving.counts = expansion.seen(present.graph, present.model, counts)
+            serving.counts = expand.seen(present.graph, present.model, counts)
             known = self._served.is_known(job, wish.request)
             wanted = None if known else changing.expanded(serving, present, counts, "user", wish.request)
             return self._scaled(serving, present, wanted, wish)
@@ -259,7 +260,7 @@ class Wishes:
                     continue
                 serving.look_from = self._served.clock() + serving.looks_every
                 present = self._served.present(serving)
-                serving.counts = expansion.seen(present.graph, present.model, counts)
+                serving.counts = expand.seen(present.graph, present.model, counts)
                 serving.warning = why or serving.warning
                 if not why and serving.state is DeploymentState.RUNNING:
                     self.go_along(serving, counts)
@@ -357,4 +358,4 @@ class Wishes:
     def _inputs(self, serving: Serving) -> tuple[list[str], list[Matched]]:
         """The streams that a job reads and others write, and the patterns for those that may come."""
         present = self._served.present(serving)
-        return list(expansion.partitions(present.graph, present.model)), list(patterns.of_model(present.model).values())
+        return list(expand.partitions(present.graph, present.model)), list(patterns.of_model(present.model).values())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from anabranch import fetched
+from anabranch import cache_dir
 from anabranch.config import FormatsSettings, Settings
 from anabranch.errors import ConfigError
 
@@ -37,7 +37,7 @@ def found(settings: FormatsSettings, module: str) -> Path | str:
                 f"put {_packages(settings)[module]} there, or leave the setting out",
             )
         return jars[-1]
-    avro = fetched.folder() / f"avro-{AVRO}" / f"spark-avro_2.13-{AVRO}.jar"
+    avro = cache_dir.folder() / f"avro-{AVRO}" / f"spark-avro_2.13-{AVRO}.jar"
     if module == "spark-avro" and avro.is_file():
         return avro
     return _packages(settings)[module]

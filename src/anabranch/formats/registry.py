@@ -8,9 +8,9 @@ from typing import Any
 from urllib.parse import quote
 
 from anabranch.config import FormatsSettings
+from anabranch.config.secrets import resolved
 from anabranch.errors import AnabranchError, ConfigError, NotFoundError
 from anabranch.httpx_alone import httpx
-from anabranch.references import resolved
 
 __all__ = ["Registry", "Version"]
 

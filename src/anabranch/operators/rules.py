@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from anabranch.keyed.timers import EVENT_TIME
+from anabranch.api.timers import EVENT_TIME
 from anabranch.model.graph import Node
 from anabranch.operators import keys, times
 

@@ -13,6 +13,7 @@ from anabranch.model.graph import Graph, Node
 from anabranch.operators import rule
 from anabranch.operators.rules import is_boundary
 from anabranch.planning import stages
+from anabranch.planning.fingerprints import DELIVERY, FORMAT, OUTPUT, PARTITIONS, PATTERN, TABLE
 from anabranch.planning.stages import Stage
 
 __all__ = ["Comparison", "Reason", "Version", "check", "compared"]
@@ -20,8 +21,7 @@ __all__ = ["Comparison", "Reason", "Version", "check", "compared"]
 DRAIN = "drain the job, and start the new version then: anabranch deploy JOB.py --drain"
 
 _NAME = re.compile(r"[a-z_][a-z0-9_]*")
-_PARTITIONS, _OUTPUT, _TABLE = "partitions of ", "output stream ", "table "
-_OF_STREAMS = (_OUTPUT, _TABLE, "delivery of ", "format of ", "pattern of ")
+_OF_STREAMS = (OUTPUT, TABLE, DELIVERY, FORMAT, PATTERN)
 _OF_STATE = ("state_partitions", "watermark_scope", "trigger")
 
 
@@ -129,7 +129,7 @@ def _streams(before: Version, after: Version) -> Iterator[Reason]:
 
 def _homes(version: Version) -> dict[str, str]:
     """The system of each stream that is read."""
-    named = [name.removeprefix(_PARTITIONS) for name in version.fingerprint if name.startswith(_PARTITIONS)]
+    named = [name.removeprefix(PARTITIONS) for name in version.fingerprint if name.startswith(PARTITIONS)]
     return {stream: system for system, stream in (each.split("/", 1) for each in named)}
 
 
@@ -160,9 +160,9 @@ def _boundaries(before: Version, after: Version) -> Iterator[Reason]:
                 f"partition_by {name!r} ({other.where}) has partitions={other.args.get('partitions')}, and had "
                 f"{node.args.get('partitions')}"
             )
-        layout = f"{_OUTPUT}{stages.stream_of(after.graph, other)}"
+        layout = f"{OUTPUT}{stages.stream_of(after.graph, other)}"
         if layout not in before.fingerprint:
-            yield Reason(f"the layout of intermediate streams is another one: {layout.removeprefix(_OUTPUT)} is new")
+            yield Reason(f"the layout of intermediate streams is another one: {layout.removeprefix(OUTPUT)} is new")
         changes = _changes(before.columns(node.id), after.columns(other.id))
         if changes:
             yield Reason(

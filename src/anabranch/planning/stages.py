@@ -215,3 +215,22 @@ def upstream(graph: Graph, stage: Stage, node: Node) -> Iterator[Node]:
                 wanted.add(i)
                 queue.append(graph[i])
     return (graph[i] for i in sorted(wanted))
+
+
+def read_streams(graph: Graph) -> list[str]:
+    """The streams that a job reads, without those between its stages; those that are tables to it come last."""
+    return [*_streams(graph, "read"), *table_streams(graph)]
+
+
+def written_streams(graph: Graph) -> list[str]:
+    """The streams that a job writes, without those between its stages."""
+    return _streams(graph, "write")
+
+
+def table_streams(graph: Graph) -> list[str]:
+    """The streams that are tables to a job."""
+    return [node.args["of"]["stream"] for node in graph.nodes if "of" in node.args]
+
+
+def _streams(graph: Graph, kind: str) -> list[str]:
+    return [node.args["stream"] for node in graph.nodes if node.kind == kind]

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from anabranch import artifact, job_modules
 from anabranch.errors import AnabranchError, ConfigError
+from anabranch.job_code import artifact, job_modules
 
 __all__ = ["OF_THE_PLACE", "check_master", "is_cluster", "is_under", "python", "shipped"]
 
@@ -88,9 +88,9 @@ def shipped(conf: Mapping[str, str], home: str) -> dict[str, str]:
     The archives are in a temporary folder until this process ends: Spark fetches them whenever an executor comes.
 
     Raises:
-        UsageError: the job's folder can't be packed; see :func:`anabranch.artifact.pack`.
+        UsageError: the job's folder can't be packed; see :func:`anabranch.job_code.artifact.pack`.
     """
-    package = Path(artifact.__file__).parent
+    package = Path(__file__).parents[1]
     contents = {_JOB: artifact.pack(Path(home)).content} if home else {}
     contents[_PACKAGE] = artifact.packed_package(package)
     folder = Path(tempfile.mkdtemp(prefix="anabranch-shipped-"))

@@ -22,7 +22,7 @@ import anabranch.spark.sink
 import anabranch.systems.embedded.output
 import anabranch.systems.embedded.spark
 import anabranch.systems.kafka.output  # noqa: F401
-from anabranch import job_modules
+from anabranch.job_code import job_modules
 from anabranch.spark.internals import whole_input
 
 if __name__ == "__main__":

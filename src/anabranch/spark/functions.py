@@ -16,14 +16,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.errors import OperatorError
-from anabranch.spark import buckets, calling, error_text, hidden, isolation, telling, working
+from anabranch.spark import buckets, calling, error_text, hidden, isolation, working
 from anabranch.spark.buckets import Bucket, Crew
 from anabranch.spark.calling import BATCH, Evaluator, Rejection, UserFunction
-from anabranch.spark.counts import Line
 from anabranch.spark.dead_letters import Rejects
 from anabranch.spark.isolation import Calls
 from anabranch.spark.job_functions import JobFunction
-from anabranch.spark.telling import Meter
+from anabranch.task_progress import meters
+from anabranch.task_progress.counts import Line
+from anabranch.task_progress.meters import Meter
 
 Batches = Iterator[pa.RecordBatch]
 Rejecting = Callable[[str], Rejects]
@@ -58,7 +59,7 @@ def wrap(
         factor: into how many buckets each partition is cut.
         threads: how many of them a function that isn't async works on at once, in a Spark task.
         busy: is told, by each Spark task, the seconds that it has worked on each bucket.
-        line: where workers tell how far they are; see :mod:`anabranch.spark.telling`.
+        line: where workers tell how far they are; see :mod:`anabranch.task_progress.meters`.
         seconds: how long the function may work on a message.
         source: how other processes get the function; None: it is pickled.
     """
@@ -85,7 +86,7 @@ def wrap(
     def run(batches: Batches) -> Batches:
         rejects = on_error(label) if on_error is not None else None
         taken: dict[Bucket, float] = {}
-        with closing(telling.meter(line, label)) as meter, _calling(user) as (calls, isolated):
+        with closing(meters.meter(line, label)) as meter, _calling(user) as (calls, isolated):
             limit = math.inf if isolated else seconds
             crew = Crew(factor, threads, calling.awaits(function))
             if isolated:

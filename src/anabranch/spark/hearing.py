@@ -1,4 +1,4 @@
-"""The driver's side of :mod:`anabranch.spark.telling`: hears how far the Spark tasks of running batches are."""
+"""The driver's side of :mod:`anabranch.task_progress.meters`: hears how far the Spark tasks of running batches are."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pyspark import SparkContext
 
 from anabranch import logs
 from anabranch.spark import cluster
-from anabranch.spark.counts import Count, Heard, Hello, Line, Told, Work
+from anabranch.task_progress.counts import Count, Heard, Hello, Line, Told, Work
 
 __all__ = ["Listener", "listening"]
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from pyspark import cloudpickle
 
-from anabranch import job_modules
+from anabranch.job_code import job_modules
 from anabranch.spark import error_text, frames
 
 __all__ = ["FORK", "Channel", "HowEnded", "Service"]

@@ -12,9 +12,9 @@ from typing import Any
 
 from pyspark import cloudpickle
 
-from anabranch import job_modules
 from anabranch.errors import AnabranchError, GraphError, OperatorError
-from anabranch.job_modules import JobCode
+from anabranch.job_code import job_modules
+from anabranch.job_code.job_modules import JobCode
 from anabranch.model.graph import Node
 from anabranch.spark.labels import label
 

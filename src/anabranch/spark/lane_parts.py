@@ -13,33 +13,34 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from anabranch.api.timers import PROCESSING_TIME
 from anabranch.config import Settings
 from anabranch.event_time import durations, windows
 from anabranch.event_time.progress import Progress
 from anabranch.event_time.windows import Window
 from anabranch.formats import JSON, Format
-from anabranch.keyed.timers import PROCESSING_TIME
 from anabranch.model.graph import Graph, Node
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP, WHOLE
 from anabranch.operators import rule
 from anabranch.operators.rules import is_boundary, is_by_intake, is_shuffle
-from anabranch.planning import draining, groups, plan, stages
+from anabranch.planning import groups, plan, stages
 from anabranch.planning.groups import Group
 from anabranch.planning.stages import Stage
+from anabranch.planning.transition import after_drain
 from anabranch.spark import codec, hearing, hidden, intake, ownership, pruning
 from anabranch.spark.audience import Audience
 from anabranch.spark.batches import Batch
-from anabranch.spark.counts import Line
 from anabranch.spark.gate import Gate
 from anabranch.spark.hearing import Listener
 from anabranch.spark.labels import label
 from anabranch.spark.operators import Context
 from anabranch.spark.pruning import Needs
-from anabranch.spark.records import SCHEMA
 from anabranch.spark.source import Source
 from anabranch.spark.under_way import UnderWay
+from anabranch.systems.source import SCHEMA
 from anabranch.systems.systems import Systems
+from anabranch.task_progress.counts import Line
 
 _DRAINING_SECONDS = 60.0
 _DROP, _FAIL = "drop", "fail"
@@ -141,7 +142,7 @@ class LaneParts:
     @property
     def empties(self) -> bool:
         """Whether all of its state goes out when time ends."""
-        return self.stateful and not draining.keeps_state(self.graph, self.lane.group)
+        return self.stateful and not after_drain.keeps_state(self.graph, self.lane.group)
 
     @property
     def sequential(self) -> bool:

@@ -17,7 +17,8 @@ from anabranch.formats import JSON, Format
 from anabranch.model.graph import Node
 from anabranch.spark import codec, hidden, intake, lines
 from anabranch.spark.labels import label
-from anabranch.spark.records import SCHEMA, again
+from anabranch.spark.records import again
+from anabranch.systems.source import SCHEMA
 from anabranch.systems.systems import Systems
 
 log = logs.get_logger()

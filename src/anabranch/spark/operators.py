@@ -22,10 +22,10 @@ from anabranch.operators.times import EventTime
 from anabranch.spark import arrow, codec, hidden, job_functions, joining, late, lines, lookups, processing, raising
 from anabranch.spark import functions as user_functions
 from anabranch.spark.buckets import Bucket
-from anabranch.spark.counts import Line
 from anabranch.spark.functions import Batches, Rejecting
 from anabranch.spark.labels import label
 from anabranch.spark.routing import Routing
+from anabranch.task_progress.counts import Line
 
 _FLAG, _WINDOW, _INTAKE = "_anabranch_wrong", "_anabranch_window", "_anabranch_intake"
 _END = "_anabranch_end"

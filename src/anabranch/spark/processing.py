@@ -26,22 +26,23 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from anabranch.api import timers as user_timers
+from anabranch.api.processor import Processor
+from anabranch.api.state import MapState, State
 from anabranch.errors import GraphError, OperatorError
-from anabranch.keyed import timers as user_timers
-from anabranch.keyed.processor import Processor
-from anabranch.keyed.state import MapState, State
 from anabranch.model import hashing
 from anabranch.model.ssp import WHOLE
-from anabranch.spark import codec, hidden, isolation, telling, turns, working
+from anabranch.spark import codec, hidden, isolation, turns, working
 from anabranch.spark import functions as user_functions
 from anabranch.spark.buckets import Bucket
 from anabranch.spark.calling import Rejection
-from anabranch.spark.counts import Line
 from anabranch.spark.dead_letters import STATE, Rejects
 from anabranch.spark.functions import CURE, Rejecting
 from anabranch.spark.job_functions import JobFunction
 from anabranch.spark.records import task_number
 from anabranch.spark.turns import VALUE, KeyedProcessor, Schemas, Turn, Turns, fields, read, reader
+from anabranch.task_progress import meters
+from anabranch.task_progress.counts import Line
 
 __all__ = ["Process", "applied"]
 
@@ -187,7 +188,7 @@ class _Worker(StatefulProcessor):
         if isolation.is_needed():
             self._host = isolation.Host(turns.service(processor))
             self._turns = turns.isolated(self._host, stored, timers, process.seconds)
-        self._meter = telling.meter(process.line, process.label, ordered=False)
+        self._meter = meters.meter(process.line, process.label, ordered=False)
         self._rejects: Rejects | None = None
         self._seconds: dict[Bucket, float] = {}
         self._deleted: set[tuple[bytes, int, int]] = set()

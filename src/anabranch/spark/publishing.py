@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from anabranch import steps
+from anabranch import crash_points
 from anabranch.event_time import progress
 from anabranch.event_time.control import Control
 from anabranch.event_time.progress import Progress
@@ -20,7 +20,6 @@ from anabranch.model.lane import Lane
 from anabranch.spark import clock, dead_letters, evaluation, hidden, sink
 from anabranch.spark.batches import Batch
 from anabranch.spark.clock import Clock
-from anabranch.spark.counts import Line
 from anabranch.spark.dead_letters import Aside
 from anabranch.spark.gate import Gate
 from anabranch.spark.intake import Marks
@@ -28,6 +27,7 @@ from anabranch.spark.labels import label
 from anabranch.spark.sink import Keyless
 from anabranch.spark.source import Measured, Source, by_node
 from anabranch.systems.output import Publisher, Target, Written
+from anabranch.task_progress.counts import Line
 
 
 class Plain(Protocol):
@@ -183,7 +183,7 @@ class Publishing:
         if batch is not None and self.clock is not None:
             self._tick(batch, measured)
         if batch is not None and batch.drains:
-            steps.reach(steps.ENDED, self.lane.id, number)
+            crash_points.reach(crash_points.ENDED, self.lane.id, number)
 
     def begin(self, last: Batch | None, pending: bool) -> None:
         """Set the clock before the query starts. ``last``: the last planned batch; unless it is ``pending``, and runs

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from anabranch import steps
+from anabranch import crash_points
 from anabranch.config import Settings
 from anabranch.errors import GraphError, StateError
 from anabranch.event_time import durations
@@ -43,10 +43,10 @@ from anabranch.spark.labels import label
 from anabranch.spark.lane_outputs import LaneOutputs
 from anabranch.spark.lookups import Lookups
 from anabranch.spark.operators import Context
-from anabranch.spark.records import Limits
 from anabranch.spark.source import Measured, Source, by_node, measured
 from anabranch.systems.kafka.system import KafkaSystem
 from anabranch.systems.output import Written
+from anabranch.systems.source import Limits
 
 _STATE_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 _BATCH_MS = 300_000
@@ -309,7 +309,7 @@ class LaneQuery(LaneOutputs):
 
     def _evaluating(self, begin: _Begin, batch: DataFrame, number: int) -> None:
         """Compute what could not be computed in the query itself, and publish."""
-        steps.reach(steps.PLANNED, self.lane.id, number)
+        crash_points.reach(crash_points.PLANNED, self.lane.id, number)
         self._check_time(number)
         frames, seen = begin(batch)
         written: list[Written] = []
@@ -324,19 +324,19 @@ class LaneQuery(LaneOutputs):
                     self._call(node, ended[node.id].drop(hidden.NAME), number)
             self.under_way.reach(under_way.PUBLISHING)
             self._publishing.finish(number, written, seen or publishing.observed(self.spark, self.lane.id))
-        steps.reach(steps.PUBLISHED, self.lane.id, number)
+        crash_points.reach(crash_points.PUBLISHED, self.lane.id, number)
 
     def _writing(self, batch: DataFrame, number: int) -> None:
         """Publish rows that the query has computed."""
         self._publish(number, lambda: self._publishing.written(batch, number))
 
     def _publish(self, number: int, write: Callable[[], list[Written]]) -> None:
-        steps.reach(steps.PLANNED, self.lane.id, number)
+        crash_points.reach(crash_points.PLANNED, self.lane.id, number)
         self._check_time(number)
         written = write()
         self.under_way.reach(under_way.PUBLISHING)
         self._publishing.finish(number, written, publishing.observed(self.spark, self.lane.id))
-        steps.reach(steps.PUBLISHED, self.lane.id, number)
+        crash_points.reach(crash_points.PUBLISHED, self.lane.id, number)
 
     def _check_time(self, number: int) -> None:
         """Let tasks know what is late. Raises StateError, before anything of the batch is done, if windows go by when

@@ -24,7 +24,7 @@ from anabranch.spark import chance, codec, evaluation, hidden, joining, lookups,
 from anabranch.spark import intake as intakes
 from anabranch.spark.labels import label
 from anabranch.spark.operators import Context, apply, check_stateless
-from anabranch.spark.records import SCHEMA
+from anabranch.systems.source import SCHEMA
 
 _Built = TypeVar("_Built")
 

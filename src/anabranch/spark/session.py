@@ -23,10 +23,10 @@ from pyspark import cloudpickle
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from anabranch import job_modules
 from anabranch.config import Settings
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.formats import modules
+from anabranch.job_code import job_modules
 from anabranch.spark import cluster, lines, sources
 from anabranch.spark.internals import java_functions
 from anabranch.systems.kafka import jars

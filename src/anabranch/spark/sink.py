@@ -15,15 +15,15 @@ from pyspark.sql import DataFrame
 
 from anabranch.errors import OperatorError
 from anabranch.model.hashing import partitions_for
-from anabranch.spark import counts, telling
-from anabranch.spark.counts import Line
 from anabranch.spark.dead_letters import Rejects
 from anabranch.spark.functions import Rejecting
 from anabranch.spark.records import task_number
-from anabranch.spark.telling import Meter, Tally
 from anabranch.systems import headers
 from anabranch.systems.output import Numbers, Output, Target, Written, read_written
 from anabranch.systems.records import RECORD_SCHEMA
+from anabranch.task_progress import counts, meters
+from anabranch.task_progress.counts import Line
+from anabranch.task_progress.meters import Meter, Tally
 
 SLOT, NO_SLOT = "slot", -1
 _WRITTEN = pa.schema([("written", pa.binary())])
@@ -91,7 +91,7 @@ def _writing(
     output: Output, targets: dict[int, Target], number: int, keyless: Keyless | None, now: int, line: Line | None
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        meter = telling.meter(line, counts.PUBLISHING)
+        meter = meters.meter(line, counts.PUBLISHING)
         everything = meter.tally(0, 0, 0)
         with meter.on(everything, 0):
             writer = output.writer(task_number(), number)

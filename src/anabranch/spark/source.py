@@ -16,12 +16,12 @@ from anabranch.model.ssp import SSP
 from anabranch.spark import codec, hidden, records
 from anabranch.spark.audience import FIRST, Audience
 from anabranch.spark.intake import Intake, Marks, Range, marked
-from anabranch.spark.records import Limits
 from anabranch.systems.contract import System
 from anabranch.systems.embedded import EmbeddedSystem
 from anabranch.systems.embedded import spark as embedded
 from anabranch.systems.kafka import spark as kafka
 from anabranch.systems.kafka.system import KafkaSystem
+from anabranch.systems.source import Limits
 
 Measured = Mapping[str, Any]
 """What was observed of a source in one batch, by the names that :meth:`Intake.measures` gives."""

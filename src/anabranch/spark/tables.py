@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from anabranch import steps
+from anabranch import crash_points
 from anabranch.errors import GraphError
 from anabranch.event_time.control import Control
 from anabranch.model.lane import Lane
@@ -104,7 +104,7 @@ class TablePublisher:
         for name, table in self.tables.items():
             parts = [each.ref for each in ordered if each.stream == name]
             if parts:
-                steps.reach(steps.STAGED, self.lane.id, batch)
+                crash_points.reach(crash_points.STAGED, self.lane.id, batch)
                 table.commit(self.owner, batch, parts)
 
     def settle(self) -> None:

@@ -24,11 +24,11 @@ from pyspark.sql.types import (
     _make_type_verifier,
 )
 
-from anabranch.keyed import timers as user_timers
-from anabranch.keyed.journal import Journal
-from anabranch.keyed.processor import Processor
-from anabranch.keyed.state import State
-from anabranch.keyed.timers import StoredTimers, Timers
+from anabranch.api import timers as user_timers
+from anabranch.api.journal import Journal
+from anabranch.api.processor import Processor
+from anabranch.api.state import State
+from anabranch.api.timers import StoredTimers, Timers
 from anabranch.spark import error_text
 from anabranch.spark.calling import Begin, Rejection
 from anabranch.spark.error_text import shortened

@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from anabranch.model import hashing
 from anabranch.model.ssp import WHOLE
-from anabranch.spark.counts import Work
-from anabranch.spark.telling import Message, Meter, Tally
+from anabranch.task_progress.counts import Work
+from anabranch.task_progress.meters import Message, Meter, Tally
 
 __all__ = ["at", "number", "on", "on_key"]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from anabranch import steps
+from anabranch import crash_points
 from anabranch.errors import AnabranchError, ConfigError, ConflictError, NotFoundError
 from anabranch.tables import files, marks, options
 from anabranch.tables.contract import Owner
@@ -102,7 +102,7 @@ class DeltaFolder:
                 break
         else:
             raise self._busy()
-        steps.reach(steps.NAMED, owner.lane, batch)
+        crash_points.reach(crash_points.NAMED, owner.lane, batch)
         self._drop([ref for ref in refs if ref not in joined])
 
     def leave(self, owner: Owner) -> None:

@@ -18,9 +18,9 @@ import pyarrow as pa
 from pydantic import Field, field_validator
 from sqlalchemy.exc import SQLAlchemyError
 
-from anabranch import steps
+from anabranch import crash_points
+from anabranch.config.secrets import resolved
 from anabranch.errors import AnabranchError, ConfigError, ConflictError, NotFoundError
-from anabranch.references import resolved
 from anabranch.tables import files, marks, options
 from anabranch.tables.contract import Owner
 from anabranch.tables.files import FileRef, FileWriter, Rows
@@ -217,7 +217,7 @@ class IcebergTable:
             for ref in joined[:1]:
                 self._check(table, files.columns(place, ref))  # others may have changed it since
             if self._committed(table, owner, Mark(owner.epoch, batch), joined):
-                steps.reach(steps.NAMED, owner.lane, batch)
+                crash_points.reach(crash_points.NAMED, owner.lane, batch)
                 self._drop(place, [ref for ref in refs if ref not in joined])
                 return
 

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from anabranch import steps
+from anabranch import crash_points
 from anabranch.errors import AnabranchError, LogError, NotFoundError, UnsupportedFormatError
 from anabranch.tables import files, marks, options, schemas
 from anabranch.tables.contract import Owner
@@ -142,7 +142,7 @@ class ParquetFolder:
             entry = Entry(number=tail.number + 1, epoch=owner.epoch, batch=batch, files=placed)
             if self._append(owner, entry):
                 break
-        steps.reach(steps.NAMED, owner.lane, batch)
+        crash_points.reach(crash_points.NAMED, owner.lane, batch)
         self._show(owner, entry)
         self._drop(owner, [ref for ref in refs if ref not in joined])
 

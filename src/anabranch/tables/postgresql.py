@@ -19,7 +19,7 @@ from psycopg import sql
 from pyarrow import csv
 from pydantic import field_validator, model_validator
 
-from anabranch import steps
+from anabranch import crash_points
 from anabranch.errors import AnabranchError, ConfigError, ConflictError, NotFoundError
 from anabranch.tables import marks, options, session
 from anabranch.tables.contract import Owner
@@ -210,7 +210,7 @@ class PostgresqlTable:
             if mark.batch < batch:
                 self._take_in(connection, owner, wrote)
                 self._put(connection, owner, Mark(owner.epoch, batch))
-        steps.reach(steps.NAMED, owner.lane, batch)
+        crash_points.reach(crash_points.NAMED, owner.lane, batch)
         self._clear("truncate {}", self._stage(owner))
 
     def leave(self, owner: Owner) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 import psycopg
 
+from anabranch.config.secrets import resolved
 from anabranch.errors import AnabranchError, ConfigError, ConflictError, NotFoundError
-from anabranch.references import resolved
 
 __all__ = ["connect", "told"]
 

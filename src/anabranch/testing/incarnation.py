@@ -11,15 +11,15 @@ from contextlib import closing
 
 from pyspark.sql import SparkSession
 
-from anabranch import steps
-from anabranch.cli import preparation
-from anabranch.cli.loading import JobFile
-from anabranch.cli.preparation import Prepared
+from anabranch import crash_points
 from anabranch.config import Settings
 from anabranch.container.reconciliation import Container
 from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.store.store import Store
 from anabranch.errors import JobFailedError, OutOfTimeError
+from anabranch.launch import local_store, outputs, preparation
+from anabranch.launch.loading import JobFile
+from anabranch.launch.preparation import Prepared
 from anabranch.messages import (
     Answer,
     DrainNotification,
@@ -82,7 +82,7 @@ class Incarnation:
             kill = Kill(self._spark, Systems(self._settings, self._job), self._settings.storage.root, lanes)
             self._coordination.kill = kill
             try:
-                with steps.watched(kill.reached):
+                with crash_points.watched(kill.reached):
                     container.run(self._registration())
             except KilledError:
                 return kill.pending
@@ -140,12 +140,12 @@ class Incarnation:
     def _container(self, until_caught_up: bool) -> Container:
         file, settings, job = self._file, self._settings, self._job
         preparation.refuse_several(settings)
-        model, drained = preparation.known_model(settings.coordinator.store, job)
+        model, drained = local_store.present_model(settings.coordinator.store, job)
         plan = preparation.plan(file, settings, model, model if drained else None)
         known = set(self._store.lanes(job))
-        preparation.check_writers(plan, settings, known)
+        outputs.check_writers(plan, settings, known)
         if known and not drained:
-            preparation.check_outputs(plan, settings)
+            outputs.check(plan, settings)
         formats = preparation.formats(file, settings, {} if drained else self._coordinator.known_formats(job))
         schemas = preparation.resolved(file, formats)
         if drained or not known:

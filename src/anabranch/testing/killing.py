@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from anabranch import steps
+from anabranch import crash_points
 from anabranch.container.folder import Folder
 from anabranch.messages import LaneReport
 from anabranch.model.lane import Lane
@@ -53,12 +53,12 @@ class Kill:
         self.pending: tuple[Pending, ...] = ()
 
     def reached(self, step: str, lane: str, batch: int) -> None:
-        """For :func:`steps.watched`; on the lane's own thread.
+        """For :func:`crash_points.watched`; on the lane's own thread.
 
         Raises:
             KilledError: the job has died meanwhile.
         """
-        if step != steps.PUBLISHED or lane not in self._lanes:
+        if step != crash_points.PUBLISHED or lane not in self._lanes:
             return
         while not self._off.is_set() and self._takes_all(self._lanes[lane], batch):
             if self._dead.is_set():

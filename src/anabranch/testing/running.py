@@ -16,11 +16,11 @@ import msgspec
 import structlog
 
 from anabranch import config as configuration
-from anabranch.cli import loading
-from anabranch.cli.loading import JobFile
+from anabranch.api.job import Job
 from anabranch.config import Settings, StreamSettings
 from anabranch.errors import UsageError
-from anabranch.job import Job
+from anabranch.launch import loading
+from anabranch.launch.loading import JobFile
 from anabranch.messages import Rewinding, Scaling
 from anabranch.model.graph import Graph, Node
 from anabranch.model.ssp import SSP, texts

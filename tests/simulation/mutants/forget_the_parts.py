@@ -7,17 +7,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from anabranch.planning import changes
+from anabranch.planning.transition import opening
 
 BREAKS = frozenset({"each-once"})
 
 
 def apply(patch: pytest.MonkeyPatch) -> None:
-    opened = changes.opened
+    opened = opening.opened
 
     def whole(lane: Any, lanes: Any) -> Any:
         found = opened(lane, lanes)
         starting = [msgspec.structs.replace(position, parts={}) for position in found.starting]
         return msgspec.structs.replace(found, starting=tuple(starting))
 
-    patch.setattr(changes, "opened", whole)
+    patch.setattr(opening, "opened", whole)

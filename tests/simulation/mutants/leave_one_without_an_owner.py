@@ -8,16 +8,16 @@ import msgspec
 import pytest
 
 from anabranch.model.lane import LaneState
-from anabranch.planning.changes import _Share
+from anabranch.planning.transition.shares import Share
 
 FIRST = 600
 BREAKS = frozenset({"progress"})
 
 
 def apply(patch: pytest.MonkeyPatch) -> None:
-    is_had_by = _Share.is_had_by
+    is_had_by = Share.is_had_by
 
     def kept(self: Any, lane: Any) -> bool:
         return is_had_by(self, msgspec.structs.replace(lane, state=LaneState.PLANNED))
 
-    patch.setattr(_Share, "is_had_by", kept)
+    patch.setattr(Share, "is_had_by", kept)

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from anabranch.planning import changes
+from anabranch.planning.transition import follow
 
 BREAKS = frozenset({"each-once"})
 
 
 def apply(patch: pytest.MonkeyPatch) -> None:
-    fresh = changes._fresh
+    fresh = follow.new_partitions
 
     def anew(before: Any, after: Any) -> Any:
         found = fresh(before, after)
         had = {ssp.whole for task in before.tasks for ssp in task.ssps}
         return found | {whole: whole for whole in had if found and whole.partition == 0}
 
-    patch.setattr(changes, "_fresh", anew)
+    patch.setattr(follow, "new_partitions", anew)

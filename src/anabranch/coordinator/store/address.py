@@ -7,8 +7,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from anabranch.config.secrets import hidden, resolved
 from anabranch.errors import ConfigError
-from anabranch.references import hidden, resolved
 
 if TYPE_CHECKING:  # it takes longer to import than most verbs do
     import sqlalchemy as sa

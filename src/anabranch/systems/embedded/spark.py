@@ -14,14 +14,14 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadMaxRows
 from pyspark.sql.types import StructType
 
-from anabranch import steps
+from anabranch import crash_points
 from anabranch.errors import StateError
-from anabranch.spark import counts, telling
-from anabranch.spark.records import BARE, SCHEMA, Limits, columns
 from anabranch.systems.embedded.log import Log
 from anabranch.systems.embedded.manifest import Tail
 from anabranch.systems.embedded.segments import Slice, read_slice
 from anabranch.systems.embedded.system import EmbeddedSystem
+from anabranch.systems.source import BARE, SCHEMA, Limits, columns
+from anabranch.task_progress import counts, meters
 
 FORMAT = "anabranch-embedded"
 
@@ -57,7 +57,7 @@ class EmbeddedSource(DataSource):
     ``commits`` (a lane's id and commit folder, for the steps that tests stop at).
 
     ``bare``: "true": without headers and timestamps. ``line``: where workers tell how far they are, see
-    :class:`anabranch.spark.counts.Line`.
+    :class:`anabranch.task_progress.counts.Line`.
     """
 
     @classmethod
@@ -104,8 +104,8 @@ class EmbeddedReader(DataSourceStreamReader):
 
     def latestOffset(self, start: dict[str, Any], limit: object) -> dict[str, Any]:
         """``limit``: of the query; while it has none, the option ``max_rows`` says it."""
-        if steps.ACTIVE:
-            steps.reach(steps.PLANNING, self._lane, steps.next_batch(self._commits))
+        if crash_points.ACTIVE:
+            crash_points.reach(crash_points.PLANNING, self._lane, crash_points.next_batch(self._commits))
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._max_rows
         if not most:
             return start
@@ -131,7 +131,7 @@ class EmbeddedReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Pieces)
-        with closing(telling.meter(self._line, counts.READING)) as meter:
+        with closing(meters.meter(self._line, counts.READING)) as meter:
             tally = meter.tally(0, 0, partition.partition)
             for piece in partition.slices:
                 offset = piece.offset

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.config import KafkaSettings
+from anabranch.config.secrets import has_reference, resolved
 from anabranch.errors import ConfigError
-from anabranch.references import has_reference, resolved
 
 __all__ = ["java", "librdkafka", "secrets", "shown"]
 

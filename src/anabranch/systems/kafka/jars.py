@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from anabranch import fetched
+from anabranch import cache_dir
 from anabranch.config import KafkaSettings
 from anabranch.errors import ConfigError
 
@@ -47,7 +47,7 @@ def found(settings: KafkaSettings) -> Jars:
     """
     if settings.jars is not None:
         return Jars("setting", _of_folder(settings.jars), settings.packages)
-    folder = fetched.folder() / f"connector-{CONNECTOR['spark-sql-kafka-0-10_2.13']}"
+    folder = cache_dir.folder() / f"connector-{CONNECTOR['spark-sql-kafka-0-10_2.13']}"
     paths = tuple(folder / f"{artifact}-{version}.jar" for artifact, version in CONNECTOR.items())
     if all(path.is_file() for path in paths):
         return Jars("cache", paths, settings.packages)
@@ -56,7 +56,7 @@ def found(settings: KafkaSettings) -> Jars:
 
 def broker_folder() -> Path | None:
     """The jars of the broker that ``scripts/fetch-jars`` has fetched; None: it hasn't."""
-    folder = fetched.folder() / f"broker-{BROKER}"
+    folder = cache_dir.folder() / f"broker-{BROKER}"
     return folder if (folder / f"kafka_2.13-{BROKER}.jar").is_file() else None
 
 

@@ -12,9 +12,9 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from anabranch.spark.records import Limits
 from anabranch.systems.kafka import clients
 from anabranch.systems.kafka.system import KafkaSystem
+from anabranch.systems.source import Limits
 
 PRODUCING = {
     "kafka.compression.type": "lz4",

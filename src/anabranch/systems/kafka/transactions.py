@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
 
-from anabranch import steps
+from anabranch import crash_points
 from anabranch.config import KafkaSettings
 from anabranch.errors import AnabranchError, OutOfTimeError, TooLongError
 from anabranch.event_time import durations
@@ -70,7 +70,7 @@ class SlotWriter:
             if marker is not None:
                 return SlotTransaction(self, kept, slot, batch, marker)
             kept.drop()
-        steps.reach(steps.OPENING, self.lane, batch)
+        crash_points.reach(crash_points.OPENING, self.lane, batch)
         holder = Holder(self.settings, self._id(slot))
         try:
             marker = self.marker(slot)
@@ -181,14 +181,14 @@ class SlotTransaction:
         deadline = (holder.begun or 0.0) + self._timeout
         try:
             holder.flush(self._check)
-            steps.reach(steps.PRODUCED, self._writer.lane, self._batch)
+            crash_points.reach(crash_points.PRODUCED, self._writer.lane, self._batch)
             holder.mark(self._writer.reader(), self._slot, self._next(holder), deadline)
-            steps.reach(steps.MARKED, self._writer.lane, self._batch)
+            crash_points.reach(crash_points.MARKED, self._writer.lane, self._batch)
             holder.commit(deadline)
         except KafkaException as error:
             raise self._meaning(error.args[0], "committing") from error
         self._release()
-        steps.reach(steps.TRANSACTED, self._writer.lane, self._batch)
+        crash_points.reach(crash_points.TRANSACTED, self._writer.lane, self._batch)
 
     def abort(self) -> None:
         """Make what was written never visible. The batch may be opened again."""

@@ -1,0 +1,147 @@
+"""Checks of what a user's calls were given: each mistake is told with the line of the call, and how to mend it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from anabranch.api.processor import Processor
+from anabranch.api.table import Table
+from anabranch.errors import GraphError
+from anabranch.event_time import durations
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_API = str(Path(__file__).parent)
+_TABLES = ("parquet", "orc", "csv", "json", "delta")
+
+
+def plausible_times(event_time: str | None, wanted: tuple[str, str]) -> list[Any]:
+    """The first day, and the milliseconds that times may be ahead."""
+    if event_time is None:
+        raise GraphError(
+            f"read at {caller()} has event_time_range but no event_time", 'name the column: event_time="at"'
+        )
+    try:
+        earliest, ahead = wanted
+        dt.date.fromisoformat(earliest)
+        return [earliest, durations.parse(ahead)]
+    except (TypeError, ValueError) as error:
+        raise GraphError(
+            f"read at {caller()} has event_time_range={wanted!r}: {error}",
+            'write a date, and how far times may be ahead of today: event_time_range=("1900-01-01", "1 day")',
+        ) from None
+
+
+def watermark_delay(event_time: str | None, watermark: str | None) -> int | None:
+    """The watermark's delay in milliseconds; None without event time."""
+    if event_time is None:
+        if watermark is not None:
+            raise GraphError(
+                f"read at {caller()} has watermark={watermark!r} but no event_time", 'name the column: event_time="at"'
+            )
+        return None
+    if watermark is None:
+        raise GraphError(
+            f"read at {caller()} has event_time={event_time!r} but no watermark",
+            'say how much older than the newest of its partition a record may be: watermark="10 minutes"',
+        )
+    try:
+        return durations.parse(watermark)
+    except ValueError as error:
+        raise GraphError(f"read at {caller()}: watermark {error}", 'write watermark="10 minutes"') from None
+
+
+def refresh_interval(refresh: str | None) -> int | None:
+    """How long a table may be used, in milliseconds; None: as long as a lane lives."""
+    if refresh is None:
+        return None
+    try:
+        return durations.parse(refresh)
+    except ValueError as error:
+        raise GraphError(f"join_table at {caller()}: refresh {error}", 'write refresh="10 minutes"') from None
+
+
+def sql(kind: str, expression: object) -> str:
+    if not isinstance(expression, str) or not expression.strip():
+        raise GraphError(
+            f"{kind} at {caller()} was given {expression!r}, not an SQL expression",
+            "write SQL as a string; for Python functions there are map, filter, map_arrow and transform",
+        )
+    return expression
+
+
+def function(kind: str, function: object) -> Callable[..., Any]:
+    if not callable(function):
+        raise GraphError(f"{kind} at {caller()} was given {function!r}, not a function", "pass a function")
+    return function
+
+
+def aggregation(by: str | list[str] | None, aggregates: Mapping[str, str]) -> dict[str, Any]:
+    """The columns to group by, and the aggregates, as an operator has them."""
+    if not aggregates:
+        raise GraphError(f"agg at {caller()} computes nothing", 'write agg(n="count(*)")')
+    columns = [by] if isinstance(by, str) else list(by or ())
+    return {"by": columns, "aggregates": {name: sql("agg", each) for name, each in aggregates.items()}}
+
+
+def joined_table(
+    table: str | Table | Callable[[Any], Any], format: str | None, schema: str | None
+) -> tuple[dict[str, Any], Callable[..., Any] | None]:
+    """What an operator says of a table, and the function that reads it, if it is one."""
+    if isinstance(table, str):
+        ending = table.rstrip("/").rpartition(".")[2].lower()
+        kind = format or (ending if ending in _TABLES else "parquet")
+        if kind not in _TABLES:
+            raise GraphError(
+                f"join_table at {caller()} has format={format!r}",
+                f"use one of {', '.join(_TABLES)}, or give a function: join_table(lambda spark: spark.read..., ...)",
+            )
+        return {"path": table, "format": kind, "schema": schema}, None
+    if format is not None or schema is not None:
+        raise GraphError(
+            f"join_table at {caller()} has format= or schema=, and no path",
+            "a function says itself how its table is read, and job.table(...) what is in a stream",
+        )
+    if isinstance(table, Table):
+        of: dict[str, Any] = {"stream": table.stream, "key": table.key}
+        of |= {} if table.schema is None else {"schema": table.schema}
+        of |= {"read_as": dict(table.read_as)} if table.read_as else {}
+        return {"of": of}, None
+    return {}, function("join_table", table)
+
+
+def processor(given: object) -> Processor:
+    if not isinstance(given, Processor):
+        what = f"the class {given.__name__}" if isinstance(given, type) else repr(given)
+        raise GraphError(
+            f"process at {caller()} was given {what}, not a processor",
+            "pass an instance of a class of yours that has anabranch.Processor as its base: process(Silence())",
+        )
+    return given
+
+
+def check_name(what: str, name: object) -> None:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise GraphError(
+            f"{what} name {name!r} at {caller()} is refused",
+            "use up to 100 letters, digits, dots, dashes and underscores, beginning with a letter or digit",
+        )
+
+
+def caller() -> str:
+    """``file:line`` of the nearest frame outside this package."""
+    frame = calling_frame()
+    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+
+
+def calling_frame() -> FrameType:
+    """The nearest frame outside this package."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and str(Path(frame.f_code.co_filename).parent) == _API:
+        frame = frame.f_back
+    return frame

@@ -1,0 +1,71 @@
+"""The graph of a job while it is written: its operators so far, and the functions that they call."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from anabranch.api import arguments
+from anabranch.api.arguments import caller
+from anabranch.errors import GraphError
+from anabranch.model.graph import Graph, Node
+
+
+class GraphBuilder:
+    """Takes operators in the order in which they are written. ``functions``: by the number of their operator."""
+
+    def __init__(self, job: str) -> None:
+        self.job = job
+        self.functions: dict[int, Any] = {}
+        self._nodes: list[Node] = []
+
+    @property
+    def graph(self) -> Graph:
+        """All operators so far, as plain data."""
+        return Graph(job=self.job, nodes=tuple(self._nodes))
+
+    def add(
+        self,
+        kind: str,
+        inputs: tuple[int, ...],
+        args: dict[str, Any],
+        name: str | None,
+        derived: str,
+        function: Any = None,
+    ) -> Node:
+        """The operator, with its number.
+
+        Args:
+            name: what the user calls it; ``derived``: what it is called otherwise, with a number if that is taken.
+
+        Raises:
+            GraphError: the name can't be one, or another operator has it.
+        """
+        taken = {node.name for node in self._nodes}
+        where = caller()
+        if name is not None:
+            arguments.check_name("operator", name)
+            if name in taken:
+                raise GraphError(f"two operators are named {name!r} ({where})", "give one of them another name=")
+        node = Node(
+            id=len(self._nodes),
+            kind=kind,
+            name=name if name is not None else _unique(derived, taken),
+            inputs=inputs,
+            args={key: value for key, value in args.items() if value is not None},
+            named=name is not None,
+            where=where,
+        )
+        if function is not None:
+            self.functions[node.id] = function
+        self._nodes.append(node)
+        return node
+
+
+def _unique(derived: str, taken: set[str]) -> str:
+    base = re.sub(r"[^A-Za-z0-9._-]+", "-", derived).strip("-") or "operator"
+    name, count = base, 1
+    while name in taken:
+        count += 1
+        name = f"{base}-{count}"
+    return name

@@ -1,0 +1,292 @@
+"""Keyed state, as a processor declares and uses it: a value, a list or a map for each key.
+
+What a function reads and writes of one key is held here until the key's turn ends: Spark's store is asked once for a
+value that many messages use, and a message that fails leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator
+from datetime import date, timedelta
+from decimal import Decimal
+from typing import Any, ClassVar, Protocol, Self
+
+from anabranch.api.journal import Journal
+from anabranch.errors import UsageError
+
+__all__ = ["ListState", "MapState", "State", "StoredList", "StoredMap", "StoredValue", "ValueState"]
+
+_IMMUTABLE = (str, bytes, int, float, bool, type(None), date, timedelta, Decimal)
+_GONE = object()
+
+
+class StoredValue(Protocol):
+    """Where a value of the present key is kept."""
+
+    def check(self, value: Any) -> None: ...
+    def get(self) -> Any: ...
+    def put(self, value: Any) -> None: ...
+    def clear(self) -> None: ...
+
+
+class StoredList(Protocol):
+    """Where a list of the present key is kept."""
+
+    def check(self, value: Any) -> None: ...
+    def get(self) -> Iterable[Any]: ...
+    def put(self, values: list[Any]) -> None: ...
+    def append(self, values: list[Any]) -> None: ...
+    def clear(self) -> None: ...
+
+
+class StoredMap(Protocol):
+    """Where a map of the present key is kept."""
+
+    def check(self, value: Any) -> None: ...
+    def check_name(self, name: Any) -> None: ...
+    def get(self, name: Any) -> Any: ...
+    def items(self) -> Iterable[tuple[Any, Any]]: ...
+    def put(self, name: Any, value: Any) -> None: ...
+    def remove(self, name: Any) -> None: ...
+    def clear(self) -> None: ...
+
+
+class State:
+    """What all kinds have in common. In a processor's class it is a declaration; in a running one, the state."""
+
+    kind: ClassVar[str]
+
+    def __init__(self, type: str) -> None:
+        """``type``: an SQL type, as ``"long"``, or named fields, as ``"count long, last timestamp"``: then values are
+        dicts."""
+        self.type = _checked(type)
+        self._stored: Any = None
+        self._journal = Journal()
+
+    @property
+    def declared(self) -> dict[str, str]:
+        """As it stands in a job's graph."""
+        return {"kind": self.kind, "type": self.type}
+
+    def bound(self, stored: Any, journal: Journal) -> Self:
+        """The state itself, kept in ``stored``."""
+        made = copy.copy(self)
+        made._stored, made._journal = stored, journal
+        made.begin()
+        return made
+
+    def begin(self) -> None:
+        """Another key has its turn."""
+
+    def flush(self) -> None:
+        """Hand on what was changed: the key's turn ends."""
+
+    @property
+    def _held(self) -> Any:
+        if self._stored is None:
+            raise UsageError(
+                f"a {type(self).__name__} was used outside of on_message and on_timer",
+                "use it there only: it is that of the message's key; declare it in the class",
+            )
+        return self._stored
+
+
+class ValueState(State):
+    """One value for each key."""
+
+    kind = "value"
+    _value: Any
+    _known: bool
+    _changed: bool
+
+    def begin(self) -> None:
+        self._value, self._known, self._changed = None, False, False
+
+    def get(self, default: Any = None) -> Any:
+        """The value, or ``default`` if there is none."""
+        if not self._known:
+            self._value, self._known = self._held.get(), True
+        return default if self._value is None else _own(self._value)
+
+    def set(self, value: Any) -> None:
+        """``None`` is no value: :meth:`clear` takes it away."""
+        if value is None:
+            raise UsageError("the value None can't be kept", "call clear() to have none")
+        self._held.check(value)
+        self._become(_own(value))
+
+    def clear(self) -> None:
+        self._become(None)
+
+    def flush(self) -> None:
+        if self._changed and self._value is None:
+            self._held.clear()
+        elif self._changed:
+            self._held.put(self._value)
+
+    def _become(self, value: Any) -> None:
+        was = self._value, self._known, self._changed
+        self._held  # noqa: B018
+
+        def undo() -> None:
+            self._value, self._known, self._changed = was
+
+        self._journal.note(undo)
+        self._value, self._known, self._changed = value, True, True
+
+
+class ListState(State):
+    """A list of values for each key. To append costs little, however long it is."""
+
+    kind = "list"
+    _base: list[Any] | None
+    _added: list[Any]
+    _replaced: bool
+
+    def begin(self) -> None:
+        self._base, self._added, self._replaced = None, [], False
+
+    def get(self) -> list[Any]:
+        """All values, in the order in which they came; empty if there are none."""
+        if self._base is None:
+            self._base = list(self._held.get())
+        return [_own(value) for value in (*self._base, *self._added)]
+
+    def append(self, value: Any) -> None:
+        if value is None:
+            raise UsageError("the value None can't be kept in a list", "append another one")
+        self._held.check(value)
+        self._journal.note(self._added.pop)
+        self._added.append(_own(value))
+
+    def set(self, values: Iterable[Any]) -> None:
+        """These instead of all that there are."""
+        given = [_own(value) for value in values]
+        if any(value is None for value in given):
+            raise UsageError("the value None can't be kept in a list", "leave it out")
+        for value in given:
+            self._held.check(value)
+        self._become(given)
+
+    def clear(self) -> None:
+        self._become([])
+
+    def flush(self) -> None:
+        if self._replaced:
+            whole = [*(self._base or ()), *self._added]
+            if whole:
+                self._held.put(whole)
+            else:
+                self._held.clear()
+        elif self._added:
+            self._held.append(self._added)
+
+    def _become(self, values: list[Any]) -> None:
+        was = self._base, self._added, self._replaced
+        self._held  # noqa: B018
+
+        def undo() -> None:
+            self._base, self._added, self._replaced = was
+
+        self._journal.note(undo)
+        self._base, self._added, self._replaced = values, [], True
+
+
+class MapState(State):
+    """A map for each key: entries are read and written one by one, however many there are."""
+
+    kind = "map"
+    _known: dict[Any, Any]
+    _changed: dict[Any, None]
+    _cleared: bool
+
+    def __init__(self, names: str, type: str) -> None:
+        """``names``: the SQL type of the entries' names; ``type``: that of their values, as for a ValueState."""
+        super().__init__(type)
+        self.names = _checked(names)
+
+    @property
+    def declared(self) -> dict[str, str]:
+        return {**super().declared, "names": self.names}
+
+    def begin(self) -> None:
+        self._known, self._changed, self._cleared = {}, {}, False
+
+    def get(self, name: Any, default: Any = None) -> Any:
+        """The entry, or ``default`` if there is none."""
+        if name not in self._known:
+            found = None if self._cleared else self._held.get(name)
+            self._known[name] = _GONE if found is None else found
+        value = self._known[name]
+        return default if value is _GONE else _own(value)
+
+    def __contains__(self, name: Any) -> bool:
+        return self.get(name) is not None
+
+    def set(self, name: Any, value: Any) -> None:
+        if name is None or value is None:
+            raise UsageError("None can't be kept in a map", "call delete(name) to have no entry")
+        self._held.check_name(name)
+        self._held.check(value)
+        self._become(name, _own(value))
+
+    def delete(self, name: Any) -> None:
+        """Nothing happens if there is no such entry."""
+        self._become(name, _GONE)
+
+    def items(self) -> Iterator[tuple[Any, Any]]:
+        """All entries, in no order."""
+        whole = {} if self._cleared else dict(self._held.items())
+        whole |= {name: self._known[name] for name in self._changed}
+        return iter([(name, _own(value)) for name, value in whole.items() if value is not _GONE])
+
+    def clear(self) -> None:
+        was = self._known, self._changed, self._cleared
+        self._held  # noqa: B018
+
+        def undo() -> None:
+            self._known, self._changed, self._cleared = was
+
+        self._journal.note(undo)
+        self._known, self._changed, self._cleared = {}, {}, True
+
+    def flush(self) -> None:
+        if self._cleared:
+            self._held.clear()
+        for name in self._changed:
+            value = self._known[name]
+            if value is not _GONE:
+                self._held.put(name, value)
+            elif not self._cleared:
+                self._held.remove(name)
+
+    def _become(self, name: Any, value: Any) -> None:
+        known, changed = self._known, self._changed
+        had, was_changed = known.get(name, None), name in changed
+        self._held  # noqa: B018
+
+        def undo() -> None:
+            if had is None:
+                known.pop(name, None)
+            else:
+                known[name] = had
+            if not was_changed:
+                changed.pop(name, None)
+
+        self._journal.note(undo)
+        known[name] = value
+        changed[name] = None
+
+
+def _own(value: Any) -> Any:
+    """A value that nobody else changes."""
+    return value if isinstance(value, _IMMUTABLE) else copy.deepcopy(value)
+
+
+def _checked(declared: object) -> str:
+    if not isinstance(declared, str) or not declared.strip():
+        raise UsageError(
+            f"state was declared with {declared!r}, not a type", 'write an SQL type: ValueState("long"), for one'
+        )
+    return declared

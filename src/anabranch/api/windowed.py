@@ -1,0 +1,60 @@
+"""A stream that is cut into windows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from anabranch.api import arguments
+from anabranch.api.arguments import caller
+from anabranch.errors import GraphError
+from anabranch.event_time import windows
+from anabranch.event_time.windows import Session, Window
+
+if TYPE_CHECKING:
+    from anabranch.api.stream import Stream
+
+__all__ = ["Windowed"]
+
+
+class _Then(Protocol):
+    """Adds an operator to a stream."""
+
+    def __call__(self, kind: str, args: dict[str, Any], name: str | None = None) -> Stream: ...
+
+
+class Windowed:
+    """A stream cut into windows: only an ``agg`` can follow."""
+
+    def __init__(self, then: _Then, window: Window, time: str, on_late: str) -> None:
+        self._then = then
+        self._window = window
+        self._said = {
+            name: said for name, said, usual in (("time", time, "event"), ("on_late", on_late, "drop")) if said != usual
+        }
+
+    def agg(
+        self,
+        *,
+        by: str | list[str] | None = None,
+        emit: Literal["on_close", "on_update"] = "on_close",
+        name: str | None = None,
+        **aggregates: str,
+    ) -> Stream:
+        """Aggregates per stage key and window, with the columns ``window_start`` and ``window_end``.
+
+        Args:
+            by: further columns to group by, below the stage key.
+            emit: ``"on_close"``: one row for each window, when the watermark has passed its end; ``"on_update"``: an
+                updated row for each that a batch touched (not of sessions).
+            aggregates: result column = SQL aggregate, as in ``flights="count(*)"``.
+        """
+        if emit not in ("on_close", "on_update"):
+            raise GraphError(f"agg at {caller()} has emit={emit!r}", 'use emit="on_close" or emit="on_update"')
+        if emit == "on_update" and isinstance(self._window, Session):
+            raise GraphError(
+                f'agg at {caller()} has emit="on_update", but where a session ends isn\'t known while it goes on',
+                'use emit="on_close": a session has one row, when it has ended',
+            )
+        window = {**windows.to_builtins(self._window), **self._said}
+        args = arguments.aggregation(by, aggregates)
+        return self._then("agg", {**args, "emit": emit, "window": window}, name)

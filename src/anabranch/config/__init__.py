@@ -1,0 +1,37 @@
+"""Settings: a module for each section; where they come from, and how they are kept."""
+
+from anabranch.config.assignment import AssignmentSettings
+from anabranch.config.autoscale import AutoscaleSettings
+from anabranch.config.coordinator import CoordinatorSettings
+from anabranch.config.dumping import dumped
+from anabranch.config.formats import FormatsSettings
+from anabranch.config.job import JobSettings
+from anabranch.config.loading import FILE_NAME, PREFIX, load, restored
+from anabranch.config.outputs import OutputSettings
+from anabranch.config.settings import Settings
+from anabranch.config.spark import SparkSettings
+from anabranch.config.storage import StorageSettings
+from anabranch.config.streams import StreamSettings
+from anabranch.config.systems import EmbeddedSettings, KafkaSettings, SystemName, SystemsSettings
+
+__all__ = [
+    "FILE_NAME",
+    "PREFIX",
+    "AssignmentSettings",
+    "AutoscaleSettings",
+    "CoordinatorSettings",
+    "EmbeddedSettings",
+    "FormatsSettings",
+    "JobSettings",
+    "KafkaSettings",
+    "OutputSettings",
+    "Settings",
+    "SparkSettings",
+    "StorageSettings",
+    "StreamSettings",
+    "SystemName",
+    "SystemsSettings",
+    "dumped",
+    "load",
+    "restored",
+]

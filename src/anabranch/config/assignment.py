@@ -1,0 +1,34 @@
+"""The section ``[assignment]``."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from anabranch.config.section import Section
+
+__all__ = ["AssignmentSettings"]
+
+
+class AssignmentSettings(Section):
+    """Which container seat a task gets, once all have as many as others."""
+
+    strategy: Literal["none", "min_traffic", "balance_subtopology"] = "none"
+    """``none``: racks don't count. ``min_traffic``: as little as possible is read from other racks, over all stages
+    together. ``balance_subtopology``: the same, and each stage is balanced, too."""
+
+    first: Literal["containers", "traffic"] = "containers"
+    """What comes first: each partition in few containers, or little traffic between racks."""
+
+    racks: list[str] = []
+    """The racks of the seats, in turn, until containers say theirs."""
+
+    standbys: int = Field(default=0, ge=0, le=8)
+    """How many copies of each stateful lane's folder other processes keep up to date, for the lanes that follow."""
+
+    traffic_cost: int = Field(default=10, ge=0, le=1_000_000_000)
+    """Of each partition that a container reads from another rack."""
+
+    non_overlap_cost: int = Field(default=1, ge=0, le=1_000_000_000)
+    """Of each task that moves."""

@@ -1,0 +1,55 @@
+"""Settings as a coordinator keeps them: what was set, without secrets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from anabranch.config.secrets import has_reference
+from anabranch.config.settings import Settings
+from anabranch.errors import ConfigError
+
+__all__ = ["dumped"]
+
+_SECRET = re.compile(r"password|secret|token|credential", re.IGNORECASE)
+_LOGIN = re.compile(r"://[^/@]*:[^/@]+@")
+"""A URL with a password in it."""
+
+
+def dumped(settings: Settings) -> dict[str, Any]:
+    """What was set, as plain data for :func:`anabranch.config.restored`, with absolute paths.
+
+    Raises:
+        ConfigError: a secret is written out, where only a reference may be kept.
+    """
+    kafka, formats = settings.systems.kafka, settings.formats
+    secrets = {
+        "systems.kafka.sasl_password": kafka.sasl_password,
+        "systems.kafka.ssl_key_password": kafka.ssl_key_password,
+        "formats.registry_password": formats.registry_password,
+        **{f"systems.kafka.client.{name}": text for name, text in kafka.client.items() if "password" in name},
+        **{f"systems.kafka.spark.{name}": text for name, text in kafka.spark.items() if "password" in name},
+        **{
+            f"outputs.{name}.{setting}": text
+            for name, output in settings.outputs.items()
+            for setting, text in _texts(output.options)
+            if _SECRET.search(setting) or _LOGIN.search(text)
+        },
+    }
+    plain = [name for name, text in secrets.items() if text is not None and not has_reference(text)]
+    if plain:
+        raise ConfigError(
+            f"the setting {plain[0]} is written out, and a coordinator keeps settings in its store",
+            "write a reference in its place: ${env:NAME} or ${file:PATH}, of the containers' machine",
+        )
+    return settings.model_dump(mode="json", exclude_unset=True, exclude={"coordinator"})
+
+
+def _texts(options: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
+    """All texts of nested settings, by their names."""
+    for name, value in options.items():
+        if isinstance(value, Mapping):
+            yield from _texts(value, f"{before}{name}.")
+        elif isinstance(value, str):
+            yield f"{before}{name}", value

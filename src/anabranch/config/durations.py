@@ -1,0 +1,19 @@
+"""Durations in settings, as ``"10 seconds"``: checked when they are read, and kept as they were written."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+from anabranch.event_time import durations
+
+__all__ = ["Duration"]
+
+
+def _checked(text: str) -> str:
+    durations.parse(text)
+    return text
+
+
+Duration = Annotated[str, AfterValidator(_checked)]

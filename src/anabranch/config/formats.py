@@ -1,0 +1,26 @@
+"""The section ``[formats]``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from anabranch.config.section import Section
+
+__all__ = ["FormatsSettings"]
+
+
+class FormatsSettings(Section):
+    """What values in binary formats need."""
+
+    registry: str | None = None
+    """The URL of a schema registry, for ``confluent``."""
+
+    registry_username: str | None = None
+    registry_password: str | None = None
+    """The login, which may be references."""
+
+    avro: str = "org.apache.spark:spark-avro_2.13:4.1.1"
+    """Maven coordinates of what Spark reads Avro with."""
+
+    jars: Path | None = None
+    """A folder with that jar, which wins over ``avro``."""

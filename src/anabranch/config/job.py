@@ -1,0 +1,104 @@
+"""The section ``[job]``."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from anabranch.config.autoscale import AutoscaleSettings
+from anabranch.config.durations import Duration
+from anabranch.config.section import Section
+from anabranch.event_time import durations
+
+__all__ = ["JobSettings"]
+
+_NEVER = "never"
+
+
+class JobSettings(Section):
+    """How a job is cut into tasks and containers, how its batches go, and what becomes of failures."""
+
+    grouper: str = "partition"
+    """How partitions become tasks: the name of a grouper, or ``module:function``."""
+
+    factor: int = 1
+
+    threads: int = Field(default=64, ge=1, le=1024)
+    """On how many of its buckets a Spark task works at once, where the factor is above 1."""
+
+    lanes: int = Field(default=1, ge=1, le=64)
+    """Over how many queries a container spreads the tasks of a stage without state."""
+
+    containers: int = Field(default=1, ge=1, le=1000)
+
+    autoscale: AutoscaleSettings | None = None
+
+    artifact: Literal["store", "image"] = "store"
+    """Where containers get the job's code: from the coordinator's store, or from the folder that they start in."""
+
+    warm_containers: int = Field(default=0, ge=0, le=100)
+    """How many processes stand by, besides those that have a seat."""
+
+    trigger: Literal["micro-batch", "real-time"] = "micro-batch"
+
+    interval: Duration = "0 seconds"
+    """The least time between the starts of two batches. In real time the length of a batch: at least 5 seconds, and 5
+    minutes if it isn't set."""
+
+    max_rows_per_batch: int = Field(default=1_000_000, ge=1)
+    """The most records of each input in a batch."""
+
+    target_batch_seconds: float = Field(default=4.0, ge=0, le=3600, allow_inf_nan=False)
+    """A batch has fewer records where it would take longer than this. 0: it takes as long as it takes."""
+
+    state_partitions: int = Field(default=4, ge=1, le=1024)
+
+    on_error: Literal["dead-letter", "drop", "fail"] = "dead-letter"
+    """What becomes of a record that can't be processed."""
+
+    on_null_key: Literal["dead-letter", "drop", "fail"] = "dead-letter"
+    """What becomes of a record whose key is null, where a key is needed."""
+
+    watermark_scope: Literal["ssp", "lane"] = "ssp"
+    """``ssp``: a lane's watermark follows the slowest of its SSPs. ``lane``: Spark's own, which follows the fastest."""
+
+    attempts: int = Field(default=3, ge=1, le=1000)
+    """How many times in a row a lane that fails is tried on one batch."""
+
+    stall_after: Duration = "5 minutes"
+    """A lane that has records to read and makes no progress for this long counts as failed."""
+
+    idle_after: str = "1 minute"
+    """An SSP that was read to its end, and then got nothing for this long, holds no watermark back until it gets
+    something. ``never``: it always does."""
+
+    message_timeout: str | None = None
+    """How long a function may work on one message. None: as long as it takes."""
+
+    expansion_check: Duration = "60 seconds"
+    """How often the coordinator looks how many partitions the inputs have."""
+
+    on_coordinator_loss: Literal["continue", "stop"] = "continue"
+    """What a container does that can't reach its coordinator. One with an output that can't be fenced stops before its
+    lease ends in either case."""
+
+    @property
+    def idle_seconds(self) -> float:
+        """``idle_after``, as seconds."""
+        return math.inf if self.idle_after == _NEVER else durations.parse(self.idle_after) / 1000
+
+    @field_validator("idle_after")
+    @classmethod
+    def _idle_after(cls, text: str) -> str:
+        if text != _NEVER and not durations.parse(text):
+            raise ValueError('give some time, as "1 minute", or "never"')
+        return text
+
+    @field_validator("message_timeout")
+    @classmethod
+    def _message_timeout(cls, text: str | None) -> str | None:
+        if text is not None and not durations.parse(text):
+            raise ValueError('give some time, as "1 minute", or leave it out')
+        return text

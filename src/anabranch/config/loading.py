@@ -1,0 +1,104 @@
+"""Reads the settings: ``anabranch.toml`` beside the job (else in the working folder), overridden by the environment."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from anabranch.config import mistakes, paths
+from anabranch.config.settings import Settings
+from anabranch.errors import ConfigError, NotFoundError
+
+__all__ = ["FILE_NAME", "PREFIX", "load", "restored"]
+
+FILE_NAME = "anabranch.toml"
+PREFIX = "ANABRANCH__"
+
+
+def load(file: Path | None = None, beside: Path | None = None, over: Mapping[str, Any] | None = None) -> Settings:
+    """Read the settings and make their paths absolute.
+
+    Args:
+        file: the configuration file itself; must exist.
+        beside: a job file; ``anabranch.toml`` in its folder is taken, else the one in the working folder.
+        over: sections of settings that win over the file and the environment.
+
+    Raises:
+        NotFoundError: ``file`` doesn't exist.
+        ConfigError: not TOML, an unknown name (with the nearest known one) or a value that isn't allowed.
+    """
+    path = _find(file, beside)
+    parsed: dict[str, Any] = {}
+    if path is not None:
+        try:
+            parsed = tomllib.loads(path.read_text())
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path} is not TOML: {error}", "mend the line it names") from error
+    merged = _merge(_merge(parsed, _environment()), dict(over or {}))
+    try:
+        settings = Settings(**merged)
+    except ValidationError as error:
+        raise ConfigError(*mistakes.explained(error, path)) from error
+    return paths.absolute(settings, path.parent if path is not None else Path.cwd())
+
+
+def restored(dumped: Mapping[str, Any]) -> Settings:
+    """The settings that :func:`anabranch.config.dumped` gave, overridden by this process's environment.
+
+    Raises:
+        ConfigError: as :func:`load`.
+    """
+    try:
+        settings = Settings(**_merge(dict(dumped), _environment()))
+    except ValidationError as error:
+        raise ConfigError(*mistakes.explained(error, None)) from error
+    return paths.absolute(settings, Path.cwd())
+
+
+def _find(file: Path | None, beside: Path | None) -> Path | None:
+    if file is not None:
+        if not file.is_file():
+            raise NotFoundError(f"there is no configuration file {file}", "name an existing one with --config")
+        return file.resolve()
+    for folder in ([beside.parent] if beside is not None else []) + [Path.cwd()]:
+        if (folder / FILE_NAME).is_file():
+            return (folder / FILE_NAME).resolve()
+    return None
+
+
+def _environment() -> dict[str, Any]:
+    names = [name for name in os.environ if name.startswith(PREFIX)]
+    for name in names:
+        section = name.removeprefix(PREFIX).split("__")[0].lower()
+        if section not in Settings.model_fields:
+            raise ConfigError(
+                f"the environment variable {name} sets an unknown section {section!r}",
+                mistakes.nearest(section, Settings.model_fields),
+            )
+    if not names:
+        return {}
+    from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict, SettingsError
+
+    class OfEnvironment(BaseSettings, Settings):
+        model_config = SettingsConfigDict(env_prefix=PREFIX, env_nested_delimiter="__", case_sensitive=False)
+
+    try:
+        return EnvSettingsSource(OfEnvironment)()
+    except SettingsError as error:
+        raise ConfigError(
+            f"the environment has a section that is no JSON object: {error}",
+            f"set one setting at a time, as in {PREFIX}JOB__FACTOR=4",
+        ) from error
+
+
+def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(below)
+    for name, value in above.items():
+        held = merged.get(name)
+        merged[name] = _merge(held, value) if isinstance(held, dict) and isinstance(value, dict) else value
+    return merged

@@ -1,0 +1,48 @@
+"""Mistakes in settings, told by the names of settings."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from anabranch.config.autoscale import AutoscaleSettings
+from anabranch.config.settings import Settings
+from anabranch.config.streams import StreamSettings
+
+__all__ = ["explained", "nearest"]
+
+
+def explained(error: ValidationError, path: Path | None) -> tuple[str, str]:
+    """What is wrong with the first of the values that aren't allowed, and what to do."""
+    first = error.errors()[0]
+    location = [str(part) for part in first["loc"]]
+    where = f"{path}: " if path is not None else ""
+    setting = ".".join(location)
+    if first["type"] == "extra_forbidden":
+        return f"{where}unknown setting {setting!r}", nearest(location[-1], _known_names(location[:-1]))
+    why = first["msg"].removeprefix("Value error, ")
+    if not location:
+        return f"{where}{why}", "take one of the two out"
+    return f"{where}setting {setting!r} has the value {first.get('input')!r}: {why}", "set an allowed value"
+
+
+def _known_names(location: list[str]) -> Iterator[str]:
+    model: Any = Settings
+    for part in location:
+        field = model.model_fields.get(part) if isinstance(model, type) and issubclass(model, BaseModel) else None
+        model = field.annotation if field is not None else StreamSettings
+        model = next((each for each in get_args(model) if each is AutoscaleSettings), model)
+        if model == dict[str, StreamSettings]:
+            model = StreamSettings
+    return iter(model.model_fields if isinstance(model, type) and issubclass(model, BaseModel) else ())
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The known name that is most like one that isn't known, or all of them, as the cure of an error."""
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    return f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(names)}"

@@ -1,0 +1,28 @@
+"""The sections ``[outputs.NAME]``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import ConfigDict
+
+from anabranch.config.section import Section
+
+__all__ = ["OutputSettings"]
+
+
+class OutputSettings(Section):
+    """Binds what a job writes under a name to a table instead of a stream.
+
+    ``to``: ``parquet``, ``postgresql``, ``delta``, or a class of yours as ``module:Class``. All other settings are that
+    kind's own: see :mod:`anabranch.tables`. A relative ``path`` starts where all paths do.
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    to: str
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The settings of its kind."""
+        return dict(self.model_extra or {})

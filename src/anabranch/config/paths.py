@@ -1,0 +1,62 @@
+"""Relative paths in settings, made absolute."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel
+
+from anabranch.config.outputs import OutputSettings
+from anabranch.config.settings import Settings
+from anabranch.config.systems import EmbeddedSettings
+
+__all__ = ["absolute"]
+
+S = TypeVar("S", bound=BaseModel)
+
+
+def absolute(settings: Settings, folder: Path) -> Settings:
+    """The settings with absolute paths; relative ones start in the folder."""
+    root, store = settings.storage.root, settings.coordinator.store
+    if "://" not in root and not root.startswith("file:"):
+        root = str((folder / Path(root).expanduser()).resolve())
+    if store.startswith("sqlite:///") and not store.startswith("sqlite:////"):
+        store = f"sqlite:///{(folder / store.removeprefix('sqlite:///')).resolve()}"
+    logs = settings.coordinator.logs
+    if logs is None:
+        is_file = store.startswith("sqlite:////")
+        logs = (Path(store.removeprefix("sqlite:///")).parent if is_file else Path(".anabranch")) / "containers"
+    embedded = (folder / settings.systems.embedded.root.expanduser()).resolve()
+    return settings.model_copy(
+        update={
+            "storage": settings.storage.model_copy(update={"root": root}),
+            "coordinator": settings.coordinator.model_copy(
+                update={"store": store, "logs": (folder / logs.expanduser()).resolve()}
+            ),
+            "systems": settings.systems.model_copy(
+                update={
+                    "embedded": EmbeddedSettings(root=embedded),
+                    "kafka": _with_paths(
+                        settings.systems.kafka, folder, "ssl_ca", "ssl_certificate", "ssl_key", "jars"
+                    ),
+                }
+            ),
+            "formats": _with_paths(settings.formats, folder, "jars"),
+            "streams": {name: _with_paths(each, folder, "schema_file") for name, each in settings.streams.items()},
+            "outputs": {name: _with_table_path(each, folder) for name, each in settings.outputs.items()},
+        }
+    )
+
+
+def _with_paths(section: S, folder: Path, *names: str) -> S:
+    paths = {name: getattr(section, name) for name in names}
+    given = {name: path for name, path in paths.items() if path is not None and "${" not in str(path)}
+    return section.model_copy(update={name: (folder / path.expanduser()).resolve() for name, path in given.items()})
+
+
+def _with_table_path(output: OutputSettings, folder: Path) -> OutputSettings:
+    path = output.options.get("path")
+    if not isinstance(path, str) or "://" in path or "${" in path:
+        return output
+    return OutputSettings(**{**output.model_dump(), "path": str((folder / Path(path).expanduser()).resolve())})

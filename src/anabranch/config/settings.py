@@ -1,0 +1,78 @@
+"""All sections together, and what must be so between them."""
+
+from __future__ import annotations
+
+from pydantic import model_validator
+
+from anabranch.config.assignment import AssignmentSettings
+from anabranch.config.coordinator import CoordinatorSettings
+from anabranch.config.formats import FormatsSettings
+from anabranch.config.job import JobSettings
+from anabranch.config.outputs import OutputSettings
+from anabranch.config.section import Section
+from anabranch.config.spark import SparkSettings
+from anabranch.config.storage import StorageSettings
+from anabranch.config.streams import OF_FORMATS, StreamSettings
+from anabranch.config.systems import SystemsSettings
+
+__all__ = ["Settings"]
+
+
+class Settings(Section):
+    """All settings; ``folder`` is where relative paths start."""
+
+    job: JobSettings = JobSettings()
+    assignment: AssignmentSettings = AssignmentSettings()
+    storage: StorageSettings = StorageSettings()
+    coordinator: CoordinatorSettings = CoordinatorSettings()
+    systems: SystemsSettings = SystemsSettings()
+    formats: FormatsSettings = FormatsSettings()
+    streams: dict[str, StreamSettings] = {}
+    outputs: dict[str, OutputSettings] = {}
+    spark: SparkSettings = SparkSettings()
+
+    @model_validator(mode="after")
+    def _deliveries(self) -> Settings:
+        for stream, each in self.streams.items():
+            system = each.system or self.systems.default
+            odd = [name for name in ("delivery", "on_data_loss", "topic") if name in each.model_fields_set]
+            if system != "kafka" and odd:
+                raise ValueError(f"streams.{stream}.{odd[0]} is for streams in Kafka, and {stream} lives in {system}")
+            for name, formats in OF_FORMATS.items():
+                if name in each.model_fields_set and each.format not in formats:
+                    raise ValueError(f"streams.{stream}.{name} is for format {' or '.join(formats)}, not {each.format}")
+        return self
+
+    @model_validator(mode="after")
+    def _autoscale(self) -> Settings:
+        job, limits = self.job, self.job.autoscale
+        if limits is None:
+            return self
+        if not limits.min <= job.factor <= limits.max:
+            raise ValueError(f"job.factor = {job.factor} isn't in job.autoscale: {limits.min} to {limits.max}")
+        if job.trigger == "real-time":
+            raise ValueError('job.autoscale is for Python functions, and trigger = "real-time" has none')
+        if job.grouper == "all":
+            raise ValueError('job.autoscale changes the factor, which grouper = "all" has none of')
+        return self
+
+    @model_validator(mode="after")
+    def _bound_once(self) -> Settings:
+        twice = sorted(self.streams.keys() & self.outputs.keys())
+        if twice:
+            raise ValueError(f"{twice[0]} is both a stream, streams.{twice[0]}, and a table, outputs.{twice[0]}")
+        return self
+
+    @property
+    def patterns(self) -> dict[str, str]:
+        """The inputs that are all streams with a name like this, each with that regular expression."""
+        return {stream: each.pattern for stream, each in self.streams.items() if each.pattern is not None}
+
+    @property
+    def at_least_once(self) -> frozenset[str]:
+        """The streams that jobs write with that delivery."""
+        return frozenset(stream for stream, each in self.streams.items() if each.delivery == "at-least-once")
+
+    def is_plain(self, stream: str) -> bool:
+        """Whether jobs write a stream in Kafka at least once."""
+        return self.job.trigger == "real-time" or stream in self.at_least_once

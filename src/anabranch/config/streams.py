@@ -1,0 +1,69 @@
+"""The sections ``[streams.NAME]``."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Literal
+
+from pydantic import field_validator, model_validator
+
+from anabranch.config.section import Section
+from anabranch.config.systems import SystemName
+
+__all__ = ["OF_FORMATS", "StreamSettings"]
+
+OF_FORMATS = {"schema_file": ("avro", "protobuf", "confluent"), "message": ("protobuf",), "subject": ("confluent",)}
+"""The formats that a setting of a stream is for."""
+
+
+class StreamSettings(Section):
+    """Binds a stream of the job to a system and says how its values are written."""
+
+    system: SystemName | None = None
+    """Default: ``[systems] default``."""
+
+    topic: str | None = None
+    """The name of the stream in Kafka (default: its own)."""
+
+    pattern: str | None = None
+    """A regular expression: the input is all streams of the system with such a name, also those that come later."""
+
+    format: Literal["json", "string", "raw", "avro", "protobuf", "confluent"] = "json"
+
+    schema_file: Path | None = None
+    """For ``avro`` and ``confluent`` an Avro schema, for ``protobuf`` a descriptor set."""
+
+    message: str | None = None
+    """The message of the descriptor set."""
+
+    subject: str | None = None
+    """The subject in the schema registry (default: the topic and ``-value``)."""
+
+    delivery: Literal["exactly-once", "at-least-once"] = "exactly-once"
+    """What the output promises."""
+
+    task_header: bool = False
+    """Whether records of the output name the task that wrote them."""
+
+    on_data_loss: Literal["fail", "earliest"] = "fail"
+    """What a lane does when records are gone that it hasn't read."""
+
+    @field_validator("pattern")
+    @classmethod
+    def _regular(cls, text: str | None) -> str | None:
+        if text is not None:
+            try:
+                re.compile(text)
+            except re.error as error:
+                raise ValueError(f"{text!r} is no regular expression: {error}") from None
+        return text
+
+    @model_validator(mode="after")
+    def _one_or_many(self) -> StreamSettings:
+        odd = next((name for name in ("topic", "delivery", "task_header") if name in self.model_fields_set), None)
+        if self.pattern is not None and odd is not None:
+            raise ValueError(f"{odd} is for one stream, and pattern = {self.pattern!r} is for an input of many")
+        if self.pattern is not None and self.format == "confluent" and self.subject is None:
+            raise ValueError(f"which subject the streams of pattern = {self.pattern!r} have isn't clear: set subject")
+        return self

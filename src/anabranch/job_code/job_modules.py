@@ -1,0 +1,410 @@
+"""The modules of a job: its file, under a name of its own, and what lies beside it, importable here and on workers.
+
+Python workers import a job's modules, as any program would; nothing in them is copied from the user's process. What
+they import is what the user's process has run: a file that was edited since then is read as it was.
+"""
+
+from __future__ import annotations
+
+import ast
+import atexit
+import hashlib
+import importlib
+import importlib.util
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+import threading
+import traceback
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import redirect_stdout
+from dataclasses import asdict, dataclass, field, replace
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from anabranch.api.job import Job
+from anabranch.errors import UsageError
+
+__all__ = [
+    "SHELF",
+    "VARIABLE",
+    "JobCode",
+    "check_names",
+    "code_in",
+    "code_named",
+    "code_of",
+    "code_of_module",
+    "enter",
+    "enter_from_environment",
+    "home_of",
+    "importing",
+    "jobs_in",
+    "new_code",
+    "raised_at",
+    "register",
+    "shelf",
+    "snapshot",
+]
+
+VARIABLE = "ANABRANCH_JOB_CODE"
+"""The environment variable by which Python workers get a session's :class:`JobCode`, as JSON."""
+
+SHELF = "ANABRANCH_JOB_SHELF"
+"""The environment variable that names a folder with what :func:`register` was told in the user's process, for workers
+that run on its machine."""
+
+_INSTALLED = ("anabranch", "pyspark", "py4j", "pandas", "numpy", "pyarrow", "msgspec", "xxhash", "confluent_kafka")
+"""What workers import before anything of a job, besides Python's own modules."""
+
+_RESERVED = frozenset(sys.stdlib_module_names) | frozenset(_INSTALLED)
+
+
+@dataclass(frozen=True)
+class JobCode:
+    """Where the modules of a job are.
+
+    ``name``: of the job file's module ('': no job file); ``home``: the folder that modules are imported from; ``file``:
+    the job file, relative to that; ``sha256`` of its content.
+    ``sources``: a file with the text of the modules as the user's process has run them ('': they are as on disk).
+    ``path``: folders that the user's process imports from, besides.
+    """
+
+    name: str
+    home: str
+    file: str = ""
+    sha256: str = ""
+    sources: str = ""
+    path: tuple[str, ...] = ()
+
+    def dumped(self) -> str:
+        """As text, for :data:`VARIABLE`."""
+        return json.dumps(asdict(self))
+
+    def on_this_machine(self) -> JobCode:
+        """For workers that can import whatever this process can."""
+        return replace(
+            snapshot(self), path=tuple(os.path.abspath(each) for each in sys.path if os.path.exists(each or "."))
+        )
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    code: JobCode
+    functions: Mapping[int, Any]
+
+
+class _Loader(SourceFileLoader):
+    """Reads each file once: what was read is what other processes get. Writes no compiled file beside a job's."""
+
+    def __init__(self, name: str, path: str, sources: dict[str, bytes]) -> None:
+        super().__init__(name, path)
+        self._sources = sources
+
+    def get_data(self, path: str) -> bytes:
+        if path not in self._sources:
+            self._sources[path] = super().get_data(path)
+        return self._sources[path]
+
+    def path_stats(self, path: str) -> Mapping[str, Any]:
+        raise OSError  # so Python takes no compiled file, which may be of another text
+
+
+@dataclass
+class _Finder(MetaPathFinder):
+    """Finds the modules in a job's folder before those that are installed, but for :data:`_RESERVED` names.
+
+    ``sources``: the text of modules, by path; ``served``: the names of the modules that were found. ``snapshot``: see
+    :func:`snapshot`; None: nobody has asked.
+    """
+
+    code: JobCode
+    sources: dict[str, bytes] = field(default_factory=dict)
+    served: set[str] = field(default_factory=set)
+    snapshot: JobCode | None = None
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        found = self._found(fullname, path)
+        if found is None or found.origin is None:
+            return None
+        self.served.add(fullname)
+        if isinstance(found.loader, SourceFileLoader):
+            found.loader = _Loader(fullname, found.origin, self.sources)
+        return found
+
+    def has(self, name: str) -> bool:
+        """Whether a module of the job has this name, which is one without dots."""
+        return "." not in name and self._found(name, None) is not None
+
+    def _found(self, fullname: str, path: Sequence[str] | None) -> ModuleSpec | None:
+        code = self.code
+        if fullname == code.name and "." not in fullname:
+            return importlib.util.spec_from_file_location(fullname, Path(code.home, code.file))
+        if path is None:
+            if fullname in _RESERVED or fullname == Path(code.file).stem:
+                return None
+            path = [code.home]
+        elif not any(Path(each).is_relative_to(code.home) for each in path):
+            return None
+        found = PathFinder.find_spec(fullname, path)
+        if found is None or found.loader is None or found.origin is None:
+            return None
+        return found if Path(found.origin).is_relative_to(code.home) else None
+
+    def invalidate_caches(self) -> None:
+        """Keeps none."""
+
+    @property
+    def changed(self) -> bool:
+        """Whether a file isn't what was read of it."""
+        return any(_text(Path(path)) != text for path, text in self.sources.items())
+
+
+_entering = threading.RLock()
+_loaded: dict[str, _Loaded] = {}
+_given: dict[str, JobCode] = {}
+_shelves: list[str] = []
+
+
+def new_code(file: Path) -> JobCode:
+    """Of a job file that is loaded here: its module has a name that no other file's has, nor another text's."""
+    content = file.read_bytes()
+    stem = re.sub(r"\W", "_", file.stem)
+    place = hashlib.sha256(os.fsencode(file) + b"\0" + content).hexdigest()[:8]
+    return JobCode(f"anabranch_job_{stem}_{place}", str(file.parent), file.name, hashlib.sha256(content).hexdigest())
+
+
+def enter(code: JobCode) -> None:
+    """Let the modules of a job be imported here. Of several jobs, the last one's come first."""
+    with _entering:
+        others = [each for each in _finders() if each.code.home != code.home]
+        finder = next((each for each in _finders() if each.code.home == code.home), None)
+        if finder is not None and (finder.code != code or (not code.sources and finder.changed)):
+            _forget(finder, finder.served)
+            sys.meta_path.remove(finder)
+            finder = None
+        if finder is None:
+            finder = _Finder(code, _read_sources(code))
+        else:
+            sys.meta_path.remove(finder)
+        for each in others:
+            _forget(each, {name for name in each.served if finder.has(name)})
+        sys.meta_path.insert(0, finder)
+        sys.path += [each for each in dict.fromkeys((*code.path, code.home)) if each not in sys.path]
+
+
+@dataclass(frozen=True)
+class _Shelf(MetaPathFinder):
+    """Finds modules that nobody else does, in jobs that were loaded since the session was started: the last first."""
+
+    folder: Path
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if path is not None:
+            return None
+        for file in sorted(self.folder.glob("*.json"), reverse=True):
+            code = _read_code(file.read_text())
+            if _Finder(code).has(fullname):
+                enter(code)
+                return _finders()[0].find_spec(fullname, None)
+        return None
+
+    def invalidate_caches(self) -> None:
+        """Keeps none."""
+
+
+def enter_from_environment() -> None:
+    """In a daemon of Python workers: let them import what the session's job has."""
+    if SHELF in os.environ:
+        sys.meta_path.append(_Shelf(Path(os.environ[SHELF])))
+    told = os.environ.get(VARIABLE)
+    if told:
+        code = _read_code(told)
+        _given[code.name] = code
+        enter(code)
+
+
+def _read_code(dumped: str) -> JobCode:
+    given = json.loads(dumped)
+    return JobCode(**{**given, "home": os.path.abspath(given["home"]), "path": tuple(given["path"])})
+
+
+def importing(code: JobCode) -> ModuleType:
+    """The module of a job file, imported if it isn't yet. What it prints goes to stderr: stdout is for what we say.
+
+    ``code`` as the user's process has it; where workers were given another place of it, that counts.
+    """
+    with _entering:
+        here = _given.get(code.name, code)
+        if next((each.code for each in _finders()), None) != here:
+            enter(here)
+        file = Path(here.home, here.file)
+        if not here.sources and hashlib.sha256(_text(file)).hexdigest() != here.sha256:
+            raise UsageError(f"{file} isn't the job file that the job was started with", "start the job again")
+        with redirect_stdout(sys.stderr):
+            return importlib.import_module(here.name)
+
+
+def jobs_in(module: ModuleType) -> list[Job]:
+    """The jobs that a module has at its top level, each once."""
+    return list({id(value): value for value in vars(module).values() if isinstance(value, Job)}.values())
+
+
+def home_of(code: JobCode) -> str:
+    """The job's folder in this process."""
+    return _given.get(code.name, code).home
+
+
+def raised_at(error: BaseException, code: JobCode) -> str:
+    """Where in a job's files an error was raised, as the end of a sentence; empty if elsewhere."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).is_relative_to(home_of(code))]
+    return f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+
+
+def register(code: JobCode, functions: Mapping[int, Any]) -> None:
+    """A job file was loaded here. ``functions`` of its job, by node."""
+    _loaded.pop(code.name, None)
+    _loaded[code.name] = _Loaded(code, functions)
+    if _shelves:
+        _put_on_shelf(code)
+
+
+def shelf() -> str:
+    """A folder of this process's, for :data:`SHELF`."""
+    if not _shelves:
+        folder = tempfile.mkdtemp(prefix="anabranch-job-shelf-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        _shelves.append(folder)
+        for each in _loaded.values():
+            _put_on_shelf(each.code)
+    return _shelves[0]
+
+
+def _put_on_shelf(code: JobCode) -> None:
+    number = len(os.listdir(_shelves[0]))
+    made = Path(_shelves[0], f"{number:06d}.made")
+    made.write_text(snapshot(code).dumped())
+    made.rename(made.with_suffix(".json"))
+
+
+def code_of(node: int, function: Any) -> JobCode | None:
+    """The job file that gives an operator its function; None: it didn't come from one that was loaded here."""
+    for each in reversed(_loaded.values()):
+        if each.functions.get(node) is function:
+            return each.code
+    return None
+
+
+def code_named(name: str) -> JobCode | None:
+    """The job file that was loaded here as the module of that name."""
+    return _loaded[name].code if name in _loaded else None
+
+
+def code_of_module(module: ModuleType) -> JobCode | None:
+    """Of a module that was imported here by its own name; None if others can't import it so."""
+    file, parts = getattr(module, "__file__", None), module.__name__.split(".")
+    if file is None or module.__name__ == "__main__" or not Path(file).is_file():
+        return None
+    path = Path(file).resolve()
+    home = path.parents[len(parts) - 1]
+    if path != home.joinpath(*parts).with_name(f"{parts[-1]}.py"):
+        return None
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    return JobCode(module.__name__, str(home), str(path.relative_to(home)), digest)
+
+
+def code_in(home: str) -> JobCode:
+    """The job that was loaded last from a folder; one without a job file if none was."""
+    found = (each.code for each in reversed(_loaded.values()) if each.code.home == home)
+    return next(found, JobCode("", home))
+
+
+def snapshot(code: JobCode) -> JobCode:
+    """The code with its ``sources``, for processes of this machine as long as this one lives. It stays the same: what
+    is imported later is read from where it is."""
+    with _entering:
+        finder = next((each for each in _finders() if each.code == code), None)
+        if finder is None or not finder.sources:
+            return code
+        if finder.snapshot is None:
+            folder = Path(tempfile.mkdtemp(prefix="anabranch-job-code-"))
+            atexit.register(shutil.rmtree, folder, ignore_errors=True)
+            texts = {path: text.hex() for path, text in sorted(finder.sources.items())}
+            (folder / "sources.json").write_text(json.dumps(texts))
+            finder.snapshot = replace(code, sources=str(folder / "sources.json"))
+        return finder.snapshot
+
+
+def check_names(code: JobCode) -> None:
+    """Whether each module that the job's own modules import is the one that they mean.
+
+    Raises:
+        UsageError: a module beside the job file has a name of Python's own, or of a package that workers need.
+    """
+    for finder in _finders():
+        if finder.code != code:
+            continue
+        for path, text in tuple(finder.sources.items()):
+            for line, name in _imported(text, path):
+                hidden = next((each for each in _modules_of(code, name) if each.name != code.file), None)
+                if name in _RESERVED and hidden is not None:
+                    whose = "Python's own" if name in sys.stdlib_module_names else "a package that Spark's workers need"
+                    raise UsageError(
+                        f"{Path(path).name}:{line} imports {name!r}, and {hidden.name} beside the job file has the "
+                        f"name of a module of {whose}",
+                        f"give {hidden.name} another name",
+                    )
+
+
+def _imported(text: bytes, path: str) -> Iterator[tuple[int, str]]:
+    """The lines of a source that import something, with the first part of its name."""
+    try:
+        tree = ast.parse(text, path)
+    except (SyntaxError, ValueError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name.partition(".")[0]) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            yield node.lineno, node.module.partition(".")[0]
+
+
+def _modules_of(code: JobCode, name: str) -> Iterator[Path]:
+    for path in (Path(code.home, f"{name}.py"), Path(code.home, name, "__init__.py")):
+        if path.is_file():
+            yield path if path.name != "__init__.py" else path.parent
+
+
+def _finders() -> list[_Finder]:
+    return [each for each in sys.meta_path if isinstance(each, _Finder)]
+
+
+def _forget(finder: _Finder, names: Collection[str]) -> None:
+    """These modules, and what is in them, are imported anew: they have changed, or another job has some of the name."""
+    for name in tuple(names):
+        for each in [each for each in sys.modules if each == name or each.startswith(f"{name}.")]:
+            del sys.modules[each]
+            finder.served.discard(each)
+
+
+def _read_sources(code: JobCode) -> dict[str, bytes]:
+    if not code.sources:
+        return {}
+    texts: dict[str, str] = json.loads(Path(code.sources).read_text())
+    return {path: bytes.fromhex(text) for path, text in texts.items()}
+
+
+def _text(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""

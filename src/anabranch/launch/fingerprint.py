@@ -1,0 +1,67 @@
+"""What must stay the same for a job to go on from its positions and state: operators, streams and some settings."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from typing import Any
+
+import msgspec
+
+from anabranch.config import Settings
+from anabranch.formats import settling
+from anabranch.model.graph import Graph
+from anabranch.planning import fingerprints, patterns, stages
+from anabranch.planning.plan import Plan
+from anabranch.systems.systems import Systems
+
+__all__ = ["of"]
+
+
+def of(graph: Graph, plan: Plan, settings: Settings) -> dict[str, str]:
+    """What must be the same for a job to go on where it was. Line numbers and function bodies may change."""
+    operators = {f"operator {node.name}": _digest([node.kind, list(node.inputs), node.args]) for node in graph.nodes}
+    job = settings.job
+    ssps = {ssp.whole for stage in plan.model.stages for t in stage.tasks for ssp in (*t.ssps, *t.broadcast)}
+    partitions = Counter(f"{ssp.system}/{ssp.stream}" for ssp in ssps)
+    matched = patterns.of_model(plan.model)
+    come = {f"{each.system}/{stream}" for each in matched.values() for stream in each.streams}
+    counts = {
+        f"{fingerprints.PARTITIONS}{stream}": str(count) for stream, count in partitions.items() if stream not in come
+    }
+    systems = Systems(settings, graph.job)
+    declared = settling.declared(settings, {*stages.read_streams(graph), *stages.written_streams(graph)})
+    written = [(str(o.system), o.stream) for o in plan.outputs if o.stream is not None]
+    in_systems = [(name, stream) for name, stream in written if not systems.is_table(stream)]
+    there = {name: systems.named(name).streams() for name, _ in in_systems}
+    outputs = {
+        f"{fingerprints.OUTPUT}{stream}": systems.named(name).id(stream) if stream in there[name] else ""
+        for name, stream in in_systems
+    }
+    tables = {
+        f"{fingerprints.TABLE}{stream}": systems.table(stream).id() for _, stream in written if systems.is_table(stream)
+    }
+    return {
+        **operators,
+        **counts,
+        **{f"{fingerprints.PATTERN}{name}": f"{each.pattern} in {each.system}" for name, each in matched.items()},
+        **outputs,
+        **tables,
+        **{
+            f"{fingerprints.DELIVERY}{stream}": "at-least-once"
+            for _, stream in written
+            if stream in settings.at_least_once
+        },
+        **{f"{fingerprints.FORMAT}{stream}": told for stream, told in declared.items()},
+        **({"trigger": job.trigger} if job.trigger != "micro-batch" else {}),
+        "factor": str(job.factor),
+        "grouper": job.grouper,
+        "containers": str(job.containers),
+        **({"lanes": str(job.lanes)} if job.lanes > 1 else {}),
+        "state_partitions": str(job.state_partitions),
+        "watermark_scope": job.watermark_scope,
+    }
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(msgspec.json.encode(value, order="sorted")).hexdigest()[:12]

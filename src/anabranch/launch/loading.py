@@ -1,0 +1,93 @@
+"""Loads a job file: finds its Job, and tells a user's own mistake by the lines of his file."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from anabranch.api.job import Job
+from anabranch.api.processor import Processor
+from anabranch.errors import AnabranchError, NotFoundError, UsageError
+from anabranch.job_code import job_modules
+from anabranch.model.graph import Graph
+
+
+@dataclass(frozen=True)
+class JobFile:
+    """A loaded job file; ``home`` is its folder."""
+
+    path: Path
+    graph: Graph
+    functions: dict[int, Callable[..., Any]]
+
+    @property
+    def home(self) -> str:
+        return str(self.path.parent)
+
+
+def of(job: Job) -> JobFile:
+    """A Job object as if it came from the file of its first function, else from the working folder."""
+    files = (_file(function) for function in job.functions.values())
+    file = next((file for file in files if file and Path(file).is_file()), "job.py")
+    _register(job)
+    return JobFile(Path(file).resolve(), job.graph, dict(job.functions))
+
+
+def _register(job: Job) -> None:
+    """Let workers import the module that has built the job, if that is a job file: it has this job, and no other."""
+    module = sys.modules.get(job.module)
+    if module is None or job_modules.jobs_in(module) != [job] or job_modules.code_named(job.module) is not None:
+        return
+    code = job_modules.code_of_module(module)
+    if code is not None:
+        job_modules.register(code, job.functions)
+
+
+def _file(function: Any) -> str | None:
+    """The file of a function, or of a processor's class."""
+    if isinstance(function, Processor):
+        return getattr(sys.modules.get(type(function).__module__), "__file__", None)
+    return str(inspect.unwrap(function).__code__.co_filename) if inspect.isfunction(function) else None
+
+
+def load(path: Path) -> JobFile:
+    """Import a job file and find its one Job.
+
+    Raises:
+        NotFoundError: there is no such file.
+        UsageError: it doesn't import (with its traceback, cut to the user's lines), or holds no Job or several.
+    """
+    if not path.is_file():
+        raise NotFoundError(f"there is no job file {path}", "name a Python file that builds a Job")
+    path = path.resolve()
+    code = job_modules.new_code(path)
+    job_modules.enter(code)
+    sys.modules.pop(code.name, None)
+    try:
+        module = job_modules.importing(code)
+    except AnabranchError:
+        raise
+    except (Exception, SystemExit) as error:
+        job_modules.check_names(code)
+        raise UsageError(f"{path.name} can't be imported\n{_shortened(error, path)}", "mend the file") from None
+    job_modules.check_names(code)
+    jobs: list[Job] = job_modules.jobs_in(module)
+    if len(jobs) != 1:
+        found = ", ".join(sorted(job.name for job in jobs)) or "none"
+        raise UsageError(f"{path.name} must hold one Job, found {found}", 'write job = Job("a-name") at the top level')
+    (job,) = jobs
+    job_modules.register(code, job.functions)
+    return JobFile(path, job.graph, dict(job.functions))
+
+
+def _shortened(error: BaseException, path: Path) -> str:
+    if isinstance(error, SyntaxError):
+        return "".join(traceback.format_exception_only(error)).rstrip()
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).is_relative_to(path.parent)]
+    lines = traceback.format_list(frames) + traceback.format_exception_only(error)
+    return "".join(lines).rstrip()

@@ -1,0 +1,26 @@
+"""What a store on this machine knows of a job that is to be run."""
+
+from __future__ import annotations
+
+from anabranch.coordinator import reading
+from anabranch.coordinator.store import Store, address
+from anabranch.errors import NotFoundError
+from anabranch.model.job_model import JobModel
+
+__all__ = ["present_model"]
+
+
+def present_model(store_url: str, job: str) -> tuple[JobModel | None, bool]:
+    """The present generation of a job that a store on this machine knows, and whether it was drained."""
+    if address.is_on_server(store_url):
+        return None, False
+    try:
+        store = Store.open_existing(store_url)
+    except NotFoundError:
+        return None, False
+    try:
+        return reading.model(store, job), reading.deployment(store, job).state == "drained"
+    except NotFoundError:
+        return None, False
+    finally:
+        store.close()

@@ -1,0 +1,84 @@
+"""The streams and tables that a job writes: made when the job is new, and checked before it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from anabranch.config import Settings
+from anabranch.coordinator.store import address
+from anabranch.errors import StateError
+from anabranch.launch.preparation import Prepared
+from anabranch.planning.plan import Plan
+from anabranch.systems.systems import Systems
+
+__all__ = ["check", "check_writers", "create", "prepare_tables"]
+
+
+def create(plan: Plan, settings: Settings) -> None:
+    """Make the streams that a new job writes and that don't exist."""
+    systems = Systems(settings, plan.model.job)
+    for output in plan.outputs:
+        if output.stream is not None and not systems.is_table(output.stream):
+            systems.named(str(output.system)).create(output.stream, output.partitions, output.intermediate)
+
+
+def prepare_tables(prepared: Prepared, create: bool) -> None:
+    """See that the tables that a job writes take its rows. ``create``: the job is new: make those that aren't there.
+
+    Raises:
+        NotFoundError: one isn't there.
+        ConflictError: one has other columns.
+    """
+    from anabranch.spark import tables
+    from anabranch.spark.labels import label
+
+    graph = prepared.file.graph
+    systems = Systems(prepared.settings, graph.job)
+    for node in graph.nodes:
+        if node.kind == "write" and systems.is_table(node.args["stream"]):
+            schema = tables.schema_of(prepared.schemas[node.inputs[0]], label(node))
+            systems.table(node.args["stream"]).prepare(schema, create)
+
+
+def check(plan: Plan, settings: Settings, known: Collection[str] | None = None) -> None:
+    """Refuse to go on with a job one of whose output streams is gone: of all, or of those that are known of it.
+
+    Raises:
+        StateError: names the stream.
+    """
+    systems = Systems(settings, plan.model.job)
+    streams = [o for o in plan.outputs if o.stream is not None and not systems.is_table(o.stream)]
+    streams = [o for o in streams if known is None or o.stream in known]
+    there = {name: systems.named(name).streams() for name in sorted({str(o.system) for o in streams})}
+    gone = next((o for o in streams if o.stream not in there[str(o.system)]), None)
+    if gone is not None:
+        raise StateError(
+            f"the output stream {gone.stream!r} of job {plan.model.job!r} is gone from "
+            f"{systems.named(str(gone.system))}",
+            "restore it; or, to begin afresh, give the job another name",
+        )
+
+
+def check_writers(plan: Plan, settings: Settings, known: Collection[str]) -> None:
+    """Refuse to start where output streams hold records of a lane that the store doesn't know.
+
+    Args:
+        known: the lanes that the store has of this job.
+
+    Raises:
+        StateError: an output holds records of a lane that the store has never heard of.
+    """
+    systems = Systems(settings, plan.model.job)
+    written: dict[str, list[str]] = {}
+    for output in plan.outputs:
+        if output.stream is not None:
+            written.setdefault(str(output.system), []).append(output.stream)
+    for name, streams in written.items():
+        for lane, where in systems.writers(name, plan.model.job, streams).items():
+            if lane in known:
+                continue
+            raise StateError(
+                f"{where} holds records that lane {lane} of job {plan.model.job!r} wrote, but the store "
+                f"{address.shown(settings.coordinator.store)} doesn't know that lane",
+                "restore the store; or, to begin afresh, remove the job's output streams or give the job another name",
+            )

@@ -1,0 +1,220 @@
+"""A job that can be started: its file and settings, the plan, and the schemas, which Spark finds."""
+
+from __future__ import annotations
+
+import importlib
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from anabranch import config
+from anabranch.config import Settings
+from anabranch.errors import AnabranchError, ConfigError, ConflictError
+from anabranch.formats import Format, settling
+from anabranch.grouping import expansion, groupers
+from anabranch.grouping.request import Grouper
+from anabranch.launch import fingerprint
+from anabranch.launch.loading import JobFile
+from anabranch.messages import Program, Start
+from anabranch.model.factor import check_factor
+from anabranch.model.graph import Graph
+from anabranch.model.job_model import JobModel
+from anabranch.planning import patterns, placing, stages
+from anabranch.planning import plan as planning
+from anabranch.planning.plan import Plan
+from anabranch.planning.real_time import RealTime
+from anabranch.systems.systems import Systems
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A job that can be run: planned, with the schema after each operator."""
+
+    file: JobFile
+    settings: Settings
+    plan: Plan
+    schemas: Mapping[int, Any]
+    formats: Mapping[str, Format]
+
+
+def settings_of(job: Path, file: Path | None) -> Settings:
+    """The settings for a job file, checked as far as they can be without it."""
+    settings = config.load(file, beside=job)
+    check_factor(settings.job.factor)
+    if ":" not in settings.job.grouper:
+        groupers.named(settings.job.grouper)
+    return settings
+
+
+def plan(
+    file: JobFile,
+    settings: Settings,
+    known: JobModel | None = None,
+    kept: JobModel | None = None,
+    replaces: bool = False,
+) -> Plan:
+    """Plan the job on the streams as they are now. ``known``: what it has been so far; ``kept``: what was drained, and
+    has its factor and containers still. ``replaces``: it takes the place of what runs, with the streams of that."""
+    systems = Systems(settings, file.graph.job)
+    lives = stages.systems(file.graph, systems.bound(), systems.default)
+    patterns.check(file.graph, settings.patterns)
+    _check_tables(file.graph, systems)
+    tables = {each.to for each in settings.outputs.values()}
+    counts = {name: systems.named(name).counts() for name in sorted(set(lives.values()) - tables)}
+    new = not replaces and kept is None
+    matched = patterns.found(file.graph, settings.patterns, lives, counts, known, new)
+    lives |= {stream: each.system for each in matched.values() for stream in each.streams}
+    racked = bool(settings.assignment.racks) or settings.assignment.strategy != "none"
+    around = planning.Surroundings(
+        factor=settings.job.factor if kept is None else kept.factor,
+        containers=settings.job.containers if kept is None else len(kept.containers),
+        grouper_name=settings.job.grouper,
+        grouper=_grouper(settings.job.grouper),
+        partitions={s: counts[name][s] for s, name in lives.items() if name in counts and s in counts[name]},
+        systems=systems.bound(),
+        default_system=systems.default,
+        patterns=matched,
+        at_least_once=settings.at_least_once,
+        real_time=_real_time(settings),
+        lanes=settings.job.lanes,
+        bases=_bases(known),
+        rules=placing.rules(settings.assignment),
+        racks=settings.assignment.racks,
+        replicas=systems.racks(f"{name}/{s}" for s, name in sorted(lives.items())) if racked else {},
+    )
+    return planning.make(file.graph, around)
+
+
+def _check_tables(graph: Graph, systems: Systems) -> None:
+    """Raises ConfigError where settings bind something to a table that no table can be, or are wrong for it; and
+    NotFoundError where a stream isn't there that is a table to the job."""
+    for stream in stages.read_streams(graph):
+        if systems.is_table(stream) or systems.is_table(stages.dead_letters_of(stream)):
+            what = "reads" if systems.is_table(stream) else "puts dead letters aside in"
+            name = stream if systems.is_table(stream) else stages.dead_letters_of(stream)
+            raise ConfigError(
+                f"the job {what} {name!r}, which is a table: outputs.{name}", "only a stream can be that; take it out"
+            )
+    for stream in stages.written_streams(graph):
+        if systems.is_table(stream):
+            systems.table(stream)
+    for stream in stages.table_streams(graph):
+        systems.of(stream).partitions(stream)
+
+
+def _bases(known: JobModel | None) -> dict[str, int]:
+    stages_of = () if known is None else known.stages
+    counts = {name: count for each in stages_of for name, count in expansion.base_partitions(each).items()}
+    return {name.split("/")[1]: count for name, count in counts.items()}
+
+
+def _real_time(settings: Settings) -> RealTime | None:
+    job = settings.job
+    return RealTime(job.on_error, job.on_null_key, job.watermark_scope) if job.trigger == "real-time" else None
+
+
+def cores(plan: Plan, settings: Settings) -> int:
+    """How many tasks must be able to run at once (0: any number will do)."""
+    return planning.task_slots(plan, settings.job.state_partitions) if settings.job.trigger == "real-time" else 0
+
+
+def formats(
+    file: JobFile, settings: Settings, kept: Mapping[str, Format] = {}, register: bool = False
+) -> dict[str, Format]:
+    """The formats of the job's streams; see :func:`anabranch.formats.settling.settled`."""
+    read, written = stages.read_streams(file.graph), stages.written_streams(file.graph)
+    return settling.settled(settings, read, written, kept, register)
+
+
+def resolved(file: JobFile, formats: Mapping[str, Format]) -> Mapping[int, Any]:
+    """The schema after each operator, found by Spark on empty frames."""
+    from anabranch.spark import resolution
+
+    return resolution.columns(file.graph, file.functions, formats)
+
+
+def checked(
+    file: JobFile, settings: Settings, formats: Mapping[str, Format], say: Callable[[str], None]
+) -> Mapping[int, Any]:
+    """As :func:`resolved`, in a small session that is made for it, which ``say`` is told."""
+    from anabranch.spark import session
+
+    say("checking schemas with Spark ...")
+    spark = session.for_schemas(settings, file.home)
+    try:
+        return resolved(file, formats)
+    finally:
+        session.stop(spark)
+
+
+def start_message(
+    prepared: Prepared,
+    until_caught_up: bool,
+    program: Program | None = None,
+    reset_state: bool = False,
+    settings: Settings | None = None,
+) -> Start:
+    """The hand-over to the coordinator, with new lane ids.
+
+    Args:
+        settings: what the job is to have, if it was planned with others.
+    """
+    lanes = planning.lanes_of(prepared.plan, prepared.settings.job.state_partitions, lambda: secrets.token_hex(4))
+    return Start(
+        graph=prepared.file.graph,
+        model=prepared.plan.model,
+        lanes=lanes,
+        fingerprint=fingerprint.of(prepared.file.graph, prepared.plan, settings or prepared.settings),
+        formats=dict(prepared.formats),
+        promises={output.operator: output.promise for output in prepared.plan.outputs},
+        until_caught_up=until_caught_up,
+        program=program,
+        settings=prepared.settings.model_dump(mode="json", exclude_unset=True) if program is None else {},
+        reset_state=reset_state,
+    )
+
+
+def _grouper(name: str) -> Grouper:
+    if ":" not in name:
+        return groupers.named(name)
+    module, _, function = name.partition(":")
+    try:
+        return cast(Callable[..., Any], getattr(importlib.import_module(module), function))
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(
+            f"grouper {name!r} can't be imported: {error}",
+            "write module:function; the module lies beside the job",
+        ) from error
+
+
+def check_reset(job: str, reset_state: bool, drained: bool) -> None:
+    """Raises ConflictError if state is to go of a job that wasn't drained."""
+    if reset_state and not drained:
+        raise ConflictError(
+            f"job {job!r} was not drained: its state can't be reset", f"drain it first: anabranch drain {job}"
+        )
+
+
+def refuse_several(settings: Settings) -> None:
+    """Raises ConfigError for a job of several containers, where there is one process."""
+    if settings.job.containers > 1:
+        raise ConfigError(
+            f"[job] containers = {settings.job.containers}, and this is one process",
+            "set containers = 1; or start the job on a coordinator: anabranch start JOB.py",
+        )
+
+
+def writable(folder: Path, what: str) -> None:
+    """Raises AnabranchError if the folder can't be made or written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / ".anabranch-writable"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise AnabranchError(
+            f"the {what} {folder} can't be written: {error.strerror or error}",
+            "choose another folder in anabranch.toml, or change its owner or mode",
+        ) from error

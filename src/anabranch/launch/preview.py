@@ -1,0 +1,231 @@
+"""A job as batch frames over what is in its inputs now, for notebooks. Nothing is written anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pyspark import SparkContext
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from anabranch import config as configuration
+from anabranch.api.job import Job
+from anabranch.config import Settings
+from anabranch.errors import UsageError
+from anabranch.formats import JSON
+from anabranch.launch import loading, preparation
+from anabranch.launch.loading import JobFile
+from anabranch.model.graph import Node
+from anabranch.model.job_model import StageModel
+from anabranch.operators import rule
+from anabranch.operators.rules import is_boundary
+from anabranch.planning import patterns, stages
+from anabranch.planning import plan as planning
+from anabranch.planning.plan import Plan
+from anabranch.planning.stages import Stage
+from anabranch.spark import (
+    dead_letters,
+    hidden,
+    intake,
+    lookups,
+    operators,
+    ownership,
+    raising,
+    records,
+    resolution,
+    session,
+)
+from anabranch.spark.dead_letters import Aside
+from anabranch.spark.functions import Rejecting
+from anabranch.spark.labels import label
+from anabranch.spark.operators import Context
+from anabranch.systems.contract import Range
+from anabranch.systems.systems import Systems
+
+Config = Path | str | None
+_FAIL = "fail"
+
+
+def preview(job: Job, stream: str, n: int, config: Config) -> list[dict[str, Any]]:
+    """See :meth:`anabranch.Job.preview`."""
+    batch = _Batch(job, config)
+    if n < 1:
+        raise UsageError(f"{n} rows can't be previewed", "ask for one or more")
+    known = [*batch.reads, *batch.written]
+    if stream not in known:
+        raise UsageError(f"job {job.name!r} neither reads nor writes {stream!r}", f"its streams: {', '.join(known)}")
+    running = SparkContext._active_spark_context is not None
+    spark = SparkSession.builder.getOrCreate() if running else session.start(batch.settings, str(Path.cwd()))
+    frame = batch.input(spark, stream, n) if stream in batch.reads else batch.output(spark, stream)
+    return [row.asDict(recursive=True) for row in frame.limit(n).collect()]
+
+
+def to_dataframe(job: Job, spark: SparkSession, output: str | None, config: Config) -> DataFrame:
+    """See :meth:`anabranch.Job.to_dataframe`."""
+    batch = _Batch(job, config)
+    outputs = [stream for stream, nodes in batch.written.items() if not is_boundary(nodes[0])]
+    if output is None and len(outputs) != 1:
+        raise UsageError(
+            f"job {job.name!r} writes {len(outputs)} streams: {', '.join(outputs) or '-'}",
+            'name one: to_dataframe(spark, "a-stream")',
+        )
+    name = outputs[0] if output is None else output
+    if name not in batch.written:
+        raise UsageError(f"job {job.name!r} doesn't write {name!r}", f"it writes: {', '.join(batch.written) or '-'}")
+    return batch.output(spark, name)
+
+
+class _Batch:
+    """A job that was planned on the streams as they are."""
+
+    def __init__(self, job: Job, config: Config) -> None:
+        self.settings: Settings = configuration.load(Path(config) if config is not None else None)
+        self._file: JobFile = loading.of(job)
+        self._graph = job.graph
+        self._plan: Plan = preparation.plan(self._file, self.settings)
+        self._systems = Systems(self.settings, job.graph.job)
+        self.formats = preparation.formats(self._file, self.settings)
+        self.reads = {n.args["stream"]: n for n in reversed(self._graph.nodes) if n.kind == "read"}
+        self.written: dict[str, list[Node]] = {}
+        for node in self._graph.nodes:
+            if node.kind == "write" or is_boundary(node):
+                self.written.setdefault(stages.stream_of(self._graph, node), []).append(node)
+
+    def input(self, spark: SparkSession, stream: str, most: int) -> DataFrame:
+        """The first records of a stream, partition after partition, as the job's read declares them."""
+        node = self.reads[stream]
+        frame = resolution.explained(node, lambda: self._read(spark, node, lambda _: _virtual(F.lit(0)), most))
+        return frame.drop(hidden.NAME)
+
+    def output(self, spark: SparkSession, stream: str) -> DataFrame:
+        """What the job would write to a stream, from all its branches."""
+        session.carry(self._file.functions)
+        frames = self._frames(spark)
+        several = [frames[node.inputs[0]].drop(hidden.NAME) for node in self.written[stream]]
+        whole = several[0]
+        for other in several[1:]:
+            whole = whole.unionByName(other, allowMissingColumns=True)
+        return whole
+
+    def _frames(self, spark: SparkSession) -> Mapping[int, DataFrame]:
+        """What each operator gives; a boundary gives what the stage after it reads."""
+        frames: dict[int, DataFrame] = {}
+        for stage in stages.cut(self._graph):
+            context = Context(
+                functions=self._file.functions,
+                keys=stages.key_columns(self._graph, stage),
+                times=stages.event_times(self._graph),
+                changed=stages.changed(self._graph, stage),
+                on_error=self._rejecting(spark, self.settings.job.on_error),
+                on_null_key=self._rejecting(spark, self.settings.job.on_null_key),
+                home=self._file.home,
+                shuffle_partitions=self.settings.job.state_partitions,
+                table=partial(
+                    lookups.load,
+                    functions=self._file.functions,
+                    records=partial(lookups.everything, self._systems),
+                    formats=self.formats,
+                    fails=self.settings.job.on_error == _FAIL,
+                ),
+            )
+            model = next(each for each in self._plan.model.stages if each.stage == stage.id)
+            for node in stage.nodes:
+                if is_boundary(node) or not rule(node).sink:
+                    build = partial(self._after, spark, node, stage, model, context, frames)
+                    frames[node.id] = resolution.explained(node, build)
+        return frames
+
+    def _after(
+        self,
+        spark: SparkSession,
+        node: Node,
+        stage: Stage,
+        model: StageModel,
+        context: Context,
+        frames: Mapping[int, DataFrame],
+    ) -> DataFrame:
+        if node.kind == "read":
+            return self._read(spark, node, lambda stream: _task(node, stream, model, self._plan.model.factor))
+        inputs = [frames[i] for i in node.inputs]
+        if node.kind == "process":
+            raise UsageError(
+                f"{label(node)} can't be previewed: what it gives depends on the order and the time in which rows come",
+                "try it on some rows with anabranch.testing",
+            )
+        if rule(node).stateful:
+            inputs = [frame.where(self._into_state()) for frame in inputs]
+        if not is_boundary(node):
+            return operators.apply(node, inputs, context)
+        key = F.col(hidden.NAME).withField("key", operators.stage_key(inputs[0], node.args["columns"]))
+        # All rows of a key are in one partition of the stream, so one task for all gives the same aggregates.
+        task, none = F.lit(0), F.lit(None).cast("int")
+        moved = inputs[0].withColumn(hidden.NAME, key.withField("task", task).withField("bucket", none))
+        null = operators.keyless()
+        if self.settings.job.on_null_key != _FAIL:
+            return moved.where(~null)
+        cure = 'filter such rows before, or set [job] on_null_key = "dead-letter" or "drop"'
+        before = f"the key is null in a row that reached {label(node)}, of partition "
+        failing = raising.for_record(before, F.lit(""), cure, hidden.field("partition"), hidden.field("offset"))
+        return moved.where(F.when(null, failing).otherwise(F.lit(True)))
+
+    def _rejecting(self, spark: SparkSession, policy: str) -> Rejecting | None:
+        """What can't be processed is left out, whether the job would drop it or put it aside; None: it fails."""
+        if policy == _FAIL:
+            return None
+        said = dead_letters.listening(spark.sparkContext)
+        aside = Aside(self._graph.job, {}, {}, {}, {}, (), said)
+        return partial(aside.rejects, keep=False)
+
+    def _into_state(self) -> Column:
+        """Whether a row goes into state: of a broadcast's, those for the virtual tasks that have their keys."""
+        hashed = ownership.of_key(hidden.field("key"), hidden.field("offset"))
+        own = F.pmod(hashed, F.lit(self._plan.model.factor)) == hidden.field("bucket")
+        return hidden.field("bucket").isNull() | own
+
+    def _read(
+        self, spark: SparkSession, node: Node, virtual: Callable[[str], Column], most: int | None = None
+    ) -> DataFrame:
+        """The records of all streams of a ``read``. ``virtual``: the tasks that one of a stream goes to."""
+        matched = patterns.of_model(self._plan.model)
+        name = node.args["stream"]
+        streams = matched[name].streams if name in matched else (name,)
+        several = [self._records(spark, node, stream, virtual(stream), most) for stream in streams]
+        whole = several[0]
+        for other in several[1:]:
+            whole = whole.unionByName(other)
+        return whole
+
+    def _records(self, spark: SparkSession, node: Node, stream: str, virtual: Column, most: int | None) -> DataFrame:
+        system = self._systems.of(node.args["stream"])
+        starts, ranges, left = system.starts(stream), dict[int, list[Range]](), most
+        for partition, end in system.ends(stream).items():
+            start = starts[partition]
+            stop = end if left is None else min(end, start + left)
+            left = None if left is None else left - (stop - start)
+            ranges[partition] = [(start, stop)] if stop > start else []
+        raw = records.again(spark, system, stream, ranges)
+        taken = intake.of_graph(node, self.formats.get(node.args["stream"], JSON), keyed=False)
+        fail = self.settings.job.on_error == _FAIL
+        opened = taken.opened(raw.withColumn("virtual", virtual), fail)
+        task, bucket = F.col("virtual.task"), F.col("virtual.bucket")
+        rows = taken.rows(opened, task, f"{system.name}/{stream}", fail, bucket)
+        taken.check(rows)
+        return rows
+
+
+def _task(node: Node, stream: str, model: StageModel, factor: int) -> Column:
+    """The task that reads a record, by its number at factor 1; a broadcast record is one row for each virtual task."""
+    if node.args.get("broadcast"):
+        every = [divmod(task.index, factor) for task in model.tasks]
+        return F.explode(F.array(*[_virtual(F.lit(n), F.lit(b) if factor > 1 else None) for n, b in every]))
+    numbers = planning.task_numbers(model, factor)
+    pairs = [F.lit(x) for ssp, n in numbers.items() if ssp.stream == stream for x in (ssp.partition, n)]
+    return _virtual(F.create_map(*pairs)[F.col("partition")])
+
+
+def _virtual(task: Column, bucket: Column | None = None) -> Column:
+    """``bucket`` None: that of a record's key."""
+    return F.struct(task.alias("task"), (F.lit(None) if bucket is None else bucket).cast("int").alias("bucket"))

@@ -1,0 +1,36 @@
+"""Tasks by their numbers at factor 1, and the buckets of each that virtual tasks are."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from anabranch.model.job_model import StageModel
+from anabranch.model.ssp import SSP, wholes
+from anabranch.model.task import Task
+
+__all__ = ["incomplete", "numbers_of", "task_numbers", "virtual_of"]
+
+
+def task_numbers(stage: StageModel, factor: int) -> dict[SSP, int]:
+    """The hidden grouping column: for each whole partition, the number of the task (at factor 1) that reads it."""
+    return {ssp.whole: task.index // factor for task in stage.tasks for ssp in task.ssps}
+
+
+def numbers_of(tasks: Iterable[Task], ssps: Iterable[SSP], factor: int) -> dict[str, int]:
+    """For each whole partition of some SSPs, the number of the task (at factor 1) that reads it."""
+    found = {(ssp.system, ssp.stream, ssp.partition): task.index // factor for task in tasks for ssp in task.ssps}
+    read = dict.fromkeys(wholes(ssps))
+    return {str(whole): found[whole.system, whole.stream, whole.partition] for whole in read}
+
+
+def virtual_of(tasks: Iterable[Task], factor: int) -> dict[int, tuple[int, ...]]:
+    """By the number of a task at factor 1, the buckets of it that some virtual tasks are."""
+    found: dict[int, list[int]] = {}
+    for task in sorted(tasks, key=lambda task: task.index):
+        found.setdefault(task.index // factor, []).append(task.index % factor)
+    return {number: tuple(buckets) for number, buckets in found.items()}
+
+
+def incomplete(virtual: Mapping[int, Collection[int]], factor: int) -> dict[str, tuple[int, ...]]:
+    """Those of :func:`virtual_of` that aren't all buckets of a task."""
+    return {str(number): tuple(sorted(its)) for number, its in virtual.items() if len(its) < factor}

@@ -1,0 +1,91 @@
+"""The outputs of a plan: where rows and dead letters go, and what is promised."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from anabranch.errors import ConfigError, GraphError
+from anabranch.model.graph import Graph, Node
+from anabranch.operators import rule
+from anabranch.operators.rules import is_boundary, on_late
+from anabranch.planning import stages
+from anabranch.planning.plan.planned import Output
+from anabranch.planning.plan.promises import AT_LEAST_ONCE, EXACTLY_ONCE
+from anabranch.planning.plan.surroundings import Surroundings
+from anabranch.planning.stages import Stage
+
+__all__ = ["check_all", "check_written", "dead_letters", "is_stream", "output"]
+
+
+def is_stream(node: Node) -> bool:
+    """Whether a sink writes a stream."""
+    return node.kind == "write" or is_boundary(node)
+
+
+def output(
+    graph: Graph,
+    stage: Stage,
+    sink: Node,
+    systems: Mapping[str, str],
+    around: Surroundings,
+    counts: Mapping[str, int],
+) -> Output:
+    """What a sink writes. ``counts``: the partitions of streams."""
+    if not is_stream(sink):
+        return Output(operator=sink.name, stage=stage.id, promise=AT_LEAST_ONCE)
+    stream = stages.stream_of(graph, sink)
+    most = max(counts[stages.stream_of(graph, s)] for s in stage.sources)
+    return Output(
+        operator=sink.name,
+        stage=stage.id,
+        promise=around.delivered(stream),
+        system=systems[stream],
+        stream=stream,
+        partitions=counts.get(stream, around.partitions.get(stream, most)),
+        intermediate=is_boundary(sink),
+    )
+
+
+def dead_letters(
+    graph: Graph, stage: Stage, systems: Mapping[str, str], around: Surroundings, counts: Mapping[str, int]
+) -> dict[str, Output]:
+    """By source, where its records go that can't be processed. What the job wrote itself is read well, so the
+    intermediate streams have one only where a function may raise, or rows may be late."""
+    found: dict[str, Output] = {}
+    for source in stage.sources:
+        if source.kind == "read" or any(rule(n).function or on_late(n) == "dead-letter" for n in stage.nodes):
+            read = stages.stream_of(graph, source)
+            stream = stages.dead_letters_of(read)
+            found[source.name] = Output(
+                operator=source.name,
+                stage=stage.id,
+                promise=EXACTLY_ONCE,
+                system=systems[stream],
+                stream=stream,
+                partitions=around.partitions.get(stream, counts[read]),
+                dead_letters=True,
+            )
+    return found
+
+
+def check_written(graph: Graph, cut: Iterable[Stage]) -> None:
+    """Raises GraphError if the job reads a stream that it writes."""
+    written = {stages.stream_of(graph, s): s for stage in cut for s in stage.sinks if is_stream(s)}
+    for node in graph.nodes:
+        if node.kind == "read" and node.args["stream"] in written:
+            sink = written[node.args["stream"]]
+            raise GraphError(
+                f"the job reads stream {node.args['stream']!r} ({node.where}) and writes it too ({sink.where})",
+                "write to another stream: a job that feeds itself never ends",
+            )
+
+
+def check_all(outputs: Iterable[Output], around: Surroundings) -> None:
+    """Raises ConfigError if several containers would each process every record, and an output promises exactly once."""
+    exact = next((o for o in outputs if o.promise == EXACTLY_ONCE and not o.dead_letters), None)
+    if around.grouper_name == "all" and around.containers > 1 and exact is not None:
+        raise ConfigError(
+            f'grouper "all" on {around.containers} containers reads each record {around.containers} times, but output '
+            f"{exact.operator!r} promises exactly once",
+            "use one container, or another grouper",
+        )

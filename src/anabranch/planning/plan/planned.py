@@ -1,0 +1,68 @@
+"""The parts of a plan, as plain data."""
+
+from __future__ import annotations
+
+from anabranch.model.document import Document
+from anabranch.model.job_model import JobModel
+from anabranch.model.ssp import SSP
+from anabranch.model.traffic import Traffic
+
+__all__ = ["Output", "Plan", "PlannedLane"]
+
+
+class PlannedLane(Document, frozen=True, kw_only=True):
+    """A lane before it has an id. ``upstream`` are indexes of the lanes that write its inputs.
+
+    ``rejecting``: the operators that may put records aside.
+    """
+
+    stage: str
+    group: str
+    seat: str
+    operators: tuple[str, ...]
+    streams: tuple[str, ...]
+    stateful: bool
+    tasks: tuple[str, ...]
+    ssps: tuple[SSP, ...]
+    broadcast: tuple[SSP, ...] = ()
+    matched: dict[str, tuple[str, ...]] = {}
+    base: dict[str, SSP] = {}
+    numbers: dict[str, int] = {}
+    bases: tuple[int, ...] = ()
+    buckets: dict[str, tuple[int, ...]] = {}
+    upstream: tuple[int, ...] = ()
+    outputs: dict[str, int] = {}
+    systems: dict[str, str] = {}
+    rejecting: tuple[str, ...] = ()
+    dead_letters: dict[str, str] = {}
+    reports: tuple[str, ...] = ()
+
+
+class Output(Document, frozen=True, kw_only=True):
+    """An output and its promise. ``partitions``: what it is created with if it doesn't exist (0: it is no stream).
+
+    ``dead_letters``: it takes what could not be processed; its operator is the one that reads the records.
+    """
+
+    operator: str
+    stage: str
+    promise: str
+    system: str | None = None
+    stream: str | None = None
+    partitions: int = 0
+    intermediate: bool = False
+    dead_letters: bool = False
+
+
+class Plan(Document, frozen=True, kw_only=True):
+    """What ``anabranch plan`` shows and ``run`` hands over. ``reads_per_ssp`` counts the lanes that read each SSP.
+
+    ``traffic``: None where racks aren't known.
+    """
+
+    model: JobModel
+    lanes: tuple[PlannedLane, ...]
+    outputs: tuple[Output, ...]
+    reads_per_ssp: dict[str, int]
+    warnings: tuple[str, ...] = ()
+    traffic: Traffic | None = None

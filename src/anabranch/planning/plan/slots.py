@@ -1,0 +1,31 @@
+"""The parts of a lane's output, and how many tasks run at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from anabranch.model.lane import Lane
+from anabranch.model.ssp import wholes
+from anabranch.planning.plan.planned import Plan, PlannedLane
+
+__all__ = ["slots_of", "task_slots"]
+
+_STATE = "state"
+
+
+def slots_of(lane: PlannedLane | Lane, state_partitions: int) -> tuple[str, ...]:
+    """The parts of a lane's output, by the names that they have whatever runs where: those of its rows, then those of
+    what each operator puts aside. The place in the list is the slot's number: never change the order."""
+    ssps = tuple(map(str, dict.fromkeys(wholes((*lane.ssps, *lane.broadcast)))))
+    state = tuple(f"{_STATE}-{number}" for number in range(state_partitions)) if lane.stateful else ()
+    aside = [name for operator in lane.rejecting for name in (f"{operator}:{part}" for part in (*ssps, *state))]
+    return (*(state or ssps), *aside)
+
+
+def task_slots(plan: Plan, state_partitions: int) -> int:
+    """How many tasks of a container's lanes run at once in real-time mode: all of all stages of their queries."""
+    slots: Counter[str] = Counter()
+    for lane in plan.lanes:
+        read = {ssp.whole for ssp in (*lane.ssps, *lane.broadcast)}
+        slots[lane.seat] += len(read) + (state_partitions if lane.stateful else 0)
+    return max(slots.values(), default=0)

@@ -1,0 +1,236 @@
+"""What comes after a drain: where the lanes of the next deployment begin, and which of them keep state. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+
+from anabranch.errors import ConflictError, StateError
+from anabranch.model.graph import Graph
+from anabranch.model.lane import AfterDrain, Lane, Position
+from anabranch.model.ssp import SSP, wholes
+from anabranch.operators import rule
+from anabranch.operators.rules import is_boundary
+from anabranch.planning import plan, stages
+from anabranch.planning.transition import follow
+
+__all__ = ["again", "begun", "keeps_state", "positions"]
+
+_SYSTEM_STATE = frozenset({"join"})
+"""Operators whose state is what waits for time to go on: after a drain there is none."""
+
+
+def keeps_state(graph: Graph, group: str) -> bool:
+    """Whether the operator of this name has state of the user's, which outlives a drain: not windows, whose rows are
+    out."""
+    node = next((each for each in graph.nodes if each.name == group), None)
+    return node is not None and rule(node).stateful and "window" not in node.args and node.kind not in _SYSTEM_STATE
+
+
+def positions(lanes: Iterable[Lane], graph: Graph) -> dict[SSP, int]:
+    """Where the deployment after a drained one begins to read, by whole SSP: everything before that was taken in.
+
+    Args:
+        lanes: all that the job ever had. What the last deployment didn't read is where the one before left it.
+        graph: of the next deployment. Streams between its stages are at their ends.
+
+    Raises:
+        StateError: lanes of the drained deployment have left a stream at different places.
+    """
+    found: dict[SSP, int] = {}
+    known = list(lanes)
+    last = max((lane.deployment for lane in known), default=0)
+    for deployment in sorted({lane.deployment for lane in known}, reverse=True):
+        left: dict[SSP, int] = {}
+        for lane in _last(known, deployment):
+            for position in lane.final:
+                whole, at = position.ssp.whole, position.offset
+                if left.setdefault(whole, at) != at and deployment == last:
+                    raise StateError(
+                        f"the lanes of deployment {deployment} have left {whole} at {left[whole]} and {at}",
+                        "this is a fault of anabranch: drained lanes end at one place",
+                    )
+                left[whole] = min(at, left[whole])
+        found = {**left, **found}
+    own = {stages.stream_of(graph, node) for node in graph.nodes if is_boundary(node)}
+    ends = _ends(known)
+    return {ssp: at for ssp, at in found.items() if ssp.stream not in own} | {
+        ssp: at for ssp, at in ends.items() if ssp.stream in own
+    }
+
+
+def begun(
+    planned: Sequence[Lane],
+    graph: Graph,
+    lanes: Mapping[str, Lane],
+    new_id: Callable[[], str],
+    reset_state: bool = False,
+) -> tuple[Lane, ...]:
+    """The first lanes of the deployment after a drained one: those of its plan, with where they begin.
+
+    They have no predecessors, and may start at once. Operators that keep state have one lane for each that there was
+    with such state, of the same tasks.
+
+    Args:
+        planned: as :func:`anabranch.planning.plan.lanes_of` gives them: made for the factor and the containers that
+            the drained deployment has.
+        graph: of the next deployment.
+        lanes: all that the job ever had, by id.
+        new_id: gives 8 random hex digits a call.
+        reset_state: no state is kept.
+
+    Raises:
+        ConflictError: state that is to be kept is of tasks that the plan doesn't have.
+        StateError: as :func:`positions`.
+    """
+    last = max((lane.deployment for lane in lanes.values()), default=0)
+    before = _last(lanes.values(), last)
+    places = positions(lanes.values(), graph)
+    kept = {
+        group: [lane for lane in before if lane.group == group and lane.stateful]
+        for group in ({lane.group for lane in planned if lane.stateful} if not reset_state else ())
+        if keeps_state(graph, group)
+    }
+    kept = {group: several for group, several in kept.items() if several}
+    new, become = _with_former(planned, kept, new_id)
+    writers: dict[str, list[str]] = {}
+    for each in lanes.values():
+        for stream in each.outputs:
+            writers.setdefault(stream, []).append(each.id)
+    found = []
+    for lane, former in new:
+        upstream = tuple(dict.fromkeys(name for each in lane.upstream for name in become.get(each, (each,))))
+        beside = {name: () for each in lane.beside for name in become.get(each, (each,))}
+        made = msgspec.structs.replace(lane, upstream=upstream, beside=beside)
+        found.append(_begin(made, former, before, places, writers))
+    return tuple(found)
+
+
+def again(lanes: Mapping[str, Lane], new_id: Callable[[], str]) -> tuple[Lane, ...]:
+    """Lanes like those that the last deployment ended with, as if they were planned anew."""
+    last = max((lane.deployment for lane in lanes.values()), default=0)
+    heads = _last(lanes.values(), last)
+    ids = {lane.id: f"{lane.stage}-{new_id()}" for lane in heads}
+    found = []
+    for lane in heads:
+        read = {ssp.stream for ssp in (*lane.ssps, *lane.broadcast)}
+        together = [each for each in heads if (each.stage, each.group) == (lane.stage, lane.group)]
+        found.append(
+            msgspec.structs.replace(
+                follow.as_planned(lane),
+                id=ids[lane.id],
+                upstream=tuple(ids[each.id] for each in heads if not read.isdisjoint(each.outputs)),
+                beside={ids[each.id]: () for each in together},
+            )
+        )
+    return tuple(found)
+
+
+def _last(lanes: Iterable[Lane], deployment: int) -> list[Lane]:
+    """The lanes that a deployment ended with."""
+    found = list(lanes)
+    followed = {name for lane in found for name in lane.predecessors}
+    return [lane for lane in found if lane.deployment == deployment and lane.id not in followed]
+
+
+def _ends(lanes: Iterable[Lane]) -> dict[SSP, int]:
+    """Where streams ended when the last of those had ended that wrote them."""
+    found: dict[SSP, int] = {}
+    for lane in lanes:
+        for text, end in lane.wrote.items():
+            ssp = SSP.parse(text)
+            found[ssp] = max(end, found.get(ssp, end))
+    return found
+
+
+def _with_former(
+    planned: Sequence[Lane], kept: Mapping[str, Sequence[Lane]], new_id: Callable[[], str]
+) -> tuple[list[tuple[Lane, Lane | None]], dict[str, list[str]]]:
+    """The new lanes, each with the one whose state it has; and what has become of planned ones, by their ids."""
+    new: list[tuple[Lane, Lane | None]] = []
+    become: dict[str, list[str]] = {}
+    tasks = {name for lane in planned for name in lane.tasks}
+    for group in dict.fromkeys(lane.group for lane in planned):
+        mine = [lane for lane in planned if lane.group == group]
+        if group not in kept:
+            new += [(lane, None) for lane in mine]
+            continue
+        for former in kept[group]:
+            _check_kept(former, mine, tasks)
+        ids = [lane.id for lane in mine]
+        ids += [f"{mine[0].stage}-{new_id()}" for _ in kept[group][len(ids) :]]
+        ids = ids[: len(kept[group])]
+        become.update({lane.id: ids for lane in mine})
+        new += [(_shaped(mine, former, name), former) for name, former in zip(ids, kept[group], strict=True)]
+    return new, become
+
+
+def _check_kept(former: Lane, mine: Sequence[Lane], tasks: set[str]) -> None:
+    read = [sorted({(s.system, s.stream) for s in (*each.ssps, *each.broadcast)}) for each in (former, mine[0])]
+    missing = [name for name in former.tasks if name not in tasks]
+    if missing or read[0] != read[1] or former.seat not in {lane.seat for lane in mine}:
+        why = (
+            f"it has that of task {missing[0]}, which is no more"
+            if missing
+            else f"it read {_listed(read[0])}, and reads {_listed(read[1])} now"
+            if read[0] != read[1]
+            else f"it was in container seat {former.seat}"
+        )
+        raise ConflictError(
+            f"the state of {former.group!r} can't be kept: {why}",
+            "undo that, or begin without state: --reset-state",
+        )
+
+
+def _listed(streams: Iterable[tuple[str, str]]) -> str:
+    return ", ".join(stream for _, stream in streams)
+
+
+def _shaped(mine: Sequence[Lane], former: Lane, name: str) -> Lane:
+    """A planned lane with the share of a former one."""
+    model = next((lane for lane in mine if lane.seat == former.seat), mine[0])
+    lane = msgspec.structs.replace(
+        model,
+        id=name,
+        seat=former.seat,
+        tasks=former.tasks,
+        ssps=former.ssps,
+        broadcast=former.broadcast,
+        base=former.base,
+        factor=former.factor,
+        numbers=former.numbers,
+        bases=former.bases,
+        buckets=former.buckets,
+        state_partitions=former.state_partitions,
+    )
+    return msgspec.structs.replace(lane, slots=plan.slots_of(lane, former.state_partitions))
+
+
+def _begin(
+    lane: Lane,
+    former: Lane | None,
+    before: Sequence[Lane],
+    places: Mapping[SSP, int],
+    writers: Mapping[str, Sequence[str]],
+) -> Lane:
+    read = [*zip(lane.ssps, wholes(lane.ssps), strict=True), *((ssp, ssp) for ssp in lane.broadcast)]
+    starting = tuple(Position(ssp=ssp, offset=places[whole]) for ssp, whole in read if whole in places)
+    streams = {ssp.stream for ssp, _ in read}
+    near = [former] if former is not None else _readers(before, streams)
+    has_state = former is not None and former.folder_epoch > 0
+    return msgspec.structs.replace(
+        lane,
+        starting=starting,
+        inherits={each.id: each.folder_epoch for each in near if each.folder_epoch},
+        first_batch=former.last_batch + 1 if former is not None and has_state else 0,
+        drained=AfterDrain(
+            state=former.id if former is not None and has_state else "",
+            writers=tuple(name for stream in sorted(streams) for name in writers.get(stream, ())),
+        ),
+    )
+
+
+def _readers(before: Sequence[Lane], streams: set[str]) -> list[Lane]:
+    """Drained lanes that tell how far they had heard the writers of these streams."""
+    return [lane for lane in before if not streams.isdisjoint(ssp.stream for ssp in (*lane.ssps, *lane.broadcast))]

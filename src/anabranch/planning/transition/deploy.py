@@ -1,0 +1,268 @@
+"""The move to another version of a job without a drain: the lanes of the present deployment close, and those of the
+next one go on from them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from anabranch.assignment import placement
+from anabranch.errors import ConflictError
+from anabranch.grouping import expansion
+from anabranch.model.job_model import JobModel, StageModel
+from anabranch.model.lane import Lane, LaneState
+from anabranch.model.ssp import SSP, in_order, wholes
+from anabranch.model.task import Task
+from anabranch.planning import plan
+from anabranch.planning.compatibility import DRAIN
+from anabranch.planning.spreading import spread
+from anabranch.planning.transition import rescale
+from anabranch.planning.transition.change import Change
+
+__all__ = ["Next", "deployed", "left_behind"]
+
+_Group = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Next:
+    """The version that is to follow. ``model`` and ``lanes`` are as it was planned, or as it ran once: they tell what
+    its stages read and what the lanes of each group do; where they run, and how they are cut, is told anew."""
+
+    deployment: int
+    model: JobModel
+    lanes: tuple[Lane, ...]
+
+
+def deployed(after: Next, present: JobModel, former: Sequence[Lane], new_id: Callable[[], str]) -> Change:
+    """The first generation of another deployment, whose lanes go on from those of the present one.
+
+    A stateful operator goes on with its state; an output goes on where it was. What is new begins where the furthest of
+    those lanes was that read the same partitions; and what nobody has read, where its ``read`` says.
+
+    Args:
+        present: the generation that runs: its factor and containers stay, and its tasks where a stage reads the same.
+        former: the lanes that the others go on from, of which those that aren't closed are to be closed.
+        new_id: gives 8 random hex digits a call.
+
+    Raises:
+        ConflictError: where a new lane would begin isn't settled; says why.
+    """
+    seats = [container.seat for container in present.containers]
+    placed: dict[str, dict[str, tuple[str, ...]]] = {seat: {} for seat in seats}
+    stages, tasks = [], {}
+    for planned in after.model.stages:
+        found = _stage(planned, after, present, former)
+        home = {name: seat for seat, names in found.home.items() for name in names}
+        seat_of = placement.place(found.model.tasks, seats, home)
+        its: dict[str, list[Task]] = {seat: [] for seat in seats}
+        for task in found.model.tasks:
+            its[seat_of[task.name]].append(task)
+        for seat, mine in its.items():
+            placed[seat][planned.stage] = tuple(task.name for task in mine)
+        stages.append(found.model)
+        tasks[planned.stage] = its
+    model = msgspec.structs.replace(
+        after.model,
+        run_id=after.deployment,
+        generation=1,
+        factor=present.factor,
+        stages=tuple(stages),
+        containers=tuple(msgspec.structs.replace(each, tasks=placed[each.seat]) for each in present.containers),
+        request="",
+        undoes=0,
+        rewound=(),
+        expands=(),
+        replaces=present.run_id,
+    )
+    lanes: dict[_Group, list[Lane]] = {}
+    for stage in stages:
+        for group in dict.fromkeys(_group(lane) for lane in after.lanes if lane.stage == stage.stage):
+            template = [lane for lane in after.lanes if _group(lane) == group]
+            lanes[group] = _lanes(template, former, stage, tasks[stage.stage], model, new_id)
+    closing = tuple(lane.id for lane in former if lane.state is not LaneState.CLOSED)
+    return Change(model=model, closing=closing, lanes=tuple(_together(lanes, after.lanes)))
+
+
+def left_behind(lanes: Iterable[Lane], deployment: int) -> list[Lane]:
+    """The lanes of a deployment of which no other one does what they did, closed or not."""
+    found = list(lanes)
+    followed = {name for lane in found if not lane.afresh for name in lane.predecessors}
+    return [lane for lane in found if lane.deployment == deployment and lane.id not in followed]
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """A stage of the next deployment; ``home``: by seat, the tasks that are there already."""
+
+    model: StageModel
+    home: Mapping[str, tuple[str, ...]]
+
+
+def _stage(planned: StageModel, after: Next, present: JobModel, former: Sequence[Lane]) -> _Stage:
+    """A stage with the tasks that it has now, if there is one that reads the same; the one that has its state first."""
+    kept = {lane.group for lane in after.lanes if lane.stage == planned.stage and lane.stateful}
+    having = {lane.stage for lane in former if lane.stateful and lane.group in kept}
+    alike = [each for each in present.stages if set(each.inputs) == set(planned.inputs)]
+    before = next(iter(sorted(alike, key=lambda each: each.stage not in having)), None)
+    if before is None:
+        if after.model.factor != present.factor or len(after.model.containers) != len(present.containers):
+            count, inputs = len(present.containers), rescale.inputs_of(planned)
+            planned = expansion.expanded(planned, inputs, after.model.factor, present.factor, count)
+        return _Stage(planned, {})
+    base = before.base or {str(ssp.whole): ssp.whole for task in before.tasks for ssp in task.ssps}
+    model = msgspec.structs.replace(
+        planned, inputs=before.inputs, tasks=before.tasks, base=base if planned.stateful else {}
+    )
+    home = {container.seat: container.tasks.get(before.stage, ()) for container in present.containers}
+    return _Stage(model, home)
+
+
+def _lanes(
+    template: Sequence[Lane],
+    former: Sequence[Lane],
+    stage: StageModel,
+    tasks: Mapping[str, list[Task]],
+    model: JobModel,
+    new_id: Callable[[], str],
+) -> list[Lane]:
+    """The lanes of one group, each with its predecessors."""
+    like, streams = template[-1], {ssp.stream for lane in template for ssp in (*lane.ssps, *lane.broadcast)}
+    if like.stateful and (keep := [lane for lane in former if lane.stateful and lane.group == like.group]):
+        return [_made(like, model, new_id, _share_of(lane), of=(lane,)) for lane in keep]
+    continued = [lane for lane in former if not lane.stateful and not like.stateful and _sinks(lane) & _sinks(like)]
+    if len({_group(lane) for lane in continued}) > 1:
+        names = ", ".join(sorted({name for lane in continued for name in _sinks(lane) & _sinks(like)}))
+        raise ConflictError(
+            f"outputs {names} come from one lane now, and came from several, which may be at different places", DRAIN
+        )
+    of = continued or former
+    between = {name for lane in former for name in lane.outputs} & streams
+    unread = between - {ssp.stream for lane in of for ssp in (*lane.ssps, *lane.broadcast)}
+    if continued and unread:
+        raise ConflictError(
+            f"{', '.join(sorted(_sinks(like)))} comes from {', '.join(sorted(unread))} too, and others have read that "
+            "intermediate stream",
+            DRAIN,
+        )
+    found = []
+    for seat, mine in tasks.items():
+        for part in spread(mine, 1 if like.stateful else model.lanes, model.factor):
+            share = _share(seat, part, streams, stage, model.factor)
+            read = {ssp.whole for ssp in (*share.ssps, *share.broadcast)}
+            before = [lane for lane in of if read & {ssp.whole for ssp in (*lane.ssps, *lane.broadcast)}]
+            had = {ssp.whole for lane in before for ssp in (*lane.ssps, *lane.broadcast)}
+            if read:
+                added = tuple(sorted(read - had, key=in_order)) if before else ()
+                found.append(_made(like, model, new_id, share, of=before, added=added, afresh=not continued))
+    return found
+
+
+@dataclass(frozen=True)
+class _Share:
+    """What of its stage a lane has; see :class:`Lane`."""
+
+    seat: str
+    tasks: tuple[str, ...]
+    ssps: tuple[SSP, ...]
+    broadcast: tuple[SSP, ...]
+    base: dict[str, SSP]
+    factor: int
+    numbers: dict[str, int]
+    bases: tuple[int, ...]
+    buckets: dict[str, tuple[int, ...]]
+    state_partitions: int | None = None
+
+
+def _share_of(lane: Lane) -> _Share:
+    return _Share(
+        lane.seat,
+        lane.tasks,
+        lane.ssps,
+        lane.broadcast,
+        lane.base,
+        lane.factor,
+        lane.numbers,
+        lane.bases,
+        lane.buckets,
+        lane.state_partitions,
+    )
+
+
+def _share(seat: str, tasks: Sequence[Task], streams: Collection[str], stage: StageModel, factor: int) -> _Share:
+    ssps = sorted({ssp for task in tasks for ssp in task.ssps if ssp.stream in streams}, key=in_order)
+    broadcast = sorted({ssp for task in tasks for ssp in task.broadcast if ssp.stream in streams}, key=in_order)
+    virtual = plan.virtual_of(tasks, factor)
+    return _Share(
+        seat=seat,
+        tasks=tuple(task.name for task in tasks),
+        ssps=tuple(ssps),
+        broadcast=tuple(broadcast),
+        base={str(s): stage.base.get(str(w), w) for s, w in zip(ssps, wholes(ssps), strict=True)},
+        factor=factor,
+        numbers=plan.numbers_of(tasks, ssps, factor),
+        bases=tuple(sorted(virtual)),
+        buckets=plan.incomplete(virtual, factor) if broadcast else {},
+    )
+
+
+def _made(
+    like: Lane,
+    model: JobModel,
+    new_id: Callable[[], str],
+    share: _Share,
+    of: Sequence[Lane],
+    added: tuple[SSP, ...] = (),
+    afresh: bool = False,
+) -> Lane:
+    lane = Lane(
+        id=f"{like.stage}-{new_id()}",
+        job=like.job,
+        deployment=model.run_id,
+        stage=like.stage,
+        group=like.group,
+        seat=share.seat,
+        tasks=share.tasks,
+        ssps=share.ssps,
+        broadcast=share.broadcast,
+        matched=like.matched,
+        base=share.base,
+        predecessors=tuple(lane.id for lane in of),
+        added=added,
+        afresh=afresh and bool(of),
+        upstream=like.upstream,
+        outputs=like.outputs,
+        systems=like.systems,
+        dead_letters=like.dead_letters,
+        reports=like.reports,
+        rejecting=like.rejecting,
+        stateful=like.stateful,
+        factor=share.factor,
+        numbers=share.numbers,
+        bases=share.bases,
+        buckets=share.buckets,
+        state_partitions=like.state_partitions if share.state_partitions is None else share.state_partitions,
+    )
+    return msgspec.structs.replace(lane, slots=plan.slots_of(lane, lane.state_partitions))
+
+
+def _together(lanes: Mapping[_Group, Sequence[Lane]], templates: Iterable[Lane]) -> Iterable[Lane]:
+    """The lanes, each with those beside it and those that write its inputs."""
+    groups = {lane.id: _group(lane) for lane in templates}
+    for its in lanes.values():
+        beside = {lane.id: lane.speaks_for for lane in its}
+        for lane in its:
+            writers = dict.fromkeys(groups[name] for name in lane.upstream if name in groups)
+            upstream = tuple(writer.id for group in writers for writer in lanes.get(group, ()))
+            yield msgspec.structs.replace(lane, beside=beside, upstream=upstream)
+
+
+def _group(lane: Lane) -> _Group:
+    return lane.stage, lane.group
+
+
+def _sinks(lane: Lane) -> set[str]:
+    """What a lane writes, but for its dead letters; one that only calls a function is known by that."""
+    return set(lane.outputs) - set(lane.dead_letters.values()) or {lane.group}

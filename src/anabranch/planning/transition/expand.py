@@ -1,0 +1,110 @@
+"""The next generation of a job whose streams have more partitions than before, or that has more streams."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import msgspec
+
+from anabranch.assignment import seating
+from anabranch.assignment.seating import Placing
+from anabranch.errors import ConflictError
+from anabranch.grouping import expansion, groupers
+from anabranch.grouping import keys as grouping_keys
+from anabranch.grouping.request import Input, Request
+from anabranch.model.graph import Graph
+from anabranch.model.job_model import JobModel, StageModel
+from anabranch.model.lane import Lane
+from anabranch.operators.rules import is_boundary
+from anabranch.planning import patterns, stages
+from anabranch.planning.transition import follow, rescale
+from anabranch.planning.transition.change import Change
+
+__all__ = ["expanded", "other", "partitions", "seen"]
+
+
+def partitions(graph: Graph, model: JobModel) -> dict[str, int]:
+    """How many partitions of each stream the job reads, by ``system/stream``: of those that others write."""
+    own = {stages.stream_of(graph, node) for node in graph.nodes if is_boundary(node)}
+    counts = {name: count for stage in model.stages for name, count in expansion.partitions(stage).items()}
+    return {name: count for name, count in sorted(counts.items()) if name.split("/")[1] not in own}
+
+
+def other(graph: Graph, model: JobModel, counts: Mapping[str, int]) -> dict[str, int]:
+    """Those of ``counts`` that the job doesn't have so. 0: the stream is gone. Streams that have come to one of its
+    patterns are the last ones."""
+    grown = {name: counts[name] for name, has in partitions(graph, model).items() if counts.get(name, has) != has}
+    return {**grown, **{name: counts[name] for name in patterns.coming(graph, model, counts)}}
+
+
+def seen(graph: Graph, model: JobModel, counts: Mapping[str, int]) -> dict[str, int]:
+    """Those of ``counts`` that are of streams which the job reads, or is to read."""
+    its = {*partitions(graph, model), *patterns.coming(graph, model, counts)}
+    return {name: count for name, count in counts.items() if name in its}
+
+
+def expanded(
+    graph: Graph,
+    model: JobModel,
+    lanes: Mapping[str, Lane],
+    counts: Mapping[str, int],
+    new_id: Callable[[], str],
+    placing: Placing | None = None,
+) -> Change:
+    """The next generation, with these partition counts of the streams that others write, and with all that match a
+    pattern.
+
+    Without any that is another one, no lane is closed. Arguments as for :func:`anabranch.planning.rescale.rescaled`.
+
+    Raises:
+        ConflictError: a stream is gone, has fewer partitions than before, or a number that its state can't go along
+            with; one that has come would part keys, or matches two patterns; or the job's grouper is its own.
+    """
+    factor, containers = model.factor, len(model.containers)
+    rescale.check_grouper(model, containers)
+    wanted = other(graph, model, counts)
+    gone = next((name for name, count in wanted.items() if not count), None)
+    if gone is not None:
+        raise ConflictError(
+            f"stream {gone} is gone, and job {model.job!r} reads it",
+            "restore it: its lanes go on as long as they can; or stop the job, and run one without it",
+        )
+    after = []
+    new = patterns.coming(graph, model, counts)
+    for before in model.stages:
+        stage = patterns.widened(before, new)
+        mine = {name: count for name, count in wanted.items() if name in stage.inputs}
+        inputs = rescale.inputs_of(stage, mine)
+        _check_together(stage, len(before.inputs), inputs)
+        after.append(expansion.expanded(stage, inputs, factor, factor, containers) if mine else stage)
+    for before, stage in zip(model.stages, after, strict=True):
+        ssp = next((ssp for task in before.tasks for ssp in task.broadcast), None)
+        if ssp is not None and len(stage.tasks) > len(before.tasks):
+            raise ConflictError(
+                f"stage {stage.stage} of job {model.job!r} would have new tasks, and the broadcast input "
+                f"{ssp.system}/{ssp.stream}: from where on those are to have its records isn't settled yet",
+                "the job goes on as it is; run it under another name",
+            )
+    change = follow.following(model, after, lanes, factor, new_id, placing or seating.plain(containers))
+    return msgspec.structs.replace(change, model=msgspec.structs.replace(change.model, expands=tuple(wanted)))
+
+
+def _check_together(stage: StageModel, had: int, inputs: tuple[Input, ...]) -> None:
+    """Raises ConflictError if streams that have come to a stage with state would part keys: all but the first ``had``.
+    Tasks of ``cogroup`` keep them together, whatever comes."""
+    if not stage.stateful or len(inputs) == had or stage.grouper == "cogroup":
+        return
+    first = expansion.base_partitions(stage)
+    at_first = [replace(each, partitions=first.get(str(each), each.partitions)) for each in inputs]
+    keyed = [each for each in at_first if not each.broadcast]
+    tasks = groupers.named(stage.grouper)(Request(stage=stage.stage, inputs=tuple(at_first)))
+    apart = grouping_keys.apart(tasks, keyed)
+    if apart is not None:
+        raise ConflictError(
+            f"stream {apart.right} has come with {apart.right.partitions} partitions, and {apart.left} had "
+            f"{apart.left.partitions} when state was first written: grouper {stage.grouper!r} would put a key of "
+            f"theirs into different tasks of stage {stage.stage}",
+            "the job goes on without it; make it anew with that count, or run the job under another name with "
+            '[job] grouper = "cogroup"',
+        )

@@ -1,0 +1,134 @@
+"""Where a lane begins whose predecessors are all closed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from anabranch.errors import StateError
+from anabranch.grouping import broadcasts, positions
+from anabranch.grouping.positions import Former
+from anabranch.model.lane import Lane, LaneState, Position
+from anabranch.model.ssp import SSP, wholes
+
+__all__ = ["never_begun", "opened", "spoken_for"]
+
+_NOWHERE = -1
+
+
+def never_begun(lane: Lane, why: str) -> Lane:
+    """A lane that has never run, as a closed one: its successors begin where it would have begun.
+
+    Raises:
+        StateError: it may have run.
+    """
+    if lane.begun or not lane.may_start:
+        raise StateError(f"lane {lane.id} may have written something", "this is a fault of anabranch")
+    return msgspec.structs.replace(
+        lane,
+        state=LaneState.CLOSED,
+        final=tuple(Position(ssp=ssp, offset=offset) for ssp, offset in lane.begins.items()),
+        last_batch=lane.first_batch - 1,
+        folder_epoch=0,
+        error=why,
+    )
+
+
+def spoken_for(names: Iterable[str], lanes: Mapping[str, Lane]) -> tuple[str, ...]:
+    """Lanes whose watermark a successor must report: the named ones and, for any that closed before its first batch,
+    the lanes that it would have reported itself."""
+    found: dict[str, None] = {}
+    queue = list(names)
+    for name in queue:
+        lane = lanes.get(name)
+        if name not in found and lane is not None and lane.state is LaneState.CLOSED and lane.was_silent:
+            queue += lane.speaks_for
+        found[name] = None
+    return tuple(found)
+
+
+def opened(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
+    """A lane whose predecessors are all closed, with where it begins.
+
+    Raises:
+        StateError: what they left doesn't fit: the store was damaged.
+    """
+    before = [lanes[name] for name in lane.predecessors]
+    beside = {name: spoken_for(names, lanes) for name, names in lane.beside.items()}
+    fresh = tuple(dict.fromkeys((*lane.fresh, *_unread(lane, before))))
+    lane = msgspec.structs.replace(lane, beside=beside, fresh=fresh)
+    inherits: dict[str, int] = {}
+    for each in before:
+        inherits |= {each.id: each.folder_epoch} if each.folder_epoch else each.inherits
+    if lane.afresh:
+        return msgspec.structs.replace(lane, starting=_furthest(lane, before), inherits=inherits)
+    if lane.stateful:
+        (parent,) = before
+        left = {position.ssp: position for position in parent.final}
+        read = (ssp for ssp in (*dict.fromkeys(wholes(lane.ssps)), *lane.broadcast) if ssp not in lane.fresh)
+        starting = tuple(Position(ssp=ssp, offset=left[ssp].offset) for ssp in read)
+        return msgspec.structs.replace(
+            lane, starting=starting, inherits=inherits, first_batch=parent.last_batch + 1, watermark=parent.watermark
+        )
+    new = {*lane.fresh, *lane.added}
+    former: dict[SSP, list[Former]] = {}
+    for each in before:
+        for whole, its in _left(each).items():
+            former.setdefault(whole, []).extend(its)
+    starting = tuple(
+        _begin(lane, ssp, former.get(whole, ()))
+        for ssp, whole in zip(lane.ssps, wholes(lane.ssps), strict=True)
+        if whole not in new
+    )
+    shared = tuple(broadcasts.begin(lane, whole, before) for whole in lane.broadcast if whole not in new)
+    return msgspec.structs.replace(lane, starting=(*starting, *shared), inherits=inherits)
+
+
+def _furthest(lane: Lane, before: Iterable[Lane]) -> tuple[Position, ...]:
+    """Where the lanes ended that were furthest, of each partition."""
+    reached: dict[SSP, int] = {}
+    for each in before:
+        for position in each.final:
+            reached[position.ssp] = max(position.offset, reached.get(position.ssp, position.offset))
+    return tuple(
+        Position(ssp=ssp, offset=reached[ssp.whole]) for ssp in (*lane.ssps, *lane.broadcast) if ssp.whole in reached
+    )
+
+
+def _unread(lane: Lane, before: Iterable[Lane]) -> list[SSP]:
+    """The partitions of a lane that came to one before it, which never began."""
+    mine = {*wholes(lane.ssps), *lane.broadcast}
+    return [ssp for each in before for ssp in _never_read(each) if ssp in mine]
+
+
+def _never_read(lane: Lane) -> set[SSP]:
+    return set(lane.fresh) - {position.ssp for position in lane.final}
+
+
+def _begin(lane: Lane, ssp: SSP, former: Iterable[Former]) -> Position:
+    begins = positions.begin(ssp, lane.factor, former, _NOWHERE)
+    if begins.offset == _NOWHERE:
+        raise StateError(
+            f"lane {lane.id} goes on from lanes that didn't have all keys of {ssp}", "restore a copy of the store"
+        )
+    return begins
+
+
+def _left(lane: Lane) -> dict[SSP, list[Former]]:
+    """Where a closed lane left its SSPs, by whole partition: as one, if it had all of it and left it at one place."""
+    begun = {position.ssp: position for position in lane.starting}
+    read = {position.ssp: position.offset for position in lane.final}
+    found: dict[SSP, list[Former]] = {}
+    unread = _never_read(lane)
+    for ssp, whole in zip(lane.ssps, wholes(lane.ssps), strict=True):
+        if whole in unread:
+            continue
+        start = begun.get(ssp, Position(ssp=ssp, offset=0))
+        left = positions.after(start, lane.factor, read[whole])
+        found.setdefault(whole, []).append(Former(left, lane.factor))
+    for whole, several in found.items():
+        places = {each.position.offset for each in several if not each.position.parts}
+        if len(several) == lane.factor > 1 and len(places) == 1 and not any(e.position.parts for e in several):
+            found[whole] = [Former(Position(ssp=whole, offset=places.pop()), 1)]
+    return found

@@ -1,0 +1,75 @@
+"""Another factor, or another number of containers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from anabranch.assignment import seating
+from anabranch.assignment.seating import Placing
+from anabranch.errors import ConflictError
+from anabranch.grouping import expansion
+from anabranch.grouping.request import Input
+from anabranch.model.graph import Graph
+from anabranch.model.job_model import JobModel, StageModel
+from anabranch.model.lane import Lane
+from anabranch.planning import stages
+from anabranch.planning.plan.tasks import check_shuffled
+from anabranch.planning.transition.change import Change
+from anabranch.planning.transition.follow import following
+
+__all__ = ["check_grouper", "inputs_of", "rescaled"]
+
+
+def rescaled(
+    graph: Graph,
+    model: JobModel,
+    lanes: Mapping[str, Lane],
+    factor: int,
+    containers: int,
+    new_id: Callable[[], str],
+    placing: Placing | None = None,
+) -> Change:
+    """The next generation with another factor or number of containers.
+
+    Args:
+        model: the present generation.
+        lanes: all of the deployment, by id.
+        new_id: gives 8 random hex digits a call.
+        placing: gives tasks their seats, those of so many containers; by default without racks.
+
+    Raises:
+        ConfigError: a factor or number of containers that can't be.
+        GraphError: the graph can't have them.
+        ConflictError: the job can't be changed while it runs.
+    """
+    check_grouper(model, containers)
+    for stage in stages.cut(graph):
+        check_shuffled(stage, factor, containers)
+    after = [expansion.expanded(each, inputs_of(each), model.factor, factor, containers) for each in model.stages]
+    return following(model, after, lanes, factor, new_id, placing or seating.plain(containers))
+
+
+def check_grouper(model: JobModel, containers: int) -> None:
+    """Raises ConflictError if the tasks of a job can't be made anew while it runs, or not for so many containers."""
+    name = model.stages[0].grouper
+    if ":" in name:
+        raise ConflictError(
+            f"job {model.job!r} has a grouper of its own, {name}: it can't be asked while the job runs",
+            "use a grouper of anabranch's: partition, ssp or cogroup",
+        )
+    if name == "all" and containers != len(model.containers):
+        raise ConflictError(
+            f'job {model.job!r} has the grouper "all": in each container a task would read all there is',
+            "use another grouper: partition, ssp or cogroup",
+        )
+
+
+def inputs_of(stage: StageModel, counts: Mapping[str, int] | None = None) -> tuple[Input, ...]:
+    """The inputs of a stage as its tasks have them; with other partition ``counts``, by ``system/stream``."""
+    known = {**expansion.partitions(stage), **(counts or {})}
+    broadcast = {f"{ssp.system}/{ssp.stream}" for task in stage.tasks for ssp in task.broadcast}
+    found = []
+    for name in stage.inputs:
+        system, stream = name.split("/")
+        found.append(Input(system=system, stream=stream, partitions=known[name], broadcast=name in broadcast))
+    return tuple(found)

@@ -1,0 +1,206 @@
+"""A rewind: the move whose lanes begin elsewhere than where those ended that they go on from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+import msgspec
+
+from anabranch.errors import StateError, UsageError
+from anabranch.grouping import positions
+from anabranch.model.graph import Graph
+from anabranch.model.job_model import JobModel
+from anabranch.model.lane import Lane, Position, Rewind
+from anabranch.model.ssp import SSP
+from anabranch.operators.rules import is_boundary
+from anabranch.planning import stages
+from anabranch.planning.transition import follow, opening
+from anabranch.planning.transition.change import Change
+
+__all__ = ["opened", "rewound", "sources", "undone"]
+
+
+def sources(graph: Graph, lanes: Iterable[Lane]) -> list[SSP]:
+    """The partitions that a job reads and doesn't write itself."""
+    own = _own(graph)
+    found = {ssp for lane in follow.heads(lanes) for ssp in _read(lane) if ssp.stream not in own}
+    return sorted(found, key=lambda ssp: ssp.order)
+
+
+def rewound(
+    graph: Graph,
+    model: JobModel,
+    lanes: Mapping[str, Lane],
+    to: Mapping[str, int],
+    state: str | None,
+    new_id: Callable[[], str],
+) -> Change:
+    """The next generation, in which some partitions are read again.
+
+    Args:
+        model: the present generation.
+        lanes: all of the deployment, by id.
+        to: the next offset to read, by the texts of whole SSPs of source streams. Others go on where they are.
+        state: of the operators behind them: "keep" or "clear"; None: there is none.
+        new_id: gives 8 random hex digits a call.
+
+    Raises:
+        UsageError: there is state, and nothing is said of it; or it can't be cleared for other partitions have to do
+            with it.
+    """
+    present = follow.heads(lanes.values())
+    own = _own(graph)
+    touched = [lane for lane in present if any(str(ssp) in to for ssp in _read(lane))]
+    reached = _reached(present, touched, own)
+    holding = list(dict.fromkeys(lane.group for lane in reached if lane.stateful))
+    if holding and state is None:
+        raise UsageError(
+            f"job {model.job!r} keeps state in {', '.join(holding)}, and its records would be processed again",
+            "say --state clear: as if nothing had been read before; or --state keep: what is read again is added",
+        )
+    clear = bool(holding) and state == "clear"
+    if clear:
+        _check_clear(present, reached, own, to)
+    closing = reached if clear else touched
+    after = tuple(lane.id for lane in closing) if clear else ()
+    new = _followers(present, closing, Rewind(to=dict(to), clear=clear, after=after), new_id)
+    return Change(
+        model=msgspec.structs.replace(
+            model,
+            generation=model.generation + 1,
+            rewound=tuple(lane.id for lane in new),
+            expands=(),
+            request="",
+            undoes=0,
+        ),
+        closing=tuple(lane.id for lane in closing),
+        lanes=tuple(new),
+    )
+
+
+def undone(model: JobModel, lanes: Mapping[str, Lane], new_id: Callable[[], str]) -> Change:
+    """The generation after ``model``, which was a rewind: all goes on where it was before that."""
+    present = follow.heads(lanes.values())
+    closing = [lane for lane in present if lane.id in model.rewound]
+    return Change(
+        model=msgspec.structs.replace(model, generation=model.generation + 1, rewound=(), expands=(), request=""),
+        closing=tuple(lane.id for lane in closing),
+        lanes=tuple(_followers(present, closing, Rewind(back=True), new_id)),
+    )
+
+
+def opened(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
+    """A lane whose predecessors, and all others that it waits for, are closed, with where it begins.
+
+    Raises:
+        StateError: what they left doesn't fit: the store was damaged.
+    """
+    how = lane.rewind
+    if how is None:
+        return opening.opened(lane, lanes)
+    if how.back:
+        (rewound,) = (lanes[name] for name in lane.predecessors)
+        before = msgspec.structs.replace(lane, predecessors=rewound.predecessors)
+        found = opening.opened(before, lanes)
+        starting = tuple(_beyond(position, lane, rewound) for position in found.starting)
+        return msgspec.structs.replace(found, predecessors=lane.predecessors, starting=starting)
+    found = opening.opened(lane, lanes)
+    ends = _ends(lanes[name] for name in how.after)
+    starting = tuple(_lowered(position, lane, how, ends) for position in found.starting)
+    if how.clear:
+        return msgspec.structs.replace(found, starting=starting, first_batch=0, watermark=None)
+    return msgspec.structs.replace(found, starting=starting)
+
+
+def _lowered(position: Position, lane: Lane, how: Rewind, ends: Mapping[str, int]) -> Position:
+    whole = str(position.ssp.whole)
+    if whole in how.to and position.ssp in lane.broadcast:
+        return _all_at(position, lambda at: min(at, how.to[whole]))
+    if whole in how.to:
+        return positions.lowered(position, lane.factor, how.to[whole])
+    if not how.clear:
+        return position
+    if whole not in ends:
+        raise StateError(
+            f"lane {lane.id} begins where {whole} ended, and no lane that wrote it has told where that is",
+            "restore a copy of the store",
+        )
+    return Position(ssp=position.ssp, offset=ends[whole])
+
+
+def _beyond(position: Position, lane: Lane, rewound: Lane) -> Position:
+    """Where the lane before the rewound one ended; or that one, if it came further."""
+    read = next((each.offset for each in rewound.final if each.ssp == position.ssp.whole), None)
+    if lane.stateful or read is None:
+        return position
+    if position.ssp in lane.broadcast:
+        return _all_at(position, lambda at: max(at, read))
+    return positions.after(position, lane.factor, read)
+
+
+def _all_at(position: Position, to: Callable[[int], int]) -> Position:
+    """The position of a broadcast partition, whose parts are those of tasks."""
+    least = to(position.offset)
+    parts = {name: to(at) for name, at in position.parts.items()}
+    return Position(ssp=position.ssp, offset=least, parts={name: at for name, at in parts.items() if at > least})
+
+
+def _ends(wrote: Iterable[Lane]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for lane in wrote:
+        for ssp, end in lane.wrote.items():
+            found[ssp] = max(end, found.get(ssp, end))
+    return found
+
+
+def _own(graph: Graph) -> set[str]:
+    """The streams between the job's stages."""
+    return {stages.stream_of(graph, node) for node in graph.nodes if is_boundary(node)}
+
+
+def _read(lane: Lane) -> set[SSP]:
+    return {ssp.whole for ssp in (*lane.ssps, *lane.broadcast)}
+
+
+def _streams(lane: Lane) -> set[str]:
+    return {ssp.stream for ssp in (*lane.ssps, *lane.broadcast)}
+
+
+def _reached(present: Sequence[Lane], touched: Sequence[Lane], own: Collection[str]) -> list[Lane]:
+    """The touched lanes, and those that their records come to."""
+    found, queue = {lane.id for lane in touched}, list(touched)
+    while queue:
+        written = queue.pop().outputs.keys() & own
+        for lane in present:
+            if lane.id not in found and not written.isdisjoint(_streams(lane)):
+                found.add(lane.id)
+                queue.append(lane)
+    return [lane for lane in present if lane.id in found]
+
+
+def _check_clear(present: Sequence[Lane], reached: Sequence[Lane], own: Collection[str], to: Mapping[str, int]) -> None:
+    """Raises UsageError if what isn't read again would be missing in the new state."""
+    writers = [lane for lane in present if any(not lane.outputs.keys().isdisjoint(_streams(each)) for each in reached)]
+    concerned = {lane.id: lane for lane in (*reached, *writers)}
+    left = {ssp for lane in concerned.values() for ssp in _read(lane) if ssp.stream not in own and str(ssp) not in to}
+    others = [lane for lane in writers if lane.id not in {each.id for each in reached}]
+    if left or others:
+        named = ", ".join(map(str, sorted(left, key=lambda ssp: ssp.order)[:3])) or others[0].group
+        raise UsageError(
+            f"state can't be cleared: it has to do with {named} too, which would not be read again",
+            "give offsets for all partitions of the streams behind it, or --to earliest; or --state keep",
+        )
+
+
+def _followers(present: Sequence[Lane], closing: Sequence[Lane], how: Rewind, new_id: Callable[[], str]) -> list[Lane]:
+    """For each lane that closes, one that does the same."""
+    ids = {lane.id: f"{lane.stage}-{new_id()}" for lane in closing}
+    beside: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {}
+    for lane in present:
+        its = beside.setdefault((lane.stage, lane.group), {})
+        its.update({ids[lane.id]: (lane.id,)} if lane.id in ids else {lane.id: lane.speaks_for})
+    return follow.fed([_follower(lane, ids[lane.id], beside[lane.stage, lane.group], how) for lane in closing])
+
+
+def _follower(lane: Lane, name: str, beside: dict[str, tuple[str, ...]], how: Rewind) -> Lane:
+    return msgspec.structs.replace(follow.as_planned(lane), id=name, predecessors=(lane.id,), beside=beside, rewind=how)

@@ -1,0 +1,172 @@
+"""What each lane of the next generation is to own, and which lanes of the present one own just that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import msgspec
+
+from anabranch.grouping.ownership import owned
+from anabranch.model.job_model import StageModel
+from anabranch.model.lane import Lane, LaneState
+from anabranch.model.ssp import SSP, in_order, wholes
+from anabranch.model.task import Task
+from anabranch.planning.plan.numbers import task_numbers, virtual_of
+from anabranch.planning.spreading import spread
+
+__all__ = ["Share", "kept", "shares_of"]
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one new lane is to own: SSPs of ``factor``, for tasks of one seat; ``of`` are those it goes on from.
+
+    ``virtual``: what it owns of its tasks, as :func:`owned` tells it of a lane.
+    """
+
+    seat: str
+    tasks: tuple[Task, ...]
+    factor: int
+    ssps: tuple[SSP, ...]
+    virtual: Mapping[int, Collection[int]]
+    of: tuple[Lane, ...]
+
+    def broadcast(self, former: Lane) -> tuple[SSP, ...]:
+        """What it reads of the streams that a lane of its group has as broadcast ones."""
+        streams = {ssp.stream for ssp in former.broadcast}
+        return tuple(sorted({s for t in self.tasks for s in t.broadcast if s.stream in streams}, key=in_order))
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Of its tasks."""
+        return tuple(task.name for task in self.tasks)
+
+    def is_had_by(self, lane: Lane) -> bool:
+        """Whether a lane can go on with it: one that has failed can't, even if it is the same share."""
+        if (lane.seat, lane.tasks, lane.factor, lane.ssps) != (self.seat, self.names, self.factor, self.ssps):
+            return False
+        if lane.state is LaneState.FAILED or lane.broadcast != self.broadcast(lane):
+            return False
+        return owned(lane) == {number: frozenset(buckets) for number, buckets in self.virtual.items()}
+
+
+def kept(present: Sequence[Lane], shares: Sequence[Share]) -> dict[str, Share]:
+    """The lanes that can go on as they are, by id, each with its share."""
+    known: dict[tuple[str, tuple[str, ...]], list[Share]] = {}
+    for share in shares:
+        known.setdefault((share.seat, share.names), []).append(share)
+    found = {}
+    for lane in present:
+        its = next((share for share in known.get((lane.seat, lane.tasks), ()) if share.is_had_by(lane)), None)
+        if its is not None:
+            found[lane.id] = its
+    return found
+
+
+def shares_of(
+    present: Sequence[Lane],
+    by_seat: Mapping[str, Sequence[Task]],
+    factor: int,
+    fresh: Mapping[SSP, SSP],
+    lanes: int,
+    stage: StageModel,
+) -> list[Share]:
+    """What the lanes of one group are to own: state stays where it is, but for what moves to another seat."""
+    if present[0].stateful:
+        task_of = task_numbers(stage, factor)
+        owner = {divmod(task.index, factor): (seat, task) for seat, tasks in by_seat.items() for task in tasks}
+        return [share for lane in present for share in _pieces(lane, fresh, task_of, owner, factor, stage)]
+    streams = {ssp.stream for lane in present for ssp in lane.ssps} | _matched_streams(present[0], stage)
+    owning = _owners(present, factor)
+    found = []
+    for seat, mine in ((seat, part) for seat, tasks in by_seat.items() for part in spread(tasks, lanes, factor)):
+        ssps = tuple(sorted({ssp for task in mine for ssp in task.ssps if ssp.stream in streams}, key=in_order))
+        concerned = [task for task in mine if present[0].broadcast or any(ssp.stream in streams for ssp in task.ssps)]
+        virtual = virtual_of(concerned, factor)
+        if virtual:
+            found.append(Share(seat, tuple(mine), factor, ssps, virtual, owning(virtual)))
+    return found
+
+
+def _owners(lanes: Sequence[Lane], factor: int) -> Callable[[Mapping[int, Collection[int]]], tuple[Lane, ...]]:
+    """Finds the lanes that own any of the same tasks as a lane of ``factor`` that is to own so much of them."""
+    found: dict[int, dict[tuple[int, int], list[int]]] = {}
+    for place, lane in enumerate(lanes):
+        least = min(factor, lane.factor)
+        places = found.setdefault(least, {})
+        for key in {(number, bucket % least) for number, buckets in owned(lane).items() for bucket in buckets}:
+            places.setdefault(key, []).append(place)
+
+    def owning(virtual: Mapping[int, Collection[int]]) -> tuple[Lane, ...]:
+        its = {
+            place
+            for least, places in found.items()
+            for key in {(number, bucket % least) for number, buckets in virtual.items() for bucket in buckets}
+            for place in places.get(key, ())
+        }
+        return tuple(lanes[place] for place in sorted(its))
+
+    return owning
+
+
+def _pieces(
+    lane: Lane,
+    fresh: Mapping[SSP, SSP],
+    task_of: Mapping[SSP, int],
+    owner: Mapping[tuple[int, int], tuple[str, Task]],
+    factor: int,
+    stage: StageModel,
+) -> list[Share]:
+    """The parts of a stateful lane: one for each seat that gets tasks of which it has state. Partitions that are new
+    come to it with their bases, and those of new streams with their tasks.
+
+    Args:
+        task_of: the number of the task, at factor 1, that reads a partition.
+        owner: by that number and the bucket, the seat and the task.
+    """
+    numbers = {whole: lane.numbers[str(whole)] for whole in dict.fromkeys(wholes(lane.ssps))}
+    streams = _matched_streams(lane, stage)
+    come = {whole for whole, base in fresh.items() if whole == base and whole.stream in streams}
+    numbers |= {whole: task_of[whole] for whole in come}
+    numbers |= {whole: numbers[base] for whole, base in fresh.items() if base in numbers}
+    finest = max(factor, lane.factor)
+    parts: dict[str, dict[int, list[int]]] = {}
+    its: dict[str, dict[str, Task]] = {}
+    for number, buckets in owned(lane).items():
+        for bucket in (finer for each in sorted(buckets) for finer in range(each, finest, lane.factor)):
+            seat, task = owner[number, bucket % factor]
+            parts.setdefault(seat, {}).setdefault(number, []).append(bucket)
+            its.setdefault(seat, {})[task.name] = task
+    found = []
+    for seat, several in parts.items():
+        least = _coarsest(several.values(), finest, factor)
+        virtual = {number: [bucket for bucket in each if bucket < least] for number, each in several.items()}
+        read = ((whole, virtual.get(number, ())) for whole, number in numbers.items())
+        ssps = tuple(sorted((_part(whole, b, least) for whole, each in read for b in each), key=in_order))
+        mine = sorted(its[seat].values(), key=lambda task: task.index)
+        found.append(Share(seat, tuple(mine), least, ssps, virtual, (lane,)))
+    return found
+
+
+def _part(whole: SSP, bucket: int, factor: int) -> SSP:
+    return whole if factor == 1 else msgspec.structs.replace(whole, key_bucket=bucket)
+
+
+def _coarsest(several: Collection[Sequence[int]], finest: int, least: int) -> int:
+    """The smallest factor, ``least`` or more, by whose buckets these buckets of ``finest`` can be told."""
+    factor = finest
+    while factor > least:
+        half = factor // 2
+        for buckets in several:
+            below = {b for b in buckets if b < factor}
+            if any((b + half) % factor not in below for b in below):
+                return factor
+        factor = half
+    return factor
+
+
+def _matched_streams(lane: Lane, stage: StageModel) -> set[str]:
+    """The streams of a lane's inputs that are bound to patterns, as its stage has them now."""
+    return {stream for name in lane.matched for stream in stage.patterns[name].streams}

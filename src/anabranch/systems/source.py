@@ -1,0 +1,49 @@
+"""What the Spark sources of all systems have in common: their columns, and what holds a lane's source back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from anabranch.systems import headers
+from anabranch.systems.contract import Records
+from anabranch.task_progress.counts import Line
+
+__all__ = ["BARE", "SCHEMA", "Limits", "columns"]
+
+SCHEMA = "key binary, value binary, headers string, timestamp timestamp, partition int, offset bigint"
+BARE = "key binary, value binary, partition int, offset bigint"
+"""Without headers and timestamps, which cost a reader some percent that doesn't need them."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What holds a lane's source back.
+
+    ``max_rows``: of a first batch, 0 in real time; later ones go by the query's read limits.
+    ``nothing``: none is read, and batches are as if there were none.
+    ``fail_on_loss``: when records are gone that were not read yet.
+    ``lane`` and ``commits`` (a lane's id and commit folder) are for the steps that tests stop at. ``line``: where
+    Python workers tell how far they are.
+    """
+
+    max_rows: int
+    fail_on_loss: bool = True
+    lane: str = ""
+    commits: str = ""
+    nothing: bool = False
+    line: Line | None = None
+
+
+def columns(records: Records, partition: int, bare: bool) -> pa.RecordBatch:
+    """Records of a partition in the columns of ``SCHEMA``, or of ``BARE``."""
+    offsets, batch = records
+    taken = batch.select(["key", "value"])
+    names = ["key", "value"]
+    arrays = list(taken.columns)
+    if not bare:
+        arrays += [headers.pack(batch.column("headers")), batch.column("timestamp")]
+        names += ["headers", "timestamp"]
+    arrays += [pa.repeat(pa.scalar(partition, pa.int32()), batch.num_rows), pa.array(offsets)]
+    return pa.RecordBatch.from_arrays(arrays, names=[*names, "partition", "offset"])

@@ -1,0 +1,274 @@
+"""How far a Python worker is with its Spark task: counted as it works, told to the driver twice a second.
+
+Whatever goes wrong on the way, the task doesn't notice: counts are of a whole attempt, so the next line makes up for
+one that was lost; and where nobody listens, nothing is told.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import msgspec
+from pyspark import TaskContext
+
+from anabranch.model.ssp import WHOLE
+from anabranch.task_progress.counts import Count, Hello, Line, Received, Told, Work
+
+__all__ = ["Message", "Meter", "Tally", "meter"]
+
+_EVERY = 0.5
+_CONNECTS_WITHIN = 1.0
+_AGAIN_AFTER, _AT_MOST = 0.5, 30.0
+"""Seconds until the driver is tried again, if it isn't reached, and then each time twice as many up to the second."""
+_LONG = 1.0
+"""A message that a function has worked on for so many seconds is told of."""
+_BATCH, _RUN = "streaming.sql.batchId", "spark.jobGroup.id"
+
+T = TypeVar("T")
+
+
+class _NoMore:
+    """The end of what comes."""
+
+
+_NO_MORE = _NoMore()
+
+
+class Message:
+    """The row that a function is at, of some rows; :meth:`place` tells where it comes from. ``since``: in seconds of a
+    monotonic clock."""
+
+    def __init__(self, label: str, offset: Callable[[int], int], place: Callable[[int], Work]) -> None:
+        self.label = label
+        self.offset = offset
+        self.place = place
+        self.index = 0
+        self.since = time.monotonic()
+
+
+@dataclass
+class Tally:
+    """The count of a bucket. One message at a time is under way."""
+
+    task: int
+    source: int
+    partition: int
+    bucket: int = WHOLE
+    received: int = 0
+    rows: int = 0
+    seconds: float = 0.0
+    offset: int | None = None
+    message: Message | None = None
+    entered: float = 0.0
+
+    def count(self, now: float, ordered: bool) -> Count:
+        """What is to be told of it."""
+        rows, seconds, offset, message = self.rows, self.seconds, self.offset, self.message
+        if message is not None:
+            index = message.index
+            rows, seconds = rows + index, seconds + now - self.entered
+            offset = message.offset(index - 1) if index else offset
+        where = self.task, self.source, self.partition, self.bucket
+        return Count(*where, rows, seconds, offset if ordered else None, self.received)
+
+
+@dataclass(eq=False)
+class Meter:
+    """Counts what a Spark task does for an operator, from when it is made until it is closed.
+
+    ``ordered``: its rows come in the order of their records.
+    """
+
+    line: Line | None
+    told: Told
+    ordered: bool = True
+    _tallies: dict[tuple[int, int, int, int], Tally] = field(default_factory=dict)
+    _known: dict[tuple[int, int, int, int], Count] = field(default_factory=dict)
+    _received: dict[tuple[int, int], Received] = field(default_factory=dict)
+    _made: float = field(default_factory=time.monotonic)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _active: int = 0
+    _since: float = 0.0
+    _seconds: float = 0.0
+    ended: bool = False
+    sent: int = 0
+    """The number of the connection through which it was told last."""
+
+    def tally(self, task: int, source: int, partition: int, bucket: int = WHOLE) -> Tally:
+        """The count of a bucket."""
+        key = task, source, partition, bucket
+        found = self._tallies.get(key)
+        if found is None:
+            with self._lock:
+                found = self._tallies.setdefault(key, Tally(task, source, partition, bucket))
+        return found
+
+    def receive(self, source: int, partition: int, rows: int, offset: int) -> None:
+        """So many more rows of a partition have come, up to the record of that offset."""
+        before = self._received.get((source, partition))
+        total = rows if before is None else before.rows + rows
+        with self._lock:
+            self._received[source, partition] = Received(source, partition, total, offset)
+
+    def enter(self, tally: Tally, message: Message | None = None) -> None:
+        """Work on rows of a bucket begins."""
+        now = time.monotonic()
+        with self._lock:
+            tally.entered, tally.message = now, message
+            if self._active == 0:
+                self._since = now
+            self._active += 1
+
+    def leave(self, tally: Tally, rows: int, offset: int | None = None) -> None:
+        """So many more rows of the bucket are done, up to the record of that offset."""
+        now = time.monotonic()
+        with self._lock:
+            tally.message = None
+            tally.rows += rows
+            tally.seconds += now - tally.entered
+            tally.offset = tally.offset if offset is None else offset
+            self._active -= 1
+            if self._active == 0:
+                self._seconds += now - self._since
+
+    @contextmanager
+    def on(self, tally: Tally, rows: int, offset: int | None = None) -> Iterator[None]:
+        """Inside ``with``, rows of a bucket are worked on."""
+        self.enter(tally)
+        done, at = 0, None
+        try:
+            yield
+            done, at = rows, offset
+        finally:
+            self.leave(tally, done, at)
+
+    def timed(self, tally: Tally, given: Iterable[T]) -> Iterator[T]:
+        """The same, where the time that each takes to come counts for a bucket."""
+        waiting = iter(given)
+        while True:
+            with self.on(tally, 0):
+                found = next(waiting, _NO_MORE)
+            if isinstance(found, _NoMore):
+                return
+            yield found
+
+    def close(self) -> None:
+        """The Spark task is through with it."""
+        self.ended = True
+
+    def now(self, everything: bool) -> Told:
+        """What there is to tell. ``everything``: also what was told before."""
+        now = time.monotonic()
+        with self._lock:
+            counts = {key: each.count(now, self.ordered) for key, each in self._tallies.items()}
+            seconds = self._seconds + (now - self._since if self._active else 0.0)
+            received, alive = tuple(self._received.values()), now - self._made
+            messages = [each.message for each in self._tallies.values() if each.message is not None]
+        news = tuple(each for key, each in counts.items() if everything or each != self._known.get(key))
+        self._known = counts
+        oldest = min(messages, key=lambda each: each.since, default=None)
+        work = None
+        if oldest is not None and now - oldest.since >= _LONG:
+            work = msgspec.structs.replace(oldest.place(oldest.index), seconds=now - oldest.since)
+        return msgspec.structs.replace(
+            self.told, seconds=seconds, alive=alive, counts=news, received=received, work=work, ended=self.ended
+        )
+
+
+def meter(line: Line | None, label: str, *, ordered: bool = True) -> Meter:
+    """What counts for an operator, in the Spark task that runs here. ``line`` None: nobody hears it."""
+    context = TaskContext.get()
+    if context is None:
+        told = Told(run="", batch=-1, stage=0, partition=0, attempt=0, label=label)
+    else:
+        told = Told(
+            run=context.getLocalProperty(_RUN) or "",
+            batch=int(context.getLocalProperty(_BATCH) or -1),
+            stage=context.stageId(),
+            partition=context.partitionId(),
+            attempt=context.taskAttemptId(),
+            label=label,
+        )
+    made = Meter(line, told, ordered)
+    if line is not None:
+        _teller.add(made)
+    return made
+
+
+class _Teller:
+    """Tells in a thread of its own, one for a worker process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._meters: list[Meter] = []
+        self._connections: dict[Line, _Connection] = {}
+        self._thread: threading.Thread | None = None
+
+    def add(self, made: Meter) -> None:
+        with self._lock:
+            self._meters.append(made)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="anabranch-telling", daemon=True)
+                self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            time.sleep(_EVERY)
+            with self._lock:
+                meters = list(self._meters)
+            ended = {each for each in meters if each.ended}
+            for each in meters:
+                with suppress(Exception):  # others see the less, and the task goes on
+                    self._tell(each)
+            with self._lock:
+                self._meters = [each for each in self._meters if each not in ended]
+
+    def _tell(self, meter: Meter) -> None:
+        assert meter.line is not None
+        connection = self._connections.setdefault(meter.line, _Connection(meter.line))
+        if connection.ready():
+            everything, meter.sent = meter.sent != connection.number, connection.number
+            connection.send(meter.now(everything))
+
+
+class _Connection:
+    """``number``: of the present one to the same driver."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+        self._socket: socket.socket | None = None
+        self._not_before, self._pause = 0.0, _AGAIN_AFTER
+        self.number = 0
+
+    def ready(self) -> bool:
+        if self._socket is not None:
+            return True
+        now = time.monotonic()
+        if now < self._not_before:
+            return False
+        try:
+            self._socket = socket.create_connection((self._line.host, self._line.port), _CONNECTS_WITHIN)
+        except OSError:
+            self._not_before, self._pause = now + self._pause, min(2 * self._pause, _AT_MOST)
+            return False
+        self.number, self._pause = self.number + 1, _AGAIN_AFTER
+        self.send(Hello(self._line.token))
+        return self._socket is not None
+
+    def send(self, what: Hello | Told) -> None:
+        assert self._socket is not None
+        try:
+            self._socket.sendall(msgspec.json.encode(what) + b"\n")
+        except OSError:
+            with suppress(OSError):
+                self._socket.close()
+            self._socket = None
+
+
+_teller = _Teller()
