@@ -13,9 +13,10 @@ from sqlalchemy.exc import DBAPIError
 from anabranch.coordinator.store.address import Address
 from anabranch.errors import AnabranchError, ConfigError, StoreUnavailableError
 
-__all__ = ["CREATION", "engine", "explanation"]
+__all__ = ["engine", "explanation", "lock_for_schema"]
 
-CREATION = 0x616E6162  # of the lock under which tables are made
+_SCHEMA_LOCK = 0x616E6162  # under which tables are made and migrated
+_MIGRATES_WITHIN = "5min"
 CONNECTS_WITHIN = 5  # seconds
 ANSWERS_WITHIN = 15.0
 _LIMITS = {
@@ -74,6 +75,13 @@ def engine(address: Address) -> sa.Engine:
         hide_parameters=True,
     )
     return made
+
+
+def lock_for_schema(connection: sa.Connection) -> None:
+    """Until the transaction ends, no other process makes or migrates tables; and this one may take its time."""
+    connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_SCHEMA_LOCK)))
+    for limit in ("statement_timeout", "idle_in_transaction_session_timeout"):
+        connection.exec_driver_sql(f"SET LOCAL {limit} = '{_MIGRATES_WITHIN}'")
 
 
 def explanation(error: DBAPIError, where: str) -> AnabranchError:
