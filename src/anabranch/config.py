@@ -236,13 +236,14 @@ class SystemsSettings(_Section):
 
 class FormatsSettings(_Section):
     """What values in binary formats take. ``registry``: the URL of a schema registry, for ``confluent``; the login may
-    be references. ``avro`` are the Maven coordinates of what Spark reads Avro with, ``jars`` a folder with its jar,
-    which wins.
+    be references. ``registry_client``: further properties of Confluent's client, for TLS and OAuth. ``avro`` are the
+    Maven coordinates of what Spark reads Avro with, ``jars`` a folder with its jar, which wins.
     """
 
     registry: str | None = None
     registry_username: str | None = None
     registry_password: str | None = None
+    registry_client: dict[str, str | int | float | bool] = {}
     avro: str = "org.apache.spark:spark-avro_2.13:4.1.1"
     jars: Path | None = None
 
@@ -315,6 +316,7 @@ class SparkSettings(_Section):
 
 
 _SECRET = re.compile(r"password|secret|token|credential", re.IGNORECASE)
+_SECRETS_OF_REGISTRY = {"basic.auth.user.info", "bearer.auth.client.secret", "bearer.auth.token", "ssl.key.password"}
 _LOGIN = re.compile(r"://[^/@]*:[^/@]+@")
 """A URL with a password in it."""
 _FOR = {"schema_file": ("avro", "protobuf", "confluent"), "message": ("protobuf",), "subject": ("confluent",)}
@@ -419,6 +421,11 @@ def dumped(settings: Settings) -> dict[str, Any]:
         "systems.kafka.sasl_password": kafka.sasl_password,
         "systems.kafka.ssl_key_password": kafka.ssl_key_password,
         "formats.registry_password": formats.registry_password,
+        **{
+            f"formats.registry_client.{name}": str(value)
+            for name, value in formats.registry_client.items()
+            if name in _SECRETS_OF_REGISTRY
+        },
         **{f"systems.kafka.client.{name}": text for name, text in kafka.client.items() if "password" in name},
         **{f"systems.kafka.spark.{name}": text for name, text in kafka.spark.items() if "password" in name},
         **{
