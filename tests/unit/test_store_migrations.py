@@ -240,8 +240,16 @@ def declare(url: str, version: str) -> None:
 
 
 OPEN = """
-import sys
-from anabranch.coordinator.store import Store
+import sys, time
+from anabranch.coordinator.store import Store, migrations
+
+migrate = migrations.migrate
+
+def slowly(*arguments):
+    time.sleep(1)
+    migrate(*arguments)
+
+migrations.migrate = slowly
 print("ready", flush=True)
 sys.stdin.readline()
 Store(sys.argv[1]).close()
@@ -261,7 +269,7 @@ def test_of_processes_that_open_an_old_store_at_once_one_migrates_it(url: str) -
         assert process.stdin is not None
         process.stdin.write(b"go\n")
         process.stdin.flush()
-    assert [process.wait(60) for process in processes] == [0] * 3
+    assert [process.wait(120) for process in processes] == [0] * 3
     leader = Store.open_existing(url).leader()
     assert leader is not None
     assert leader.epoch == 2, "each migration takes the next epoch"

@@ -174,7 +174,7 @@ def _prepare(engine: sa.Engine, address: Address) -> None:
         sqlite.keep_a_log(engine)
     with engine.execution_options(**sqlite.WRITES).begin() as connection:
         if address.kind == "postgresql":
-            _on_server().lock_for_schema(connection)
+            _on_server().lock_for_schema(connection, _where(address))
         found = _format_in(connection, address)  # another process may have been here first
         if found is None:
             tables.metadata.create_all(connection)
