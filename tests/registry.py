@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
 from typing import Any
 from urllib.parse import unquote
@@ -17,13 +19,17 @@ from urllib.parse import unquote
 class FakeRegistry:
     """``subjects``: name → the ids of its versions. ``login``: what clients must send, None: nothing.
 
-    ``frozen`` are the subjects with which nothing new is compatible. ``asked`` are the requests that came.
+    ``token``: what clients must get at ``/token`` and bring along instead. ``frozen`` are the subjects with which
+    nothing new is compatible. ``busy``: so many requests are turned away before one is answered. ``asked`` are the
+    requests that came.
     """
 
     url: str = ""
     subjects: dict[str, list[int]] = field(default_factory=dict)
     schemas: dict[int, dict[str, Any]] = field(default_factory=dict)
     login: str | None = None
+    token: str | None = None
+    busy: int = 0
     frozen: set[str] = field(default_factory=set)
     asked: list[str] = field(default_factory=list)
 
@@ -38,8 +44,13 @@ class FakeRegistry:
             held.append(number)
         return number
 
+    def lets_in(self, authorization: str) -> bool:
+        if self.token is not None:
+            return authorization == f"Bearer {self.token}"
+        return self.login in (None, base64.b64decode(authorization.removeprefix("Basic ")).decode())
+
     def answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:
-        words = [unquote(word) for word in path.strip("/").split("/")]
+        words = [unquote(word) for word in path.partition("?")[0].strip("/").split("/")]
         if words == ["subjects"]:
             return 200, sorted(self.subjects)
         subject, missing = words[1], (404, {"error_code": 40401, "message": "Subject not found."})
@@ -61,8 +72,8 @@ class FakeRegistry:
 
 
 @contextmanager
-def serving() -> Iterator[FakeRegistry]:
-    """One on a free port of the loopback address."""
+def serving(certificate: Path | None = None) -> Iterator[FakeRegistry]:
+    """One on a free port of the loopback address. ``certificate``: a file with one and its key, for TLS."""
     registry = FakeRegistry()
 
     class Handler(BaseHTTPRequestHandler):
@@ -70,14 +81,23 @@ def serving() -> Iterator[FakeRegistry]:
             self._answer(None)
 
         def do_POST(self) -> None:
-            self._answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            if self.path == "/token":
+                self._say(200, {"access_token": registry.token, "token_type": "Bearer", "expires_in": 3600})
+            else:
+                self._answer(json.loads(body))
 
         def _answer(self, body: Any) -> None:
             registry.asked.append(f"{self.command} {self.path}")
-            given = base64.b64decode(self.headers.get("Authorization", "").removeprefix("Basic ")).decode()
             code, told = 401, {"message": "no"}
-            if registry.login in (None, given):
+            if registry.busy > 0:
+                registry.busy -= 1
+                code, told = 503, {"message": "later"}
+            elif registry.lets_in(self.headers.get("Authorization", "")):
                 code, told = registry.answer(self.command, self.path, body)
+            self._say(code, told)
+
+        def _say(self, code: int, told: Any) -> None:
             said = json.dumps(told).encode()
             self.send_response(code)
             self.send_header("Content-Length", str(len(said)))
@@ -88,7 +108,11 @@ def serving() -> Iterator[FakeRegistry]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    registry.url = f"http://127.0.0.1:{server.server_port}"
+    if certificate is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    registry.url = f"{'http' if certificate is None else 'https'}://127.0.0.1:{server.server_port}"
     thread = Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

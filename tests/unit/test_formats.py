@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, pkcs12
 
 from anabranch import config
 from anabranch.config import Settings
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.formats import Format, modules, settling
+from tests import kafka_peers
 from tests.registry import FakeRegistry, serving
 
 OLD = {"type": "record", "name": "Flight", "fields": [{"name": "carrier", "type": "string"}]}
@@ -168,6 +171,74 @@ def test_a_registry_that_is_down_is_named(load: Load) -> None:
         settings = load(confluent(gone))
     with pytest.raises(AnabranchError, match=rf"registry {gone.url}/ didn't answer GET .*\n.*check that it runs"):
         settling.settled(settings, ["flights"], [])
+
+
+def test_a_registry_that_is_busy_is_asked_again(load: Load, registry: FakeRegistry) -> None:
+    registry.register("flights-value", OLD)
+    registry.busy = 2
+    assert settling.settled(load(confluent(registry)), ["flights"], [])["flights"].id == 100
+    registry.busy = 1000
+    with pytest.raises(AnabranchError, match="answered GET /subjects/flights-value/versions with 503: later"):
+        settling.settled(load(confluent(registry)), ["flights"], [])
+
+
+def client(registry: FakeRegistry, **properties: object) -> str:
+    """Settings with properties of the registry's client."""
+    lines = "".join(f"{json.dumps(name)} = {json.dumps(value)}\n" for name, value in properties.items())
+    return confluent(registry).replace("[streams", f"[formats.registry_client]\n{lines}[streams")
+
+
+def test_a_registry_with_tls_is_known_by_its_certificate(load: Load, tmp_path: Path) -> None:
+    made = kafka_peers.certified(tmp_path)
+    key, certificate, _ = pkcs12.load_key_and_certificates(made.keystore.read_bytes(), made.password.encode())
+    assert key is not None
+    assert certificate is not None
+    own = tmp_path / "own.pem"
+    own.write_bytes(
+        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()) + certificate.public_bytes(Encoding.PEM)
+    )
+    with serving(own) as registry:
+        registry.register("flights-value", OLD)
+        trusting = load(client(registry, **{"ssl.ca.location": str(made.ca)}))
+        assert settling.settled(trusting, ["flights"], [])["flights"].id == 100
+        with pytest.raises(AnabranchError, match=r"didn't answer GET .*certificate verify failed"):
+            settling.settled(load(confluent(registry)), ["flights"], [])
+
+
+def test_a_registry_with_oauth_gets_a_token(
+    load: Load, registry: FakeRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry.register("flights-value", OLD)
+    registry.token = "t0ken"
+    monkeypatch.setenv("REGISTRY_SECRET", "s3cret")
+    login = {
+        "bearer.auth.credentials.source": "OAUTHBEARER",
+        "bearer.auth.issuer.endpoint.url": f"{registry.url}/token",
+        "bearer.auth.client.id": "orders",
+        "bearer.auth.client.secret": "${env:REGISTRY_SECRET}",
+        "bearer.auth.scope": "registry",
+        "bearer.auth.logical.cluster": "lsrc-1",
+    }
+    settings = load(client(registry, **login))
+    assert settling.settled(settings, ["flights"], [])["flights"].id == 100
+    config.dumped(settings)
+    with pytest.raises(ConfigError, match=r"formats\.registry_client\.bearer\.auth\.client\.secret"):
+        config.dumped(load(client(registry, **{**login, "bearer.auth.client.secret": "s3cret"})))
+    with pytest.raises(AnabranchError, match="refuses the login: 401"):
+        settling.settled(load(confluent(registry)), ["flights"], [])
+
+
+def test_a_property_that_the_client_does_not_know_is_named(load: Load, registry: FakeRegistry) -> None:
+    with pytest.raises(ConfigError, match=r"can't be made: Unrecognized properties: ssl\.ca\n.*registry_client"):
+        settling.settled(load(client(registry, **{"ssl.ca": "x"})), ["flights"], [])
+
+
+def test_without_its_client_no_registry_is_asked(
+    load: Load, registry: FakeRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "confluent_kafka.schema_registry", None)
+    with pytest.raises(ConfigError, match=r"is missing\n.*anabranch\[registry\]"):
+        settling.settled(load(confluent(registry)), ["flights"], [])
 
 
 def test_where_sparks_modules_come_from(load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

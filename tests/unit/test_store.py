@@ -115,7 +115,7 @@ def test_another_program_s_database_is_refused(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "cure"), [("3", "written by an older anabranch"), ("5", "upgrade this one"), ("?", "from a backup")]
+    ("version", "cure"), [("0", "from a backup"), ("5", "upgrade this one"), ("?", "from a backup")]
 )
 def test_a_store_of_another_version_is_refused_in_words(url: str, version: str, cure: str) -> None:
     filled(Store(url)).close()

@@ -13,6 +13,7 @@ from anabranch.errors import ConfigError
 __all__ = ["dumped"]
 
 _SECRET = re.compile(r"password|secret|token|credential", re.IGNORECASE)
+_SECRETS_OF_REGISTRY = {"basic.auth.user.info", "bearer.auth.client.secret", "bearer.auth.token", "ssl.key.password"}
 _LOGIN = re.compile(r"://[^/@]*:[^/@]+@")
 """A URL with a password in it."""
 
@@ -28,6 +29,11 @@ def dumped(settings: Settings) -> dict[str, Any]:
         "systems.kafka.sasl_password": kafka.sasl_password,
         "systems.kafka.ssl_key_password": kafka.ssl_key_password,
         "formats.registry_password": formats.registry_password,
+        **{
+            f"formats.registry_client.{name}": str(value)
+            for name, value in formats.registry_client.items()
+            if name in _SECRETS_OF_REGISTRY
+        },
         **{f"systems.kafka.client.{name}": text for name, text in kafka.client.items() if "password" in name},
         **{f"systems.kafka.spark.{name}": text for name, text in kafka.spark.items() if "password" in name},
         **{

@@ -19,6 +19,9 @@ class FormatsSettings(Section):
     registry_password: str | None = None
     """The login, which may be references."""
 
+    registry_client: dict[str, str | int | float | bool] = {}
+    """Further properties of Confluent's client, for TLS and OAuth."""
+
     avro: str = "org.apache.spark:spark-avro_2.13:4.1.1"
     """Maven coordinates of what Spark reads Avro with."""
 

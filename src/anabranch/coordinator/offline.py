@@ -26,7 +26,7 @@ def alone(store_url: str, job: str) -> Iterator[Store]:
         NotFoundError: there is no store.
         ConflictError: the job is served, or a coordinator leads on a store that is a server.
     """
-    store = Store.open_existing(store_url)
+    store = Store.open_existing(store_url, to_write=True)
     try:
         if not address.is_on_server(store_url):
             with endpoint.RunLock(store_url, job):

@@ -1,24 +1,31 @@
-"""A schema registry with Confluent's REST interface, as far as jobs need it."""
+"""What a job needs of a schema registry, by Confluent's client: that has TLS, logins and retries."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 from anabranch.config import FormatsSettings
 from anabranch.config.secrets import resolved
 from anabranch.errors import AnabranchError, ConfigError, NotFoundError
-from anabranch.httpx_alone import httpx
+
+if TYPE_CHECKING:  # the client is an extra, and is imported where a registry is asked
+    from confluent_kafka.schema_registry import RegisteredSchema, SchemaRegistryClient
+    from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 __all__ = ["Registry", "Version"]
 
-_CONTENT = "application/vnd.schemaregistry.v1+json"
-_PATIENCE = 15.0
+_CLIENT = {"timeout": 15, "max.retries": 3, "retries.wait.ms": 200, "retries.max.wait.ms": 2000}
+"""Seconds for an answer, and how it is asked again when it can't be reached or is busy."""
+
 _NOT_FOUND = 404
 _REFUSED = (401, 403)
 _INCOMPATIBLE = 409
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -30,10 +37,11 @@ class Version:
 
 
 class Registry:
-    """Answers are fresh. Use it as a context manager.
+    """A registry that is asked once: it remembers its answers for as long as it is open. Use it as a context manager.
 
     Raises:
-        ConfigError: settings name no registry, or a reference that leads nowhere.
+        ConfigError: settings name no registry, a reference that leads nowhere, or what the client doesn't know; or the
+            client isn't installed.
     """
 
     def __init__(self, settings: FormatsSettings) -> None:
@@ -43,12 +51,7 @@ class Registry:
                 'set it: [formats] registry = "http://localhost:8081"',
             )
         self._shown = settings.registry
-        user, password = settings.registry_username, settings.registry_password
-        login = None
-        if user is not None:
-            login = (resolved("formats.registry_username", user), resolved("formats.registry_password", password or ""))
-        url = resolved("formats.registry", settings.registry).rstrip("/")
-        self._client = httpx.Client(base_url=url, auth=login, timeout=_PATIENCE, headers={"Accept": _CONTENT})
+        self._client = _client(settings)
 
     def __enter__(self) -> Registry:
         return self
@@ -58,8 +61,7 @@ class Registry:
 
     def subjects(self) -> list[str]:
         """The names of all subjects."""
-        found: list[str] = self._ask("GET", "/subjects") or []
-        return found
+        return self._ask("GET /subjects", self._client.get_subjects) or []
 
     def versions(self, subject: str) -> list[Version]:
         """The schemas of a subject, oldest first; none if nobody has registered any.
@@ -67,14 +69,19 @@ class Registry:
         Raises:
             ConfigError: one of them isn't Avro, or refers to others.
         """
-        numbers = self._ask("GET", f"/subjects/{quote(subject, '')}/versions") or []
-        told = [self._ask("GET", f"/subjects/{quote(subject, '')}/versions/{number}") for number in sorted(numbers)]
-        return [_version(subject, each) for each in told if each is not None]
+        path = f"GET /subjects/{quote(subject, '')}/versions"
+        numbers = self._ask(path, lambda: self._client.get_versions(subject)) or []
+        found = [
+            self._ask(f"{path}/{number}", partial(self._client.get_version, subject, number))
+            for number in sorted(numbers)
+        ]
+        return [_version(subject, each) for each in found if each is not None]
 
     def id(self, subject: str, schema: str) -> int | None:
         """The id of a schema of a subject; None if it isn't registered there."""
-        told = self._ask("POST", f"/subjects/{quote(subject, '')}", {"schema": schema})
-        return None if told is None else int(told["id"])
+        path = f"POST /subjects/{quote(subject, '')}"
+        found = self._ask(path, lambda: self._client.lookup_schema(subject, _avro(schema)))
+        return None if found is None else _id(found)
 
     def register(self, subject: str, schema: str) -> int:
         """Make a schema one of a subject's, if it isn't yet; gives its id.
@@ -82,53 +89,89 @@ class Registry:
         Raises:
             ConfigError: the registry holds it for incompatible with the ones before.
         """
-        told = self._ask("POST", f"/subjects/{quote(subject, '')}/versions", {"schema": schema})
-        if told is None:
+        path = f"POST /subjects/{quote(subject, '')}/versions"
+        number = self._ask(path, lambda: self._client.register_schema(subject, _avro(schema)))
+        if number is None:
             raise NotFoundError(f"the schema registry {self._shown} takes no schemas", "check [formats] registry")
-        return int(told["id"])
+        return int(number)
 
-    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """The parsed answer; None if there is no such thing."""
+    def _ask(self, what: str, call: Callable[[], T]) -> T | None:
+        """The answer; None if there is no such thing. ``what``: the method and path, for messages."""
+        from confluent_kafka.schema_registry.error import SchemaRegistryError
+
         try:
-            answer = self._client.request(method, path, json=body)
-            if answer.status_code == _NOT_FOUND:
+            return call()
+        except SchemaRegistryError as error:
+            if error.http_status_code == _NOT_FOUND:
                 return None
-            if answer.is_success:
-                return answer.json()
-        except (httpx.HTTPError, ValueError) as error:
+            raise self._refused(what, error) from error
+        except Exception as error:  # of the HTTP client, of which there may be either of two; or no JSON
             raise AnabranchError(
-                f"the schema registry {self._shown} didn't answer {method} {path}: {error or type(error).__name__}",
+                f"the schema registry {self._shown} didn't answer {what}: {error or type(error).__name__}",
                 "check that it runs, and [formats] registry",
             ) from error
-        if answer.status_code in _REFUSED:
-            raise AnabranchError(
-                f"the schema registry {self._shown} refuses the login: {answer.status_code}",
-                "check registry_username and registry_password in [formats]",
+
+    def _refused(self, what: str, error: SchemaRegistryError) -> AnabranchError:
+        code, message = error.http_status_code, error.error_message
+        if code in _REFUSED:
+            return AnabranchError(
+                f"the schema registry {self._shown} refuses the login: {code}",
+                "check registry_username and registry_password, or registry_client, in [formats]",
             )
-        if answer.status_code == _INCOMPATIBLE:
-            raise ConfigError(
-                f"the schema registry {self._shown} refuses the schema for {path.split('/')[2]}: {_said(answer)}",
+        if code == _INCOMPATIBLE:
+            return ConfigError(
+                f"the schema registry {self._shown} refuses the schema for {what.split('/')[2]}: {message}",
                 "let the schema be compatible with the ones before it, or change the subject's compatibility",
             )
-        raise AnabranchError(
-            f"the schema registry {self._shown} answered {method} {path} with {answer.status_code}: {_said(answer)}",
-            "look at its log",
+        return AnabranchError(
+            f"the schema registry {self._shown} answered {what} with {code}: {message}", "look at its log"
         )
 
 
-def _version(subject: str, told: Mapping[str, Any]) -> Version:
-    kind = told.get("schemaType", "AVRO")
-    if kind != "AVRO" or told.get("references"):
+def _client(settings: FormatsSettings) -> SchemaRegistryClient:
+    try:
+        from confluent_kafka.schema_registry import SchemaRegistryClient
+    except ImportError as error:
+        raise ConfigError(
+            f'a stream has format = "confluent", and {error.name} is missing',
+            'install it: pip install "anabranch[registry]"',
+        ) from error
+    given: dict[str, Any] = {
+        name: resolved(f"formats.registry_client.{name}", value) if isinstance(value, str) else value
+        for name, value in settings.registry_client.items()
+    }
+    given["url"] = resolved("formats.registry", settings.registry or "")
+    if settings.registry_username is not None:
+        user = resolved("formats.registry_username", settings.registry_username)
+        password = resolved("formats.registry_password", settings.registry_password or "")
+        given["basic.auth.user.info"] = f"{user}:{password}"
+    try:
+        return SchemaRegistryClient({**_CLIENT, **given})
+    except (ValueError, TypeError, OSError) as error:  # OSError: a certificate that can't be read
+        raise ConfigError(
+            f"the client of the schema registry {settings.registry} can't be made: {error}",
+            "check registry and registry_client in [formats]",
+        ) from error
+
+
+def _avro(schema: str) -> Any:
+    from confluent_kafka.schema_registry import Schema
+
+    return Schema(schema, "AVRO")
+
+
+def _version(subject: str, found: RegisteredSchema) -> Version:
+    kind = found.schema.schema_type or "AVRO"
+    if kind != "AVRO" or found.schema.references:
         what = f"is of type {kind}" if kind != "AVRO" else "refers to other schemas"
         raise ConfigError(
-            f"version {told.get('version')} of subject {subject!r} {what}, which anabranch can't read",
+            f"version {found.version} of subject {subject!r} {what}, which anabranch can't read",
             'register a self-contained Avro schema, or read the stream as format = "raw"',
         )
-    return Version(int(told["id"]), str(told["schema"]))
+    return Version(_id(found), str(found.schema.schema_str))
 
 
-def _said(answer: httpx.Response) -> str:
-    try:
-        return str(answer.json().get("message", answer.text))
-    except ValueError:
-        return answer.text[:200]
+def _id(found: RegisteredSchema) -> int:
+    if found.schema_id is None:
+        raise AnabranchError("the schema registry gave a schema without an id", "look at its log")
+    return found.schema_id

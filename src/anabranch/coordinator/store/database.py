@@ -1,4 +1,4 @@
-"""Opens the database of a store, looks whether it is one of ours, and says what its errors mean."""
+"""Opens the database of a store: makes or migrates its tables, refuses what is none, and says what errors mean."""
 
 from __future__ import annotations
 
@@ -10,31 +10,37 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from anabranch.coordinator.store import sqlite, tables
+from anabranch import logs
+from anabranch.coordinator.store import migrations, sqlite, tables
 from anabranch.coordinator.store.address import CURE, Address, make_folder
 from anabranch.errors import AnabranchError, ConfigError, NotFoundError, StoreUnavailableError, UnsupportedFormatError
 
-__all__ = ["create", "explained", "open_existing"]
+__all__ = ["check_format", "create", "explained", "open_existing"]
+
+_FORMAT = sa.select(tables.meta.c.value).where(tables.meta.c.key == "format")
 
 
 def create(url: str) -> sa.Engine:
-    """The database at ``url``, with a store in it. SQLite's is made if it isn't there, PostgreSQL's must be."""
+    """The database at ``url``, with a store of the present format in it: made, or migrated if an older one is there.
+
+    SQLite's file is made if it isn't there, PostgreSQL's database must be.
+    """
     address = Address(url)
     if address.path is not None:
         make_folder(address.path.parent)
     engine = _on_server().engine(address) if address.kind == "postgresql" else sqlite.engine(address.path, "rwc")
-    try:
-        with explained(url):
-            if not _is_ours(engine, address):
-                _prepare(engine, address)
-    except BaseException:
-        engine.dispose()
-        raise
+    with _opening(engine, url):
+        if _format(engine, address) != tables.FORMAT_VERSION:
+            _prepare(engine, address)
     return engine
 
 
-def open_existing(url: str) -> sa.Engine:
-    """The database at ``url``; NotFoundError if there is none. Creates nothing."""
+def open_existing(url: str, to_write: bool = False) -> sa.Engine:
+    """The database at ``url``; NotFoundError if there is no store. Creates nothing.
+
+    A store of an older format is migrated if it is opened ``to_write``. To be read, it stays as it is: of SQLite's file
+    there is a copy in memory then, which is migrated and can't be written.
+    """
     address = Address(url)
     if address.kind == "postgresql":
         engine: sa.Engine = _on_server().engine(address)
@@ -45,14 +51,29 @@ def open_existing(url: str) -> sa.Engine:
         except OSError as error:
             raise ConfigError(f"the store {address.path} can't be read: {error.strerror}", CURE) from error
         engine = sqlite.engine(address.path, "rw")
+    with _opening(engine, url):
+        found = _format(engine, address)
+        if found is None:
+            raise _missing(address)
+        if found == tables.FORMAT_VERSION:
+            return engine
+        if to_write:
+            _prepare(engine, address)
+            return engine
+        if address.kind == "postgresql":
+            raise _older(_where(address), found)
+        return _migrated_copy(engine, address)
+
+
+@contextmanager
+def _opening(engine: sa.Engine, url: str) -> Iterator[None]:
+    """Database errors are explained, and if anything fails inside, the connections are closed."""
     try:
         with explained(url):
-            if not _is_ours(engine, address):
-                raise _missing(address)
+            yield
     except BaseException:
         engine.dispose()
         raise
-    return engine
 
 
 @contextmanager
@@ -92,49 +113,90 @@ def _missing(address: Address) -> AnabranchError:
     return NotFoundError(f"there is no store at {_where(address)}", cure)
 
 
-def _is_ours(engine: sa.Engine, address: Address) -> bool:
+def check_format(connection: sa.Connection, url: str) -> None:
+    """Raises UnsupportedFormatError if a newer anabranch has migrated the store since it was opened; none will before
+    the transaction has ended."""
+    version = connection.execute(_FORMAT.with_for_update(read=True)).scalar()
+    if version != str(tables.FORMAT_VERSION):
+        _known(_where(Address(url)), version)
+
+
+def _format(engine: sa.Engine, address: Address) -> int | None:
     with engine.connect() as connection:
-        return _holds_store(connection, address)
+        return _format_in(connection, address)
 
 
-def _holds_store(connection: sa.Connection, address: Address) -> bool:
-    """Whether it holds a store; an empty database doesn't. Writes nothing."""
+def _format_in(connection: sa.Connection, address: Address) -> int | None:
+    """The format of the store in a database; None if the database is empty. Writes nothing.
+
+    Raises:
+        ConfigError: it is a database of something else.
+        UnsupportedFormatError: the format is newer than the present one, or none at all.
+    """
     where = _where(address)
     there = set(sa.inspect(connection).get_table_names())
     if not there:
-        return False
+        return None
     if "meta" not in there:
         raise ConfigError(
             f"{where} is a database of something else: it has the tables {sorted(there)[:5]}",
             "name another in [coordinator] store, or an empty one",
         )
-    query = sa.select(tables.meta.c.value).where(tables.meta.c.key == "format")
-    version = connection.execute(query).scalar()
-    if version != str(tables.FORMAT_VERSION):
-        raise _other_version(where, version)
-    return True
+    return _known(where, connection.execute(_FORMAT).scalar())
 
 
-def _other_version(where: str, version: str | None) -> AnabranchError:
+def _known(where: str, version: str | None) -> int:
     ours = tables.FORMAT_VERSION
+    if version == str(ours):
+        return ours
     what = f"the store {where} has format version {version}; this anabranch knows {ours}"
-    if version is None or not version.isdecimal():
-        return UnsupportedFormatError(what, "restore it from a backup; nothing was changed")
-    if int(version) < ours:
-        cure = (
-            "it was written by an older anabranch: go on with that one, or let [coordinator] store name a new place, "
-            "where jobs begin afresh; nothing was changed"
+    if version is None or not version.isdecimal() or int(version) < min(migrations.STEPS):
+        raise UnsupportedFormatError(what, "restore it from a backup; nothing was changed")
+    if int(version) > ours:
+        raise UnsupportedFormatError(
+            f"{what} and older ones",
+            "it was written by a newer anabranch: upgrade this one to that, or name another store in [coordinator] "
+            "store; nothing was changed",
         )
-        return UnsupportedFormatError(what, cure)
-    return UnsupportedFormatError(what, "it was written by a newer anabranch: upgrade this one; nothing was changed")
+    return int(version)
+
+
+def _older(where: str, version: int) -> AnabranchError:
+    return UnsupportedFormatError(
+        f"the store {where} has format version {version}, and this anabranch writes {tables.FORMAT_VERSION}",
+        "start a coordinator of this version on it, which migrates it and keeps all jobs; nothing was changed",
+    )
 
 
 def _prepare(engine: sa.Engine, address: Address) -> None:
+    """Make the tables, or migrate those that are there: one process at a time, all of it or nothing."""
     if address.kind == "sqlite":
         sqlite.keep_a_log(engine)
     with engine.execution_options(**sqlite.WRITES).begin() as connection:
         if address.kind == "postgresql":
-            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_on_server().CREATION)))
-        if not _holds_store(connection, address):
+            _on_server().lock_for_schema(connection, _where(address))
+        found = _format_in(connection, address)  # another process may have been here first
+        if found is None:
             tables.metadata.create_all(connection)
             connection.execute(sa.insert(tables.meta).values(key="format", value=str(tables.FORMAT_VERSION)))
+        elif found < tables.FORMAT_VERSION:
+            migrations.migrate(connection, found, tables.FORMAT_VERSION)
+    if found is not None and found < tables.FORMAT_VERSION:
+        log = logs.get_logger()
+        log.info("the store was migrated", store=address.shown, before=found, now=tables.FORMAT_VERSION)
+
+
+def _migrated_copy(engine: sa.Engine, address: Address) -> sa.Engine:
+    """A copy in memory of SQLite's file, in the present format, that can't be written."""
+    copy = sqlite.copied(engine)
+    engine.dispose()
+    try:
+        with copy.execution_options(**sqlite.WRITES).begin() as connection:
+            found = _format_in(connection, address)
+            if found is not None:
+                migrations.migrate(connection, found, tables.FORMAT_VERSION)
+        sqlite.refuse_writes(copy)
+    except BaseException:
+        copy.dispose()
+        raise
+    return copy

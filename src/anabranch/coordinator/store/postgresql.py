@@ -13,9 +13,11 @@ from sqlalchemy.exc import DBAPIError
 from anabranch.coordinator.store.address import Address
 from anabranch.errors import AnabranchError, ConfigError, StoreUnavailableError
 
-__all__ = ["CREATION", "engine", "explanation"]
+__all__ = ["engine", "explanation", "lock_for_schema"]
 
-CREATION = 0x616E6162  # of the lock under which tables are made
+_SCHEMA_LOCK = 0x616E6162  # under which tables are made and migrated
+_MIGRATES_WITHIN = 300  # seconds
+_LOOKS_EVERY = 0.1
 CONNECTS_WITHIN = 5  # seconds
 ANSWERS_WITHIN = 15.0
 _LIMITS = {
@@ -74,6 +76,23 @@ def engine(address: Address) -> sa.Engine:
         hide_parameters=True,
     )
     return made
+
+
+def lock_for_schema(connection: sa.Connection, where: str) -> None:
+    """Until the transaction ends, no other process makes or migrates tables; and this one may take its time.
+
+    Raises:
+        StoreUnavailableError: another process does so for very long.
+    """
+    end = time.monotonic() + _MIGRATES_WITHIN
+    while not connection.execute(sa.select(sa.func.pg_try_advisory_xact_lock(_SCHEMA_LOCK))).scalar_one():
+        if time.monotonic() > end:
+            raise StoreUnavailableError(
+                f"another process has been migrating the store {where} for more than {_MIGRATES_WITHIN} s", "try again"
+            )
+        time.sleep(_LOOKS_EVERY)
+    for limit in ("statement_timeout", "idle_in_transaction_session_timeout"):
+        connection.exec_driver_sql(f"SET LOCAL {limit} = '{_MIGRATES_WITHIN}s'")
 
 
 def explanation(error: DBAPIError, where: str) -> AnabranchError:

@@ -13,7 +13,7 @@ from sqlalchemy.pool import StaticPool
 from anabranch.coordinator.store.address import CURE
 from anabranch.errors import AnabranchError, ConfigError, ConflictError
 
-__all__ = ["WRITES", "engine", "explanation", "keep_a_log"]
+__all__ = ["WRITES", "copied", "engine", "explanation", "keep_a_log", "refuse_writes"]
 
 BUSY_SECONDS = 5.0
 WRITES = {"anabranch_writes": True}
@@ -46,6 +46,26 @@ def keep_a_log(engine: sa.Engine) -> None:
         raw.cursor().execute("PRAGMA journal_mode = WAL")
     finally:
         raw.close()
+
+
+def copied(original: sa.Engine) -> sa.Engine:
+    """A copy of a database, in memory."""
+    made = engine(None, "rw")
+    source, target = original.raw_connection(), made.raw_connection()
+    try:
+        assert isinstance(source.driver_connection, sqlite3.Connection)
+        assert isinstance(target.driver_connection, sqlite3.Connection)
+        source.driver_connection.backup(target.driver_connection)
+    finally:
+        source.close()
+        target.close()
+    return made
+
+
+def refuse_writes(engine: sa.Engine) -> None:
+    """From now on whoever writes to the database gets an error."""
+    with engine.connect() as connection:
+        connection.exec_driver_sql("PRAGMA query_only = ON")
 
 
 def explanation(error: DBAPIError, where: str) -> AnabranchError:

@@ -30,13 +30,16 @@ _NO_EPOCH = 0  # below all that are claimed
 class Store:
     """A store at a database URL, made if it isn't there; ``sqlite://`` is one in memory. For a few threads.
 
+    A store that an older anabranch wrote is migrated first, in one transaction; a coordinator that leads with the older
+    program is deposed by that.
+
     ``url`` is for messages: it shows no password. A store that stands by, claims or has claimed writes only while it
     leads: each of its writes is conditional, in its own transaction, on the epoch that it claimed. One that never did
     any of that writes without asking.
 
     Raises:
         ConfigError: it can't be opened or written, or is a database of something else.
-        UnsupportedFormatError: written by another version; it is left as it is.
+        UnsupportedFormatError: written by a newer anabranch, now or since it was opened; it is left as it is.
         ConflictError: another process has locked SQLite's file.
         StoreUnavailableError: PostgreSQL can't be reached, or was lost in the middle. Later the same store works again.
         NotLeadingError: a write, but this store doesn't lead; nothing was written.
@@ -46,10 +49,17 @@ class Store:
         self._open(url, database.create(url))
 
     @classmethod
-    def open_existing(cls, url: str) -> Self:
-        """For looking: creates nothing, NotFoundError if there is no store."""
+    def open_existing(cls, url: str, to_write: bool = False) -> Self:
+        """Creates nothing; NotFoundError if there is no store.
+
+        For looking, unless it is opened ``to_write``: a store that an older anabranch wrote is left as it is then. In
+        SQLite it is read as it would be once migrated, and can't be written.
+
+        Raises:
+            UnsupportedFormatError: also for one of an older format in PostgreSQL that is only read.
+        """
         store = cls.__new__(cls)
-        store._open(url, database.open_existing(url))
+        store._open(url, database.open_existing(url, to_write))
         return store
 
     def _open(self, url: str, engine: sa.Engine) -> None:
@@ -175,6 +185,7 @@ class Store:
             with database.explained(self._database):
                 try:
                     with self._writer.begin() as connection:
+                        database.check_format(connection, self._database)
                         if seen is None:
                             there = connection.execute(sa.select(leader.c.epoch)).first() is not None
                             won = not there and connection.execute(sa.insert(leader).values(id=1, **values)) is not None
@@ -350,7 +361,9 @@ class Store:
     @contextmanager
     def _writing(self, *happened: Event) -> Iterator[sa.Connection]:
         with self._lock, database.explained(self._database), self._writer.begin() as connection:
-            if self._epoch is not None:
+            if self._epoch is None:
+                database.check_format(connection, self._database)
+            else:  # whoever migrates a store deposes its leader
                 # Nobody can claim, nor this store resign, before this transaction has ended.
                 held = connection.execute(sa.select(leader).with_for_update(read=True)).mappings().first()
                 if held is None or held["epoch"] != self._epoch:

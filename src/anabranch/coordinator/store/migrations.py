@@ -1,0 +1,176 @@
+"""Brings a store that an older anabranch wrote to the present format, one numbered step after the other.
+
+Each step is frozen: it is written against the tables and documents of its time, never against the present ones in
+:mod:`anabranch.coordinator.store.tables`. A step may be repeated, as long as its transaction has not been committed.
+
+Alembic is not used. Each step rewrites JSON documents, which is Python in any case; the version must stay where all
+older programs look for it before they write, in ``meta``; and the lock and the transaction around all steps are those
+under which a store is made.
+
+To add a step: raise ``FORMAT_VERSION`` in ``tables``, write the step and add it to ``STEPS``, and dump a store of the
+format before it into the tests.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import sqlalchemy as sa
+
+from anabranch.errors import UnsupportedFormatError
+
+__all__ = ["STEPS", "migrate"]
+
+Record = dict[str, Any]
+
+_LANES_AT_ONCE = 1000
+
+
+def migrate(connection: sa.Connection, found: int, wanted: int) -> None:
+    """Bring a store from format ``found`` to format ``wanted``, in the transaction of ``connection``.
+
+    A coordinator that leads with an older program is deposed: all that it writes is conditional on its epoch.
+    """
+    # In this order, as a claim reads the format before it writes the leader.
+    connection.execute(sa.text("UPDATE meta SET value = :version WHERE key = 'format'"), {"version": str(wanted)})
+    for version in range(found, wanted):
+        STEPS[version](connection)
+    if "leader" in _tables(connection):
+        connection.execute(sa.text("UPDATE leader SET epoch = epoch + 1, beat = -1"))
+
+
+def _to_2(connection: sa.Connection) -> None:
+    """Deployments keep the formats of their streams. Before, all streams were JSON, as are those that aren't named."""
+    _add_column(connection, "deployments", "formats", "TEXT", default="{}")
+
+
+def _to_3(connection: sa.Connection) -> None:
+    """Of several coordinators on a store, one leads."""
+    sa.Table(
+        "leader",
+        sa.MetaData(),
+        sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
+        sa.Column("epoch", sa.BigInteger, nullable=False),
+        sa.Column("holder", sa.Text, nullable=False),
+        sa.Column("beat", sa.BigInteger, nullable=False),
+    ).create(connection)
+
+
+def _to_4(connection: sa.Connection) -> None:
+    """Drains, and containers with the code of a deployment.
+
+    Format 3 was written with three sets of tables: without programs and artifacts at first, then without the instances
+    of processes. What is missing is added. Lanes get what their plan says of them, and was not yet stored with them.
+    """
+    if "artifacts" not in _tables(connection):
+        sa.Table(
+            "artifacts",
+            sa.MetaData(),
+            sa.Column("sha256", sa.String(64), primary_key=True),
+            sa.Column("content", sa.LargeBinary, nullable=False),
+        ).create(connection)
+    _add_column(connection, "deployments", "program", "TEXT")
+    _add_column(connection, "deployments", "drain", "TEXT")
+    _add_column(connection, "containers", "instance", "TEXT", default="")
+    if _add_column(connection, "containers", "deployment", "INTEGER", default=0):
+        last_before = (
+            "SELECT max(id) FROM deployments WHERE deployments.job = containers.job "
+            "AND deployments.created_at <= containers.registered_at"
+        )
+        first = "SELECT min(id) FROM deployments WHERE deployments.job = containers.job"
+        connection.execute(sa.text(f"UPDATE containers SET deployment = coalesce(({last_before}), ({first}), 0)"))
+    for (job, deployment), generations in _models(connection).items():
+        aggregations = _aggregations(connection, job, deployment)
+        for lane, generation, record in _lanes(connection, job, deployment):
+            try:
+                changed = _lane_of_4(record, generations[generation], aggregations)
+            except (LookupError, TypeError, StopIteration) as error:
+                raise UnsupportedFormatError(
+                    f"the record of lane {lane} of job {job!r} can't be migrated: {type(error).__name__}: {error}",
+                    "restore the store from a backup; nothing was changed",
+                ) from error
+            _write_lane(connection, job, lane, changed)
+
+
+STEPS: Mapping[int, Callable[[sa.Connection], None]] = {1: _to_2, 2: _to_3, 3: _to_4}
+"""By the format that a step starts from; it leads to the next one."""
+
+
+def _lane_of_4(lane: Record, model: Record, aggregations: set[str]) -> Record:
+    """A lane's record with the fields that it lacks, from the model of its generation and the graph."""
+    factor = model["factor"]
+    stage = next(each for each in model["stages"] if each["stage"] == lane["stage"])
+    tasks = [task for task in stage["tasks"] if task["name"] in lane["tasks"]]
+    numbers = {_whole(ssp): task["index"] // factor for task in tasks for ssp in task["ssps"]}
+    virtual: dict[int, list[int]] = {}
+    for task in tasks:
+        virtual.setdefault(task["index"] // factor, []).append(task["index"] % factor)
+    parts = {str(number): sorted(its) for number, its in sorted(virtual.items()) if len(its) < factor}
+    aside = [slot.partition(":")[0] for slot in lane["slots"] if ":" in slot]
+    known: Record = {
+        "stateful": lane["group"] in aggregations,
+        "factor": factor,
+        "numbers": {text: numbers[text] for text in dict.fromkeys(map(_whole, lane["ssps"]))},
+        "bases": sorted(virtual),
+        "buckets": parts if lane.get("broadcast") else {},
+        "rejecting": list(dict.fromkeys(aside)),
+        # Of a lane that ever had a process it isn't known that nothing was written.
+        "begun": bool(lane.get("ran") or lane["epoch"] or lane["folderEpoch"]),
+    }
+    return {**known, **lane}
+
+
+def _whole(ssp: Record) -> str:
+    return f"{ssp['system']}/{ssp['stream']}/{ssp['partition']}"
+
+
+def _aggregations(connection: sa.Connection, job: str, deployment: int) -> set[str]:
+    """The operators with state of a deployment: up to format 3 there were no others."""
+    query = sa.text("SELECT graph FROM deployments WHERE job = :job AND id = :id")
+    graph = json.loads(connection.execute(query, {"job": job, "id": deployment}).scalar_one())
+    return {node["name"] for node in graph["nodes"] if node["kind"] == "agg"}
+
+
+def _models(connection: sa.Connection) -> dict[tuple[str, int], dict[int, Record]]:
+    """The job models by job and deployment, then by generation."""
+    found: dict[tuple[str, int], dict[int, Record]] = {}
+    query = sa.text("SELECT job, deployment, generation, document FROM models")
+    for job, deployment, generation, document in connection.execute(query).all():
+        found.setdefault((job, deployment), {})[generation] = json.loads(document)
+    return found
+
+
+def _lanes(connection: sa.Connection, job: str, deployment: int) -> Iterator[tuple[str, int, Record]]:
+    """Each lane of a deployment: its id, the generation that it was planned in, and its record."""
+    query = sa.text("SELECT id, generation, record FROM lanes WHERE job = :job AND deployment = :deployment")
+    rows = connection.execute(query, {"job": job, "deployment": deployment})
+    for part in rows.partitions(_LANES_AT_ONCE):
+        for lane, generation, record in part:
+            yield lane, generation, json.loads(record)
+
+
+def _write_lane(connection: sa.Connection, job: str, lane: str, record: Record) -> None:
+    connection.execute(
+        sa.text("UPDATE lanes SET record = :record WHERE job = :job AND id = :id"),
+        {"record": json.dumps(record, ensure_ascii=False, indent=2), "job": job, "id": lane},
+    )
+
+
+def _tables(connection: sa.Connection) -> set[str]:
+    return set(sa.inspect(connection).get_table_names())
+
+
+def _add_column(
+    connection: sa.Connection, table: str, column: str, kind: str, default: str | int | None = None
+) -> bool:
+    """Add a column that isn't there; says whether it wasn't. With a default, which its rows get, it is never NULL."""
+    if column in {each["name"] for each in sa.inspect(connection).get_columns(table)}:
+        return False
+    value = repr(default) if isinstance(default, str) else default
+    constraint = "" if default is None else f" NOT NULL DEFAULT {value}"
+    connection.execute(sa.text(f"ALTER TABLE {table} ADD COLUMN {column} {kind}{constraint}"))
+    if default is not None and connection.dialect.name == "postgresql":  # SQLite can't drop one, and has no use for it
+        connection.execute(sa.text(f"ALTER TABLE {table} ALTER COLUMN {column} DROP DEFAULT"))
+    return True
