@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from anabranch import Job
-from anabranch.coordinator.client import AWAY
+from anabranch.coordinator.api.client import AWAY
 from anabranch.coordinator.states import DeploymentState
 from anabranch.grouping import groupers
 from anabranch.messages import (

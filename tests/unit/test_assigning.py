@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from anabranch import Job
 from anabranch.assignment.seating import Rules
 from anabranch.cli.main import app
-from anabranch.coordinator import http
+from anabranch.coordinator.api import listening
 from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.errors import AnabranchError, ConflictError, NotFoundError
@@ -238,7 +238,7 @@ def test_not_while_it_runs_in_real_time(coordinator: Coordinator) -> None:
 def run(tmp_path: Path, coordinator: Coordinator) -> Iterator[Callable[..., tuple[str, str]]]:
     coordinator.start(start(BY_RACKS))
     crew(coordinator, *RACKS)
-    server = http.serve(coordinator)
+    server = listening.serve(coordinator)
     config = tmp_path / "anabranch.toml"
     config.write_text(f'[coordinator]\nurl = "{server.url}"\n')
 

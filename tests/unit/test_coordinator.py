@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 import msgspec
 import pytest
 
-from anabranch.coordinator import http, reading
-from anabranch.coordinator.client import Client
+from anabranch.coordinator import reading
+from anabranch.coordinator.api import listening
+from anabranch.coordinator.api.client import Client
 from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.states import DeploymentState, LaneView, Snapshot, Transition, step
 from anabranch.coordinator.store import Store
@@ -94,7 +95,7 @@ def asked(request: pytest.FixtureRequest, coordinator: Coordinator) -> Iterator[
     if request.param == "in process":
         yield coordinator
         return
-    server = http.serve(coordinator)
+    server = listening.serve(coordinator)
     with Client(server.url) as client:
         yield client
     server.close()

@@ -17,7 +17,8 @@ from anabranch.cli import container, coordinator
 from anabranch.cli.main import app
 from anabranch.config import CoordinatorSettings
 from anabranch.container import reconciliation
-from anabranch.coordinator import http, launching
+from anabranch.coordinator import launching
+from anabranch.coordinator.api import server
 from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.store import Store
 
@@ -78,7 +79,7 @@ def test_manifests_fit_each_other_and_the_program() -> None:
     assert runs["command"][-2:] == ["--coordinator", url]
     port = inspect.signature(coordinator.coordinator).parameters["port"].default
     assert [each["containerPort"] for each in serves["ports"]] == [port]
-    routes = {route.path for route in http.app(Coordinator(Store("sqlite://"))).routes}  # type: ignore[attr-defined]
+    routes = {route.path for route in server.app(Coordinator(Store("sqlite://"))).routes}  # type: ignore[attr-defined]
     assert {serves[probe]["httpGet"]["path"] for probe in ("livenessProbe", "readinessProbe")} <= routes
     for each in (serves, runs):
         options(each["command"])

@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 from anabranch import Job, tumbling
 from anabranch.coordinator import draining as progress
-from anabranch.coordinator import http
+from anabranch.coordinator.api import server
 from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.errors import AnabranchError, ConflictError, UsageError
@@ -369,7 +369,7 @@ def test_nothing_that_lanes_before_have_taken_in_is_taken_in_again(begins: tuple
 
 def test_over_http(coordinator: Coordinator) -> None:
     running(coordinator)
-    asked = TestClient(http.app(coordinator), raise_server_exceptions=False)
+    asked = TestClient(server.app(coordinator), raise_server_exceptions=False)
     wrong: list[Any] = [
         {},
         {"uuid": str(uuid.uuid4())},

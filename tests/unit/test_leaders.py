@@ -10,7 +10,8 @@ import msgspec
 import pytest
 from starlette.testclient import TestClient
 
-from anabranch.coordinator import endpoint, http, leading
+from anabranch.coordinator import endpoint, leading
+from anabranch.coordinator.api import server
 from anabranch.coordinator.election import Election
 from anabranch.coordinator.launcher import Launcher, Staffed
 from anabranch.coordinator.leading import Leading
@@ -79,7 +80,7 @@ class One:
         return self.leading.leads
 
     def asked(self, token: str | None = None) -> TestClient:
-        return TestClient(http.app(self.served, self.leading, token), raise_server_exceptions=False)
+        return TestClient(server.app(self.served, self.leading, token), raise_server_exceptions=False)
 
     def close(self) -> None:
         self.leading._step_down()
@@ -189,7 +190,7 @@ def ask(client: TestClient, name: str) -> tuple[int, Any]:
 
 
 def test_every_route_that_changes_something_is_tried_here(make: Callable[[str], One]) -> None:
-    routes = http.app(make("a").served).routes
+    routes = server.app(make("a").served).routes
     changing = {(method, route.path) for route in routes for method in route.methods - {"GET", "HEAD"}}  # type: ignore[attr-defined]
     tried = {
         (method, path.replace("delays:0:1", "{container}").replace("delays", "{job}").replace(HASH, "{sha256}"))

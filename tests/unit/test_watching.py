@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from anabranch.coordinator import http
-from anabranch.coordinator.client import Client
+from anabranch.coordinator.api import listening
+from anabranch.coordinator.api.client import Client
 from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.coordinator.watching import Watching, counted
@@ -220,7 +220,7 @@ def test_a_lane_that_cannot_start_is_left_alone_and_tried_again(coordinator: Coo
 
 def test_over_http(coordinator: Coordinator, counts: Counts) -> None:
     running(coordinator)
-    server = http.serve(coordinator)
+    server = listening.serve(coordinator)
     try:
         with Client(server.url) as client:
             counts.counts[IN] = 3

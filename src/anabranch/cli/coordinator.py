@@ -20,7 +20,9 @@ from anabranch import references
 from anabranch.cli import progress
 from anabranch.clocks import boottime
 from anabranch.config import CoordinatorSettings
-from anabranch.coordinator import fencing, http
+from anabranch.coordinator import fencing
+from anabranch.coordinator.api import listening
+from anabranch.coordinator.api import server as server_api
 from anabranch.coordinator.election import Election
 from anabranch.coordinator.launcher import Launcher
 from anabranch.coordinator.leading import Leading
@@ -51,7 +53,7 @@ def coordinator(
             "set a token, as ${env:ANABRANCH_TOKEN} or ${file:PATH}, here and for containers; or listen on 127.0.0.1",
         )
     lease, grace = (durations.parse(text) / 1000 for text in (settings.lease, settings.grace))
-    listener = http.listen(host, port)
+    listener = listening.listen(host, port)
     reached = url or f"http://{host}:{listener.getsockname()[1]}"
     store = Store(settings.store)
     ended = threading.Event()
@@ -66,7 +68,7 @@ def coordinator(
             Leading(served, store, settings.store, election, reached, fencing.fence, launches) as leading,
             Watching(served.wishes),
         ):
-            server = http.Server(http.app(served, leading, token), listener)
+            server = listening.Server(server_api.app(served, leading, token), listener)
             _collect_seldom()
             progress.say(f"coordinator at {reached}, store {store.url}; Ctrl-C ends it, and jobs go on")
             if local:

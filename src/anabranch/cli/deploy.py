@@ -13,7 +13,7 @@ from anabranch.cli import drain, finding, haste, loading, preparation, printing,
 from anabranch.cli.loading import JobFile
 from anabranch.cli.preparation import Prepared
 from anabranch.config import Settings
-from anabranch.coordinator.client import Client
+from anabranch.coordinator.api.client import Client
 from anabranch.errors import ConflictError, UsageError
 from anabranch.messages import Deployed, Deploying
 from anabranch.operators.rules import is_boundary

@@ -10,7 +10,7 @@ from anabranch import config as configuration
 from anabranch import references
 from anabranch.config import CoordinatorSettings, Settings
 from anabranch.coordinator import endpoint, reading
-from anabranch.coordinator.client import Client
+from anabranch.coordinator.api.client import Client
 from anabranch.coordinator.store import Event, address
 from anabranch.errors import ConflictError, UsageError
 from anabranch.messages import JobStatus

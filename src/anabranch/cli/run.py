@@ -21,7 +21,8 @@ from anabranch.cli import drawing, haste, loading, preparation, progress
 from anabranch.cli.loading import JobFile
 from anabranch.cli.preparation import Prepared
 from anabranch.config import Settings
-from anabranch.coordinator import endpoint, http
+from anabranch.coordinator import endpoint
+from anabranch.coordinator.api import listening
 from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.states.snapshot import DeploymentState
 from anabranch.coordinator.store.store import Store
@@ -162,7 +163,7 @@ def _serve(
             file.write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} lane {lane} failed:\n{root_cause.text_of(error)}\n")
 
     name = prepared.file.graph.job
-    server = http.serve(coordinator)
+    server = listening.serve(coordinator)
     served.callback(server.close)
     endpoint.write(prepared.settings.coordinator.store, name, server.url)
     signals = _Signals(coordinator, name)

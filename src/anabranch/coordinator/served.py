@@ -10,8 +10,8 @@ import msgspec
 
 from anabranch.coordinator import autosizing, changing, draining, reading, replacing, reports
 from anabranch.coordinator.changing import Generation, Wanted
+from anabranch.coordinator.long_polls import LongPolls
 from anabranch.coordinator.naming import check_name
-from anabranch.coordinator.polls import Polls
 from anabranch.coordinator.replacing import Replacement
 from anabranch.coordinator.serving import Process, Serving
 from anabranch.coordinator.states import DeploymentState, Snapshot, Transition, step
@@ -62,7 +62,7 @@ class Served:
         """Whether the store may hold something else than what is here."""
         self.lock = threading.Condition()
         self.leases = threading.Lock()
-        self.polls = Polls()
+        self.polls = LongPolls()
         self._first = first
 
     def adopt(self, job: str) -> bool:

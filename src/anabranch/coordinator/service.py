@@ -407,7 +407,7 @@ class Coordinator:
             return serving.answer(process, beat.seen)
 
     def listening(self, beat: Heartbeat, wake: Callable[[], object]) -> AbstractContextManager[None]:
-        """Inside ``with``, ``wake`` is called when :meth:`answer` has news; see :meth:`Polls.waiting`."""
+        """Inside ``with``, ``wake`` is called when :meth:`answer` has news; see :meth:`LongPolls.waiting`."""
         return self._served.polls.waiting(beat.container, beat.seen, wake)
 
     def patience(self, wait: float) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-__all__ = ["Polls"]
+__all__ = ["LongPolls"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,7 +17,7 @@ class _Poll:
     wake: Callable[[], object]
 
 
-class Polls:
+class LongPolls:
     """Thread-safe. A poll costs memory only: whoever waits brings what wakes it."""
 
     def __init__(self) -> None:
