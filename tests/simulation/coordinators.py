@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, cast
 
+from anabranch.coordinator.coordinator import Coordinator, Fence
 from anabranch.coordinator.election import Election
 from anabranch.coordinator.leading import Leading
-from anabranch.coordinator.service import Coordinator, Fence
 from anabranch.coordinator.store import Store
 from anabranch.errors import AnabranchError, NotLeadingError, StateError
 from anabranch.messages import Answer, Registered, Registration
@@ -55,7 +55,7 @@ class CoordinatorProcess(Actor):
         return self.election._ends
 
     def handle(self, ask: Callable[[CoordinatorProcess], Any]) -> Any:
-        """What a leader may do, or say: as :mod:`anabranch.coordinator.http` does it."""
+        """What a leader may do, or say: as :mod:`anabranch.coordinator.api.server` does it."""
         self.leading.check()
         done = ask(self)
         self.leading.check()
@@ -119,7 +119,7 @@ class CoordinatorProcess(Actor):
 
     def _look(self) -> None:
         try:
-            self.coordinator.wishes.look()
+            self.coordinator.look()
         except AnabranchError as error:
             self.note(f"can't look at inputs now: {error}")
         if self.leads_until > self.world.now:

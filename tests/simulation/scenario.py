@@ -237,9 +237,9 @@ class Scenario:
                 if not isinstance(found, AWAY) and wish.drains is drains:
                     wish.drains = None
 
-            self._client.call(lambda by: by.coordinator.wishes.drain(job, drains), drained)
+            self._client.call(lambda by: by.coordinator.drain(job, drains), drained)
         if cancels:
-            self._client.call(lambda by: by.coordinator.wishes.cancel(job), cancelled)
+            self._client.call(lambda by: by.coordinator.cancel(job), cancelled)
 
     def _drain(self, job: str) -> DrainNotification:
         random = self.world.random
@@ -378,10 +378,10 @@ class Scenario:
 
 def _changed(by: CoordinatorProcess, job: str, wish: Scaling | Rewinding | Deploying) -> Scaled | Rewound | Deployed:
     if isinstance(wish, Deploying):
-        return by.coordinator.deployments.deploy(job, wish)
+        return by.coordinator.deploy(job, wish)
     if isinstance(wish, Scaling):
-        return by.coordinator.wishes.scale(job, wish)
-    return by.coordinator.wishes.rewind(job, wish)
+        return by.coordinator.scale(job, wish)
+    return by.coordinator.rewind(job, wish)
 
 
 @cache

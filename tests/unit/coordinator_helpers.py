@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from anabranch.coordinator.api.client import Client
-from anabranch.coordinator.service import Coordinator
+from anabranch.coordinator.coordinator import Coordinator
 from anabranch.messages import Answer, Heartbeat, LaneReport, Registered, Registration, Start
 from anabranch.model.graph import Graph, Node
 from anabranch.model.job_model import ContainerModel, JobModel

@@ -15,7 +15,7 @@ import pytest
 
 from anabranch.container.agent import Agent
 from anabranch.container.beats import Beating, Direct
-from anabranch.coordinator.long_polls import LongPolls
+from anabranch.coordinator.jobs.long_polls import LongPolls
 from anabranch.errors import FencedError, UnreachableError
 from anabranch.messages import Answer, BatchProgress, Heartbeat, LaneReport, Registered, Registration
 from anabranch.model.job_model import JobModel

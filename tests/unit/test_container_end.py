@@ -11,7 +11,7 @@ from anabranch.container.agent import Agent
 from anabranch.container.beats import Direct
 from anabranch.coordinator.api import listening
 from anabranch.coordinator.api.client import Client
-from anabranch.coordinator.service import Coordinator
+from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.errors import ConflictError, JobFailedError
 from tests.unit.coordinator_helpers import FIRST, SECOND, Seat, plan, report, wanted

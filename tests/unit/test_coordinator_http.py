@@ -18,7 +18,7 @@ from anabranch.coordinator.api import listening, operation, operations
 from anabranch.coordinator.api import server as server_api
 from anabranch.coordinator.api.client import Client
 from anabranch.coordinator.api.http_errors import error_of, payload_of, status_of
-from anabranch.coordinator.service import Coordinator
+from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.errors import (
     AnabranchError,
@@ -279,7 +279,7 @@ def test_polls_don_t_keep_others_waiting(coordinator: Coordinator, server: liste
         polls = [threading.Thread(target=lambda: seat.beat(wait=30.0)) for _ in range(50)]
         for poll in polls:
             poll.start()
-        wait_for(lambda: len(coordinator._served.polls) == 50)
+        wait_for(lambda: len(coordinator.registry.polls) == 50)
         assert client.status("delays").state == "starting"
         assert threading.active_count() < before + 70  # none of them has a thread of the server's
         client.stop("delays")

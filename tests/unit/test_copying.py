@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from anabranch.coordinator import copying
+from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.copying import Member
-from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.store.store import Store
 from anabranch.messages import Copy, CopyReport, Heartbeat, Registration
 from anabranch.model.lane import Lane, LaneState

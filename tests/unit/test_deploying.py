@@ -19,7 +19,7 @@ from anabranch.config import CoordinatorSettings
 from anabranch.container import reconciliation
 from anabranch.coordinator import launching
 from anabranch.coordinator.api import server
-from anabranch.coordinator.service import Coordinator
+from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
 
 DEPLOY = Path(__file__).parents[2] / "examples" / "deploy"

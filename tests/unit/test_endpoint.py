@@ -12,8 +12,8 @@ import pytest
 
 from anabranch.coordinator import endpoint
 from anabranch.coordinator.api import listening
+from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.endpoint import RunLock
-from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.errors import ConfigError, ConflictError, UsageError
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from anabranch.cli.main import app
 from anabranch.coordinator.api import listening
-from anabranch.coordinator.service import Coordinator
+from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.errors import ConflictError
 from tests.unit.test_scaling import JOB

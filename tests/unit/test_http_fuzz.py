@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 from anabranch.coordinator.api import listening
 from anabranch.coordinator.api import server as server_api
-from anabranch.coordinator.service import Coordinator
+from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store, tables
 from anabranch.messages import Heartbeat, Program, Registration
 from tests.unit.coordinator_helpers import FIRST, Seat, plan, report

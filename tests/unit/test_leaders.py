@@ -12,10 +12,10 @@ from starlette.testclient import TestClient
 
 from anabranch.coordinator import endpoint, leading
 from anabranch.coordinator.api import server
+from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.election import Election
 from anabranch.coordinator.launcher import Launcher, Staffed
 from anabranch.coordinator.leading import Leading
-from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.errors import AnabranchError, ConflictError, NotLeadingError
 from anabranch.messages import (
@@ -229,12 +229,12 @@ def test_who_loses_stands_by_and_another_goes_on(make: Callable[[str], One], clo
     assert first.turn()
     seat = begun(first)
     take_over(second, clock)
-    assert "delays" not in second.served._served.jobs
+    assert "delays" not in second.served.registry.jobs
     seat.coordinator = second.served
     with pytest.raises(NotLeadingError):
         seat.report("running")
     assert not first.turn()
-    assert first.served._served.jobs == {}
+    assert first.served.registry.jobs == {}
     assert second.turn()
     assert seat.report("running").alive
     with pytest.raises(NotLeadingError):
@@ -260,14 +260,14 @@ def test_what_was_left_over_from_leading_before_is_forgotten(make: Callable[[str
     first, second = make("a"), make("b")
     assert first.turn()
     seat = begun(first)
-    leftover = dict(first.served._served.jobs)
+    leftover = dict(first.served.registry.jobs)
     first.leading._step_down()
     take_over(second, clock)
     second.served.stop("delays")
     seat.coordinator = second.served
     seat.report("ended")
     assert second.store.deployment("delays").state == "stopped"  # type: ignore[union-attr]
-    first.served._served.jobs.update(leftover)
+    first.served.registry.jobs.update(leftover)
     second.leading._step_down()
     assert not first.turn()
     take_over(first, clock)

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from anabranch.coordinator import plans
 from anabranch.coordinator.api import http_errors, listening
 from anabranch.coordinator.api.client import Client
-from anabranch.coordinator.service import Coordinator
+from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import ContainerRecord, LeaderRecord, Store, tables
 from anabranch.errors import NotLeadingError, StoreUnavailableError
 from anabranch.messages import Registration

@@ -11,8 +11,8 @@ from anabranch.cli import drawing, progress
 from anabranch.coordinator import sizing
 from anabranch.coordinator.api import listening
 from anabranch.coordinator.autosizing import Look
+from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.long_batches import LongBatches
-from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.messages import BatchProgress, JobStatus, LaneReport, LaneSizing, LaneStatus
 from tests.unit.coordinator_helpers import FIRST, Clock, Seat, lane, plan, report

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families as parsed
 
 from anabranch.coordinator.api import listening
-from anabranch.coordinator.service import Coordinator
+from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.messages import CopyReport, Heartbeat
 from tests.unit.coordinator_helpers import FIRST, FLIGHTS, SECOND, Clock, Seat, plan, report

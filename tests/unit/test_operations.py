@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
+from anabranch.coordinator import commands
 from anabranch.coordinator.api import openapi, operations, server
 from anabranch.coordinator.api.client import Client
 from anabranch.coordinator.api.operation import Operation, operation
-from anabranch.coordinator.service import Coordinator
+from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.messages import Heartbeat, Scaled, Scaling
 from anabranch.model.document import Document
@@ -107,3 +109,25 @@ def test_an_operation_is_read_off_its_signature() -> None:
         Table().grow("j")
     beat: Operation[..., Any] = Table.beat
     assert [(one.sent_as, one.in_path) for one in beat.parameters] == [("container", True)]
+
+
+def test_an_operation_is_carried_out_by_the_coordinator_or_by_the_command_of_its_name() -> None:
+    """A command takes what its operation's signature has, after its context; and says what it checks and does."""
+    carried_out = 0
+    for each in vars(operations.Operations).values():
+        if not isinstance(each, Operation):
+            continue
+        own = vars(Coordinator).get(each.name)
+        if own is None:
+            command: Any = commands.named(each.name)
+            own = command.run
+            assert {"check", "apply", "run"} <= set(command.__all__), each.name
+            carried_out += 1
+        taken = [one.kind for one in list(inspect.signature(own).parameters.values())[1:]]
+        assert len(taken) == len(each.signature.parameters), each.name
+    assert carried_out > 10
+
+
+def test_an_operation_without_a_command_is_a_fault() -> None:
+    with pytest.raises(ModuleNotFoundError, match=r"commands\.grow"):
+        commands.named("grow")

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from anabranch.cli import finding
 from anabranch.cli import rewind as verb
 from anabranch.cli.main import app
-from anabranch.coordinator.service import Coordinator
+from anabranch.coordinator.coordinator import Coordinator
 from anabranch.errors import ConflictError, NotFoundError, UsageError
 from anabranch.messages import JobStatus
 from tests.unit.test_rewinding import begun, clock, coordinator, store, systems

@@ -12,9 +12,9 @@ import pytest
 
 from anabranch.coordinator.api import listening
 from anabranch.coordinator.api.client import Client
-from anabranch.coordinator.service import Coordinator
+from anabranch.coordinator.coordinator import Coordinator
+from anabranch.coordinator.input_monitor import InputMonitor, counted
 from anabranch.coordinator.store import Store
-from anabranch.coordinator.watching import Watching, counted
 from anabranch.errors import AnabranchError, ConflictError
 from anabranch.messages import Expanding, Scaling
 from anabranch.metrics import exposition
@@ -78,8 +78,8 @@ def whys(coordinator: Coordinator, what: str) -> list[str]:
 def test_it_looks_time_and_again_and_goes_along(coordinator: Coordinator, clock: Clock, counts: Counts) -> None:
     worker = running(coordinator)
     worker.read = 5
-    coordinator.wishes.look()
-    coordinator.wishes.look()
+    coordinator.look()
+    coordinator.look()
     assert counts.asked == [[IN]]
     assert coordinator.status(JOB).inputs == {IN: 2}
     assert (
@@ -87,20 +87,20 @@ def test_it_looks_time_and_again_and_goes_along(coordinator: Coordinator, clock:
         in exposition(coordinator.jobs(), 0, True).decode()
     )
     counts.counts[IN] = 4
-    coordinator.wishes.look()
+    coordinator.look()
     assert coordinator.status(JOB).generation == 1
     clock.at += 60
-    coordinator.wishes.look()
+    coordinator.look()
     status = coordinator.status(JOB)
     assert (status.state, status.generation, status.inputs) == ("changing", 2, {IN: 4})
     clock.at += 60
-    coordinator.wishes.look()  # not while it is changing
+    coordinator.look()  # not while it is changing
     assert len(counts.asked) == 2
     worker.turns()
     assert coordinator.status(JOB).state == "running"
     assert {ssp.partition for lane in open_lanes(coordinator) for ssp in lane.ssps} == {0, 1, 2, 3}
     assert whys(coordinator, "running → changing") == ["embedded/in has 4 partitions, and had 2"]
-    coordinator.wishes.look()
+    coordinator.look()
     assert coordinator.status(JOB).generation == 2
 
 
@@ -114,53 +114,53 @@ def test_what_it_cannot_go_along_with_is_said_once_and_lanes_run_on(
         for _ in range(3):
             clock.at += 60
             worker.turn()
-            coordinator.wishes.look()
+            coordinator.look()
         (warning,) = coordinator.status(JOB).warnings
         assert told in warning
         assert [told in why for why in whys(coordinator, "doesn't go along")].count(True) == 1
     assert [lane.id for lane in open_lanes(coordinator)] == before
     with pytest.raises(ConflictError, match="embedded/in is gone"):
-        coordinator.wishes.expand(JOB, Expanding())
+        coordinator.expand(JOB, Expanding())
     counts.counts[IN] = 6
     clock.at += 60
     worker.turn()
-    coordinator.wishes.look()
+    coordinator.look()
     assert (coordinator.status(JOB).generation, coordinator.status(JOB).warnings) == (2, ())
 
 
 def test_a_system_that_does_not_answer_holds_nothing_up(coordinator: Coordinator, clock: Clock, counts: Counts) -> None:
     running(coordinator)
     counts.away = True
-    coordinator.wishes.look()
+    coordinator.look()
     assert coordinator.status(JOB).warnings == (
         "how many partitions its inputs have isn't known: the cluster doesn't answer",
     )
     with pytest.raises(AnabranchError, match="doesn't answer"):
-        coordinator.wishes.expand(JOB, Expanding())
+        coordinator.expand(JOB, Expanding())
     counts.away = False
     clock.at += 60
-    coordinator.wishes.look()
+    coordinator.look()
     assert coordinator.status(JOB).warnings == ()
 
 
 def test_a_user_needs_not_wait(coordinator: Coordinator, counts: Counts) -> None:
     worker = running(coordinator)
-    assert coordinator.wishes.expand(JOB, Expanding()).partitions == {}
+    assert coordinator.expand(JOB, Expanding()).partitions == {}
     counts.counts[IN] = 4
-    dry = coordinator.wishes.expand(JOB, Expanding(dry=True))
+    dry = coordinator.expand(JOB, Expanding(dry=True))
     assert (dry.generation, dry.partitions, len(dry.closing), len(dry.lanes)) == (2, {IN: 4}, 2, 2)
     assert coordinator.status(JOB).generation == 1
-    assert coordinator.wishes.expand(JOB, Expanding(request="r")).generation == 2
+    assert coordinator.expand(JOB, Expanding(request="r")).generation == 2
     counts.counts[IN] = 8
-    again = coordinator.wishes.expand(JOB, Expanding(request="r"))
+    again = coordinator.expand(JOB, Expanding(request="r"))
     assert (again.generation, again.lanes) == (2, ())
     with pytest.raises(ConflictError, match="only one that is running"):
-        coordinator.wishes.expand(JOB, Expanding())
+        coordinator.expand(JOB, Expanding())
     with pytest.raises(ConflictError, match="can't have fewer partitions again"):
-        coordinator.wishes.cancel(JOB)
+        coordinator.cancel(JOB)
     worker.turns()
-    coordinator.wishes.scale(JOB, Scaling(factor=4))
-    coordinator.wishes.cancel(JOB)
+    coordinator.scale(JOB, Scaling(factor=4))
+    coordinator.cancel(JOB)
     worker.turns(6)
     model = coordinator.model(JOB)
     assert (model.generation, model.factor, model.expands) == (4, 1, ())
@@ -191,7 +191,7 @@ def test_a_coordinator_that_dies_behind_the_store_is_followed_by_one_that_goes_o
 ) -> None:
     worker = running(coordinator)
     counts.counts[IN] = 4
-    coordinator.wishes.expand(JOB, Expanding())  # and nobody is told
+    coordinator.expand(JOB, Expanding())  # and nobody is told
     coordinator.abandon()
     other = Coordinator(store, clock=clock, lease=10, grace=2, counting=counts)
     assert other.adopt(JOB)
@@ -207,7 +207,7 @@ def test_a_coordinator_that_dies_behind_the_store_is_followed_by_one_that_goes_o
 def test_a_lane_that_cannot_start_is_left_alone_and_tried_again(coordinator: Coordinator, counts: Counts) -> None:
     worker = running(coordinator)
     counts.counts[IN] = 4
-    coordinator.wishes.expand(JOB, Expanding())
+    coordinator.expand(JOB, Expanding())
     worker.fails = lambda lane: lane.stateful and bool(lane.fresh)
     worker.turns()
     status = coordinator.status(JOB)
@@ -215,7 +215,7 @@ def test_a_lane_that_cannot_start_is_left_alone_and_tried_again(coordinator: Coo
     assert [lane.lane.error for lane in status.lanes if lane.lane.error] == ["it can't"]
     counts.counts[IN] = 8
     with pytest.raises(ConflictError, match="has failed"):
-        coordinator.wishes.expand(JOB, Expanding())
+        coordinator.expand(JOB, Expanding())
 
 
 def test_over_http(coordinator: Coordinator, counts: Counts) -> None:
@@ -243,13 +243,13 @@ def test_a_job_in_real_time_goes_along_when_it_starts_again(store: Store, clock:
     Worker(coordinator).turns()
     counts.counts[IN] = 4
     with pytest.raises(ConflictError, match="a task slot for each new partition"):
-        coordinator.wishes.expand(JOB, Expanding())
+        coordinator.expand(JOB, Expanding())
 
 
 def test_what_came_to_a_lane_that_never_began_comes_to_the_next_one(coordinator: Coordinator, counts: Counts) -> None:
     worker = running(coordinator)
     counts.counts[IN] = 4
-    coordinator.wishes.expand(JOB, Expanding())
+    coordinator.expand(JOB, Expanding())
     worker.fails = lambda lane: bool(lane.fresh)
     worker.turns()
     assert coordinator.status(JOB).state == "failed"
@@ -273,7 +273,7 @@ def test_how_many_there_are(tmp_path: Path) -> None:
 
 
 def test_a_thread_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("anabranch.coordinator.watching._EVERY", 0.01)
+    monkeypatch.setattr("anabranch.coordinator.input_monitor._EVERY", 0.01)
     looks = []
 
     class Broken:
@@ -281,7 +281,7 @@ def test_a_thread_looks(monkeypatch: pytest.MonkeyPatch) -> None:
             looks.append(time.monotonic())
             raise AnabranchError("it can't", "")
 
-    with Watching(Broken()):
+    with InputMonitor(Broken()):
         wait_for(lambda: len(looks) > 2)
     ended = len(looks)
     time.sleep(0.05)

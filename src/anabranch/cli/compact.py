@@ -13,7 +13,7 @@ import typer
 from anabranch import config as configuration
 from anabranch.cli import printing, progress
 from anabranch.config import Settings
-from anabranch.coordinator import offline, reading
+from anabranch.coordinator import offline, queries
 from anabranch.coordinator.store import Store
 from anabranch.errors import ConflictError
 from anabranch.model.lane import Lane
@@ -69,7 +69,7 @@ def compacted(store: Store, spark: Any, root: str, lanes: Sequence[Lane]) -> lis
     from anabranch.container import compaction
 
     job = lanes[0].job
-    keys = {stage.stage: len(stage.key) for stage in reading.model(store, job).stages}
+    keys = {stage.stage: len(stage.key) for stage in queries.model(store, job).stages}
     looks = [
         compaction.look(spark, lane, f"{root}/{job}/{lane.id}/{lane.folder_epoch}", keys[lane.stage]) for lane in lanes
     ]
@@ -95,7 +95,7 @@ def compacted(store: Store, spark: Any, root: str, lanes: Sequence[Lane]) -> lis
 def _settings(settings: Settings, store: Store, job: str) -> Settings:
     """Those that the job was started with; of one that was run in one process, these here."""
     try:
-        return configuration.restored(reading.running(store, job).program.settings)
+        return configuration.restored(queries.running(store, job).program.settings)
     except ConflictError:  # only the process that ran it has its code
         return settings
 

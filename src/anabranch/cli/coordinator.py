@@ -23,13 +23,13 @@ from anabranch.config import CoordinatorSettings
 from anabranch.coordinator import fencing
 from anabranch.coordinator.api import listening
 from anabranch.coordinator.api import server as server_api
+from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.election import Election
+from anabranch.coordinator.input_monitor import InputMonitor
 from anabranch.coordinator.launcher import Launcher
 from anabranch.coordinator.leading import Leading
 from anabranch.coordinator.processes import Processes
-from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.store import Store
-from anabranch.coordinator.watching import Watching
 from anabranch.errors import UsageError
 from anabranch.event_time import durations
 
@@ -66,7 +66,7 @@ def coordinator(
     try:
         with (
             Leading(served, store, settings.store, election, reached, fencing.fence, launches) as leading,
-            Watching(served.wishes),
+            InputMonitor(served),
         ):
             server = listening.Server(server_api.app(served, leading, token), listener)
             _collect_seldom()

@@ -17,7 +17,7 @@ from anabranch import config
 from anabranch.cli import progress
 from anabranch.cli.loading import JobFile
 from anabranch.config import Settings
-from anabranch.coordinator import plans, reading
+from anabranch.coordinator import plans, queries
 from anabranch.coordinator.store import Store, address
 from anabranch.errors import AnabranchError, ConfigError, ConflictError, NotFoundError, StateError
 from anabranch.formats import Format, settling
@@ -63,7 +63,7 @@ def known_model(store_url: str, job: str) -> tuple[JobModel | None, bool]:
     except NotFoundError:
         return None, False
     try:
-        return reading.model(store, job), reading.deployment(store, job).state == "drained"
+        return queries.model(store, job), queries.deployment(store, job).state == "drained"
     except NotFoundError:
         return None, False
     finally:

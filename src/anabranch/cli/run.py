@@ -23,10 +23,10 @@ from anabranch.cli.preparation import Prepared
 from anabranch.config import Settings
 from anabranch.coordinator import endpoint
 from anabranch.coordinator.api import listening
-from anabranch.coordinator.service import Coordinator
+from anabranch.coordinator.coordinator import Coordinator
+from anabranch.coordinator.input_monitor import InputMonitor
 from anabranch.coordinator.states.snapshot import DeploymentState
 from anabranch.coordinator.store.store import Store
-from anabranch.coordinator.watching import Watching
 from anabranch.errors import AnabranchError, ConflictError, JobFailedError
 from anabranch.messages import JobStatus, Registration
 from anabranch.systems.systems import Systems
@@ -126,7 +126,7 @@ def execute(
             preparation.prepare_tables(prepared, create=new)
             coordinator.start(preparation.start_message(prepared, available_now, reset_state=reset_state))
             replacer.is_done(_RESET_STATE)
-            with Watching(coordinator.wishes):
+            with InputMonitor(coordinator):
                 return _serve(prepared, coordinator, spark, show, served, replacer, printed)
         except ProcessBrokenError as broken:
             ended.set()

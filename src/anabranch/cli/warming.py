@@ -18,7 +18,7 @@ from anabranch.cli import preparation
 from anabranch.cli.loading import JobFile
 from anabranch.cli.preparation import Prepared
 from anabranch.config import Settings
-from anabranch.coordinator.service import Coordinator
+from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store.store import Store
 from anabranch.errors import JobFailedError
 from anabranch.event_time.windows import tumbling

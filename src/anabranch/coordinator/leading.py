@@ -10,9 +10,9 @@ from typing import Any
 
 from anabranch import logs
 from anabranch.coordinator import endpoint
+from anabranch.coordinator.coordinator import Coordinator, Fence
 from anabranch.coordinator.election import Election
 from anabranch.coordinator.launcher import Launcher
-from anabranch.coordinator.service import Coordinator, Fence
 from anabranch.coordinator.store import Store, address
 from anabranch.errors import AnabranchError, ConflictError, NotLeadingError
 from anabranch.messages import Start

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 
 import msgspec
 
-from anabranch.coordinator import endpoint, reading
+from anabranch.coordinator import endpoint, queries
 from anabranch.coordinator.states import DeploymentState
 from anabranch.coordinator.store import Event, Store, address
 from anabranch.errors import ConflictError, NotFoundError, NotLeadingError
@@ -57,7 +57,7 @@ def lanes(store: Store, job: str) -> list[Lane]:
         NotFoundError: nobody knows the job.
         ConflictError: it isn't stopped, or was in the middle of a change.
     """
-    its = reading.deployment(store, job)
+    its = queries.deployment(store, job)
     if its.state != DeploymentState.STOPPED:
         runs = DeploymentState(its.state).active
         cure = f"anabranch stop {job}" if runs else "start it again, and stop it once it runs"

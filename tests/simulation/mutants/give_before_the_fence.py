@@ -7,15 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from anabranch.coordinator.serving import Serving
+from anabranch.coordinator.jobs.running_job import RunningJob
 
 BREAKS = frozenset({"one-owner", "exactly-once", "one-seat"})
 
 
 def apply(patch: pytest.MonkeyPatch) -> None:
-    expel = Serving.expel
+    expel = RunningJob.expel
 
-    def given(self: Serving, process: Any, lanes: Any) -> None:
+    def given(self: RunningJob, process: Any, lanes: Any) -> None:
         expel(self, process, [msgspec.structs.replace(lane, unfenced=False) for lane in lanes])
 
-    patch.setattr(Serving, "expel", given)
+    patch.setattr(RunningJob, "expel", given)

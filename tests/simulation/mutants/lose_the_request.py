@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.coordinator.served import Served
+from anabranch.coordinator.jobs.registry import JobRegistry
 
 BREAKS = frozenset({"asked-once"})
 
 
 def apply(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Served, "is_known", lambda self, serving, request: False)
+    patch.setattr(JobRegistry, "is_known", lambda self, job, request: False)

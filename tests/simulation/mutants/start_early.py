@@ -5,16 +5,16 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from anabranch.coordinator.serving import Serving
+from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.messages import WantedLane
 
 BREAKS = frozenset({"predecessors-first"})
 
 
 def apply(patch: pytest.MonkeyPatch) -> None:
-    wanted = Serving.wanted
+    wanted = RunningJob.wanted
 
-    def early(self: Serving) -> tuple[WantedLane, ...]:
+    def early(self: RunningJob) -> tuple[WantedLane, ...]:
         known = self.known
         self.known = {lane.id: msgspec.structs.replace(lane, predecessors=()) for lane in known.values()}
         try:
@@ -28,4 +28,4 @@ def apply(patch: pytest.MonkeyPatch) -> None:
             for each in found
         )
 
-    patch.setattr(Serving, "wanted", early)
+    patch.setattr(RunningJob, "wanted", early)

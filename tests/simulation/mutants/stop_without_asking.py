@@ -7,15 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from anabranch.coordinator.serving import Serving
+from anabranch.coordinator.jobs.running_job import RunningJob
 
 BREAKS = frozenset({"stopped-is-stopped", "one-owner"})
 
 
 def apply(patch: pytest.MonkeyPatch) -> None:
-    snapshot = Serving.snapshot
+    snapshot = RunningJob.snapshot
 
-    def blind(self: Serving, *args: Any, **kwargs: Any) -> Any:
+    def blind(self: RunningJob, *args: Any, **kwargs: Any) -> Any:
         known = self.known
         self.known = {lane.id: msgspec.structs.replace(lane, unfenced=False) for lane in known.values()}
         try:
@@ -23,4 +23,4 @@ def apply(patch: pytest.MonkeyPatch) -> None:
         finally:
             self.known = known
 
-    patch.setattr(Serving, "snapshot", blind)
+    patch.setattr(RunningJob, "snapshot", blind)

@@ -8,17 +8,17 @@ import msgspec
 import pytest
 
 from anabranch.coordinator import reports
-from anabranch.coordinator.serving import Serving
+from anabranch.coordinator.jobs.running_job import RunningJob
 
 FIRST = 400
 BREAKS = frozenset({"each-once", "state-goes-along", "exactly-once"})
 
 
 def apply(patch: pytest.MonkeyPatch) -> None:
-    applied, expel = reports.applied, Serving.expel
+    applied, expel = reports.applied, RunningJob.expel
 
     def unmarked(lane: Any) -> Any:
         return msgspec.structs.replace(lane, begun=False) if lane.begun else lane
 
     patch.setattr(reports, "applied", lambda lane, report: unmarked(applied(lane, report)))
-    patch.setattr(Serving, "expel", lambda self, process, lanes: expel(self, process, list(map(unmarked, lanes))))
+    patch.setattr(RunningJob, "expel", lambda self, process, lanes: expel(self, process, list(map(unmarked, lanes))))

@@ -10,7 +10,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from anabranch.coordinator.api.server import app
-from anabranch.coordinator.service import Coordinator
+from anabranch.coordinator.coordinator import Coordinator
 from anabranch.errors import AnabranchError, ConflictError
 
 __all__ = ["Server", "listen", "serve"]

@@ -24,7 +24,7 @@ from anabranch.coordinator.api.http_errors import SERVICE, payload_of, status_of
 from anabranch.coordinator.api.openapi import described
 from anabranch.coordinator.api.operation import Operation, Parameter
 from anabranch.coordinator.api.operations import OPERATIONS, Operations
-from anabranch.coordinator.service import Coordinator
+from anabranch.coordinator.coordinator import Coordinator
 from anabranch.errors import AnabranchError, UsageError
 from anabranch.messages import Start
 from anabranch.metrics import CONTENT_TYPE, exposition
@@ -129,11 +129,9 @@ class _Endpoints:
     def _method(self, name: str) -> Callable[..., Any]:
         if name == "resume":
             return self._leader.resume
-        coordinator = self._coordinator
-        owner = next(each for each in (coordinator, coordinator.wishes, coordinator.deployments) if hasattr(each, name))
 
         def method(*arguments: Any) -> Any:
-            return getattr(owner, name)(*arguments)
+            return getattr(self._coordinator, name)(*arguments)
 
         return method
 
@@ -156,7 +154,7 @@ class _Endpoints:
 
     async def _metrics(self, request: Request) -> Response:
         found = await run_in_threadpool(self._coordinator.jobs)
-        text = exposition(found, self._coordinator.invalid_heartbeats, self._leader.leads)
+        text = exposition(found, self._coordinator.membership.invalid_heartbeats, self._leader.leads)
         return Response(text, headers={"Content-Type": CONTENT_TYPE})
 
     async def _start(self, request: Request) -> Response:
@@ -172,13 +170,13 @@ class _Endpoints:
         beat, wait = await _arguments(Operations.heartbeat, request)
         if beat.container != request.path_params["container"]:
             raise UsageError("the beat is of another container than its path", "send it to its own path")
-        news, coordinator, leader = _News(), self._coordinator, self._leader
-        with coordinator.listening(beat, news.come):
-            answer = coordinator.hear_at_once(beat) if leader.leads else None
+        news, membership, leader = _News(), self._coordinator.membership, self._leader
+        with membership.listening(beat, news.come):
+            answer = membership.hear_at_once(beat) if leader.leads else None
             if answer is None:
-                answer = await self._led(self._heartbeats, coordinator.hear, beat)
-            if answer.same and wait and await news.within(coordinator.patience(wait)):
-                answer = await self._led(self._heartbeats, coordinator.answer, beat)
+                answer = await self._led(self._heartbeats, membership.hear, beat)
+            if answer.same and wait and await news.within(membership.patience(wait)):
+                answer = await self._led(self._heartbeats, membership.answer, beat)
         if not leader.leads:
             await self._led(self._heartbeats, leader.check)
         return Response(compact(answer), media_type="application/json")

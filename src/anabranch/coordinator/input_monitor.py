@@ -12,7 +12,7 @@ from anabranch.errors import NotFoundError
 from anabranch.model.job_model import Matched
 from anabranch.systems.systems import Systems
 
-__all__ = ["Counting", "Locating", "Watching", "counted", "located"]
+__all__ = ["Counting", "InputMonitor", "Locating", "counted", "located"]
 
 _EVERY = 1.0
 
@@ -69,15 +69,15 @@ def located(
     return Systems(Settings(**settings), job).racks(streams)
 
 
-class Watching:
+class InputMonitor:
     """Has the inputs of jobs looked at whenever it is time. Inside ``with``."""
 
     def __init__(self, looking: Looking) -> None:
         self._looking = looking
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="anabranch-watching", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="anabranch-inputs", daemon=True)
 
-    def __enter__(self) -> Watching:
+    def __enter__(self) -> InputMonitor:
         self._thread.start()
         return self
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from anabranch.coordinator import pausing, plans, reading
-from anabranch.coordinator.changing import Generation
-from anabranch.coordinator.serving import Serving
+from anabranch.coordinator import pausing, plans, queries
+from anabranch.coordinator.jobs.running_job import RunningJob
+from anabranch.coordinator.jobs.transitions import Generation
 from anabranch.coordinator.store import DeploymentRecord, Store
 from anabranch.errors import ConflictError
 from anabranch.messages import Deployed, Start
@@ -19,32 +19,32 @@ from anabranch.planning import changes, compatibility, deploying
 from anabranch.planning.compatibility import Comparison, Version
 from anabranch.planning.deploying import Next
 
-__all__ = ["Present", "Replacement", "again", "deployed", "former_version", "undone", "version_of"]
+__all__ = ["NextDeployment", "Present", "again", "deployed", "former_version", "undone", "version_of"]
 
 
 @dataclass(frozen=True)
 class Present:
-    """The deployment that another one is to follow. ``serving`` None: it is at rest."""
+    """The deployment that another one is to follow. ``running_job`` None: it is at rest."""
 
     stored: DeploymentRecord
     generation: Generation
     lanes: tuple[Lane, ...]
-    serving: Serving | None
+    running_job: RunningJob | None
 
 
 @dataclass(frozen=True)
-class Replacement:
+class NextDeployment:
     """The next deployment. ``ending``: the lanes of the present one that end, as they are then."""
 
     start: Start
-    told: Deployed
+    result: Deployed
     ending: tuple[Lane, ...]
     who: str
     what: str
     why: str
 
 
-def deployed(present: Present, start: Start, again: int, drop_state: Collection[str], request: str) -> Replacement:
+def deployed(present: Present, start: Start, again: int, drop_state: Collection[str], request: str) -> NextDeployment:
     """What comes of a job that is to have another version, or one ``again`` that it had (0: it never had it).
 
     Raises:
@@ -70,31 +70,31 @@ def deployed(present: Present, start: Start, again: int, drop_state: Collection[
     former = [*changes.heads(present.lanes)]
     what = f"deployment {number}" + (f", of version {again} again" if again else "")
     why = "; ".join(found.notes) or "nothing comes or goes"
-    return _replacement(present, start, former, (), found, again, request, "user", what, why)
+    return _next_deployment(present, start, former, (), found, again, request, "user", what, why)
 
 
-def undone(store: Store, serving: Serving, generation: Generation, who: str, why: str) -> Replacement:
+def undone(store: Store, running_job: RunningJob, generation: Generation, who: str, why: str) -> NextDeployment:
     """A deployment of the version before the present one, which no lane has begun with yet."""
-    job, replaced = serving.job, generation.model.replaces
-    present = Present(reading.deployment(store, job), generation, tuple(serving.known.values()), serving)
+    job, replaced = running_job.job, generation.model.replaces
+    present = Present(queries.deployment(store, job), generation, tuple(running_job.known.values()), running_job)
     before = version_of(store, job, replaced)
-    void = [changes.never_begun(lane, why) for lane in serving.spoilt()]
+    void = [changes.never_begun(lane, why) for lane in running_job.spoilt()]
     over = {lane.id: lane for lane in void}
-    own = [lane for lane in serving.lanes if lane.deployment == serving.deployment]
-    former = [*changes.heads(own), *deploying.left_behind(serving.known.values(), replaced)]
+    own = [lane for lane in running_job.lanes if lane.deployment == running_job.deployment]
+    former = [*changes.heads(own), *deploying.left_behind(running_job.known.values(), replaced)]
     former = [over.get(lane.id, lane) for lane in former]
-    what = f"deployment {serving.deployment + 1}, of version {before} again"
+    what = f"deployment {running_job.deployment + 1}, of version {before} again"
     start = again(store, job, before)
-    made = _replacement(present, start, former, void, Comparison(), before, "", who, what, f"cancelled: {why}")
+    made = _next_deployment(present, start, former, void, Comparison(), before, "", who, what, f"cancelled: {why}")
     model = msgspec.structs.replace(made.start.model, undoes=generation.generation)
-    return Replacement(
-        msgspec.structs.replace(made.start, model=model), made.told, made.ending, made.who, made.what, made.why
+    return NextDeployment(
+        msgspec.structs.replace(made.start, model=model), made.result, made.ending, made.who, made.what, made.why
     )
 
 
 def again(store: Store, job: str, deployment: int) -> Start:
     """A deployment that there was, as one to be started. ConflictError if its code isn't here."""
-    stored = reading.deployment(store, job, deployment)
+    stored = queries.deployment(store, job, deployment)
     lanes = [lane for lane in store.lanes(job).values() if lane.deployment == deployment]
     return Start(
         graph=store.graph(job, deployment),
@@ -120,7 +120,7 @@ def former_version(store: Store, job: str, deployment: int) -> int:
     return version_of(store, job, first - 1)
 
 
-def _replacement(
+def _next_deployment(
     present: Present,
     start: Start,
     former: Sequence[Lane],
@@ -131,16 +131,16 @@ def _replacement(
     who: str,
     what: str,
     why: str,
-) -> Replacement:
+) -> NextDeployment:
     number = present.stored.id + 1
     change = deploying.deployed(
         Next(number, start.model, start.lanes), present.generation.model, former, lambda: secrets.token_hex(4)
     )
-    serving, closing = present.serving, [lane for lane in former if lane.id in change.closing]
+    running_job, closing = present.running_job, [lane for lane in former if lane.id in change.closing]
     ending = [
         msgspec.structs.replace(
             lane,
-            state=LaneState.CLOSED if serving is not None and serving.is_over(lane.id) else LaneState.CLOSING,
+            state=LaneState.CLOSED if running_job is not None and running_job.is_over(lane.id) else LaneState.CLOSING,
             error=None,
         )
         for lane in closing
@@ -148,12 +148,12 @@ def _replacement(
     model = msgspec.structs.replace(change.model, request=request, again=again)
     started = msgspec.structs.replace(start, model=model, lanes=change.lanes, until_caught_up=False)
     plans.check_whole(started, {lane.id for lane in present.lanes})
-    told = Deployed(
+    result = Deployed(
         deployment=number,
         version_of=again or number,
         closing=tuple(closing),
         lanes=change.lanes,
         notes=found.notes,
-        pause=0.0 if serving is None else pausing.expected(closing, serving.reports, serving.shown),
+        pause=0.0 if running_job is None else pausing.expected(closing, running_job.reports, running_job.shown),
     )
-    return Replacement(started, told, (*ending, *void), who, what, why)
+    return NextDeployment(started, result, (*ending, *void), who, what, why)

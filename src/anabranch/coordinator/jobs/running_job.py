@@ -42,7 +42,7 @@ from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, LaneState
 from anabranch.planning import changes, placing
 
-__all__ = ["Process", "Serving"]
+__all__ = ["Process", "RunningJob"]
 
 _WANTED = frozenset({LaneState.PLANNED, LaneState.RUNNING, LaneState.CLOSING})
 _COPIES_WITHIN = 300.0
@@ -98,7 +98,7 @@ class Offer:
 
 
 @dataclass
-class Serving:
+class RunningJob:
     """``known``: the lanes of all deployments. ``reports``: the last one of each lane in this run. ``model``: the
     present generation.
 
@@ -180,6 +180,10 @@ class Serving:
         """How often its inputs are looked at, in seconds."""
         text: str = self.settings.get("job", {}).get("expansion_check", "60 seconds")
         return durations.parse(text) / 1000
+
+    @property
+    def runs_in_real_time(self) -> bool:
+        return bool(self.settings.get("job", {}).get("trigger") == "real-time")
 
     @property
     def lanes(self) -> list[Lane]:
