@@ -181,9 +181,9 @@ class Scenario:
             if not runs:
                 by.coordinator.stop(job)
             elif job in self.database.epochs:
-                by.leading.resume(job)
+                by.leadership.resume(job)
             else:
-                by.leading.start(wish.plan)
+                by.leadership.start(wish.plan)
 
         self._client.call(ask, lambda found: None)
 

@@ -19,7 +19,7 @@ from anabranch.messages import BatchProgress, ContainerStatus, JobStatus, LaneRe
 from anabranch.model.factor import FACTORS
 from tests.unit import test_scaling
 from tests.unit.coordinator_helpers import FIRST, SECOND, Clock, lane
-from tests.unit.test_leaders import PROGRAM
+from tests.unit.test_leadership import PROGRAM
 from tests.unit.test_scaling import JOB, Worker
 
 LONG = 1e6

@@ -17,7 +17,7 @@ from anabranch.cli import container, coordinator
 from anabranch.cli.main import app
 from anabranch.config import CoordinatorSettings
 from anabranch.container import reconciliation
-from anabranch.coordinator import launching
+from anabranch.coordinator import launch_policy
 from anabranch.coordinator.api import server
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
@@ -95,7 +95,7 @@ def test_everybody_waits_longer_than_a_container_needs_to_end() -> None:
     assert promised > reconciliation._ENDS_WITHIN
     assert pod("delays-container")["terminationGracePeriodSeconds"] > promised
     assert float(unit(DEPLOY / "systemd" / "anabranch-container@.service")["TimeoutStopSec"]) > promised
-    assert promised < launching.ENDS_WITHIN
+    assert promised < launch_policy.ENDS_WITHIN
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)

@@ -24,7 +24,7 @@ from anabranch.planning import plan as planning
 from tests.unit import coordinator_helpers
 from tests.unit.coordinator_helpers import Clock
 from tests.unit.test_changes import new_id
-from tests.unit.test_leaders import PROGRAM
+from tests.unit.test_leadership import PROGRAM
 from tests.unit.test_plan import around
 from tests.unit.test_scaling import JOB, Worker
 

@@ -14,8 +14,8 @@ from anabranch.coordinator.api import listening
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.errors import ConflictError
+from tests.unit.test_input_monitor import IN, Counts, running
 from tests.unit.test_scaling import JOB
-from tests.unit.test_watching import IN, Counts, running
 
 Run = Callable[..., tuple[str, str]]
 

@@ -33,10 +33,10 @@ from anabranch.planning.plan import Plan
 from anabranch.systems.embedded import EmbeddedSystem
 from tests.unit.coordinator_helpers import Clock
 from tests.unit.test_changes import new_id
-from tests.unit.test_leaders import PROGRAM
+from tests.unit.test_input_monitor import Counts
+from tests.unit.test_leadership import PROGRAM
 from tests.unit.test_plan import around
 from tests.unit.test_scaling import Worker
-from tests.unit.test_watching import Counts
 
 PATTERN = "in-.*"
 KINDS = ("outputs-embedded", "counted")

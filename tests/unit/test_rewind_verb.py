@@ -31,8 +31,7 @@ class Desk:
         self._worker = worker
 
     def __getattr__(self, name: str) -> Any:
-        wishes = self._coordinator.wishes
-        return getattr(wishes if hasattr(wishes, name) else self._coordinator, name)
+        return getattr(self._coordinator, name)
 
     def status(self, job: str) -> JobStatus:
         found = self._coordinator.status(job)

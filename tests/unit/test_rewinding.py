@@ -36,7 +36,7 @@ from anabranch.systems.records import RECORD_SCHEMA
 from anabranch.systems.systems import Systems
 from tests.unit.coordinator_helpers import Clock
 from tests.unit.test_changes import job, new_id
-from tests.unit.test_leaders import PROGRAM
+from tests.unit.test_leadership import PROGRAM
 from tests.unit.test_plan import around
 from tests.unit.test_scaling import JOB, Worker, lose, open_lanes, running
 

@@ -17,7 +17,7 @@ from anabranch.model.ssp import wholes
 from anabranch.planning import plan as planning
 from tests.unit.coordinator_helpers import Clock, Seat
 from tests.unit.test_changes import job, new_id
-from tests.unit.test_leaders import PROGRAM
+from tests.unit.test_leadership import PROGRAM
 from tests.unit.test_plan import around
 
 JOB = "j"

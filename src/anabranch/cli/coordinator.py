@@ -24,10 +24,10 @@ from anabranch.coordinator import fencing
 from anabranch.coordinator.api import listening
 from anabranch.coordinator.api import server as server_api
 from anabranch.coordinator.coordinator import Coordinator
-from anabranch.coordinator.election import Election
 from anabranch.coordinator.input_monitor import InputMonitor
 from anabranch.coordinator.launcher import Launcher
-from anabranch.coordinator.leading import Leading
+from anabranch.coordinator.leadership.election import Election
+from anabranch.coordinator.leadership.leadership import Leadership
 from anabranch.coordinator.processes import Processes
 from anabranch.coordinator.store import Store
 from anabranch.errors import UsageError
@@ -65,7 +65,7 @@ def coordinator(
     launches = _launcher(settings, settings.url or reached, config) if local else None
     try:
         with (
-            Leading(served, store, settings.store, election, reached, fencing.fence, launches) as leading,
+            Leadership(served, store, settings.store, election, reached, fencing.fence, launches) as leading,
             InputMonitor(served),
         ):
             server = listening.Server(server_api.app(served, leading, token), listener)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar, cast
 
@@ -17,8 +17,9 @@ from anabranch.coordinator.api.operation import Operation
 from anabranch.coordinator.api.operations import Operations
 from anabranch.coordinator.commands import assign, autoscale, expand
 from anabranch.coordinator.commands.context import Context
+from anabranch.coordinator.jobs import seats
 from anabranch.coordinator.jobs.registry import JobRegistry
-from anabranch.coordinator.launching import Demand
+from anabranch.coordinator.launch_policy import Demand
 from anabranch.coordinator.membership import Membership
 from anabranch.coordinator.naming import check_name
 from anabranch.coordinator.states import DeploymentState
@@ -55,7 +56,7 @@ class Fence:
     """A lane whose former process must be stopped for good at the outputs, under the lane's epoch."""
 
     lane: Lane
-    settings: dict[str, Any]
+    settings: Mapping[str, Any]
 
 
 class Coordinator(Operations):
@@ -111,7 +112,7 @@ class Coordinator(Operations):
         """Serve a job no more if it has ended and nobody has a seat of it; gives whether it isn't served."""
         with self.registry.locked_as_seen():
             running_job = self.registry.jobs.get(job)
-            if running_job is not None and (running_job.state.active or running_job.processes):
+            if running_job is not None and (running_job.state.active or running_job.seats.processes):
                 return False
             self.registry.jobs.pop(job, None)
             return True
@@ -220,7 +221,7 @@ class Coordinator(Operations):
         with self.registry.locked_as_seen():
             found = []
             for running_job in self.registry.jobs.values():
-                found += [Fence(lane, running_job.settings) for lane in running_job.lanes if lane.unfenced]
+                found += [Fence(lane, running_job.settings.given) for lane in running_job.lanes if lane.unfenced]
             return found
 
     def fenced(self, lane: Lane) -> None:
@@ -247,7 +248,7 @@ class Coordinator(Operations):
         """What the jobs that are served here want of a launcher; and those of ``jobs`` that have ended."""
         with self.registry.locked_all():
             clock, lease = self.registry.clock, self.registry.lease
-            found = [running_job.demand(clock(), lease) for running_job in self.registry.jobs.values()]
+            found = [seats.demand(running_job, clock(), lease) for running_job in self.registry.jobs.values()]
             return found + [Demand(job=job, wanted=0, over=True) for job in jobs if self._has_ended(job)]
 
     def launched(self, job: str, launching: Launching, news: Sequence[tuple[str, str]]) -> None:
@@ -256,7 +257,7 @@ class Coordinator(Operations):
             self._store.note([self.registry.event(job, "launcher", what, why) for what, why in news])
         with self.registry.locked_as_seen():
             if job in self.registry.jobs:
-                self.registry.jobs[job].launching = launching
+                self.registry.jobs[job].seats.launching = launching
 
     # What containers in other processes ask for
 
@@ -269,7 +270,7 @@ class Coordinator(Operations):
         """
         with self.registry.locked_as_seen():
             running_job = self.registry.jobs.get(job)
-            return queries.running(self._store, job, None if running_job is None else running_job.program_due)
+            return queries.running(self._store, job, None if running_job is None else seats.program_due(running_job))
 
     def put_artifact(self, sha256: str, content: bytes) -> None:
         """Keep the code of a job. UsageError if the hash isn't that of the content, or it is too large."""

@@ -10,8 +10,10 @@ import msgspec
 
 from anabranch.coordinator import queries, reports
 from anabranch.coordinator.commands.autoscale import autoscale
+from anabranch.coordinator.jobs import offers, racks, seats
+from anabranch.coordinator.jobs.parts import Process
 from anabranch.coordinator.jobs.registry import JobRegistry
-from anabranch.coordinator.jobs.running_job import Process, RunningJob
+from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.naming import check_container, check_name
 from anabranch.coordinator.states import DeploymentState
 from anabranch.coordinator.store import Event
@@ -96,7 +98,7 @@ class Membership:
             if running_job is None or process is None:
                 return self._refusal(beat)
             _check_certain(process)
-            return running_job.answer(process, beat.seen)
+            return offers.answer(running_job, process, beat.seen)
 
     def listening(self, beat: Heartbeat, wake: Callable[[], object]) -> AbstractContextManager[None]:
         """Inside ``with``, ``wake`` is called when :meth:`answer` has news; see
@@ -113,7 +115,7 @@ class Membership:
             holds = any(
                 process.record.execution == execution
                 for running_job in self._registry.jobs.values()
-                for process in running_job.processes.values()
+                for process in running_job.seats.processes.values()
             )
             self._unseated_beats += not holds
             return holds
@@ -124,7 +126,7 @@ class Membership:
         return self._unseated_beats
 
     def _register(self, running_job: RunningJob, registration: Registration) -> Registered:
-        held = next((one for one in running_job.processes.values() if one.record.is_of(registration)), None)
+        held = next((one for one in running_job.seats.processes.values() if one.record.is_of(registration)), None)
         if held is not None:
             _check_certain(held)
             return self._registered(held)
@@ -137,7 +139,7 @@ class Membership:
                 return Registered(lease=self._lease, done=True)
         deployment = registration.deployment or running_job.deployment
         registration = msgspec.structs.replace(registration, deployment=deployment)
-        if deployment not in {running_job.deployment, *map(running_job.deployment_of, running_job.seats)}:
+        if deployment not in {running_job.deployment, *map(running_job.deployment_of, running_job.busy_seats)}:
             return Registered(lease=self._lease, done=True)
         seat = self._free_seat(running_job, registration)
         if seat is None:
@@ -147,7 +149,7 @@ class Membership:
         record, stored = self._registry.write(self._store.register, registration, seat, list(unheld), self._now())
         now = self._clock()
         process = Process(record=record, lease_ends=now + self._lease)
-        running_job.seat(process, stored, now)
+        seats.take(running_job, process, stored, now)
         self._registry.advance(running_job)
         self._registry.announce()
         return self._registered(process)
@@ -155,25 +157,29 @@ class Membership:
     def _free_seat(self, running_job: RunningJob, registration: Registration) -> str | None:
         """The seat that a process can take; None: there is none. NotFoundError if the job has no seat of that name."""
         seat = registration.seat
-        if seat is not None and seat not in running_job.seats:
+        if seat is not None and seat not in running_job.busy_seats:
             raise NotFoundError(
-                f"job {running_job.job!r} has no seat {seat!r}", f"its seats: {', '.join(sorted(running_job.seats))}"
+                f"job {running_job.job!r} has no seat {seat!r}",
+                f"its seats: {', '.join(sorted(running_job.busy_seats))}",
             )
         if seat is not None and self._grace is None:
             return seat
-        free = running_job.free_seats(registration.deployment)
+        free = seats.free(running_job, registration.deployment)
         if seat is None and free:
-            return running_job.nearest(free, registration.rack)
+            return racks.nearest(running_job, free, registration.rack)
         return seat if seat in free else None
 
     def _without_seat(self, running_job: RunningJob, registration: Registration) -> Registered:
         """A process stands by, or must end as it has code that isn't missing."""
-        if registration.deployment != running_job.deployment or running_job.program_due != running_job.deployment:
-            return Registered(lease=self._lease, done=registration.deployment != running_job.program_due)
-        running_job.stand_by(registration, self._clock())
+        if (
+            registration.deployment != running_job.deployment
+            or seats.program_due(running_job) != running_job.deployment
+        ):
+            return Registered(lease=self._lease, done=registration.deployment != seats.program_due(running_job))
+        running_job.seats.stand_by(registration, self._clock())
         if running_job.follows:
             self._registry.advance(running_job)  # the lanes before it may end
-        return Registered(lease=self._lease, copies=running_job.copying.get(registration.execution, ()))
+        return Registered(lease=self._lease, copies=running_job.standbys.wanted.get(registration.execution, ()))
 
     def _registered(self, process: Process) -> Registered:
         process.lease_ends = self._clock() + self._lease
@@ -185,12 +191,12 @@ class Membership:
         holds the job."""
         if self._grace is None:
             return False
-        before, end = len(running_job.processes), self._clock() - self._grace
-        for process in list(running_job.processes.values()):
+        before, end = len(running_job.seats.processes), self._clock() - self._grace
+        for process in list(running_job.seats.processes.values()):
             if self.is_doomed(process, end):
                 silent = self._clock() - process.lease_ends + self._lease
                 self._registry.expel(running_job, process, "coordinator", f"it was not heard for {silent:.1f} s")
-        return len(running_job.processes) < before
+        return len(running_job.seats.processes) < before
 
     def is_doomed(self, process: Process, end: float) -> bool:
         """Whether a process loses its seat as its lease ended before ``end``: then no beat saves it any more."""
@@ -219,10 +225,10 @@ class Membership:
             if process.doomed:
                 return None
             process.lease_ends = self._clock() + self._lease
-            if not running_job.is_told(process, beat.seen):
+            if not offers.is_told(running_job, process, beat.seen):
                 return None
             if beat.number > process.heard:
-                if beat.leaving or not running_job.hear_figures(process, beat):
+                if beat.leaving or not offers.hear_figures(running_job, process, beat):
                     return None
                 process.heard = beat.number
             return Answer(alive=True, revision=beat.seen, same=True)
@@ -244,12 +250,12 @@ class Membership:
                 self._registry.advance(running_job)
             if self._grace is None:
                 autoscale(self._registry, running_job)
-            if beat.leaving and all(lane.state is LaneState.FAILED for lane in running_job.may_write(process)):
+            if beat.leaving and all(lane.state is LaneState.FAILED for lane in seats.may_write(running_job, process)):
                 self._registry.write(self._store.leave, process.record, self._now())
-                running_job.leave(process)
+                running_job.seats.leave(process)
                 self._registry.announce()
-                return Answer(alive=True, revision=running_job.revision, done=True)
-        return running_job.answer(process, beat.seen)
+                return Answer(alive=True, revision=running_job.seats.revision, done=True)
+        return offers.answer(running_job, process, beat.seen)
 
     def _refusal(self, beat: Heartbeat) -> Answer:
         record = self._store.container(beat.container)
@@ -286,7 +292,7 @@ class Membership:
         if changed or happened:
             self._registry.write(self._store.put_lanes, changed.values(), happened)
             running_job.known.update(changed)
-        return running_job.hear(process, news, beat) or bool(news)
+        return offers.hear(running_job, process, news, beat) or bool(news)
 
     def _lane_events(
         self, process: Process, before: Lane, after: Lane, report: LaneReport, attempt: int

@@ -15,9 +15,22 @@ from anabranch.model.lane import Lane, open_lanes
 if TYPE_CHECKING:
     from anabranch.coordinator.store import Store
 
-__all__ = ["MOST_EVENTS", "deployment", "events", "jobs", "known_formats", "known_lanes", "model", "running", "status"]
+__all__ = [
+    "MOST_EVENTS",
+    "deployment",
+    "events",
+    "is_known",
+    "jobs",
+    "known_formats",
+    "known_lanes",
+    "model",
+    "running",
+    "status",
+]
 
 MOST_EVENTS = 10_000
+_REQUESTS_KNOWN = 20
+"""So many generations are looked through for a request that is made again."""
 
 
 def jobs(store: Store) -> list[JobStatus]:
@@ -77,6 +90,19 @@ def running(store: Store, job: str, number: int | None = None) -> Running:
     if its.program is None:
         raise ConflictError(f"the code of job {job!r} is not here", "start it: anabranch start JOB.py")
     return Running(job=job, deployment=its.id, program=its.program, formats=its.formats)
+
+
+def is_known(store: Store, job: str, request: str) -> bool:
+    """Whether one of the last generations came of this request; of whatever deployment."""
+    last = store.deployment(job) if request else None
+    looked = 0
+    while last is not None and looked < _REQUESTS_KNOWN:
+        for number in range(last.generation, 0, -1):
+            if store.model(job, last.id, number).request == request:
+                return True
+            looked += 1
+        last = store.deployment(job, last.id - 1) if last.id > 1 else None
+    return False
 
 
 def deployment(store: Store, job: str, number: int | None = None) -> DeploymentRecord:

@@ -15,7 +15,7 @@ def apply(patch: pytest.MonkeyPatch) -> None:
     def hasty(self: JobRegistry, job: str) -> bool:
         served = adopt(self, job)
         if job in self.jobs:
-            for process in self.jobs[job].processes.values():
+            for process in self.jobs[job].seats.processes.values():
                 process.lease_ends = float("-inf")
         return served
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.coordinator.jobs.registry import JobRegistry
+from anabranch.coordinator import queries
 
 BREAKS = frozenset({"asked-once"})
 
 
 def apply(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(JobRegistry, "is_known", lambda self, job, request: False)
+    patch.setattr(queries, "is_known", lambda store, job, request: False)

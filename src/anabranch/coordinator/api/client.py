@@ -93,7 +93,7 @@ class Client(Operations):
                 return self._ask_one(url, method, path, **request)
             except (NotLeadingError, _AwayError) as error:
                 if not left:
-                    raise error.told if isinstance(error, _AwayError) else error from error
+                    raise error.reason if isinstance(error, _AwayError) else error from error
                 if self._urls[0] == url:  # no other thread has turned to the next one
                     self._urls = [*self._urls[1:], url]
         raise AssertionError("there is at least one URL")
@@ -102,8 +102,8 @@ class Client(Operations):
         try:
             answer = self._http.request(method, url + path, **request)
         except httpx.ConnectError as error:
-            told = UnreachableError(f"nothing runs at {url}", "start a job there: anabranch run, or a coordinator")
-            raise _AwayError(told) from error
+            absent = UnreachableError(f"nothing runs at {url}", "start a job there: anabranch run, or a coordinator")
+            raise _AwayError(absent) from error
         except httpx.TimeoutException as error:
             mute = OutOfTimeError(f"the coordinator at {url} doesn't answer", "see whether it hangs")
             raise _AwayError(mute) from error
@@ -122,11 +122,11 @@ class Client(Operations):
 
 
 class _AwayError(Exception):
-    """A coordinator that couldn't be asked; ``told`` is what the caller is told if no other one can."""
+    """A coordinator that couldn't be asked; ``reason`` is raised if no other one can be asked either."""
 
-    def __init__(self, told: AnabranchError) -> None:
-        super().__init__(str(told))
-        self.told = told
+    def __init__(self, reason: AnabranchError) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
 
 
 def _path(operation: Operation[..., Any], given: Mapping[str, Any], body: object) -> str:

@@ -7,8 +7,9 @@ import dataclasses
 import msgspec
 
 from anabranch.assignment import seating
+from anabranch.coordinator import queries
 from anabranch.coordinator.commands.context import Context, enter
-from anabranch.coordinator.jobs import transitions
+from anabranch.coordinator.jobs import racks, transitions
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.jobs.transitions import Generation, NextGeneration
@@ -32,7 +33,7 @@ def run(context: Context, job: str, request: Assigning) -> Scaled:
     registry = context.registry
     with registry.locked(job) as running_job:
         present = registry.up_to_date(running_job)
-        known = registry.is_known(job, request.request)
+        known = queries.is_known(registry.store, job, request.request)
         planned = None if known else plan(running_job, present, request.request)
         return apply(registry, running_job, present, planned, request)
 
@@ -40,7 +41,7 @@ def run(context: Context, job: str, request: Assigning) -> Scaled:
 def check(running_job: RunningJob) -> None:
     """Raises ConflictError if the tasks of a job can't move now."""
     transitions.check_changeable(running_job)
-    if running_job.runs_in_real_time:
+    if running_job.settings.runs_in_real_time:
         raise ConflictError(
             f"job {running_job.job!r} runs in real time: whether its containers have a task slot for each task that "
             "comes to them can't be seen from here",
@@ -52,7 +53,7 @@ def plan(running_job: RunningJob, present: Generation, request: str) -> NextGene
     """What comes of a job whose tasks go where they should be; without lanes, if they are there."""
     check(running_job)
     its = {lane.id: lane for lane in running_job.lanes}
-    seats = running_job.placing(present.containers)
+    seats = racks.placing(running_job, present.containers)
     change = changes.following(present.model, present.model.stages, its, present.factor, transitions.new_id, seats)
     why = "tasks go where they should be by racks"
     planned = transitions.next_generation(running_job, change, "user", why, request=request)
@@ -86,7 +87,7 @@ def explain(context: Context, job: str) -> Assignment:
 
 def _explained(running_job: RunningJob, present: Generation) -> Assignment:
     """Where tasks are, where they should be, and why."""
-    where, rules = running_job.where(present.containers), placing.rules(running_job.assignment)
+    where, rules = racks.where(running_job, present.containers), placing.rules(running_job.settings.assignment)
     model = present.model
     former = model.seats_of_tasks()
     found = seating.seat(model.stages, former, where, rules)

@@ -29,14 +29,14 @@ def run(context: Context, job: str) -> None:
 def check(running_job: RunningJob, present: Generation) -> None:
     """Raises ConflictError if the job isn't being changed, or goes back already; a new lane has failed after it had
     begun; or it is rewound, and records are being processed again; or it drains, and time has ended."""
-    if running_job.drain is not None:
-        draining.check_cancellable(running_job.job, running_job.drain)
+    if running_job.progress.drain is not None:
+        draining.check_cancellable(running_job.job, running_job.progress.drain)
     else:
         transitions.check_cancellable(running_job, present)
 
 
 def apply(registry: JobRegistry, running_job: RunningJob, present: Generation) -> None:
-    if running_job.drain is None:
+    if running_job.progress.drain is None:
         registry.undo(running_job, present, "user", "the user cancelled it")
     else:
         registry.put_drain(running_job, None, "user", "the user cancelled the drain")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from anabranch.config import Settings
 from anabranch.coordinator.input_monitor import Counting, Locating
+from anabranch.coordinator.jobs import racks
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.jobs.transitions import Generation, NextGeneration
@@ -32,7 +33,7 @@ class Context:
     locating: Locating
 
     def systems_of(self, running_job: RunningJob) -> Systems:
-        return self.systems or Systems(Settings(**running_job.settings), running_job.job)
+        return self.systems or Systems(Settings(**running_job.settings.given), running_job.job)
 
     def inputs(self, running_job: RunningJob) -> tuple[list[str], list[Matched]]:
         """The streams that a job reads and others write, and the patterns for those that may come."""
@@ -45,16 +46,16 @@ class Context:
         one."""
         with self.registry.locked(job) as running_job:
             streams = sorted({*counts, *(name for stage in running_job.model.stages for name in stage.inputs)})
-            if not any(running_job.where(len(running_job.model.containers)).seats.values()):
+            if not any(racks.where(running_job, len(running_job.model.containers)).seats.values()):
                 return
         try:
-            replicas = self.locating(job, running_job.settings, streams)
+            replicas = self.locating(job, running_job.settings.given, streams)
         except AnabranchError:
-            if running_job.assignment.strategy != "none":
+            if running_job.settings.assignment.strategy != "none":
                 raise
             replicas = {}  # they would only be shown
         with self.registry.locked_as_seen():
-            running_job.replicas = replicas
+            running_job.inputs.replicas = replicas
 
 
 def enter(

@@ -34,7 +34,7 @@ def run(context: Context, job: str, request: Deploying) -> Deployed:
     registry = context.registry
     with registry.locked_all():
         found = present(registry, job)
-        if registry.is_known(job, request.request):
+        if queries.is_known(registry.store, job, request.request):
             return already(registry, found)
         check(found)
         return apply(registry, found, plan(found, request), request)
@@ -75,7 +75,7 @@ def check(found: Present) -> None:
             )
         return
     transitions.check_changeable(found.running_job)
-    if found.running_job.until_caught_up:
+    if found.running_job.terms.until_caught_up:
         raise ConflictError(
             f"job {job!r} ends by itself when it has caught up", "wait for that, and deploy the new version then"
         )

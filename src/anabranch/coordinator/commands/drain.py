@@ -26,7 +26,7 @@ def run(context: Context, job: str, request: DrainNotification) -> Drained:
     with registry.locked(job) as running_job:
         registry.up_to_date(running_job)
         planned = plan(running_job, request)
-        if planned.ignored or running_job.drain is not None or (request.dry and request.mode == "planned"):
+        if planned.ignored or running_job.progress.drain is not None or (request.dry and request.mode == "planned"):
             return planned
         read = draining.sources(running_job.lanes) if request.mode == "latest" else []
         systems = context.systems_of(running_job) if read else None
@@ -34,7 +34,7 @@ def run(context: Context, job: str, request: DrainNotification) -> Drained:
     with registry.locked(job) as running_job:
         registry.up_to_date(running_job)
         planned = plan(running_job, request)
-        if planned.ignored or running_job.drain is not None or request.dry:
+        if planned.ignored or running_job.progress.drain is not None or request.dry:
             return planned
         return apply(registry, running_job, planned, request, ends)
 
@@ -47,7 +47,7 @@ def check(running_job: RunningJob, request: DrainNotification) -> str:
 def plan(running_job: RunningJob, request: DrainNotification) -> Drained:
     """What comes of it: which lanes drain, in which order, and how long that takes. Errors as :func:`check`."""
     ignored = check(running_job, request)
-    present = request if running_job.drain is None else running_job.drain.notification
+    present = request if running_job.progress.drain is None else running_job.progress.drain.notification
     stages = draining.stages(running_job.lanes)
     return Drained(
         deployment=running_job.deployment,
@@ -69,7 +69,7 @@ def apply(
     """The drain begins. ``ends``: where partitions end, if all up to there is taken in."""
     what, why = f"drain, up to {request.mode}", f"{planned.seconds:.1f} s is foretold"
     registry.put_drain(running_job, Drain(notification=request, ends=dict(ends)), "user", what, why)
-    running_job.drains_since, running_job.drains_for = registry.now(), planned.seconds
+    running_job.progress.drains_since, running_job.progress.drains_for = registry.now(), planned.seconds
     registry.advance(running_job)
     registry.announce()
     return planned

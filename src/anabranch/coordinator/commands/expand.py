@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from anabranch.coordinator import queries
 from anabranch.coordinator.commands.context import Context, enter
-from anabranch.coordinator.jobs import transitions
+from anabranch.coordinator.jobs import racks, transitions
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.jobs.transitions import Generation, NextGeneration
@@ -28,13 +29,13 @@ def run(context: Context, job: str, request: Expanding) -> Scaled:
     """
     registry = context.registry
     with registry.locked(job) as running_job:
-        inputs, settings = context.inputs(running_job), running_job.settings
+        inputs, settings = context.inputs(running_job), running_job.settings.given
     counts = context.counting(job, settings, *inputs)
     context.locate(job, counts)
     with registry.locked(job) as running_job:
         present = registry.up_to_date(running_job)
-        running_job.counts = expansion.seen(present.graph, present.model, counts)
-        known = registry.is_known(job, request.request)
+        running_job.inputs.counts = expansion.seen(present.graph, present.model, counts)
+        known = queries.is_known(registry.store, job, request.request)
         planned = None if known else plan(running_job, present, counts, "user", request.request)
         return apply(registry, running_job, present, planned, request)
 
@@ -42,7 +43,7 @@ def run(context: Context, job: str, request: Expanding) -> Scaled:
 def check(running_job: RunningJob) -> None:
     """Raises ConflictError if a job can't have more partitions now."""
     transitions.check_changeable(running_job)
-    if running_job.runs_in_real_time:  # a partition without a task slot is never read, and nobody says so
+    if running_job.settings.runs_in_real_time:  # a partition without a task slot is never read, and nobody says so
         raise ConflictError(
             f"job {running_job.job!r} runs in real time: whether its containers have a task slot for each new "
             "partition can't be seen from here",
@@ -70,7 +71,7 @@ def plan(
     if not other:
         return None
     its = {lane.id: lane for lane in running_job.lanes}
-    seats = running_job.placing(present.containers)
+    seats = racks.placing(running_job, present.containers)
     change = expansion.expanded(present.graph, present.model, its, counts, transitions.new_id, seats)
     if not begins:
         check(running_job)
@@ -104,22 +105,22 @@ def look(context: Context) -> None:
         due = [
             (running_job, context.inputs(running_job))
             for running_job in jobs.values()
-            if running_job.state is DeploymentState.RUNNING and now >= running_job.look_from
+            if running_job.state is DeploymentState.RUNNING and now >= running_job.inputs.look_from
         ]
     for running_job, inputs in due:
-        counts, why = running_job.counts, ""
+        counts, why = running_job.inputs.counts, ""
         try:
-            counts = context.counting(running_job.job, running_job.settings, *inputs)
+            counts = context.counting(running_job.job, running_job.settings.given, *inputs)
             context.locate(running_job.job, counts)
         except AnabranchError as error:
             why = f"how many partitions its inputs have isn't known: {error.what}"
         with registry.locked_all() as jobs:
             if jobs.get(running_job.job) is not running_job:
                 continue
-            running_job.look_from = registry.clock() + running_job.looks_every
+            running_job.inputs.look_from = registry.clock() + running_job.settings.expansion_check
             present = registry.present(running_job)
-            running_job.counts = expansion.seen(present.graph, present.model, counts)
-            running_job.warning = why or running_job.warning
+            running_job.inputs.counts = expansion.seen(present.graph, present.model, counts)
+            running_job.inputs.warning = why or running_job.inputs.warning
             if not why and running_job.state is DeploymentState.RUNNING:
                 follow_inputs(registry, running_job, counts)
 
@@ -128,12 +129,12 @@ def follow_inputs(
     registry: JobRegistry, running_job: RunningJob, counts: Mapping[str, int], begins: bool = False
 ) -> None:
     """Let a job have as many partitions as its inputs, or say once why it doesn't."""
-    before, running_job.warning = running_job.warning, ""
+    before, running_job.inputs.warning = running_job.inputs.warning, ""
     try:
         planned = plan(running_job, registry.present(running_job), counts, "coordinator", begins=begins)
     except ConflictError as error:
-        running_job.warning = str(error)
-        if running_job.warning != before:
+        running_job.inputs.warning = str(error)
+        if running_job.inputs.warning != before:
             what = "the job doesn't go along with its inputs"
             registry.store.note([registry.event(running_job.job, "coordinator", what, error.what)])
         return

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from anabranch.coordinator.commands.context import Context
+from anabranch.coordinator.jobs.parts import Process
 from anabranch.coordinator.jobs.registry import JobRegistry
-from anabranch.coordinator.jobs.running_job import Process, RunningJob
+from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.naming import check_container
 from anabranch.errors import ConflictError, NotFoundError
 

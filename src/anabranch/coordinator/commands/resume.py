@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from anabranch.coordinator import plans, queries
 from anabranch.coordinator.commands.context import Context
+from anabranch.coordinator.jobs import seats
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.states import DeploymentState
 from anabranch.coordinator.store import DeploymentRecord
@@ -25,7 +26,7 @@ def run(context: Context, job: str) -> int:
         stored = queries.deployment(registry.store, job)
         if job in jobs:
             registry.advance(jobs[job])
-            if jobs[job].try_again(registry.clock()):
+            if seats.try_again(jobs[job], registry.clock()):
                 return stored.id
         check(registry, stored)
         return apply(registry, plan(registry, stored), stored)

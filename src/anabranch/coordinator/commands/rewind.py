@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from anabranch.coordinator import pausing, start_offsets
+from anabranch.coordinator import pausing, queries, start_offsets
 from anabranch.coordinator.commands.context import Context
 from anabranch.coordinator.jobs import transitions
 from anabranch.coordinator.jobs.registry import JobRegistry
@@ -32,7 +32,7 @@ def run(context: Context, job: str, request: Rewinding) -> Rewound:
     registry = context.registry
     with registry.locked(job) as running_job:
         present = registry.up_to_date(running_job)
-        if registry.is_known(job, request.request):
+        if queries.is_known(registry.store, job, request.request):
             return Rewound(generation=present.generation)
         check(running_job)
         sources = rewinding.sources(present.graph, running_job.lanes)
@@ -40,7 +40,7 @@ def run(context: Context, job: str, request: Rewinding) -> Rewound:
     to = start_offsets.offsets(request.to, job, sources, systems)  # which may take long
     with registry.locked(job) as running_job:
         present = registry.up_to_date(running_job)
-        if registry.is_known(job, request.request):
+        if queries.is_known(registry.store, job, request.request):
             return Rewound(generation=present.generation)
         return apply(registry, running_job, plan(running_job, present, request, to), request)
 
@@ -61,7 +61,7 @@ def plan(running_job: RunningJob, present: Generation, request: Rewinding, to: M
         to=dict(to),
         closing=closing,
         lanes=change.lanes,
-        pause=pausing.expected(closing, running_job.reports, running_job.shown),
+        pause=pausing.expected(closing, running_job.reports, running_job.progress.shown),
     )
     state = "" if request.state is None else f", state: {request.state}"
     where = ", ".join(f"{ssp} at {offset}" for ssp, offset in to.items())

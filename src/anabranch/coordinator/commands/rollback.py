@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from anabranch.coordinator import queries
 from anabranch.coordinator.commands import deploy
 from anabranch.coordinator.commands.context import Context
 from anabranch.coordinator.commands.deploy import apply, check
@@ -22,7 +23,7 @@ def run(context: Context, job: str, request: RollingBack) -> Deployed:
     registry = context.registry
     with registry.locked_all():
         found = deploy.present(registry, job)
-        if registry.is_known(job, request.request):
+        if queries.is_known(registry.store, job, request.request):
             return deploy.already(registry, found)
         check(found)
         return apply(registry, found, plan(registry, found, request), request)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from anabranch.coordinator import queries
 from anabranch.coordinator.commands.context import Context, enter
-from anabranch.coordinator.jobs import transitions
+from anabranch.coordinator.jobs import racks, transitions
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.jobs.transitions import Generation, NextGeneration
@@ -31,7 +32,7 @@ def run(context: Context, job: str, request: Scaling) -> Scaled:
     registry = context.registry
     with registry.locked(job) as running_job:
         present = registry.up_to_date(running_job)
-        known = registry.is_known(job, request.request)
+        known = queries.is_known(registry.store, job, request.request)
         planned = None if known else plan(running_job, present, request, alone=registry.grace is None)
         return apply(registry, running_job, present, planned, request)
 
@@ -50,7 +51,7 @@ def check(running_job: RunningJob, present: Generation, factor: int, containers:
             f"job {running_job.job!r} runs in one process with its coordinator: it can't have {containers} containers",
             "start it on a coordinator: anabranch start JOB.py",
         )
-    if containers != present.containers and running_job.runs_in_real_time:
+    if containers != present.containers and running_job.settings.runs_in_real_time:
         raise ConflictError(
             f"job {running_job.job!r} runs in real time: whether its containers have a task slot for each task of "
             f"{containers} container(s) can't be seen from here",
@@ -75,7 +76,7 @@ def plan(
     check(running_job, present, factor, containers, alone)
     why = f"factor {present.factor} → {factor}, containers {present.containers} → {containers}"
     why = f"{why}: {reason}" if reason else why
-    change = transitions.rescaled(running_job, present, factor, running_job.placing(containers), containers)
+    change = transitions.rescaled(running_job, present, factor, racks.placing(running_job, containers), containers)
     return transitions.next_generation(running_job, change, who, why, request=request.request)
 
 

@@ -35,7 +35,7 @@ def check(running_job: RunningJob) -> None:
 
 
 def apply(registry: JobRegistry, running_job: RunningJob, at_once: bool) -> None:
-    if at_once and not running_job.at_once:
+    if at_once and not running_job.progress.at_once:
         registry.store.note([registry.event(running_job.job, "user", "the stop is hastened", HASTE)])
-    running_job.at_once = running_job.at_once or at_once
+    running_job.progress.at_once = running_job.progress.at_once or at_once
     registry.advance(running_job, stop_wanted=True)

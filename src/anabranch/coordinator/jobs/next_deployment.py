@@ -34,7 +34,13 @@ class Present:
 
 @dataclass(frozen=True)
 class NextDeployment:
-    """The next deployment. ``ending``: the lanes of the present one that end, as they are then."""
+    """The next deployment of a job.
+
+    Attributes:
+        result: what is said of it to whoever asked for it.
+        ending: the lanes of the present deployment that end, as they are then.
+        who: asked for it, for the reason ``why``.
+    """
 
     start: Start
     result: Deployed
@@ -154,6 +160,8 @@ def _next_deployment(
         closing=tuple(closing),
         lanes=change.lanes,
         notes=found.notes,
-        pause=0.0 if running_job is None else pausing.expected(closing, running_job.reports, running_job.shown),
+        pause=0.0
+        if running_job is None
+        else pausing.expected(closing, running_job.reports, running_job.progress.shown),
     )
     return NextDeployment(started, result, (*ending, *void), who, what, why)

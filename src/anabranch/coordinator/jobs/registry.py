@@ -3,32 +3,39 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar
 
 import msgspec
 
-from anabranch.coordinator import autosizing, draining, queries, reports
-from anabranch.coordinator.jobs import next_deployment, transitions
+from anabranch.coordinator import draining, queries, reports
+from anabranch.coordinator.jobs import (
+    loading,
+    next_deployment,
+    offers,
+    seats,
+    snapshots,
+    standbys,
+    status_view,
+    transitions,
+)
 from anabranch.coordinator.jobs.long_polls import LongPolls
 from anabranch.coordinator.jobs.next_deployment import NextDeployment
-from anabranch.coordinator.jobs.running_job import Process, RunningJob
+from anabranch.coordinator.jobs.parts import Process, RunSettings, Terms
+from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.jobs.transitions import Generation, NextGeneration
 from anabranch.coordinator.naming import check_name
 from anabranch.coordinator.states import DeploymentState, Snapshot, Transition, step
 from anabranch.coordinator.store import ContainerRecord, DeploymentRecord, Event, Store
 from anabranch.errors import ConflictError, StoreUnavailableError
-from anabranch.messages import Drain, JobStatus, Start
-from anabranch.model.job_model import JobModel
+from anabranch.messages import Deployed, Drain, JobStatus, Rewound, Scaled, Start
 from anabranch.model.lane import Lane, LaneState
 from anabranch.planning import changes, rewinding
 
 __all__ = ["HASTE", "JobRegistry"]
 
 HASTE = "without waiting: what is written at least once, or was given to foreach_batch, may be done twice"
-_REQUESTS_KNOWN = 20
-"""So many generations are looked through for a request that is said again."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -65,7 +72,7 @@ class JobRegistry:
         self.leases = threading.Lock()
         self.polls = LongPolls()
         self._lock = threading.Condition()
-        self._first = first
+        self.first = first
 
     @contextmanager
     def locked(self, job: str) -> Iterator[RunningJob]:
@@ -113,8 +120,8 @@ class JobRegistry:
         if stored is None or stored.program is None or not DeploymentState(stored.state).active:
             return False
         model = self.store.model(job, stored.id, stored.generation)
-        running_job = self._running_job_of(stored, model, DeploymentState(stored.state), self.store.lanes(job))
-        running_job.sure_from = self.clock() + self.lease
+        running_job = loading.loaded(self, stored, model, DeploymentState(stored.state), self.store.lanes(job))
+        running_job.seats.sure_from = self.clock() + self.lease
         for record in self.store.containers(job):
             process = Process(record=record, lease_ends=self.clock() + self.lease)
             process.offered = {
@@ -122,13 +129,13 @@ class JobRegistry:
                 for lane in running_job.lanes
                 if lane.seat == record.seat and lane.deployment == record.deployment
             }
-            running_job.processes[record.id] = process
+            running_job.seats.processes[record.id] = process
         self.jobs[job] = running_job
         self.advance(running_job)
         self.announce()
         return True
 
-    def serve(self, stored: DeploymentRecord, settings: dict[str, Any] | None = None) -> None:
+    def serve(self, stored: DeploymentRecord, settings: Mapping[str, Any] | None = None) -> None:
         """Bring a stored deployment from whatever state to starting, with its lanes to do again.
 
         ``settings``: of one without a program.
@@ -152,7 +159,7 @@ class JobRegistry:
             event,
         )
         stored = msgspec.structs.replace(stored, changed_at=event.at)
-        self.jobs[job] = self._running_job_of(stored, model, transition.to, lanes, settings)
+        self.jobs[job] = loading.loaded(self, stored, model, transition.to, lanes, settings)
         self.advance(self.jobs[job])
         self.announce()
 
@@ -174,7 +181,7 @@ class JobRegistry:
 
     def holder(self, container: str) -> tuple[RunningJob | None, Process | None]:
         running_job = self.jobs.get(container.partition(":")[0])
-        process = None if running_job is None else running_job.processes.get(container)
+        process = None if running_job is None else running_job.seats.processes.get(container)
         return (None, None) if process is None else (running_job, process)
 
     def up_to_date(self, running_job: RunningJob) -> Generation:
@@ -186,21 +193,9 @@ class JobRegistry:
         job, deployment = running_job.job, running_job.deployment
         return Generation(self.store.graph(job, deployment), self.store.model(job, deployment, running_job.generation))
 
-    def is_known(self, job: str, request: str) -> bool:
-        """Whether one of the last generations came of this request; of whatever deployment."""
-        last = self.store.deployment(job) if request else None
-        looked = 0
-        while last is not None and looked < _REQUESTS_KNOWN:
-            for number in range(last.generation, 0, -1):
-                if self.store.model(job, last.id, number).request == request:
-                    return True
-                looked += 1
-            last = self.store.deployment(job, last.id - 1) if last.id > 1 else None
-        return False
-
     def status(self, running_job: RunningJob, lost: Sequence[ContainerRecord] = ()) -> JobStatus:
         """A job as it is now. ``lost``: its last processes that have lost their seats."""
-        return running_job.status(self.clock(), self.lease, lost)
+        return status_view.status(running_job, self.clock(), self.lease, lost)
 
     def advance(self, running_job: RunningJob, *, stop_wanted: bool = False) -> None:
         """Take every step that is due, then wake who waits for one."""
@@ -211,29 +206,31 @@ class JobRegistry:
             pass
         self._measure_pause(running_job)
         moved = self._take_drain_on(running_job)
-        while (transition := step(running_job.snapshot(self.clock(), stop_wanted=stop_wanted))) is not None:
+        while (transition := step(snapshots.taken(running_job, self.clock(), stop_wanted=stop_wanted))) is not None:
             self._move(running_job, transition)
             self._take_drain_on(running_job)
             moved = True
-        running_job.prepare_copies(self.clock(), self.lease)
-        if running_job.renew() or moved:
+        standbys.prepare(running_job, self.clock(), self.lease)
+        if offers.renew(running_job) or moved:
             self.announce()
 
     def _measure_pause(self, running_job: RunningJob) -> None:
         """Note how long output stood still for the last change, once that is known."""
-        if running_job.pause is None:
+        if running_job.progress.pause is None:
             return
-        running_job.pause.hear(running_job.known.values(), running_job.reports)
+        running_job.progress.pause.hear(running_job.known.values(), running_job.reports)
         if running_job.state is not DeploymentState.RUNNING:
             return
-        watched = running_job.pause
-        measured = watched.measured(running_job.known.values(), self.now() - running_job.changed_at)
+        watched = running_job.progress.pause
+        measured = watched.measured(running_job.known.values(), self.now() - running_job.progress.changed_at)
         if measured is None:
             return
-        running_job.pause = None
+        running_job.progress.pause = None
         what = f"output stood still for {measured:.1f} s" if measured else "nothing came to be read in the change"
         if measured:
-            running_job.shown = running_job.shown.after(watched.foretold, measured, watched.state_bytes)
+            running_job.progress.shown = running_job.progress.shown.after(
+                watched.foretold, measured, watched.state_bytes
+            )
         self.store.note([self.event(running_job.job, "coordinator", what, f"{watched.foretold:.1f} s was foretold")])
 
     def _place_stranded(self, running_job: RunningJob) -> None:
@@ -276,7 +273,7 @@ class JobRegistry:
 
     def _open(self, running_job: RunningJob) -> bool:
         """Let lanes start whose predecessors have closed; gives whether there were any."""
-        opened = [running_job.held(rewinding.opened(lane, running_job.known)) for lane in running_job.opening()]
+        opened = [running_job.as_held(rewinding.opened(lane, running_job.known)) for lane in running_job.opening()]
         self._put(running_job, opened, "may start")
         return bool(opened)
 
@@ -289,16 +286,16 @@ class JobRegistry:
     def _move(self, running_job: RunningJob, transition: Transition) -> None:
         what, why = f"{running_job.state.value} → {transition.to.value}", transition.error or transition.why
         if running_job.state is DeploymentState.CHANGING and transition.to is DeploymentState.RUNNING:
-            why = f"{why}, in {running_job.changed(self.clock()):.1f} s"
-        if transition.to is DeploymentState.DRAINED and running_job.drains_since:
-            took = self.now() - running_job.drains_since
-            why = f"{why}; in {took:.1f} s, {running_job.drains_for:.1f} s was foretold".removeprefix("; ")
+            why = f"{why}, in {running_job.progress.finished(self.clock()):.1f} s"
+        if transition.to is DeploymentState.DRAINED and running_job.progress.drains_since:
+            took = self.now() - running_job.progress.drains_since
+            why = f"{why}; in {took:.1f} s, {running_job.progress.drains_for:.1f} s was foretold".removeprefix("; ")
         event = self.event(running_job.job, "coordinator", what, why)
         job, deployment, to = running_job.job, running_job.deployment, transition.to
-        drain = None if to is DeploymentState.DRAINED else running_job.drain
+        drain = None if to is DeploymentState.DRAINED else running_job.progress.drain
         self.write(self.store.move_deployment, job, deployment, to.value, transition.error, event, drain)
-        running_job.drain = drain
-        running_job.state, running_job.error, running_job.changed_at = to, transition.error, event.at
+        running_job.progress.drain = drain
+        running_job.state, running_job.error, running_job.progress.changed_at = to, transition.error, event.at
 
     def change(self, running_job: RunningJob, planned: NextGeneration, now: bool = False) -> None:
         """Go into another generation. ``now``: see :class:`anabranch.messages.Scaling`; another coordinator that takes
@@ -307,23 +304,26 @@ class JobRegistry:
         what = f"{running_job.state.value} → {state.value}, generation {model.generation}"
         event = self.event(running_job.job, planned.who, what, _hastily(planned.why, now))
         self.write(self.store.change_deployment, model, state.value, planned.ending, planned.result.lanes, event)
-        running_job.watch(planned.result.pause, planned.result.closing, event.at)
+        self._watch_pause(running_job, planned.result, event.at)
         running_job.change(model, [*planned.ending, *planned.result.lanes], self.clock())
-        running_job.hasty = now
+        running_job.progress.hasty = now
         self.advance(running_job)
         self.announce()
+
+    def _watch_pause(self, running_job: RunningJob, result: Scaled | Rewound | Deployed, accepted_at: float) -> None:
+        running_job.progress.watch(result.pause, result.closing, running_job.reports, accepted_at)
 
     def put_drain(self, running_job: RunningJob, drain: Drain | None, who: str, what: str, why: str = "") -> None:
         """A drain is wished for, has come so far, or is wished for no more."""
         event = self.event(running_job.job, who, what, why)
         self.write(self.store.put_drain, running_job.job, running_job.deployment, drain, event)
-        running_job.drain = drain
+        running_job.progress.drain = drain
 
     def _take_drain_on(self, running_job: RunningJob) -> bool:
         """Take the steps of a drain that are due."""
         moved = False
-        while running_job.state is DeploymentState.DRAINING and running_job.drain is not None:
-            following = draining.following(running_job.drain, running_job.lanes, running_job.reports)
+        while running_job.state is DeploymentState.DRAINING and running_job.progress.drain is not None:
+            following = draining.following(running_job.progress.drain, running_job.lanes, running_job.reports)
             if following is None:
                 break
             what = "all is taken in: time ends" if following.last else "the drain takes in all up to its positions"
@@ -342,9 +342,9 @@ class JobRegistry:
 
     def hasten(self, running_job: RunningJob) -> None:
         """The change that is under way shall not wait for batches that write at least once."""
-        if running_job.state is DeploymentState.CHANGING and not running_job.hasty:
+        if running_job.state is DeploymentState.CHANGING and not running_job.progress.hasty:
             self.store.note([self.event(running_job.job, "user", "the change is hastened", HASTE)])
-            running_job.hasty = True
+            running_job.progress.hasty = True
             self.advance(running_job)
 
     def replace(self, running_job: RunningJob, planned: NextDeployment, now: bool = False) -> None:
@@ -354,23 +354,24 @@ class JobRegistry:
         event = self.event(running_job.job, planned.who, what, _hastily(planned.why, now))
         former = DeploymentState.STOPPED.value
         self.write(self.store.replace_deployment, planned.start, state.value, former, planned.ending, event)
-        settings = planned.start.program.settings if planned.start.program is not None else {}
-        limits = autosizing.limits_of(settings)
-        running_job.watch(planned.result.pause, planned.result.closing, event.at)
-        running_job.replace(planned.start, settings, limits, planned.ending, self.clock())
-        running_job.changed_at, running_job.hasty = event.at, now
-        running_job.begun = self.clock()
+        start = planned.start
+        settings = start.program.settings if start.program is not None else {}
+        terms = Terms(RunSettings.of(settings), start.until_caught_up, start.promises)
+        self._watch_pause(running_job, planned.result, event.at)
+        running_job.replace(start, terms, planned.ending, self.clock())
+        running_job.progress.changed_at, running_job.progress.hasty = event.at, now
+        running_job.seats.begun = self.clock()
         self.advance(running_job)
         self.announce()
 
     def expel(self, running_job: RunningJob, process: Process, who: str, why: str) -> None:
         left = [
             msgspec.structs.replace(reports.unheld(lane), unfenced=True, abandoned=True, begun=True)
-            for lane in running_job.may_write(process)
+            for lane in seats.may_write(running_job, process)
         ]
         with self.leases:
             process.doomed = True  # whatever becomes of the write: a beat must not undo half of it
-        running_job.expel(process, self.write(self.store.expel, process.record, left, why, self.now(), who))
+        seats.expel(running_job, process, self.write(self.store.expel, process.record, left, why, self.now(), who))
         self.announce()
 
     def announce(self) -> None:
@@ -381,37 +382,11 @@ class JobRegistry:
     def event(self, job: str, who: str, what: str, why: str = "") -> Event:
         return Event(job=job, at=self.now(), who=who, what=what, why=why)
 
-    def _running_job_of(
-        self,
-        stored: DeploymentRecord,
-        model: JobModel,
-        state: DeploymentState,
-        lanes: dict[str, Lane],
-        settings: dict[str, Any] | None = None,
-    ) -> RunningJob:
-        settings = (settings or {}) if stored.program is None else stored.program.settings
-        return RunningJob(
-            job=stored.job,
-            deployment=stored.id,
-            model=model,
-            state=state,
-            until_caught_up=stored.until_caught_up,
-            known=lanes,
-            expels=self.grace is not None,
-            revision=self._first(),
-            settings=settings,
-            autoscale=autosizing.limits_of(settings),
-            changed_at=stored.changed_at,
-            changing_since=self.clock() - max(0.0, self.now() - stored.changed_at),
-            promises=stored.promises,
-            error=stored.error,
-            drain=stored.drain,
-            begun=self.clock(),
-        )
-
     def _has_news(self, container: str, seen: int) -> bool:
         running_job, process = self.holder(container)
-        return running_job is None or process is None or process.doomed or running_job.offer(process).revision != seen
+        return (
+            running_job is None or process is None or process.doomed or offers.of(running_job, process).revision != seen
+        )
 
 
 def _hastily(why: str, now: bool) -> str:

@@ -10,6 +10,7 @@ import msgspec
 
 from anabranch.assignment.seating import Placing
 from anabranch.coordinator import pausing
+from anabranch.coordinator.jobs import racks, seats
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.states import DeploymentState
 from anabranch.errors import ConflictError
@@ -38,7 +39,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Generation:
-    """The present one."""
+    """The present generation of a job."""
 
     graph: Graph
     model: JobModel
@@ -58,7 +59,13 @@ class Generation:
 
 @dataclass(frozen=True)
 class NextGeneration:
-    """The next generation. ``ending``: the lanes of the present one that end, as they are then."""
+    """The next generation of a job.
+
+    Attributes:
+        result: what is said of it to whoever asked for it.
+        ending: the lanes of the present generation that end, as they are then.
+        who: asked for it, for the reason ``why``.
+    """
 
     model: JobModel
     result: Scaled | Rewound
@@ -167,7 +174,7 @@ def next_generation(
     model = msgspec.structs.replace(change.model, **{"request": "", "undoes": 0, "rewound": (), **marks})
     counts = {name: count for stage in model.stages for name, count in partitions(stage).items()}
     ending = named(its, change)
-    free = tuple(sorted({lane.seat for lane in change.lanes if running_job.process_of(lane.seat) is None}))
+    free = tuple(sorted({lane.seat for lane in change.lanes if running_job.seats.of(lane.seat) is None}))
     result = Scaled(
         generation=model.generation,
         factor=model.factor,
@@ -175,10 +182,12 @@ def next_generation(
         partitions={name: counts[name] for name in model.expands},
         closing=ending,
         lanes=change.lanes,
-        pause=pausing.expected(ending, running_job.reports, running_job.shown, running_job.until_seated(free)),
+        pause=pausing.expected(
+            ending, running_job.reports, running_job.progress.shown, seats.until_seated(running_job, free)
+        ),
         free=free,
-        before=traffic.of(changes.heads(its.values()), running_job.where(len(running_job.model.containers))),
-        after=traffic.of(_after(its, change), running_job.where(len(model.containers))),
+        before=traffic.of(changes.heads(its.values()), racks.where(running_job, len(running_job.model.containers))),
+        after=traffic.of(_after(its, change), racks.where(running_job, len(model.containers))),
         why_not=change.why_not,
     )
     return NextGeneration(model, result, (*ending_lanes(running_job, its, change, void), *void), who, why)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from anabranch.coordinator import launching
-from anabranch.coordinator.launching import (
+from anabranch.coordinator import launch_policy
+from anabranch.coordinator.launch_policy import (
     COMES_WITHIN,
     ENDS_WITHIN,
     FIRST_PAUSE,
@@ -53,10 +53,10 @@ class Job:
             holders=frozenset(self.holders),
             standing_by=frozenset(self.standing_by),
         )
-        plan = launching.step(self.crew, demand, ended, self.now)
+        plan = launch_policy.step(self.crew, demand, ended, self.now)
         self.crew = plan.crew
         for _ in range(plan.start):
-            self.crew, _ = launching.joined(self.crew, f"p{self.made}", self.now)
+            self.crew, _ = launch_policy.joined(self.crew, f"p{self.made}", self.now)
             self.made += 1
         return plan
 
@@ -232,16 +232,16 @@ def test_a_job_that_has_ended_leaves_nobody() -> None:
 
 
 def test_a_restart_is_told_from_a_start() -> None:
-    crew, again = launching.joined(Crew(owed=1), "p1", 5.0)
+    crew, again = launch_policy.joined(Crew(owed=1), "p1", 5.0)
     assert again
-    assert not launching.joined(crew, "p2", 5.0)[1]
+    assert not launch_policy.joined(crew, "p2", 5.0)[1]
 
 
 def test_what_is_shown_counts_those_that_are_of_use() -> None:
     job = running(warm=1)
     job.step(p1=CRASH)
     demand = Demand(job="delays", wanted=2, holders=frozenset({"p0", "x"}))
-    shown = launching.shown(job.crew, demand, "/logs")
+    shown = launch_policy.shown(job.crew, demand, "/logs")
     assert (shown.wanted, shown.running, shown.failures, shown.reason) == (2, 2, 1, CRASH.how)
 
 
@@ -323,7 +323,7 @@ class World:
             holders=frozenset(self.seat_until),
             standing_by=frozenset(n for n, a in self.actors.items() if not a.seated and a.asked > self.now - LEASE),
         )
-        plan = launching.step(self.crew, demand, self.ended, self.now)
+        plan = launch_policy.step(self.crew, demand, self.ended, self.now)
         self.ended = {}
         self.crew = plan.crew
         self.gave_up += sum(what.startswith("gave up") for what, _ in plan.news)
@@ -334,7 +334,7 @@ class World:
         for _ in range(plan.start):
             name = f"p{len(self.actors)}"
             self.actors[name] = Actor(own=True, ready_at=self.now + 8.0)
-            self.crew, _ = launching.joined(self.crew, name, self.now)
+            self.crew, _ = launch_policy.joined(self.crew, name, self.now)
         for name in plan.end:
             self.actors[name].leaving = True
         for name in plan.kill:
@@ -352,7 +352,7 @@ class World:
         self.begun, self.sure_from = self.now, self.now + LEASE
         self.seat_until = dict.fromkeys(self.seat_until, self.now + LEASE)
         for name in living:
-            self.crew, _ = launching.joined(self.crew, name, self.now)
+            self.crew, _ = launch_policy.joined(self.crew, name, self.now)
 
 
 @given(st.data(), st.integers(1, 3), st.integers(0, 2))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.coordinator import copying
+from anabranch.coordinator import standby_plan
 from anabranch.coordinator.coordinator import Coordinator
-from anabranch.coordinator.copying import Member
+from anabranch.coordinator.standby_plan import Member
 from anabranch.coordinator.store.store import Store
 from anabranch.messages import Copy, CopyReport, Heartbeat, Registration
 from anabranch.model.lane import Lane, LaneState
@@ -30,7 +30,7 @@ def told(
     count: int = 1,
     moving: dict[str, list[str]] | None = None,
 ) -> dict[str, list[tuple[str, int, int, str]]]:
-    found = copying.told({each.id: each for each in lanes}, runners, members, count, moving or {})
+    found = standby_plan.told({each.id: each for each in lanes}, runners, members, count, moving or {})
     return {name: [(each.lane, each.epoch, each.number, each.to) for each in its] for name, its in found.items()}
 
 
@@ -115,7 +115,7 @@ def test_of_a_lane_that_moves_each_that_follows_gets_one() -> None:
     ],
 )
 def test_a_lane_may_end_once_there_is_a_standby_for_each_that_follows(copies: list[CopyReport], warm: bool) -> None:
-    assert copying.is_warm(running(FIRST), 100, 2, [Member(rack=None, copies=tuple(copies))]) is warm
+    assert standby_plan.is_warm(running(FIRST), 100, 2, [Member(rack=None, copies=tuple(copies))]) is warm
 
 
 class Keeper(Seat):

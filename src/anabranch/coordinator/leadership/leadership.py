@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any
 
 from anabranch import logs
-from anabranch.coordinator import endpoint
 from anabranch.coordinator.coordinator import Coordinator, Fence
-from anabranch.coordinator.election import Election
 from anabranch.coordinator.launcher import Launcher
-from anabranch.coordinator.store import Store, address
+from anabranch.coordinator.leadership.election import Election
+from anabranch.coordinator.leadership.job_locks import JobLocks
+from anabranch.coordinator.store import Store
 from anabranch.errors import AnabranchError, ConflictError, NotLeadingError
 from anabranch.messages import Start
 from anabranch.model.lane import Lane
 
-__all__ = ["Leading"]
+__all__ = ["Leadership"]
 
 _EVERY = 0.25
 _FENCERS = 8
@@ -29,7 +28,7 @@ log = logs.get_logger()
 Fencing = Callable[[Lane, Mapping[str, Any]], None]
 
 
-class Leading:
+class Leadership:
     """Holds the election, adopts the jobs of the store when it is won, and has lanes fenced. Inside ``with``.
 
     On a store in SQLite, a job that a process of ``anabranch run`` serves is left to that.
@@ -51,23 +50,21 @@ class Leading:
         launcher: Launcher | None = None,
     ) -> None:
         self._coordinator = coordinator
-        self._database = store_url
         self._store = store
         self._election = election
         self._url = url
+        self._locks = JobLocks(store_url, url)
         self._fence = fence
         self._launcher = launcher
         self._led = False
         self._left: set[str] = set()
-        self._locks: dict[str, endpoint.RunLock] = {}
-        self._guard = threading.RLock()
         self._fencing: dict[tuple[str, int], Future[None]] = {}
         self._told: dict[tuple[str, int], str] = {}
         self._ended = threading.Event()
         self._pool = ThreadPoolExecutor(_FENCERS, "anabranch-fence")
-        self._thread = threading.Thread(target=self._run, name="anabranch-leading", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="anabranch-leadership", daemon=True)
 
-    def __enter__(self) -> Leading:
+    def __enter__(self) -> Leadership:
         self._thread.start()
         return self
 
@@ -91,12 +88,12 @@ class Leading:
 
     def start(self, start: Start) -> int:
         """As :meth:`Coordinator.start`."""
-        with self._taken(start.graph.job):
+        with self._locks.taken(start.graph.job):
             return self._coordinator.start(start)
 
     def resume(self, job: str) -> int:
         """As :meth:`Coordinator.resume`."""
-        with self._taken(job):
+        with self._locks.taken(job):
             return self._coordinator.resume(job)
 
     def _run(self) -> None:
@@ -139,14 +136,14 @@ class Leading:
             self._told = {key: why for key, why in self._told.items() if key in due}
             for fence in fences:
                 self._hand_out(fence)
-            self._give_back()
+            self._locks.give_those(self._coordinator.release)  # anabranch run may have those
             if self._launcher is not None:
                 self._launcher.turn(self._coordinator)
 
     def _adopt_left(self) -> None:
         for job in sorted(self._left):
             try:
-                taken = self._take(job)
+                taken = self._locks.take(job)
             except ConflictError:
                 continue  # a process of anabranch run has it, or a coordinator that led before and is paused
             try:
@@ -154,10 +151,10 @@ class Leading:
             except Exception as error:  # its own trouble; the other jobs have none
                 log.warning("a job can't be served yet", job=job, error=str(error))
                 if taken:
-                    self._give(job)
+                    self._locks.give(job)
                 continue
             if not adopted and taken:
-                self._give(job)
+                self._locks.give(job)
             self._left.discard(job)
 
     def _hand_out(self, fence: Fence) -> None:
@@ -181,42 +178,4 @@ class Leading:
     def _step_down(self) -> None:
         self._led = False
         self._coordinator.abandon()
-        for job in list(self._locks):
-            self._give(job)
-
-    @contextmanager
-    def _taken(self, job: str) -> Iterator[None]:
-        """Have a job's lock, and keep it if all goes well inside."""
-        with self._guard:
-            taken = self._take(job)
-            try:
-                yield
-            except BaseException:
-                if taken:
-                    self._give(job)
-                raise
-
-    def _give_back(self) -> None:
-        """The locks of jobs that have ended: ``anabranch run`` may have those."""
-        with self._guard:
-            for job in [job for job in self._locks if self._coordinator.release(job)]:
-                self._give(job)
-
-    def _take(self, job: str) -> bool:
-        """Take a job's lock, so that ``anabranch run`` doesn't serve it, too. Gives whether it was free."""
-        if address.is_on_server(self._database) or address.path_of(self._database) is None:
-            return False
-        with self._guard:
-            if job in self._locks:
-                return False
-            lock = endpoint.RunLock(self._database, job)
-            lock.acquire()
-            self._locks[job] = lock
-            endpoint.write(self._database, job, self._url)
-            return True
-
-    def _give(self, job: str) -> None:
-        with self._guard:
-            if job in self._locks:
-                endpoint.remove(self._database, job)
-                self._locks.pop(job).release()
+        self._locks.give_those(lambda job: True)

@@ -10,12 +10,13 @@ import msgspec
 import pytest
 from starlette.testclient import TestClient
 
-from anabranch.coordinator import endpoint, leading
+from anabranch.coordinator import endpoint
 from anabranch.coordinator.api import server
 from anabranch.coordinator.coordinator import Coordinator
-from anabranch.coordinator.election import Election
 from anabranch.coordinator.launcher import Launcher, Staffed
-from anabranch.coordinator.leading import Leading
+from anabranch.coordinator.leadership import leadership
+from anabranch.coordinator.leadership.election import Election
+from anabranch.coordinator.leadership.leadership import Leadership
 from anabranch.coordinator.store import Store
 from anabranch.errors import AnabranchError, ConflictError, NotLeadingError
 from anabranch.messages import (
@@ -58,13 +59,14 @@ class One:
 
     def __init__(self, url: str, name: str, clock: Clock) -> None:
         self.url = f"http://{name}:1"
+        self.store_url = url
         self.store = Store(url)
         self.fenced: list[tuple[str, int]] = []
         self.broken = ""
         self.served = Coordinator(self.store, clock, LEASE, now=lambda: 7.0, grace=GRACE)
         self.election = Election(self.store, self.url, clock, LEASE, GRACE)
         self.launches = Launches()
-        self.leading = Leading(self.served, self.store, url, self.election, self.url, self._fence, self.launches)
+        self.leadership = Leadership(self.served, self.store, url, self.election, self.url, self._fence, self.launches)
 
     def _fence(self, lane: Lane, settings: Mapping[str, Any]) -> None:
         assert settings == PROGRAM.settings
@@ -74,17 +76,17 @@ class One:
 
     def turn(self) -> bool:
         """A turn with all the fences that it hands out; gives whether it leads."""
-        self.leading._turn()
-        for fence in self.leading._fencing.values():
+        self.leadership._turn()
+        for fence in self.leadership._fencing.values():
             fence.result(10)
-        return self.leading.leads
+        return self.leadership.leads
 
     def asked(self, token: str | None = None) -> TestClient:
-        return TestClient(server.app(self.served, self.leading, token), raise_server_exceptions=False)
+        return TestClient(server.app(self.served, self.leadership, token), raise_server_exceptions=False)
 
     def close(self) -> None:
-        self.leading._step_down()
-        self.leading._pool.shutdown()
+        self.leadership._step_down()
+        self.leadership._pool.shutdown()
         self.store.close()
 
 
@@ -95,7 +97,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def make(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], One]]:
-    monkeypatch.setattr(leading, "_TRY_AGAIN", 0.0)
+    monkeypatch.setattr(leadership, "_TRY_AGAIN", 0.0)
     ones: list[One] = []
 
     def made(name: str) -> One:
@@ -109,7 +111,7 @@ def make(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Itera
 
 def begun(one: One) -> Seat:
     """A job with a process that runs its lanes."""
-    one.leading.start(plan(program=PROGRAM))
+    one.leadership.start(plan(program=PROGRAM))
     seat = Seat(one.served)
     seat.beat()
     seat.report("running", folder_epoch=seat.me.epoch)
@@ -125,18 +127,18 @@ def take_over(one: One, clock: Clock) -> None:
 
 def test_it_serves_the_jobs_of_the_store_from_when_it_leads(make: Callable[[str], One], clock: Clock) -> None:
     first, second = make("a"), make("b")
-    assert not first.leading.leads
+    assert not first.leadership.leads
     with pytest.raises(NotLeadingError, match="no coordinator leads now"):
-        first.leading.check()
+        first.leadership.check()
     assert first.turn()
     seat = begun(first)
     assert not second.turn()
     with pytest.raises(NotLeadingError, match=f"stands by; {first.url} leads") as caught:
-        second.leading.check()
+        second.leadership.check()
     assert caught.value.cure == f"ask {first.url}"
     assert second.served.status("delays").served is False
 
-    first.leading._step_down()
+    first.leadership._step_down()
     take_over(second, clock)
     assert second.served.status("delays").state == "running"
     seat.coordinator = second.served
@@ -153,7 +155,7 @@ def test_it_launches_while_it_leads_and_knows_nothing_when_it_comes_to_lead(
     first.launches.done.clear()
     assert first.turn()
     assert not second.turn()
-    first.leading._step_down()
+    first.leadership._step_down()
     take_over(second, clock)
     assert not first.turn()
     assert second.turn()
@@ -261,18 +263,18 @@ def test_what_was_left_over_from_leading_before_is_forgotten(make: Callable[[str
     assert first.turn()
     seat = begun(first)
     leftover = dict(first.served.registry.jobs)
-    first.leading._step_down()
+    first.leadership._step_down()
     take_over(second, clock)
     second.served.stop("delays")
     seat.coordinator = second.served
     seat.report("ended")
     assert second.store.deployment("delays").state == "stopped"  # type: ignore[union-attr]
     first.served.registry.jobs.update(leftover)
-    second.leading._step_down()
+    second.leadership._step_down()
     assert not first.turn()
     take_over(first, clock)
     assert first.served.status("delays").state == "stopped"
-    assert first.leading.resume("delays") == 1
+    assert first.leadership.resume("delays") == 1
 
 
 def test_lanes_are_fenced_and_what_fails_is_tried_again(make: Callable[[str], One], clock: Clock) -> None:
@@ -307,7 +309,7 @@ def test_another_leader_fences_what_was_left(make: Callable[[str], One], clock: 
         clock.at += LEASE - 1
         first.turn()
     assert first.served.fences()
-    first.leading._step_down()
+    first.leadership._step_down()
     take_over(second, clock)
     assert sorted(lane for lane, _ in second.fenced) == [SECOND, FIRST]
     assert second.served.fences() == []
@@ -317,13 +319,13 @@ def test_a_job_that_another_process_runs_is_left_to_it(make: Callable[[str], One
     first, second = make("a"), make("b")
     assert first.turn()
     begun(first)
-    first.leading._step_down()
-    lock = endpoint.RunLock(first.leading._database, "delays")
+    first.leadership._step_down()
+    lock = endpoint.RunLock(first.store_url, "delays")
     with lock:
         take_over(second, clock)
         assert second.served.status("delays").served is False
         with pytest.raises(ConflictError, match="already running here"):
-            second.leading.resume("delays")
+            second.leadership.resume("delays")
     assert second.turn()
     assert second.served.status("delays").served
 
@@ -331,22 +333,22 @@ def test_a_job_that_another_process_runs_is_left_to_it(make: Callable[[str], One
 def test_a_start_that_fails_leaves_the_job_to_others(make: Callable[[str], One]) -> None:
     one = make("a")
     assert one.turn()
-    one.leading.start(plan(program=PROGRAM))
+    one.leadership.start(plan(program=PROGRAM))
     one.served.stop("delays")
-    one.leading._give("delays")
+    one.leadership._locks.give("delays")
     one.served.abandon()
     with pytest.raises(ConflictError, match="is not the one that was started here"):
-        one.leading.start(plan(program=PROGRAM, fingerprint={"graph": "b"}))
-    with endpoint.RunLock(one.leading._database, "delays"):
+        one.leadership.start(plan(program=PROGRAM, fingerprint={"graph": "b"}))
+    with endpoint.RunLock(one.store_url, "delays"):
         pass
 
 
 def test_it_resigns_when_it_ends(make: Callable[[str], One]) -> None:
     first, second = make("a"), make("b")
     assert first.turn()
-    first.leading._ended.set()
-    first.leading._run()
-    assert not first.leading.leads
+    first.leadership._ended.set()
+    first.leadership._run()
+    assert not first.leadership.leads
     assert second.turn()
 
 

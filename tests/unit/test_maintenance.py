@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from anabranch.coordinator import endpoint, offline, plans
+from anabranch.coordinator import endpoint, maintenance, plans
 from anabranch.coordinator.store import Store
 from anabranch.errors import ConflictError, NotFoundError, NotLeadingError
 from anabranch.model.lane import Lane, LaneState
@@ -29,11 +29,11 @@ def stored(url: str = "sqlite://", **fields: object) -> Store:
 
 
 def test_the_lanes_with_state_of_a_stopped_job() -> None:
-    assert [each.id for each in offline.lanes(stored(), JOB)] == [SECOND]
-    assert offline.lanes(stored(folder_epoch=0), JOB) == []
-    assert offline.lanes(stored(state=LaneState.CLOSED), JOB) == []
+    assert [each.id for each in maintenance.lanes(stored(), JOB)] == [SECOND]
+    assert maintenance.lanes(stored(folder_epoch=0), JOB) == []
+    assert maintenance.lanes(stored(state=LaneState.CLOSED), JOB) == []
     with pytest.raises(NotFoundError):
-        offline.lanes(Store("sqlite://"), JOB)
+        maintenance.lanes(Store("sqlite://"), JOB)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_a_job_that_is_not_stopped_is_refused(state: str, cure: str) -> None:
     store = Store("sqlite://")
     store.create_deployment(plans.numbered(plan(), 1), state, event())
     with pytest.raises(ConflictError, match=f"is {state}: only one that is stopped") as caught:
-        offline.lanes(store, JOB)
+        maintenance.lanes(store, JOB)
     assert cure in caught.value.cure
 
 
@@ -65,17 +65,17 @@ def test_a_job_that_is_not_stopped_is_refused(state: str, cure: str) -> None:
 )
 def test_a_job_in_the_middle_of_something_is_refused(fields: dict[str, object]) -> None:
     with pytest.raises(ConflictError, match=f"lane {SECOND}"):
-        offline.lanes(stored(**fields), JOB)
+        maintenance.lanes(stored(**fields), JOB)
 
 
 def test_folders_are_replaced_in_one_step() -> None:
     store = stored(abandoned=True)
     before = store.lanes(JOB)
-    (begun,) = offline.begun(store, offline.lanes(store, JOB), 5.0)
+    (begun,) = maintenance.begun(store, maintenance.lanes(store, JOB), 5.0)
     assert (begun.epoch, begun.folder_epoch) == (1, 1)
-    (again,) = offline.begun(store, offline.lanes(store, JOB), 6.0)
+    (again,) = maintenance.begun(store, maintenance.lanes(store, JOB), 6.0)
     assert (again.epoch, again.folder_epoch) == (2, 1)
-    offline.replaced(store, [(again, "1 of 2 rows stay")], 7.0)
+    maintenance.replaced(store, [(again, "1 of 2 rows stay")], 7.0)
     after = store.lanes(JOB)
     assert after[FIRST] == before[FIRST]
     assert after[SECOND] == _as(before[SECOND], epoch=2, folder_epoch=2, abandoned=False)
@@ -88,31 +88,31 @@ def _as(before: Lane, **fields: object) -> Lane:
 
 def test_nobody_may_serve_the_job_meanwhile(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/store.db"
-    with pytest.raises(NotFoundError), offline.alone(url, JOB):
+    with pytest.raises(NotFoundError), maintenance.alone(url, JOB):
         pass
     stored(url).close()
-    with offline.alone(url, JOB) as store:
-        assert offline.lanes(store, JOB)
+    with maintenance.alone(url, JOB) as store:
+        assert maintenance.lanes(store, JOB)
         with pytest.raises(ConflictError):
             endpoint.RunLock(url, JOB).acquire()
-    with endpoint.RunLock(url, JOB), pytest.raises(ConflictError, match="already running"), offline.alone(url, JOB):
+    with endpoint.RunLock(url, JOB), pytest.raises(ConflictError, match="already running"), maintenance.alone(url, JOB):
         pass
 
 
 def test_on_a_server_no_coordinator_may_lead(postgres_server: Server) -> None:
     postgresql = postgres_server.new_database()
     store = stored(postgresql)
-    with pytest.raises(NotFoundError, match="no coordinator has ever led"), offline.alone(postgresql, JOB):
+    with pytest.raises(NotFoundError, match="no coordinator has ever led"), maintenance.alone(postgresql, JOB):
         pass
     store.stand_by()
     assert store.claim(None, "http://here:1")
-    with pytest.raises(ConflictError, match="a coordinator leads"), offline.alone(postgresql, JOB):
+    with pytest.raises(ConflictError, match="a coordinator leads"), maintenance.alone(postgresql, JOB):
         pass
     store.resign()
-    with offline.alone(postgresql, JOB) as alone:
-        (begun,) = offline.begun(alone, offline.lanes(alone, JOB), 5.0)
+    with maintenance.alone(postgresql, JOB) as alone:
+        (begun,) = maintenance.begun(alone, maintenance.lanes(alone, JOB), 5.0)
         assert store.claim(alone.leader(), "http://here:1")
         with pytest.raises(NotLeadingError):
-            offline.replaced(alone, [(begun, "")], 6.0)
+            maintenance.replaced(alone, [(begun, "")], 6.0)
     assert store.lanes(JOB)[SECOND].folder_epoch == 1
     store.close()
