@@ -25,7 +25,7 @@ from pathlib import Path
 from tests import postgres
 
 from anabranch import Job
-from anabranch.coordinator.client import Client
+from anabranch.coordinator.api.client import Client
 from anabranch.errors import NotLeadingError
 from anabranch.grouping import groupers
 from anabranch.messages import Answer, Program, Registered, Registration, Start

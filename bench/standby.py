@@ -26,7 +26,7 @@ from tests.integration.test_container import serve, until
 
 from anabranch import Job, crash_points
 from anabranch.config import Settings, StorageSettings
-from anabranch.coordinator.service import Coordinator
+from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store.store import Store
 from anabranch.messages import LaneReport, Scaling, Start
 from anabranch.spark import session
@@ -110,7 +110,7 @@ def moved(site: Away, keys: int, storage: Far, far_by: tuple[float, float], warm
             if seat == "0":
                 until(is_read, 240)
                 storage.latency, storage.speed = far_by
-                coordinator.wishes.scale("j", Scaling(containers=2))
+                coordinator.scale("j", Scaling(containers=2))
         begun = time.monotonic()
         while coordinator.status("j").state != "running" or not all(r.changeover for r in reports()):
             for partition in range(PARTITIONS):

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from anabranch.coordinator.client import Client
+from anabranch.coordinator.api.client import Client
 from anabranch.messages import JobStatus, LaneReport
 
 Until = Callable[[str, Callable[[], bool]], None]

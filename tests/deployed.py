@@ -13,7 +13,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from anabranch.coordinator.client import Client
+from anabranch.coordinator.api.client import Client
 from tests import failover
 from tests.acceptance.harness import Flight, Process, Workspace, command, flights, start_of
 

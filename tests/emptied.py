@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from anabranch import crash_points
-from anabranch.coordinator.client import Client
+from anabranch.coordinator.api.client import Client
 from anabranch.coordinator.store import Store
 from anabranch.model.ssp import SSP
 from anabranch.planning.transition import after_drain

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from anabranch.coordinator.client import Client
+from anabranch.coordinator.api.client import Client
 from anabranch.grouping import expansion
 from anabranch.model.hashing import bucket, partition_for
 from anabranch.systems.kafka.broker import Cluster

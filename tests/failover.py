@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from anabranch import crash_points
-from anabranch.coordinator.client import Client
+from anabranch.coordinator.api.client import Client
 from tests.acceptance.harness import INPUT, LATE, Flight, Process, Workspace, command, descendants, flights
 from tests.calm import until_calm
 from tests.postgres import Server

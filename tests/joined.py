@@ -11,7 +11,7 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from anabranch.coordinator.client import Client
+from anabranch.coordinator.api.client import Client
 from anabranch.grouping import expansion
 from anabranch.systems.kafka.broker import Cluster
 from tests.acceptance.harness import PATIENCE, Workspace, record_batch

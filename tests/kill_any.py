@@ -19,7 +19,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from anabranch.coordinator.client import Client
+from anabranch.coordinator.api.client import Client
 from anabranch.errors import NotFoundError
 from anabranch.systems.kafka.broker import Cluster
 from tests import kafka_peers

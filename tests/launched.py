@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Callable
 
-from anabranch.coordinator.client import Client
+from anabranch.coordinator.api.client import Client
 from tests.acceptance.harness import INPUT, Workspace, command, flights, start_of
 from tests.calm import until_calm
 from tests.failover import JOB, LEASE, Served

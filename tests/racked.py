@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from py4j.java_gateway import JavaGateway
 
-from anabranch.coordinator.client import Client
+from anabranch.coordinator.api.client import Client
 from anabranch.messages import Assigning
 from anabranch.model.traffic import Traffic
 from anabranch.systems.kafka import broker, jars

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from anabranch.coordinator.client import Client
+from anabranch.coordinator.api.client import Client
 from tests.acceptance.harness import INPUT, Process, Workspace, flights
 from tests.calm import until_calm
 from tests.failover import JOB, Served, ended_well

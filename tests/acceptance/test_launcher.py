@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from anabranch.coordinator.client import Client
+from anabranch.coordinator.api.client import Client
 from tests import launched
 from tests.acceptance.harness import Workspace
 from tests.failover import JOB, Served

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.coordinator.client import Client
+from anabranch.coordinator.api.client import Client
 from tests.acceptance.harness import INPUT, JOB, Workspace, flights
 from tests.calm import until_calm
 

@@ -17,7 +17,7 @@ import pytest
 
 from anabranch import Job, crash_points, tumbling
 from anabranch.container.reconciliation import Container
-from anabranch.coordinator.service import Coordinator
+from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store.store import Store
 from anabranch.errors import ConflictError
 from anabranch.messages import JobStatus, Registration, Start

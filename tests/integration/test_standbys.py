@@ -15,7 +15,7 @@ import pytest
 from anabranch import crash_points
 from anabranch.container.folder import Folder
 from anabranch.container.tree import Tree
-from anabranch.coordinator.service import Coordinator
+from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store.store import Store
 from anabranch.messages import JobStatus, Scaling, Start
 from anabranch.systems.systems import Systems
@@ -203,7 +203,7 @@ def test_a_lane_that_is_parted_goes_on_until_there_are_standbys_and_then_each_ha
             if seat == "0":
                 until(lambda: counts(site) == expected(dict.fromkeys(range(4), 20)))
                 assert status().copies == ()
-                coordinator.wishes.scale("j", Scaling(containers=2))
+                coordinator.scale("j", Scaling(containers=2))
         for partition in range(4):
             feed(site, partition, 20, 5)
         until(lambda: status().state == "running" and counts(site) == expected(dict.fromkeys(range(4), 25)))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from anabranch.container.agent import Agent, Sent
-from anabranch.coordinator.client import AWAY
+from anabranch.coordinator.api.client import AWAY
 from anabranch.errors import AnabranchError, FencedError
 from anabranch.messages import Answer, Copy, CopyReport, Draining, LaneReport, Registered, Registration, WantedLane
 from anabranch.model.ssp import SSP

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, cast
 
-from anabranch.coordinator.election import Election
-from anabranch.coordinator.leading import Leading
-from anabranch.coordinator.service import Coordinator, Fence
+from anabranch.coordinator.coordinator import Coordinator, Fence
+from anabranch.coordinator.leadership.election import Election
+from anabranch.coordinator.leadership.leadership import Leadership
 from anabranch.coordinator.store import Store
 from anabranch.errors import AnabranchError, NotLeadingError, StateError
 from anabranch.messages import Answer, Registered, Registration
@@ -46,7 +46,7 @@ class CoordinatorProcess(Actor):
             self._count,
         )
         self.election = Election(store, name, self._clock, LEASE, GRACE)
-        self.leading = _Leading(self, store)
+        self.leadership = _Leadership(self, store)
         self.after(self.world.between(0.0, _TURN), self._turn)
         self.after(self.world.between(0.0, _LOOKS), self._look)
 
@@ -55,10 +55,10 @@ class CoordinatorProcess(Actor):
         return self.election._ends
 
     def handle(self, ask: Callable[[CoordinatorProcess], Any]) -> Any:
-        """What a leader may do, or say: as :mod:`anabranch.coordinator.http` does it."""
-        self.leading.check()
+        """What a leader may do, or say: as :mod:`anabranch.coordinator.api.server` does it."""
+        self.leadership.check()
         done = ask(self)
-        self.leading.check()
+        self.leadership.check()
         self._scenario.invariants.leads()
         return done
 
@@ -97,7 +97,7 @@ class CoordinatorProcess(Actor):
         def later(error: AnabranchError) -> None:
             self.note(f"{lane.id} can't be fenced yet: {error}")
             try:
-                if self.leading.leads and not isinstance(error, NotLeadingError):
+                if self.leadership.leads and not isinstance(error, NotLeadingError):
                     self.coordinator.unfenced(lane, str(error))
             except AnabranchError as also:
                 self.note(f"nor can that be stored: {also}")
@@ -106,20 +106,20 @@ class CoordinatorProcess(Actor):
         self.after(world.between(0.5, 6.0) if slow else world.between(0.05, 0.3), act)
 
     def _turn(self) -> None:
-        led = self.leading._led
+        led = self.leadership._led
         try:
-            self.leading._turn()
+            self.leadership._turn()
         except AnabranchError as error:
             self.note(f"can't go on now: {error}")
-        if self.leading._led is not led:
-            self.note("leads" if self.leading._led else "stands by")
+        if self.leadership._led is not led:
+            self.note("leads" if self.leadership._led else "stands by")
         if self.leads_until > self.world.now:
             self._scenario.invariants.leads()
         self.after(self.world.between(0.8, 1.0) * _TURN, self._turn)
 
     def _look(self) -> None:
         try:
-            self.coordinator.wishes.look()
+            self.coordinator.look()
         except AnabranchError as error:
             self.note(f"can't look at inputs now: {error}")
         if self.leads_until > self.world.now:
@@ -138,7 +138,7 @@ class CoordinatorProcess(Actor):
         return now
 
 
-class _Leading(Leading):
+class _Leadership(Leadership):
     """Its turns are taken and its fences are done by events, not by threads."""
 
     def __init__(self, process: CoordinatorProcess, store: Store) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from anabranch.coordinator.client import AWAY
+from anabranch.coordinator.api.client import AWAY
 from anabranch.errors import AnabranchError, OutOfTimeError, UnreachableError
 from tests.simulation.coordinators import CoordinatorProcess
 from tests.simulation.world import Actor, World

@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from anabranch import Job
-from anabranch.coordinator.client import AWAY
+from anabranch.coordinator.api.client import AWAY
 from anabranch.coordinator.states import DeploymentState
 from anabranch.grouping import groupers
 from anabranch.messages import (
@@ -182,9 +182,9 @@ class Scenario:
             if not runs:
                 by.coordinator.stop(job)
             elif job in self.database.epochs:
-                by.leading.resume(job)
+                by.leadership.resume(job)
             else:
-                by.leading.start(wish.plan)
+                by.leadership.start(wish.plan)
 
         self._client.call(ask, lambda found: None)
 
@@ -238,9 +238,9 @@ class Scenario:
                 if not isinstance(found, AWAY) and wish.drains is drains:
                     wish.drains = None
 
-            self._client.call(lambda by: by.coordinator.wishes.drain(job, drains), drained)
+            self._client.call(lambda by: by.coordinator.drain(job, drains), drained)
         if cancels:
-            self._client.call(lambda by: by.coordinator.wishes.cancel(job), cancelled)
+            self._client.call(lambda by: by.coordinator.cancel(job), cancelled)
 
     def _drain(self, job: str) -> DrainNotification:
         random = self.world.random
@@ -379,10 +379,10 @@ class Scenario:
 
 def _changed(by: CoordinatorProcess, job: str, wish: Scaling | Rewinding | Deploying) -> Scaled | Rewound | Deployed:
     if isinstance(wish, Deploying):
-        return by.coordinator.deployments.deploy(job, wish)
+        return by.coordinator.deploy(job, wish)
     if isinstance(wish, Scaling):
-        return by.coordinator.wishes.scale(job, wish)
-    return by.coordinator.wishes.rewind(job, wish)
+        return by.coordinator.scale(job, wish)
+    return by.coordinator.rewind(job, wish)
 
 
 @cache

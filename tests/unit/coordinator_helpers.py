@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from anabranch.coordinator.client import Client
-from anabranch.coordinator.service import Coordinator
+from anabranch.coordinator.api.client import Client
+from anabranch.coordinator.coordinator import Coordinator
 from anabranch.messages import Answer, Heartbeat, LaneReport, Registered, Registration, Start
 from anabranch.model.graph import Graph, Node
 from anabranch.model.job_model import ContainerModel, JobModel

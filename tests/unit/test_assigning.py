@@ -15,15 +15,15 @@ from typer.testing import CliRunner
 from anabranch import Job
 from anabranch.assignment.seating import Rules
 from anabranch.cli.main import app
-from anabranch.coordinator import http
-from anabranch.coordinator.service import Coordinator
+from anabranch.coordinator.api import listening
+from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.errors import AnabranchError, ConflictError, NotFoundError
 from anabranch.messages import Assigning, Registration, Scaling, Start
 from anabranch.model.traffic import Traffic
 from anabranch.planning import plan as planning
 from tests.unit.coordinator_helpers import Clock
-from tests.unit.test_leaders import PROGRAM
+from tests.unit.test_leadership import PROGRAM
 from tests.unit.test_plan import around
 from tests.unit.test_scaling import Worker
 from tests.unit.test_transitions import new_id
@@ -111,22 +111,22 @@ def test_tasks_go_to_the_racks_of_their_partitions_when_it_is_wished(
     (told,) = coordinator.status(JOB).warnings
     assert told.startswith("tasks were placed for other racks: seat 0 is in rack a, not no rack, seat 1 is in rack b")
     before = placed(coordinator)
-    dry = coordinator.wishes.assign(JOB, Assigning(dry=True))
+    dry = coordinator.assign(JOB, Assigning(dry=True))
     assert (placed(coordinator), coordinator.status(JOB).state) == (before, "running")
     assert dry.before is not None
     assert dry.after is not None
     assert (dry.before.across, dry.after.across, dry.after.total) == (4, 0, 6)
     assert dry.after == Traffic(read={rack: {rack: 2} for rack in RACKS})
     assert dry.moved == sum(seat != str(int(name[-1]) % 3) for name, seat in before.items()) > 0
-    done = coordinator.wishes.assign(JOB, Assigning(request="once"))
+    done = coordinator.assign(JOB, Assigning(request="once"))
     assert coordinator.status(JOB).state == "changing"
-    assert coordinator.wishes.assign(JOB, Assigning(request="once")).generation == done.generation
+    assert coordinator.assign(JOB, Assigning(request="once")).generation == done.generation
     turns(workers)
     status = coordinator.status(JOB)
     assert (status.state, status.generation, status.warnings) == ("running", 2, ())
     assert placed(coordinator) == {f"Partition_{number}": str(number % 3) for number in range(6)}
     assert [each.rack for each in coordinator.model(JOB).containers] == list(RACKS)
-    again = coordinator.wishes.assign(JOB, Assigning(request="twice"))
+    again = coordinator.assign(JOB, Assigning(request="twice"))
     assert (again.lanes, again.generation) == ((), 2)
     assert coordinator.status(JOB).generation == 2
 
@@ -138,7 +138,7 @@ def test_what_is_in_all_racks_need_not_move_and_it_is_known_that_it_was_looked_a
     coordinator.start(start(BY_RACKS))
     crew(coordinator, *RACKS)
     lanes = [each.lane.id for each in coordinator.status(JOB).lanes]
-    assert coordinator.wishes.assign(JOB, Assigning()).lanes == ()
+    assert coordinator.assign(JOB, Assigning()).lanes == ()
     status = coordinator.status(JOB)
     assert (status.state, status.generation, status.warnings) == ("running", 2, ())
     assert [each.lane.id for each in status.lanes] == lanes
@@ -149,7 +149,7 @@ def test_replicas_that_moved_are_taken_up(coordinator: Coordinator, replicas: Re
     workers = crew(coordinator, *RACKS)
     assert placed(coordinator)["Partition_0"] == "0"
     replicas.racks |= {0: ("b",), 1: ("a",)}
-    told = coordinator.wishes.assign(JOB, Assigning())
+    told = coordinator.assign(JOB, Assigning())
     assert told.moved == 2
     turns(workers)
     assert (placed(coordinator)["Partition_0"], placed(coordinator)["Partition_1"]) == ("1", "0")
@@ -167,29 +167,29 @@ def test_a_container_takes_the_seat_that_was_placed_for_its_rack(coordinator: Co
 def test_what_is_not_known_is_said_and_nothing_moves(coordinator: Coordinator, replicas: Replicas) -> None:
     coordinator.start(start(BY_RACKS))
     crew(coordinator, "a", "b", None)
-    told = coordinator.wishes.assign(JOB, Assigning())
+    told = coordinator.assign(JOB, Assigning())
     assert (told.lanes, told.why_not, told.after) == ((), "container seat 2 has no rack", None)
     replicas.away = True
     with pytest.raises(AnabranchError, match="doesn't answer"):
-        coordinator.wishes.assign(JOB, Assigning())
+        coordinator.assign(JOB, Assigning())
 
 
 def test_scaling_places_by_racks_and_a_cancelled_change_goes_back(coordinator: Coordinator) -> None:
     coordinator.start(start(BY_RACKS, racks=RACKS))
     workers = crew(coordinator, *RACKS)
     before = placed(coordinator)
-    told = coordinator.wishes.scale(JOB, Scaling(factor=2))
+    told = coordinator.scale(JOB, Scaling(factor=2))
     assert told.after is not None
     assert (told.after.across, told.moved) == (0, 0)
     turns(workers)
-    fewer = coordinator.wishes.scale(JOB, Scaling(containers=2))
+    fewer = coordinator.scale(JOB, Scaling(containers=2))
     assert fewer.after is not None
     assert fewer.after.read.keys() == {"a", "b"}
     assert len({placed(coordinator)[f"Partition_2-{bucket}-2"] for bucket in (0, 1)}) == 1
-    coordinator.wishes.cancel(JOB)
+    coordinator.cancel(JOB)
     turns(workers)
     assert coordinator.status(JOB).state == "running"
-    coordinator.wishes.scale(JOB, Scaling(factor=1))
+    coordinator.scale(JOB, Scaling(factor=1))
     turns(workers)
     assert placed(coordinator) == before
 
@@ -198,9 +198,9 @@ def test_an_assignment_can_be_cancelled(coordinator: Coordinator) -> None:
     coordinator.start(start(BY_RACKS))
     workers = crew(coordinator, *RACKS)
     before = placed(coordinator)
-    coordinator.wishes.assign(JOB, Assigning())
+    coordinator.assign(JOB, Assigning())
     assert placed(coordinator) != before
-    coordinator.wishes.cancel(JOB)
+    coordinator.cancel(JOB)
     turns(workers)
     assert (placed(coordinator), coordinator.status(JOB).state) == (before, "running")
 
@@ -208,19 +208,19 @@ def test_an_assignment_can_be_cancelled(coordinator: Coordinator) -> None:
 def test_without_racks_no_system_is_asked(coordinator: Coordinator, replicas: Replicas) -> None:
     coordinator.start(start({}))
     crew(coordinator, None, None, None)
-    coordinator.wishes.look()
-    told = coordinator.wishes.assign(JOB, Assigning())
+    coordinator.look()
+    told = coordinator.assign(JOB, Assigning())
     assert (told.lanes, told.why_not, told.before, replicas.asked) == ((), "", None, 0)
 
 
 def test_where_racks_only_are_shown_a_system_need_not_answer(coordinator: Coordinator, replicas: Replicas) -> None:
     coordinator.start(start({}))
     crew(coordinator, *RACKS)
-    told = coordinator.wishes.scale(JOB, Scaling(factor=2, dry=True))
+    told = coordinator.scale(JOB, Scaling(factor=2, dry=True))
     assert told.before is not None
     assert told.before.across == 4
     replicas.away = True
-    told = coordinator.wishes.scale(JOB, Scaling(factor=2, dry=True))
+    told = coordinator.scale(JOB, Scaling(factor=2, dry=True))
     assert (told.before, len(told.lanes)) == (None, 3)
 
 
@@ -231,14 +231,14 @@ def test_not_while_it_runs_in_real_time(coordinator: Coordinator) -> None:
     coordinator.start(wished)
     crew(coordinator, *RACKS)
     with pytest.raises(ConflictError, match="runs in real time"):
-        coordinator.wishes.assign(JOB, Assigning())
+        coordinator.assign(JOB, Assigning())
 
 
 @pytest.fixture
 def run(tmp_path: Path, coordinator: Coordinator) -> Iterator[Callable[..., tuple[str, str]]]:
     coordinator.start(start(BY_RACKS))
     crew(coordinator, *RACKS)
-    server = http.serve(coordinator)
+    server = listening.serve(coordinator)
     config = tmp_path / "anabranch.toml"
     config.write_text(f'[coordinator]\nurl = "{server.url}"\n')
 

@@ -13,13 +13,13 @@ from anabranch.config import AutoscaleSettings
 from anabranch.container.load import Load
 from anabranch.coordinator import autosizing
 from anabranch.coordinator.autosizing import Findings, Verdict
-from anabranch.coordinator.service import Coordinator
+from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Event, Store
 from anabranch.messages import BatchProgress, ContainerStatus, JobStatus, LaneReport, LaneStatus, Scaling, WantedLane
 from anabranch.model.factor import FACTORS
 from tests.unit import test_scaling
 from tests.unit.coordinator_helpers import FIRST, SECOND, Clock, lane
-from tests.unit.test_leaders import PROGRAM
+from tests.unit.test_leadership import PROGRAM
 from tests.unit.test_scaling import JOB, Worker
 
 LONG = 1e6
@@ -434,7 +434,7 @@ def test_a_job_is_scaled_by_itself(store: Store, clock: Clock) -> None:
     worker.working = 1.0
     passed(worker, clock, 8)
     assert decisions(coordinator) == []
-    assert "this must be so for 10 s" in coordinator.wishes.sizing(JOB).autoscale
+    assert "this must be so for 10 s" in coordinator.sizing(JOB).autoscale
     passed(worker, clock, 32)
     assert (coordinator.status(JOB).factor, coordinator.status(JOB).state) == (2, "running")
     (event,) = decisions(coordinator)
@@ -495,7 +495,7 @@ def test_a_backlog_at_the_start_raises_it_at_once_without_a_batch_having_ended(s
         clock.at += 1
         assert clock.at < begun + 6
         worker.turn()
-        sizing = coordinator.wishes.sizing(JOB)
+        sizing = coordinator.sizing(JOB)
         coordinator.tick()
     (event,) = decisions(coordinator)
     assert clock.at - begun <= 5
@@ -517,7 +517,7 @@ def test_sizing_says_so_without_an_autosizer_too(store: Store, clock: Clock) -> 
     coordinator.start(test_scaling.start())
     worker = Slow(coordinator)
     worker.turns(4)
-    sizing = coordinator.wishes.sizing(JOB)
+    sizing = coordinator.sizing(JOB)
     assert (sizing.autoscale, sizing.factor) == ("", 1)
     assert sizing.proposed > 1
     assert max(lane.needed_rate for lane in sizing.lanes) > max(lane.true_rate for lane in sizing.lanes) > 0
@@ -538,12 +538,12 @@ def test_it_waits_after_a_user_has_scaled(store: Store, clock: Clock) -> None:
     worker.working = 0.0
     passed(worker, clock, 500)
     assert decisions(coordinator) == []
-    coordinator.wishes.scale(JOB, Scaling(factor=8))
+    coordinator.scale(JOB, Scaling(factor=8))
     passed(worker, clock, 112)
     assert (coordinator.status(JOB).factor, decisions(coordinator)) == (8, [])
     passed(worker, clock, 40)
     assert coordinator.status(JOB).factor == 2
-    coordinator.wishes.scale(JOB, Scaling(factor=16))
+    coordinator.scale(JOB, Scaling(factor=16))
     passed(worker, clock, 500)
     assert coordinator.status(JOB).factor == 16, "beyond the maximum: it was the user's wish"
 
@@ -572,7 +572,7 @@ def test_it_waits_long_after_a_change_that_was_undone(store: Store, clock: Clock
     assert (coordinator.status(JOB).factor, coordinator.status(JOB).generation) == (1, 3)
     passed(worker, clock, 1160)
     assert len(decisions(coordinator)) == 1
-    assert "undone" in coordinator.wishes.sizing(JOB).autoscale
+    assert "undone" in coordinator.sizing(JOB).autoscale
     worker.fails = lambda lane: False
     passed(worker, clock, 120)
     assert coordinator.status(JOB).factor == 2
@@ -584,7 +584,7 @@ def test_it_is_off_by_default(store: Store, clock: Clock) -> None:
     worker.working = 1.0
     passed(worker, clock, 300)
     assert coordinator.status(JOB).factor == 1
-    assert coordinator.wishes.sizing(JOB).autoscale == ""
+    assert coordinator.sizing(JOB).autoscale == ""
 
 
 def test_a_job_that_cannot_be_scaled_is_told_of_once(

@@ -15,7 +15,7 @@ import pytest
 
 from anabranch.container.agent import Agent
 from anabranch.container.beats import Beating, Direct
-from anabranch.coordinator.polls import Polls
+from anabranch.coordinator.jobs.long_polls import LongPolls
 from anabranch.errors import FencedError, UnreachableError
 from anabranch.messages import Answer, BatchProgress, Heartbeat, LaneReport, Registered, Registration
 from anabranch.model.job_model import JobModel
@@ -334,7 +334,7 @@ def test_in_one_process_every_turn_is_a_beat(script: Scripted, clock: Clock) -> 
 
 
 def test_in_one_process_the_coordinator_wakes_the_container_until_the_next_turn(script: Scripted, clock: Clock) -> None:
-    polls, woken = Polls(), threading.Event()
+    polls, woken = LongPolls(), threading.Event()
 
     class Listened:
         register, heartbeat = script.register, script.heartbeat

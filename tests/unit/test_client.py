@@ -7,8 +7,8 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from anabranch.coordinator.client import AWAY, Client
-from anabranch.coordinator.wire import payload_of
+from anabranch.coordinator.api.client import AWAY, Client
+from anabranch.coordinator.api.http_errors import payload_of
 from anabranch.errors import (
     AnabranchError,
     NotFoundError,

@@ -9,9 +9,9 @@ import pytest
 from anabranch.cli import container
 from anabranch.container.agent import Agent
 from anabranch.container.beats import Direct
-from anabranch.coordinator import http
-from anabranch.coordinator.client import Client
-from anabranch.coordinator.service import Coordinator
+from anabranch.coordinator.api import listening
+from anabranch.coordinator.api.client import Client
+from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.errors import ConflictError, JobFailedError
 from tests.unit.coordinator_helpers import FIRST, SECOND, Seat, plan, report, wanted
@@ -26,7 +26,7 @@ def coordinator() -> Coordinator:
 
 @pytest.fixture
 def client(coordinator: Coordinator) -> Iterator[Client]:
-    server = http.serve(coordinator)
+    server = listening.serve(coordinator)
     with Client(server.url) as made:
         yield made
         server.close()

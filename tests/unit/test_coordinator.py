@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator
 import msgspec
 import pytest
 
-from anabranch.coordinator import http, reading
-from anabranch.coordinator.client import Client
-from anabranch.coordinator.service import Coordinator
+from anabranch.coordinator import queries
+from anabranch.coordinator.api import listening
+from anabranch.coordinator.api.client import Client
+from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.states import DeploymentState, LaneView, Snapshot, Transition, step
 from anabranch.coordinator.store import Store
 from anabranch.errors import ConflictError, NotFoundError, OutOfTimeError, StateError, UsageError
@@ -94,7 +95,7 @@ def asked(request: pytest.FixtureRequest, coordinator: Coordinator) -> Iterator[
     if request.param == "in process":
         yield coordinator
         return
-    server = http.serve(coordinator)
+    server = listening.serve(coordinator)
     with Client(server.url) as client:
         yield client
     server.close()
@@ -184,7 +185,7 @@ def test_lanes_wait_for_their_predecessors(coordinator: Coordinator, store: Stor
     seat = Seat(coordinator)
     assert wanted(seat.beat()) == [FIRST]
     closing = msgspec.structs.replace(store.lanes("delays")[FIRST], state=LaneState.CLOSING)
-    coordinator._served.jobs["delays"].known[FIRST] = closing
+    coordinator.registry.jobs["delays"].known[FIRST] = closing
     answer = seat.beat()
     assert [(one.lane.id, one.closing) for one in answer.wanted] == [(FIRST, True)]
     assert wanted(seat.report("ended", FIRST, offset=5, batch=4, folder_epoch=1)) == [SECOND]
@@ -197,7 +198,7 @@ def test_a_lane_that_leaves_work_undone_is_not_closed(coordinator: Coordinator, 
     coordinator.start(plan(lanes=(lane(FIRST), lane(SECOND, predecessors=(FIRST,)))))
     seat = Seat(coordinator)
     closing = msgspec.structs.replace(store.lanes("delays")[FIRST], state=LaneState.CLOSING)
-    coordinator._served.jobs["delays"].known[FIRST] = closing
+    coordinator.registry.jobs["delays"].known[FIRST] = closing
     seat.report("ended", FIRST, offset=5, pending=True)
     assert store.lanes("delays")[FIRST].state is LaneState.CLOSING
     again = Seat(coordinator, pid=2)
@@ -326,7 +327,7 @@ def test_a_job_goes_on_whenever_its_process_dies(clock: Clock) -> None:
         lost = Coordinator(store, clock)
         for call in begun[:calls]:
             call(lost, seats)
-        left.append(reading.status(store, "delays").state)
+        left.append(queries.status(store, "delays").state)
 
         other_lanes = (lane("flights-99999999"), lane("by-dest-99999999"))
         coordinator = Coordinator(store, clock)
@@ -344,7 +345,7 @@ def test_a_job_goes_on_whenever_its_process_dies(clock: Clock) -> None:
         assert wanted(seat.beat()) == [FIRST, SECOND]
         seat.report("running")
         assert seat.report("ended").done
-        assert reading.status(store, "delays").state == "stopped"
+        assert queries.status(store, "delays").state == "stopped"
     assert left == expected
 
 
@@ -353,14 +354,14 @@ def test_a_death_within_start_and_within_stop(store: Store, coordinator: Coordin
     store.resume_deployment = died  # type: ignore[method-assign]
     with pytest.raises(RuntimeError):
         coordinator.start(plan())
-    assert reading.status(store, "delays").state == "planned"
+    assert queries.status(store, "delays").state == "planned"
     store.resume_deployment = durable  # type: ignore[method-assign]
     coordinator = Coordinator(store)
     coordinator.start(plan())
     seat = Seat(coordinator)
     seat.report("running")
     coordinator.stop("delays")
-    assert reading.status(store, "delays").state == "stopping"
+    assert queries.status(store, "delays").state == "stopping"
     coordinator = Coordinator(store)
     coordinator.start(plan())
     assert wanted(Seat(coordinator).beat()) == [FIRST, SECOND]
@@ -389,7 +390,7 @@ def test_another_job_under_the_name_is_refused(store: Store, coordinator: Coordi
         again.start(plan(fingerprint={"graph": "b" * 64, "factor": "8", "new": "x"}))
     assert "differs in: factor (4 → 8), graph, new (none → x)" in caught.value.what
     assert "anabranch deploy JOB.py; else undo the change" in caught.value.cure
-    assert reading.status(store, "delays").state == "starting"
+    assert queries.status(store, "delays").state == "starting"
     assert again.start(plan()) == 1
 
 
@@ -523,15 +524,13 @@ def test_a_poll_is_answered_when_something_changes(
 
 def test_a_process_without_lanes_is_told_at_once_that_it_is_replaced(coordinator: Coordinator) -> None:
     coordinator.start(plan(lanes=(lane(SECOND, seat="1"),)))
-    seat, polling = Seat(coordinator), threading.Event()
+    seat = Seat(coordinator)
     seat.beat()
     answers: list[Answer] = []
-    take_in, coordinator._take_in = coordinator._take_in, lambda *_: polling.set()  # type: ignore[method-assign]
     waiting = threading.Thread(target=lambda: answers.append(seat.beat(wait=5.0)))
     begun = time.monotonic()
     waiting.start()
-    polling.wait(5)
-    coordinator._take_in = take_in  # type: ignore[method-assign]
+    wait_for(lambda: len(coordinator.registry.polls) == 1)
     Seat(coordinator, pid=2)
     waiting.join()
     assert time.monotonic() - begun < 4
@@ -554,13 +553,13 @@ def test_a_change_in_another_seat_is_no_news(coordinator: Coordinator) -> None:
     before = seat.report("running", FIRST).revision
     woken = threading.Event()
     beat = Heartbeat(container=seat.me.container, epoch=seat.me.epoch, number=9, seen=before)
-    with coordinator.listening(beat, woken.set):
+    with coordinator.membership.listening(beat, woken.set):
         Seat(coordinator, seat="1", pid=2).report("running", SECOND)
         assert not woken.is_set()
-        assert coordinator.answer(beat).same
+        assert coordinator.membership.answer(beat).same
         coordinator.stop("delays")
         assert woken.is_set()
-    assert wanted(coordinator.answer(beat)) == []
+    assert wanted(coordinator.membership.answer(beat)) == []
 
 
 def test_waiting_for_a_state(coordinator: Coordinator) -> None:
@@ -578,20 +577,20 @@ def test_waiting_for_a_state(coordinator: Coordinator) -> None:
 def test_looking_without_a_coordinator(store: Store, coordinator: Coordinator) -> None:
     coordinator.start(plan())
     Seat(coordinator).report("running", offset=3)
-    status = reading.status(store, "delays")
+    status = queries.status(store, "delays")
     assert (status.served, status.state, status.deployment, status.generation) == (False, "running", 1, 1)
     assert [(one.lane.state, one.report) for one in status.lanes] == [(LaneState.RUNNING, None)] * 2
     assert [(one.seat, one.alive) for one in status.containers] == [("0", False)]
-    assert reading.jobs(store) == [status]
+    assert queries.jobs(store) == [status]
     assert Coordinator(store).jobs() == [status]
-    assert reading.model(store, "delays") == coordinator.model("delays")
-    assert list(reading.known_lanes(store, "delays")) == [FIRST, SECOND]
-    assert reading.known_lanes(store, "nobody") == {}
+    assert queries.model(store, "delays") == coordinator.model("delays")
+    assert list(queries.known_lanes(store, "delays")) == [FIRST, SECOND]
+    assert queries.known_lanes(store, "nobody") == {}
     with pytest.raises(NotFoundError, match="no job 'nobody'") as caught:
-        reading.status(store, "nobody")
+        queries.status(store, "nobody")
     assert caught.value.cure == "jobs here: delays"
     with pytest.raises(UsageError):
-        reading.events(store, "delays", 0)
+        queries.events(store, "delays", 0)
 
 
 def test_what_was_stopped_before_it_caught_up_goes_on_with_the_next_process(store: Store) -> None:

@@ -13,11 +13,12 @@ import httpx
 import pytest
 from starlette.testclient import TestClient
 
-from anabranch.coordinator import http
-from anabranch.coordinator.client import Client
-from anabranch.coordinator.service import Coordinator
+from anabranch.coordinator.api import listening, operation, operations
+from anabranch.coordinator.api import server as server_api
+from anabranch.coordinator.api.client import Client
+from anabranch.coordinator.api.http_errors import error_of, payload_of, status_of
+from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
-from anabranch.coordinator.wire import error_of, payload_of, status_of
 from anabranch.errors import (
     AnabranchError,
     ConflictError,
@@ -38,8 +39,8 @@ def coordinator() -> Coordinator:
 
 
 @pytest.fixture
-def server(coordinator: Coordinator) -> Iterator[http.Server]:
-    serving = http.serve(coordinator)
+def server(coordinator: Coordinator) -> Iterator[listening.Server]:
+    serving = listening.serve(coordinator)
     yield serving
     serving.close()
 
@@ -85,7 +86,7 @@ def server(coordinator: Coordinator) -> Iterator[http.Server]:
 )
 def test_what_is_answered(
     coordinator: Coordinator,
-    server: http.Server,
+    server: listening.Server,
     *,
     request_line: str,
     body: str | None,
@@ -101,7 +102,7 @@ def test_what_is_answered(
     assert status < 400 or {"error", "cure"} <= answer.json().keys()
 
 
-def test_documents_carry_their_version_and_camel_case(coordinator: Coordinator, server: http.Server) -> None:
+def test_documents_carry_their_version_and_camel_case(coordinator: Coordinator, server: listening.Server) -> None:
     coordinator.start(plan())
     model = httpx.get(f"{server.url}/jobs/delays/model").json()
     assert (model["version"], model["runId"]) == (1, 1)
@@ -130,7 +131,9 @@ def test_answers_of_strangers_are_errors_too(body: object) -> None:
     assert type(error_of(500, body)) is AnabranchError
 
 
-def test_a_fault_of_ours_is_told_and_the_next_request_is_served(coordinator: Coordinator, server: http.Server) -> None:
+def test_a_fault_of_ours_is_told_and_the_next_request_is_served(
+    coordinator: Coordinator, server: listening.Server
+) -> None:
     coordinator.jobs = lambda: {}["fault"]  # type: ignore[method-assign]
     with Client(server.url) as client:
         with pytest.raises(AnabranchError, match="the coordinator failed: KeyError"):
@@ -142,8 +145,8 @@ def test_a_fault_of_ours_is_told_and_the_next_request_is_served(coordinator: Coo
 def test_who_asks_again_hears_the_end_and_is_refused_soon(
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http, "_HEARD_WITHIN", 1.0)  # however slow this machine is
-    server = http.serve(coordinator)
+    monkeypatch.setattr(listening, "_HEARD_WITHIN", 1.0)  # however slow this machine is
+    server = listening.serve(coordinator)
     server.end()
     with Client(server.url) as client:
         assert client.jobs() == []
@@ -161,7 +164,7 @@ def _answers(url: str) -> bool:
 
 
 def test_nobody_at_the_other_end(coordinator: Coordinator) -> None:
-    server = http.serve(coordinator)
+    server = listening.serve(coordinator)
     server.close()
     with Client(server.url) as client, pytest.raises(NotFoundError, match=f"nothing runs at {server.url}"):
         client.jobs()
@@ -172,7 +175,7 @@ SHA = hashlib.sha256(CODE).hexdigest()
 
 
 def test_an_artifact_is_kept_by_its_hash(coordinator: Coordinator) -> None:
-    with TestClient(http.app(coordinator)) as client:
+    with TestClient(server_api.app(coordinator)) as client:
         assert client.get(f"/artifacts/{SHA}").status_code == 404
         for _ in range(2):
             assert client.put(f"/artifacts/{SHA}", content=CODE).status_code == 200
@@ -187,7 +190,7 @@ def test_an_artifact_is_kept_by_its_hash(coordinator: Coordinator) -> None:
 )
 @pytest.mark.parametrize("method", ["GET", "PUT"])
 def test_an_artifact_of_no_hash_is_refused(coordinator: Coordinator, method: str, name: str) -> None:
-    with TestClient(http.app(coordinator), raise_server_exceptions=False) as client:
+    with TestClient(server_api.app(coordinator), raise_server_exceptions=False) as client:
         answer = client.request(
             method, f"{client.base_url}/artifacts/{name}", content=CODE if method == "PUT" else None
         )
@@ -198,21 +201,21 @@ def test_an_artifact_of_no_hash_is_refused(coordinator: Coordinator, method: str
 @pytest.mark.parametrize(
     ("method", "path", "most"),
     [
-        ("POST", "/jobs", http._MOST_OF_A_PLAN),
-        ("POST", "/containers", http._MOST_BYTES),
-        ("POST", "/containers/delays:0:1/heartbeat", http._MOST_BYTES),
+        ("POST", "/jobs", operations.MAX_PLAN_BYTES),
+        ("POST", "/containers", operation.MAX_BYTES),
+        ("POST", "/containers/delays:0:1/heartbeat", operation.MAX_BYTES),
         ("PUT", f"/artifacts/{SHA}", MAX_BYTES),
     ],
 )
 def test_what_is_too_large_is_refused_in_words(coordinator: Coordinator, method: str, path: str, most: int) -> None:
-    with TestClient(http.app(coordinator)) as client:
+    with TestClient(server_api.app(coordinator)) as client:
         answer = client.request(method, path, content=b" " * (most + 1))
         assert (answer.status_code, answer.json()["error"]) == (413, f"{method} {path}: more than {most} bytes")
         assert client.request(method, path, content=b" " * 100).status_code == 400
 
 
 def test_a_plan_without_a_program_is_for_one_process(coordinator: Coordinator) -> None:
-    with TestClient(http.app(coordinator)) as client:
+    with TestClient(server_api.app(coordinator)) as client:
         answer = client.post("/jobs", content=compact(plan()))
         assert (answer.status_code, answer.json()["error"]) == (400, "the plan has no program")
     assert coordinator.jobs() == []
@@ -226,7 +229,7 @@ def test_numbers_of_any_size_are_answered(coordinator: Coordinator, field: str, 
     who = {"job": "delays", "seat": "0", "execution": "x\0y", "host": "h", "pid": 7, "rack": "r"}
     lane = {"lane": FIRST, "phase": "running"}
     beat: dict[str, Any] = {"container": seat.me.container, "epoch": seat.me.epoch, "number": 5, "seen": 1}
-    with TestClient(http.app(coordinator), raise_server_exceptions=False) as client:
+    with TestClient(server_api.app(coordinator), raise_server_exceptions=False) as client:
         if field == "pid":
             answer = client.post("/containers", json={**who, "pid": number})
         else:
@@ -247,12 +250,12 @@ def test_somebody_who_never_answers() -> None:
             client.jobs()
 
 
-def test_a_port_that_is_taken(coordinator: Coordinator, server: http.Server) -> None:
+def test_a_port_that_is_taken(coordinator: Coordinator, server: listening.Server) -> None:
     with pytest.raises(ConflictError, match=f"port {server.port} of 127.0.0.1 can't be listened on"):
-        http.serve(coordinator, server.port)
+        listening.serve(coordinator, server.port)
 
 
-def test_a_poll_is_answered_as_soon_as_its_time_is_over(coordinator: Coordinator, server: http.Server) -> None:
+def test_a_poll_is_answered_as_soon_as_its_time_is_over(coordinator: Coordinator, server: listening.Server) -> None:
     """Not 40 ms later, when TCP says that the first part of the answer has come."""
     coordinator.start(plan())
     with Client(server.url) as client:
@@ -266,7 +269,7 @@ def test_a_poll_is_answered_as_soon_as_its_time_is_over(coordinator: Coordinator
     assert sorted(late)[2] < 0.03
 
 
-def test_polls_don_t_keep_others_waiting(coordinator: Coordinator, server: http.Server) -> None:
+def test_polls_don_t_keep_others_waiting(coordinator: Coordinator, server: listening.Server) -> None:
     """More polls than starlette has threads of its own."""
     coordinator.start(plan())
     with Client(server.url) as client:
@@ -276,7 +279,7 @@ def test_polls_don_t_keep_others_waiting(coordinator: Coordinator, server: http.
         polls = [threading.Thread(target=lambda: seat.beat(wait=30.0)) for _ in range(50)]
         for poll in polls:
             poll.start()
-        wait_for(lambda: len(coordinator._served.polls) == 50)
+        wait_for(lambda: len(coordinator.registry.polls) == 50)
         assert client.status("delays").state == "starting"
         assert threading.active_count() < before + 70  # none of them has a thread of the server's
         client.stop("delays")
@@ -286,7 +289,7 @@ def test_polls_don_t_keep_others_waiting(coordinator: Coordinator, server: http.
 
 
 def test_closing_does_not_wait_for_polls(coordinator: Coordinator) -> None:
-    server = http.serve(coordinator)
+    server = listening.serve(coordinator)
     coordinator.start(plan())
     seat = Seat(Client(server.url))
     seat.beat()

@@ -16,8 +16,9 @@ from anabranch.cli import container, coordinator
 from anabranch.cli.main import app
 from anabranch.config import CoordinatorSettings
 from anabranch.container import reconciliation
-from anabranch.coordinator import http, launching
-from anabranch.coordinator.service import Coordinator
+from anabranch.coordinator import launch_policy
+from anabranch.coordinator.api import server
+from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
 
 DEPLOY = Path(__file__).parents[2] / "examples" / "deploy"
@@ -76,7 +77,7 @@ def test_manifests_fit_each_other_and_the_program() -> None:
     assert serves["command"][-2:] == ["--url", url]
     assert runs["command"][-2:] == ["--coordinator", url]
     assert [each["containerPort"] for each in serves["ports"]] == [coordinator.PORT]
-    routes = {route.path for route in http.app(Coordinator(Store("sqlite://"))).routes}  # type: ignore[attr-defined]
+    routes = {route.path for route in server.app(Coordinator(Store("sqlite://"))).routes}  # type: ignore[attr-defined]
     assert {serves[probe]["httpGet"]["path"] for probe in ("livenessProbe", "readinessProbe")} <= routes
     for each in (serves, runs):
         options(each["command"])
@@ -92,7 +93,7 @@ def test_everybody_waits_longer_than_a_container_needs_to_end() -> None:
     assert promised > reconciliation._ENDS_WITHIN
     assert pod("delays-container")["terminationGracePeriodSeconds"] > promised
     assert float(unit(DEPLOY / "systemd" / "anabranch-container@.service")["TimeoutStopSec"]) > promised
-    assert promised < launching.ENDS_WITHIN
+    assert promised < launch_policy.ENDS_WITHIN
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)

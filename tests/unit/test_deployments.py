@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from anabranch import Job
-from anabranch.coordinator.service import Coordinator
+from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.errors import ConflictError, NotFoundError, UsageError
 from anabranch.messages import (
@@ -91,7 +91,7 @@ class Process:
             lanes=tuple(self.reports.values()),
             leaving=leaving,
         )
-        answer = self.coordinator.hear(beat)
+        answer = self.coordinator.membership.hear(beat)
         assert answer.alive, answer.reason
         self.answer = self.answer if answer.same else answer
         return self.answer
@@ -150,7 +150,7 @@ def running(store: Store, containers: int = 1) -> tuple[Coordinator, list[Proces
 
 
 def deploy(coordinator: Coordinator, made: Job, containers: int = 1, **wish: Any) -> Deployed:
-    return coordinator.deployments.deploy("j", Deploying(start=start(made, containers, "b" * 64), **wish))
+    return coordinator.deploy("j", Deploying(start=start(made, containers, "b" * 64), **wish))
 
 
 def relieved(process: Process, deployment: int) -> Process:
@@ -272,7 +272,7 @@ def test_a_rollback_deploys_the_version_before(store: Store) -> None:
     deploy(coordinator, job(more=True))
     new = relieved(old, 2)
     new.work()
-    told = coordinator.deployments.rollback("j", RollingBack())
+    told = coordinator.rollback("j", RollingBack())
     assert (told.deployment, told.version_of) == (3, 1)
     assert "below is written no more" in told.notes
     back = relieved(new, 3)
@@ -281,10 +281,10 @@ def test_a_rollback_deploys_the_version_before(store: Store) -> None:
     assert coordinator.running("j").program.artifact == "a" * 64
     assert store.graph("j", 3) == store.graph("j", 1)
     with pytest.raises(ConflictError, match="no version before this one"):
-        coordinator.deployments.rollback("j", RollingBack())
+        coordinator.rollback("j", RollingBack())
     deploy(coordinator, job(more=True))
     relieved(back, 4).work()
-    assert coordinator.deployments.rollback("j", RollingBack(dry=True)).version_of == 1
+    assert coordinator.rollback("j", RollingBack(dry=True)).version_of == 1
 
 
 def test_a_rollback_goes_by_the_same_check(store: Store) -> None:
@@ -292,8 +292,8 @@ def test_a_rollback_goes_by_the_same_check(store: Store) -> None:
     deploy(coordinator, job(state="other"), drop_state=("counted",))
     relieved(old, 2).work()
     with pytest.raises(ConflictError, match="was 'other', and the state hangs on that name"):
-        coordinator.deployments.rollback("j", RollingBack())
-    told = coordinator.deployments.rollback("j", RollingBack(drop_state=("other",)))
+        coordinator.rollback("j", RollingBack())
+    told = coordinator.rollback("j", RollingBack(drop_state=("other",)))
     assert "counted begins without state, at the present positions" in told.notes
 
 
@@ -303,9 +303,9 @@ def test_what_cannot_follow_is_refused_and_nothing_happens(store: Store) -> None
     with pytest.raises(ConflictError, match="the state of agg 'counted'"):
         deploy(coordinator, job(size="max(n)"))
     with pytest.raises(UsageError, match="is of job 'j', not 'k'"):
-        coordinator.deployments.deploy("k", Deploying(start=start(job())))
+        coordinator.deploy("k", Deploying(start=start(job())))
     with pytest.raises(NotFoundError):
-        coordinator.deployments.rollback("nobody", RollingBack())
+        coordinator.rollback("nobody", RollingBack())
     assert deploy(coordinator, job(more=True), dry=True).deployment == 2
     assert store.events("j", 100) == before
     assert coordinator.status("j").deployment == 1
@@ -322,11 +322,11 @@ def test_the_same_request_twice_is_one_deployment(store: Store) -> None:
 def test_it_can_be_cancelled_until_a_new_lane_has_begun(store: Store) -> None:
     coordinator, (old,) = running(store)
     deploy(coordinator, job(more=True))
-    coordinator.wishes.cancel("j")
+    coordinator.cancel("j")
     status = coordinator.status("j")
     assert (status.state, status.deployment) == ("changing", 3)
     with pytest.raises(ConflictError, match="goes back already"):
-        coordinator.wishes.cancel("j")
+        coordinator.cancel("j")
     old.work()
     assert {lane.state for lane in lanes_of(store, 2).values()} == {LaneState.CLOSED}  # nobody was ever told of them
     back = Process(coordinator, 3)
@@ -344,7 +344,7 @@ def test_it_can_be_cancelled_while_new_lanes_start_but_no_longer(store: Store) -
     deploy(coordinator, job(more=True))
     new = relieved(old, 2)
     new.work(begin=False)
-    coordinator.wishes.cancel("j")
+    coordinator.cancel("j")
     back = relieved(new, 3)
     back.work()
     assert coordinator.status("j").state == "running"
@@ -357,7 +357,7 @@ def test_it_can_be_cancelled_while_new_lanes_start_but_no_longer(store: Store) -
     other.reports[first.id] = LaneReport(lane=first.id, phase="starting", folder_epoch=other.me.epoch, begun=True)
     other.beat()
     with pytest.raises(ConflictError, match="has begun with the code of deployment 4"):
-        coordinator.wishes.cancel("j")
+        coordinator.cancel("j")
 
 
 def test_a_lane_that_cannot_start_takes_it_back(store: Store) -> None:
@@ -377,7 +377,7 @@ def test_a_lane_that_cannot_start_takes_it_back(store: Store) -> None:
 def test_dropped_state_is_there_again_after_a_cancel(store: Store) -> None:
     coordinator, (old,) = running(store)
     deploy(coordinator, job(state="other"), drop_state=("counted",))
-    coordinator.wishes.cancel("j")
+    coordinator.cancel("j")
     old.work()
     old.leave()
     Process(coordinator, 3).work()
@@ -407,7 +407,7 @@ def test_a_job_that_was_stopped_when_some_lanes_had_drained_already_can_have_no_
     """The state of those lanes has come out, and nobody would have it: found by the simulation, seed 253."""
     coordinator, (old,) = running(store)
     said = DrainNotification(uuid=str(uuid.uuid4()), run_id=1, mode="planned")
-    coordinator.wishes.drain("j", said)
+    coordinator.drain("j", said)
     halted = {name: msgspec.structs.replace(each, halted=said.uuid) for name, each in old.reports.items()}
     old.reports = halted
     old.beat()
@@ -426,7 +426,7 @@ def test_a_job_that_was_stopped_when_some_lanes_had_drained_already_can_have_no_
         deploy(coordinator, job(more=True))
     assert "anabranch start j" in caught.value.cure
     with pytest.raises(ConflictError, match="was stopped while it drained"):
-        coordinator.deployments.rollback("j", RollingBack())
+        coordinator.rollback("j", RollingBack())
     assert coordinator.status("j").deployment == 1
 
 

@@ -12,8 +12,8 @@ from starlette.testclient import TestClient
 
 from anabranch import Job, tumbling
 from anabranch.coordinator import draining as progress
-from anabranch.coordinator import http
-from anabranch.coordinator.service import Coordinator
+from anabranch.coordinator.api import server
+from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.errors import AnabranchError, ConflictError, UsageError
 from anabranch.messages import Drain, DrainNotification, LaneReport, Scaling, Start, WantedLane
@@ -23,7 +23,7 @@ from anabranch.planning import plan as planning
 from anabranch.planning.transition import after_drain
 from tests.unit import coordinator_helpers
 from tests.unit.coordinator_helpers import Clock
-from tests.unit.test_leaders import PROGRAM
+from tests.unit.test_leadership import PROGRAM
 from tests.unit.test_plan import around
 from tests.unit.test_scaling import JOB, Worker
 from tests.unit.test_transitions import new_id
@@ -119,7 +119,7 @@ def test_all_lanes_stop_at_one_place_and_stages_end_one_after_the_other(coordina
     worker = running(coordinator)
     first, *_ = sources(store)
     worker.places = {first.id: 25}
-    told = coordinator.wishes.drain(JOB, said())
+    told = coordinator.drain(JOB, said())
     assert not told.ignored
     assert list(told.stages) == sorted({lane.stage for lane in lanes_of(store, 1)})
     assert coordinator.status(JOB).state == "draining"
@@ -146,7 +146,7 @@ def test_time_ends_when_all_that_read_sources_are_there(coordinator: Coordinator
     worker = running(coordinator)
     slow = sources(store)[0].id
     worker.slow = {slow}
-    coordinator.wishes.drain(JOB, said())
+    coordinator.drain(JOB, said())
     worker.turns(5)
     drain = coordinator.status(JOB).drain
     assert drain is not None
@@ -166,13 +166,13 @@ def test_time_ends_when_all_that_read_sources_are_there(coordinator: Coordinator
 def test_it_is_cancelled_until_time_ends(coordinator: Coordinator, store: Store) -> None:
     worker = running(coordinator)
     worker.slow = {sources(store)[0].id}
-    coordinator.wishes.drain(JOB, said())
+    coordinator.drain(JOB, said())
     worker.turns(3)
-    coordinator.wishes.cancel(JOB)
+    coordinator.cancel(JOB)
     assert coordinator.status(JOB).state == "running"
     assert all(one.draining is None for one in worker.turn())
     worker.turns(3)
-    coordinator.wishes.drain(JOB, said())
+    coordinator.drain(JOB, said())
     worker.slow = set()
     for _ in range(20):
         worker.turn()
@@ -180,7 +180,7 @@ def test_it_is_cancelled_until_time_ends(coordinator: Coordinator, store: Store)
         if drain is not None and drain.last:
             break
     with pytest.raises(ConflictError, match="windows that were not complete have come out"):
-        coordinator.wishes.cancel(JOB)
+        coordinator.cancel(JOB)
     worker.turns(12)
     assert coordinator.status(JOB).state == "drained"
 
@@ -190,10 +190,10 @@ def test_what_was_halted_for_a_drain_that_was_cancelled_doesn_t_count_for_anothe
 ) -> None:
     worker = running(coordinator)
     worker.slow = {sources(store)[0].id}
-    coordinator.wishes.drain(JOB, said())
+    coordinator.drain(JOB, said())
     worker.turns(3)
-    coordinator.wishes.cancel(JOB)
-    coordinator.wishes.drain(JOB, said())
+    coordinator.cancel(JOB)
+    coordinator.drain(JOB, said())
     worker.slow = {lane.id for lane in sources(store)}  # none has heard of the second one
     worker.turns(3)
     drain = coordinator.status(JOB).drain
@@ -204,10 +204,10 @@ def test_what_was_halted_for_a_drain_that_was_cancelled_doesn_t_count_for_anothe
 def test_twice_is_once_and_others_are_refused_meanwhile(coordinator: Coordinator) -> None:
     worker = running(coordinator)
     first = said()
-    assert coordinator.wishes.drain(JOB, first).uuid == first.uuid
-    assert coordinator.wishes.drain(JOB, said(mode="latest")).uuid == first.uuid
+    assert coordinator.drain(JOB, first).uuid == first.uuid
+    assert coordinator.drain(JOB, said(mode="latest")).uuid == first.uuid
     with pytest.raises(ConflictError, match="draining"):
-        coordinator.wishes.scale(JOB, Scaling(factor=4))
+        coordinator.scale(JOB, Scaling(factor=4))
     with pytest.raises(ConflictError, match="running already"):
         coordinator.start(start())
     worker.turns(12)
@@ -217,7 +217,7 @@ def test_twice_is_once_and_others_are_refused_meanwhile(coordinator: Coordinator
 
 def test_a_notification_for_another_deployment_is_ignored(coordinator: Coordinator) -> None:
     worker = running(coordinator)
-    told = coordinator.wishes.drain(JOB, said(7))
+    told = coordinator.drain(JOB, said(7))
     assert told.ignored == "it is for deployment 7, and the job's is 1"
     worker.turns()
     assert coordinator.status(JOB).state == "running"
@@ -226,13 +226,13 @@ def test_a_notification_for_another_deployment_is_ignored(coordinator: Coordinat
 def test_a_malformed_one_is_refused(coordinator: Coordinator) -> None:
     running(coordinator)
     with pytest.raises(UsageError, match="uuid 'no'"):
-        coordinator.wishes.drain(JOB, said(uuid="no"))
+        coordinator.drain(JOB, said(uuid="no"))
     assert coordinator.status(JOB).state == "running"
 
 
 def test_before_containers_start_nothing_new_is_read(coordinator: Coordinator, store: Store) -> None:
     coordinator.start(start())
-    coordinator.wishes.drain(JOB, said())
+    coordinator.drain(JOB, said())
     assert coordinator.status(JOB).state == "draining"
     worker = Drainer(coordinator)
     worker.read = 0
@@ -246,7 +246,7 @@ def test_it_goes_on_under_another_coordinator_and_container_and_after_a_stop(
 ) -> None:
     worker = running(coordinator)
     worker.slow = {sources(store)[0].id}
-    coordinator.wishes.drain(JOB, said())
+    coordinator.drain(JOB, said())
     worker.turns(3)
     other = Coordinator(store, Clock(), grace=5.0, first=lambda: 1000)
     assert other.adopt(JOB)
@@ -270,14 +270,14 @@ def test_a_lane_that_fails_ends_it_and_it_goes_on_when_the_job_is_started_again(
     worker = running(coordinator)
     worker.slow = {sources(store)[0].id}
     worker.fails = lambda lane: lane.id in worker.slow
-    coordinator.wishes.drain(JOB, said())
+    coordinator.drain(JOB, said())
     worker.turns(3)
     assert coordinator.status(JOB).state in ("stopping", "failed")
 
 
 def drained(coordinator: Coordinator) -> None:
     worker = running(coordinator)
-    coordinator.wishes.drain(JOB, said())
+    coordinator.drain(JOB, said())
     worker.turns(12)
     assert coordinator.status(JOB).state == "drained"
 
@@ -303,8 +303,8 @@ def test_another_deployment_begins_where_all_was_taken_in(coordinator: Coordinat
     worker = Drainer(coordinator, pid=9)
     worker.turns()
     assert coordinator.status(JOB).state == "running"
-    assert coordinator.wishes.drain(JOB, said(1)).ignored
-    coordinator.wishes.drain(JOB, said(2))
+    assert coordinator.drain(JOB, said(1)).ignored
+    coordinator.drain(JOB, said(2))
     worker.turns(12)
     assert coordinator.status(JOB).state == "drained"
 
@@ -369,7 +369,7 @@ def test_nothing_that_lanes_before_have_taken_in_is_taken_in_again(begins: tuple
 
 def test_over_http(coordinator: Coordinator) -> None:
     running(coordinator)
-    asked = TestClient(http.app(coordinator), raise_server_exceptions=False)
+    asked = TestClient(server.app(coordinator), raise_server_exceptions=False)
     wrong: list[Any] = [
         {},
         {"uuid": str(uuid.uuid4())},
@@ -409,7 +409,7 @@ def test_lanes_that_have_caught_up_drain_too(coordinator: Coordinator, store: St
     )
     assert first.id not in {one.lane.id for one in worker.seat.beat().wanted}
     worker.reports.pop(first.id)
-    coordinator.wishes.drain(JOB, said())
+    coordinator.drain(JOB, said())
     assert first.id in {one.lane.id for one in worker.turn()}
     worker.turns(12)
     assert coordinator.status(JOB).state == "drained"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.coordinator.service import Coordinator
+from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.model.lane import LaneState
 from tests.unit.coordinator_helpers import Clock
@@ -57,7 +57,7 @@ def drained(deaths: Deaths, monkeypatch: pytest.MonkeyPatch) -> tuple[int, set[i
     for _ in range(MOST):
         try:
             if coordinator.status(JOB).state == "running":
-                coordinator.wishes.drain(JOB, wish)  # whoever asked and got no answer asks again
+                coordinator.drain(JOB, wish)  # whoever asked and got no answer asks again
             worker.turn()
         except DiedError:
             died += 1

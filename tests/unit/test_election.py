@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from anabranch.coordinator.election import Election
+from anabranch.coordinator.leadership.election import Election
 from anabranch.coordinator.store import LeaderRecord, Store
 from anabranch.errors import NotLeadingError, StoreUnavailableError
 from tests.unit.coordinator_helpers import Clock

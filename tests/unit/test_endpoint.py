@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.coordinator import endpoint, http
+from anabranch.coordinator import endpoint
+from anabranch.coordinator.api import listening
+from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.endpoint import RunLock
-from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.errors import ConfigError, ConflictError, UsageError
 
@@ -31,8 +32,8 @@ def url(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def server() -> Iterator[http.Server]:
-    serving = http.serve(Coordinator(Store("sqlite://")))
+def server() -> Iterator[listening.Server]:
+    serving = listening.serve(Coordinator(Store("sqlite://")))
     yield serving
     serving.close()
 
@@ -43,7 +44,7 @@ def gone_pid() -> int:
     return process.pid
 
 
-def test_a_job_that_is_served_is_found_until_its_note_is_removed(url: str, server: http.Server) -> None:
+def test_a_job_that_is_served_is_found_until_its_note_is_removed(url: str, server: listening.Server) -> None:
     assert endpoint.find(url) == {}
     endpoint.write(url, "delays", server.url)
     endpoint.write(url, "other.job", server.url)
@@ -53,7 +54,7 @@ def test_a_job_that_is_served_is_found_until_its_note_is_removed(url: str, serve
     assert endpoint.find(url) == {"other.job": server.url}
 
 
-def test_notes_of_the_dead_and_of_strangers_don_t_count(url: str, server: http.Server) -> None:
+def test_notes_of_the_dead_and_of_strangers_don_t_count(url: str, server: listening.Server) -> None:
     endpoint.write(url, "delays", server.url)
     folder = endpoint.run_folder(url)
     note = (folder / "delays.json").read_text()

@@ -10,12 +10,12 @@ import pytest
 from typer.testing import CliRunner
 
 from anabranch.cli.main import app
-from anabranch.coordinator import http
-from anabranch.coordinator.service import Coordinator
+from anabranch.coordinator.api import listening
+from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.errors import ConflictError
+from tests.unit.test_input_monitor import IN, Counts, running
 from tests.unit.test_scaling import JOB
-from tests.unit.test_watching import IN, Counts, running
 
 Run = Callable[..., tuple[str, str]]
 
@@ -29,7 +29,7 @@ def counts() -> Counts:
 def run(tmp_path: Path, counts: Counts) -> Iterator[Run]:
     coordinator = Coordinator(Store("sqlite://"), lease=10, grace=2, counting=counts)
     running(coordinator)
-    server = http.serve(coordinator)
+    server = listening.serve(coordinator)
     config = tmp_path / "anabranch.toml"
     config.write_text(f'[coordinator]\nurl = "{server.url}"\n')
 

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from anabranch.coordinator import reading
-from anabranch.coordinator.service import Coordinator
+from anabranch.coordinator import queries
+from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.errors import ConflictError, FencedError, NotFoundError, NotLeadingError, StoreUnavailableError
 from anabranch.messages import Answer, Heartbeat, Program, Registered, Registration, Start
@@ -224,13 +224,13 @@ def test_a_lease_counts_from_when_a_beat_came_and_not_from_its_answer(
     """A process that is killed while its poll waits is missed no later than one that isn't."""
     seat = begun(coordinator)
 
-    patience = coordinator.patience
+    patience = coordinator.membership.patience
 
     def waits(wait: float) -> float:
         clock.at += patience(wait)
         return 0.0
 
-    monkeypatch.setattr(coordinator, "patience", waits)
+    monkeypatch.setattr(coordinator.membership, "patience", waits)
     seat.beat(wait=3.0)
     assert [one.lease for one in coordinator.status("delays").containers] == [LEASE - 3]
     seat.beat(wait=100.0)
@@ -246,7 +246,7 @@ def steady(coordinator: Coordinator) -> Iterator[Heartbeat]:
     taken, over = threading.Event(), threading.Event()
 
     def step() -> None:
-        with coordinator._served.lock:
+        with coordinator.registry.locked_all():
             taken.set()
             over.wait(30)
 
@@ -268,9 +268,9 @@ def test_a_beat_that_changes_nothing_waits_for_no_step_of_others(
     coordinator: Coordinator, clock: Clock, steady: Heartbeat
 ) -> None:
     clock.at += LEASE / 2
-    answer = coordinator.hear_at_once(steady)
+    answer = coordinator.membership.hear_at_once(steady)
     assert answer == Answer(alive=True, revision=steady.seen, same=True)
-    serving, process = coordinator._served.holder(steady.container)
+    serving, process = coordinator.registry.holder(steady.container)
     assert serving is not None
     assert process is not None
     assert (process.lease_ends, process.heard) == (clock.at + LEASE, steady.number)
@@ -293,18 +293,18 @@ def test_a_beat_that_changes_nothing_waits_for_no_step_of_others(
 def test_any_other_waits_and_changes_nothing_yet(
     coordinator: Coordinator, steady: Heartbeat, change: dict[str, Any]
 ) -> None:
-    before = repr(coordinator._served.jobs)
+    before = repr(coordinator.registry.jobs)
     beat = msgspec.structs.replace(steady, **change)
-    assert coordinator.hear_at_once(beat) is None
-    assert repr(coordinator._served.jobs) == before
+    assert coordinator.membership.hear_at_once(beat) is None
+    assert repr(coordinator.registry.jobs) == before
 
 
 def test_a_lease_counts_from_when_a_beat_came_and_not_from_when_it_was_heard(
     coordinator: Coordinator, clock: Clock, steady: Heartbeat
 ) -> None:
     clock.at += LEASE / 2
-    assert coordinator.hear_at_once(msgspec.structs.replace(steady, seen=-1)) is None
-    _, process = coordinator._served.holder(steady.container)
+    assert coordinator.membership.hear_at_once(msgspec.structs.replace(steady, seen=-1)) is None
+    _, process = coordinator.registry.holder(steady.container)
     assert process is not None
     assert process.lease_ends == clock.at + LEASE
 
@@ -312,11 +312,11 @@ def test_a_lease_counts_from_when_a_beat_came_and_not_from_when_it_was_heard(
 def test_no_beat_saves_a_process_that_is_being_expelled(
     coordinator: Coordinator, clock: Clock, steady: Heartbeat
 ) -> None:
-    _, process = coordinator._served.holder(steady.container)
+    _, process = coordinator.registry.holder(steady.container)
     assert process is not None
     clock.at += LEASE + GRACE
-    assert coordinator._is_doomed(process, clock.at - GRACE)
-    assert coordinator.hear_at_once(steady) is None
+    assert coordinator.membership.is_doomed(process, clock.at - GRACE)
+    assert coordinator.membership.hear_at_once(steady) is None
     assert process.lease_ends < clock.at
 
 
@@ -505,7 +505,7 @@ def test_a_failure_is_forgotten_when_the_job_is_started_again(coordinator: Coord
     assert coordinator.status("delays").state == "failed"
     coordinator.resume("delays")
     assert (coordinator.status("delays").state, coordinator.status("delays").error) == ("starting", None)
-    assert reading.status(store, "delays").error is None
+    assert queries.status(store, "delays").error is None
 
 
 # Another coordinator goes on

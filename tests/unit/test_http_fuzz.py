@@ -14,8 +14,9 @@ import pytest
 import sqlalchemy as sa
 from structlog.testing import capture_logs
 
-from anabranch.coordinator import http
-from anabranch.coordinator.service import Coordinator
+from anabranch.coordinator.api import listening
+from anabranch.coordinator.api import server as server_api
+from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store, tables
 from anabranch.messages import Heartbeat, Program, Registration
 from tests.unit.coordinator_helpers import FIRST, Seat, plan, report
@@ -43,7 +44,7 @@ class Target:
         self.coordinator.start(plan(program=PROGRAM))
         self.seat = Seat(self.coordinator)
         self.seat.report("running", folder_epoch=1)
-        self.server = http.Server(http.app(self.coordinator, token=TOKEN), http.listen())
+        self.server = listening.Server(server_api.app(self.coordinator, token=TOKEN), listening.listen())
         self.paths: dict[str, Any] = json.loads(self.ask("GET", "/openapi.json")[1])["paths"]
 
     def ask(self, method: str, path: str, body: bytes | None = None, token: str | None = TOKEN) -> tuple[int, str]:

@@ -16,10 +16,10 @@ import pytest
 from anabranch.cli import coordinator as verb
 from anabranch.cli import progress, waiting
 from anabranch.config import CoordinatorSettings
+from anabranch.coordinator.coordinator import Coordinator
+from anabranch.coordinator.launch_policy import LIMIT, LONGEST_PAUSE, Crew, Ended
 from anabranch.coordinator.launcher import Launcher
-from anabranch.coordinator.launching import LIMIT, LONGEST_PAUSE, Crew, Ended
 from anabranch.coordinator.processes import Processes
-from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.errors import AnabranchError, ConflictError
 from anabranch.messages import Registration

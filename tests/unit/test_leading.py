@@ -11,9 +11,10 @@ import msgspec
 import pytest
 import sqlalchemy as sa
 
-from anabranch.coordinator import http, plans, wire
-from anabranch.coordinator.client import Client
-from anabranch.coordinator.service import Coordinator
+from anabranch.coordinator import plans
+from anabranch.coordinator.api import http_errors, listening
+from anabranch.coordinator.api.client import Client
+from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import ContainerRecord, LeaderRecord, Store, tables
 from anabranch.errors import NotLeadingError, StoreUnavailableError
 from anabranch.messages import Registration
@@ -188,17 +189,17 @@ def test_of_claims_at_once_one_wins_each_time(url: str) -> None:
 
 @pytest.mark.parametrize("error", [NotLeadingError("a", "b"), StoreUnavailableError("a", "b")])
 def test_both_travel_as_503(error: NotLeadingError | StoreUnavailableError) -> None:
-    assert wire.status_of(error) == 503
-    back = wire.error_of(503, wire.payload_of(error))
+    assert http_errors.status_of(error) == 503
+    back = http_errors.error_of(503, http_errors.payload_of(error))
     assert type(back) is type(error)
     assert (back.what, back.cure) == ("a", "b")
-    assert type(wire.error_of(503, {"error": "a"})) is NotLeadingError
+    assert type(http_errors.error_of(503, {"error": "a"})) is NotLeadingError
 
 
 def test_a_coordinator_that_was_deposed_answers_and_refuses_to_change(url: str) -> None:
     coordinator = Coordinator(leading(Store(url), A))
     coordinator.start(plan())
-    server = http.serve(coordinator)
+    server = listening.serve(coordinator)
     try:
         with Client(server.url) as client:
             leading(Store(url), B)

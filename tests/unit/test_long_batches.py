@@ -8,10 +8,11 @@ import httpx
 import pytest
 
 from anabranch.cli import drawing, progress
-from anabranch.coordinator import http, sizing
+from anabranch.coordinator import sizing
+from anabranch.coordinator.api import listening
 from anabranch.coordinator.autosizing import Look
+from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.long_batches import LongBatches
-from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.messages import BatchProgress, JobStatus, LaneReport, LaneSizing, LaneStatus
 from tests.unit.coordinator_helpers import FIRST, Clock, Seat, lane, plan, report
@@ -80,7 +81,7 @@ def test_who_looks_sees_it_in_status_sizing_and_metrics(coordinator: Coordinator
     found = sized(coordinator)
     assert found.batch_progress == at(12.0, spent={"functions": 12.0})
     assert found.spent == {"functions": 12.0}
-    server = http.serve(coordinator)
+    server = listening.serve(coordinator)
     try:
         scraped = httpx.get(f"{server.url}/metrics", trust_env=False).text
     finally:

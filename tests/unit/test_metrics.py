@@ -9,8 +9,8 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as parsed
 
-from anabranch.coordinator import http
-from anabranch.coordinator.service import Coordinator
+from anabranch.coordinator.api import listening
+from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.messages import CopyReport, Heartbeat
 from tests.unit.coordinator_helpers import FIRST, FLIGHTS, SECOND, Clock, Seat, plan, report
@@ -25,7 +25,7 @@ def coordinator() -> Coordinator:
 
 @pytest.fixture
 def url(coordinator: Coordinator) -> Iterator[str]:
-    server = http.serve(coordinator)
+    server = listening.serve(coordinator)
     yield server.url
     server.close()
 

@@ -16,9 +16,9 @@ from pydantic import ValidationError
 from anabranch import Job
 from anabranch.config import Settings
 from anabranch.container import offset_log
-from anabranch.coordinator.service import Coordinator
+from anabranch.coordinator.coordinator import Coordinator
+from anabranch.coordinator.input_monitor import counted
 from anabranch.coordinator.store import Store
-from anabranch.coordinator.watching import counted
 from anabranch.errors import AnabranchError, ConflictError, GraphError, NotFoundError
 from anabranch.grouping.ownership import floors, owned
 from anabranch.messages import Expanding, Registration, Start
@@ -33,11 +33,11 @@ from anabranch.planning.transition import expand, rescale, rewind
 from anabranch.planning.transition.change import Change
 from anabranch.systems.embedded import EmbeddedSystem
 from tests.unit.coordinator_helpers import Clock
-from tests.unit.test_leaders import PROGRAM
+from tests.unit.test_input_monitor import Counts
+from tests.unit.test_leadership import PROGRAM
 from tests.unit.test_plan import around
 from tests.unit.test_scaling import Worker
 from tests.unit.test_transitions import new_id
-from tests.unit.test_watching import Counts
 
 PATTERN = "in-.*"
 KINDS = ("outputs-embedded", "counted")
@@ -373,9 +373,9 @@ def test_a_coordinator_lets_streams_come() -> None:
     worker = Worker(coordinator)
     worker.turns()
     counts.counts = {**named({"a": 2, "b": 2, "out": 1})}
-    dry = coordinator.wishes.expand("j", Expanding(dry=True))
+    dry = coordinator.expand("j", Expanding(dry=True))
     assert dry.partitions == named({"b": 2})
-    coordinator.wishes.look()
+    coordinator.look()
     assert coordinator.status("j").inputs == named({"a": 2, "b": 2})
     worker.turns()
     status = coordinator.status("j")
@@ -387,12 +387,12 @@ def test_a_coordinator_lets_streams_come() -> None:
         assert each.lane.dead_letters == {"in-a": "in-dead-letters", "in-b": "in-dead-letters"}
     counts.counts = named({"a": 2, "b": 2, "c": 4})
     clock.at += 60
-    coordinator.wishes.look()
+    coordinator.look()
     (warning,) = coordinator.status("j").warnings
     assert "in-c has come with 4 partitions" in warning
     counts.counts = named({"a": 2, "b": 0})
     clock.at += 60
-    coordinator.wishes.look()
+    coordinator.look()
     (warning,) = coordinator.status("j").warnings
     assert "embedded/in-b is gone" in warning
 
@@ -409,8 +409,8 @@ def test_the_racks_of_streams_that_come_are_looked_up() -> None:
     coordinator.start(start(in_a=2))
     coordinator.register(Registration(job="j", execution="execution-1", host="here", pid=1, rack="a"))
     Worker(coordinator).turns()
-    coordinator.wishes.expand("j", Expanding(dry=True))
-    coordinator.wishes.look()
+    coordinator.expand("j", Expanding(dry=True))
+    coordinator.look()
     assert asked == [["embedded/in-a", "embedded/in-b"]] * 2
 
 

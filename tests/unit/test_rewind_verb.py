@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from anabranch.cli import finding
 from anabranch.cli import rewind as verb
 from anabranch.cli.main import app
-from anabranch.coordinator.service import Coordinator
+from anabranch.coordinator.coordinator import Coordinator
 from anabranch.errors import ConflictError, NotFoundError, UsageError
 from anabranch.messages import JobStatus
 from tests.unit.test_rewinding import begun, clock, coordinator, store, systems
@@ -31,8 +31,7 @@ class Desk:
         self._worker = worker
 
     def __getattr__(self, name: str) -> Any:
-        wishes = self._coordinator.wishes
-        return getattr(wishes if hasattr(wishes, name) else self._coordinator, name)
+        return getattr(self._coordinator, name)
 
     def status(self, job: str) -> JobStatus:
         found = self._coordinator.status(job)

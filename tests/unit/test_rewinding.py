@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from anabranch import Job
 from anabranch.config import EmbeddedSettings, Settings, SystemsSettings
-from anabranch.coordinator import whence
-from anabranch.coordinator.service import Coordinator
+from anabranch.coordinator import start_offsets
+from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.errors import AnabranchError, ConflictError, NotFoundError
 from anabranch.event_time import progress
@@ -35,7 +35,7 @@ from anabranch.systems.embedded import EmbeddedSystem
 from anabranch.systems.records import RECORD_SCHEMA
 from anabranch.systems.systems import Systems
 from tests.unit.coordinator_helpers import Clock
-from tests.unit.test_leaders import PROGRAM
+from tests.unit.test_leadership import PROGRAM
 from tests.unit.test_plan import around
 from tests.unit.test_scaling import JOB, Worker, lose, open_lanes, running
 from tests.unit.test_transitions import job, new_id
@@ -255,7 +255,7 @@ def test_lanes_begin_again_and_state_is_cleared(coordinator: Coordinator, store:
     worker.read = 3
     worker.turns()
     before = {lane.id for lane in open_lanes(coordinator)}
-    told = coordinator.wishes.rewind(JOB, clear())
+    told = coordinator.rewind(JOB, clear())
     assert (told.generation, told.to) == (2, {"embedded/in/0": 0, "embedded/in/1": 0})
     assert {lane.id for lane in told.closing} == before
     assert coordinator.status(JOB).state == "changing"
@@ -273,7 +273,7 @@ def test_state_is_kept_where_that_is_said(coordinator: Coordinator) -> None:
     worker = running(coordinator)
     worker.read = 5
     worker.turns()
-    coordinator.wishes.rewind(JOB, Rewinding(to={"embedded/in/1": 2}, state="keep"))
+    coordinator.rewind(JOB, Rewinding(to={"embedded/in/1": 2}, state="keep"))
     worker.turns()
     assert begun(coordinator) == {"outputs-embedded": [5, 2], "counted": [5, 2]}
     counted = next(lane for lane in open_lanes(coordinator) if lane.stateful)
@@ -284,26 +284,26 @@ def test_nothing_is_skipped(coordinator: Coordinator) -> None:
     worker = running(coordinator)
     worker.read = 1
     worker.turns()
-    coordinator.wishes.rewind(JOB, clear({"embedded/in/0": 0, "embedded/in/1": 4}))
+    coordinator.rewind(JOB, clear({"embedded/in/0": 0, "embedded/in/1": 4}))
     worker.turns()
     assert begun(coordinator)["counted"] == [0, 1]
 
 
 def test_said_twice_it_is_done_once(coordinator: Coordinator) -> None:
     worker = running(coordinator)
-    coordinator.wishes.rewind(JOB, clear(request="r"))
-    assert coordinator.wishes.rewind(JOB, clear(request="r")).lanes == ()
+    coordinator.rewind(JOB, clear(request="r"))
+    assert coordinator.rewind(JOB, clear(request="r")).lanes == ()
     with pytest.raises(ConflictError, match="is changing: only one that is running"):
-        coordinator.wishes.rewind(JOB, clear(request="s"))
+        coordinator.rewind(JOB, clear(request="s"))
     worker.turns()
-    assert coordinator.wishes.rewind(JOB, clear(request="r")).generation == 2
-    assert coordinator.wishes.rewind(JOB, clear(request="s")).generation == 3
+    assert coordinator.rewind(JOB, clear(request="r")).generation == 2
+    assert coordinator.rewind(JOB, clear(request="s")).generation == 3
 
 
 def test_a_dry_run_changes_nothing(coordinator: Coordinator) -> None:
     running(coordinator)
     before = open_lanes(coordinator)
-    told = coordinator.wishes.rewind(JOB, clear(dry=True))
+    told = coordinator.rewind(JOB, clear(dry=True))
     assert (len(told.lanes), len(told.closing), told.generation) == (2, 2, 2)
     assert (coordinator.status(JOB).state, open_lanes(coordinator)) == ("running", before)
 
@@ -312,9 +312,9 @@ def test_it_is_cancelled_until_a_lane_has_begun(coordinator: Coordinator, store:
     worker = running(coordinator)
     worker.read = 3
     worker.turns()
-    coordinator.wishes.rewind(JOB, clear())
+    coordinator.rewind(JOB, clear())
     worker.turn()
-    coordinator.wishes.cancel(JOB)
+    coordinator.cancel(JOB)
     worker.turns(6)
     assert coordinator.status(JOB).state == "running"
     assert begun(coordinator) == {"outputs-embedded": [3, 3], "counted": [3, 3]}
@@ -323,12 +323,12 @@ def test_it_is_cancelled_until_a_lane_has_begun(coordinator: Coordinator, store:
     counted = next(lane for lane in open_lanes(coordinator) if lane.stateful)
     assert counted.first_batch == 8
     assert counted.inherits.keys() != set(counted.predecessors)  # the state is that of the lane before the rewound one
-    coordinator.wishes.rewind(JOB, clear())
+    coordinator.rewind(JOB, clear())
     worker.turns(2)
     worker.seat.beat(*(told for name, told in worker.reports.items() if name != counted_again(coordinator)))
     assert any(lane.begun for lane in open_lanes(coordinator))
     with pytest.raises(ConflictError, match="begun to process records again"):
-        coordinator.wishes.cancel(JOB)
+        coordinator.cancel(JOB)
 
 
 def test_a_rewound_lane_that_cannot_start_takes_all_back(coordinator: Coordinator) -> None:
@@ -336,7 +336,7 @@ def test_a_rewound_lane_that_cannot_start_takes_all_back(coordinator: Coordinato
     worker.read = 3
     worker.turns()
     worker.fails = lambda lane: lane.rewind is not None and not lane.rewind.back
-    coordinator.wishes.rewind(JOB, clear())
+    coordinator.rewind(JOB, clear())
     worker.turns(6)
     assert coordinator.status(JOB).state == "running"
     assert begun(coordinator) == {"outputs-embedded": [3, 3], "counted": [3, 3]}
@@ -346,7 +346,7 @@ def test_a_rewind_holds_whoever_dies(coordinator: Coordinator, store: Store, clo
     worker = running(coordinator)
     worker.read = 3
     worker.turns()
-    coordinator.wishes.rewind(JOB, clear())
+    coordinator.rewind(JOB, clear())
     after = Coordinator(store, clock=clock, lease=10, grace=2, systems=systems)
     after.adopt(JOB)
     worker = lose(after, clock)
@@ -359,10 +359,10 @@ def test_a_job_is_scaled_after_it_was_rewound(coordinator: Coordinator, store: S
     worker = running(coordinator)
     worker.read = 5
     worker.turns()
-    coordinator.wishes.rewind(JOB, clear())
+    coordinator.rewind(JOB, clear())
     worker.read = 2
     worker.turns()
-    coordinator.wishes.scale(JOB, Scaling(factor=2))
+    coordinator.scale(JOB, Scaling(factor=2))
     worker.turns()
     assert begun(coordinator)["outputs-embedded"] == [2] * 4
     assert store.model(JOB, 1, 3).rewound == ()
@@ -389,28 +389,28 @@ def test_a_job_is_scaled_after_it_was_rewound(coordinator: Coordinator, store: S
 def test_what_cannot_be_is_refused(coordinator: Coordinator, wish: Rewinding, match: str) -> None:
     running(coordinator)
     with pytest.raises(AnabranchError, match=match):
-        coordinator.wishes.rewind(JOB, wish)
+        coordinator.rewind(JOB, wish)
     assert coordinator.status(JOB).state == "running"
 
 
 def test_a_job_that_does_not_run_is_refused(coordinator: Coordinator) -> None:
     with pytest.raises(NotFoundError):
-        coordinator.wishes.rewind(JOB, clear())
+        coordinator.rewind(JOB, clear())
     worker = running(coordinator)
     worker.fails = lambda lane: lane.stateful
     worker.turns()
     with pytest.raises(ConflictError, match="has failed: where others would go on"):
-        coordinator.wishes.rewind(JOB, clear())
+        coordinator.rewind(JOB, clear())
 
 
 def test_a_time_is_the_first_record_from_then_on(systems: Systems, ends: dict[str, int]) -> None:
     sources = [SSP.parse(text) for text in ends]
     at = datetime.fromtimestamp(AT / 1000 + 7, UTC)
-    found = whence.offsets(at.isoformat(), JOB, sources, systems)
+    found = start_offsets.offsets(at.isoformat(), JOB, sources, systems)
     assert sum(found.values()) == 7
-    assert whence.offsets((at - timedelta(milliseconds=1)).isoformat(), JOB, sources, systems) == found
-    assert sum(whence.offsets((at + timedelta(milliseconds=1)).isoformat(), JOB, sources, systems).values()) == 8
-    assert whence.instant("2026-11-22T11:00:00+01:00") == whence.instant("2026-11-22T10:00:00Z")
+    assert start_offsets.offsets((at - timedelta(milliseconds=1)).isoformat(), JOB, sources, systems) == found
+    assert sum(start_offsets.offsets((at + timedelta(milliseconds=1)).isoformat(), JOB, sources, systems).values()) == 8
+    assert start_offsets.instant("2026-11-22T11:00:00+01:00") == start_offsets.instant("2026-11-22T10:00:00Z")
 
 
 def test_without_state_nothing_need_be_said_of_it() -> None:
@@ -452,7 +452,7 @@ def test_nothing_begins_before_all_that_wrote_between_the_stages_is_closed(
 ) -> None:
     """Else what is written again would be taken for what lay there before."""
     coordinator, worker, writer, reader = chained(store, clock, systems)
-    told = coordinator.wishes.rewind(JOB, clear())
+    told = coordinator.rewind(JOB, clear())
     worker.closes = False
     worker.turns()
     worker.seat.beat(worker.reports[writer], msgspec.structs.replace(worker.reports[reader], phase="ended"))
@@ -488,7 +488,7 @@ def test_a_lane_waits_for_nothing_from_a_rewound_one_that_has_failed(
 ) -> None:
     """It wasn't closed itself: those that it was planned to be fed by are no more."""
     coordinator, worker, _, reader = chained(store, clock, systems, until_caught_up=True)
-    (again,) = coordinator.wishes.rewind(JOB, Rewinding(to="earliest", state="keep")).lanes
+    (again,) = coordinator.rewind(JOB, Rewinding(to="earliest", state="keep")).lanes
     worker.turns()
     assert coordinator.status(JOB).state == "running"
     assert coordinator.known_lanes(JOB)[reader].state is LaneState.RUNNING

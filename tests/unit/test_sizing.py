@@ -6,7 +6,7 @@ import pytest
 
 from anabranch.cli import sizing as sizing_verb
 from anabranch.container.load import Load
-from anabranch.coordinator.service import Coordinator
+from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.messages import LaneReport, LaneSizing, Sizing
 from anabranch.model.lane import Lane
@@ -65,7 +65,7 @@ def test_a_jobs_sizing() -> None:
     positions = {"embedded/in/0": 4, "embedded/in/1": 4}
     fields = {name: getattr(told, name) for name in told.__struct_fields__}
     worker.seat.beat(LaneReport(**{**fields, **figures, "ends": ends, "positions": positions}))
-    found = coordinator.wishes.sizing(JOB)
+    found = coordinator.sizing(JOB)
     assert (found.factor, found.containers, found.allowed[:3], found.allowed[-1]) == (2, 1, (1, 2, 4), 1024)
     lane = next(each for each in found.lanes if each.lane == name)
     assert (lane.lag, lane.lags) == (6, {"embedded/in/0": 6, "embedded/in/1": 0})

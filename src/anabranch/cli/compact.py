@@ -13,7 +13,7 @@ import typer
 from anabranch import config as configuration
 from anabranch.cli import printing, progress
 from anabranch.config import Settings
-from anabranch.coordinator import offline, reading
+from anabranch.coordinator import maintenance, queries
 from anabranch.coordinator.store import Store
 from anabranch.errors import ConflictError
 from anabranch.model.lane import Lane
@@ -39,8 +39,8 @@ def compact(
     from anabranch.spark import session
 
     settings = configuration.load(config)
-    with offline.alone(settings.coordinator.store, job) as store:
-        lanes = offline.lanes(store, job)
+    with maintenance.alone(settings.coordinator.store, job) as store:
+        lanes = maintenance.lanes(store, job)
         found: Sequence[Compacted] = ()
         if lanes:
             its = _settings(settings, store, job)
@@ -69,7 +69,7 @@ def compacted(store: Store, spark: Any, root: str, lanes: Sequence[Lane]) -> lis
     from anabranch.container import compaction
 
     job = lanes[0].job
-    keys = {stage.stage: len(stage.key) for stage in reading.model(store, job).stages}
+    keys = {stage.stage: len(stage.key) for stage in queries.model(store, job).stages}
     looks = [
         compaction.look(spark, lane, f"{root}/{job}/{lane.id}/{lane.folder_epoch}", keys[lane.stage]) for lane in lanes
     ]
@@ -77,12 +77,12 @@ def compacted(store: Store, spark: Any, root: str, lanes: Sequence[Lane]) -> lis
     if not foreign:
         return []
     told: dict[str, Compacted] = {}
-    begun = offline.begun(store, [each.lane for each in foreign], time.time())
+    begun = maintenance.begun(store, [each.lane for each in foreign], time.time())
     for lane, each in zip(begun, foreign, strict=True):
         progress.say(f"lane {lane.id}: {each.held.foreign_rows:,} of {each.held.rows:,} rows are foreign ...")
         now = compaction.rewrite(spark, each, f"{root}/{job}/{lane.id}/{lane.epoch}")
         told[lane.id] = Compacted(lane.id, each.held.rows, each.held.bytes, now.rows, now.bytes)
-    offline.replaced(
+    maintenance.replaced(
         store,
         [(lane, f"{told[lane.id].rows_now:,} of {told[lane.id].rows:,} rows stay") for lane in begun],
         time.time(),
@@ -95,7 +95,7 @@ def compacted(store: Store, spark: Any, root: str, lanes: Sequence[Lane]) -> lis
 def _settings(settings: Settings, store: Store, job: str) -> Settings:
     """Those that the job was started with; of one that was run in one process, these here."""
     try:
-        return configuration.restored(reading.running(store, job).program.settings)
+        return configuration.restored(queries.running(store, job).program.settings)
     except ConflictError:  # only the process that ran it has its code
         return settings
 

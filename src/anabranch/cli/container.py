@@ -21,7 +21,7 @@ from anabranch import config as configuration
 from anabranch.cli import finding, progress, waiting
 from anabranch.clocks import boottime
 from anabranch.config import Settings
-from anabranch.coordinator.client import AWAY, Client
+from anabranch.coordinator.api.client import AWAY, Client
 from anabranch.errors import AnabranchError, ConflictError, JobFailedError
 from anabranch.event_time import durations
 from anabranch.job_code import artifact

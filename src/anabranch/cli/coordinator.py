@@ -20,14 +20,16 @@ from anabranch import config as configuration
 from anabranch.cli import progress
 from anabranch.clocks import boottime
 from anabranch.config import CoordinatorSettings, secrets
-from anabranch.coordinator import fencing, http
-from anabranch.coordinator.election import Election
+from anabranch.coordinator import fencing
+from anabranch.coordinator.api import listening
+from anabranch.coordinator.api import server as server_api
+from anabranch.coordinator.coordinator import Coordinator
+from anabranch.coordinator.input_monitor import InputMonitor
 from anabranch.coordinator.launcher import Launcher
-from anabranch.coordinator.leading import Leading
+from anabranch.coordinator.leadership.election import Election
+from anabranch.coordinator.leadership.leadership import Leadership
 from anabranch.coordinator.processes import Processes
-from anabranch.coordinator.service import Coordinator
 from anabranch.coordinator.store import Store
-from anabranch.coordinator.watching import Watching
 from anabranch.errors import UsageError
 from anabranch.event_time import durations
 
@@ -61,7 +63,7 @@ def coordinator(
             "set a token, as ${env:ANABRANCH_TOKEN} or ${file:PATH}, here and for containers; or listen on 127.0.0.1",
         )
     lease, grace = (durations.parse(text) / 1000 for text in (settings.lease, settings.grace))
-    listener = http.listen(host, default_port(host, settings.url) if port is None else port)
+    listener = listening.listen(host, default_port(host, settings.url) if port is None else port)
     reached = url or f"http://{host}:{listener.getsockname()[1]}"
     store = Store(settings.store)
     ended = threading.Event()
@@ -73,10 +75,10 @@ def coordinator(
     launches = _launcher(settings, settings.url or reached, config) if local else None
     try:
         with (
-            Leading(served, store, settings.store, election, reached, fencing.fence, launches) as leading,
-            Watching(served.wishes),
+            Leadership(served, store, settings.store, election, reached, fencing.fence, launches) as leading,
+            InputMonitor(served),
         ):
-            server = http.Server(http.app(served, leading, token), listener)
+            server = listening.Server(server_api.app(served, leading, token), listener)
             _collect_seldom()
             progress.say(f"coordinator at {reached}, store {store.url}; Ctrl-C ends it, and jobs go on")
             if local:

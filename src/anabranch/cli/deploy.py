@@ -11,7 +11,7 @@ import typer
 
 from anabranch.cli import drain, finding, haste, printing, progress, scale, start
 from anabranch.config import Settings
-from anabranch.coordinator.client import Client
+from anabranch.coordinator.api.client import Client
 from anabranch.errors import ConflictError, UsageError
 from anabranch.launch import loading, outputs, preparation
 from anabranch.launch.loading import JobFile

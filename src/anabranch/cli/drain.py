@@ -12,7 +12,7 @@ import typer
 from anabranch import config as configuration
 from anabranch.cli import finding, printing, progress
 from anabranch.config import CoordinatorSettings
-from anabranch.coordinator.client import AWAY, Client
+from anabranch.coordinator.api.client import AWAY, Client
 from anabranch.errors import ConflictError, JobFailedError, NotFoundError, OutOfTimeError, UsageError
 from anabranch.messages import Drained, DrainNotification, JobStatus
 from anabranch.model.lane import LaneState

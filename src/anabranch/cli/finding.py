@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from anabranch import config as configuration
 from anabranch.config import CoordinatorSettings, Settings, secrets
-from anabranch.coordinator import endpoint, reading
-from anabranch.coordinator.client import Client
+from anabranch.coordinator import endpoint, queries
+from anabranch.coordinator.api.client import Client
 from anabranch.coordinator.store import Event, address
 from anabranch.errors import ConflictError, UsageError
 from anabranch.messages import JobStatus
@@ -28,18 +28,18 @@ def jobs(settings: CoordinatorSettings) -> list[JobStatus]:
             return client.jobs()
     served = endpoint.find(settings.store)
     with _opened(settings) as store:
-        found = reading.jobs(store)
+        found = queries.jobs(store)
     return [status(settings, each.job) if each.job in served else each for each in found]
 
 
 def status(settings: CoordinatorSettings, job: str) -> JobStatus:
     """A job's status. NotFoundError names the jobs that there are."""
-    return _told(settings, job, lambda found: found.status(job), lambda store: reading.status(store, job))
+    return _told(settings, job, lambda found: found.status(job), lambda store: queries.status(store, job))
 
 
 def events(settings: CoordinatorSettings, job: str, limit: int) -> list[Event]:
     """The last ``limit`` events of a job, oldest first."""
-    return _told(settings, job, lambda found: found.events(job, limit), lambda store: reading.events(store, job, limit))
+    return _told(settings, job, lambda found: found.events(job, limit), lambda store: queries.events(store, job, limit))
 
 
 def described(settings: CoordinatorSettings, job: str) -> tuple[JobStatus, JobModel]:
@@ -48,7 +48,7 @@ def described(settings: CoordinatorSettings, job: str) -> tuple[JobStatus, JobMo
         settings,
         job,
         lambda found: (found.status(job), found.model(job)),
-        lambda store: (reading.status(store, job), reading.model(store, job)),
+        lambda store: (queries.status(store, job), queries.model(store, job)),
     )
 
 
@@ -56,7 +56,7 @@ def settings_of(settings: Settings, job: str) -> Settings:
     """The settings that a job was started with on a coordinator; of one that was run in one process, these here."""
     try:
         running = _told(
-            settings.coordinator, job, lambda found: found.running(job), lambda store: reading.running(store, job)
+            settings.coordinator, job, lambda found: found.running(job), lambda store: queries.running(store, job)
         )
     except ConflictError:  # only the process that ran it has its code
         return settings

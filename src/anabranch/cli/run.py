@@ -19,11 +19,12 @@ import typer
 
 from anabranch.cli import drawing, haste, progress
 from anabranch.config import Settings
-from anabranch.coordinator import endpoint, http
-from anabranch.coordinator.service import Coordinator
+from anabranch.coordinator import endpoint
+from anabranch.coordinator.api import listening
+from anabranch.coordinator.coordinator import Coordinator
+from anabranch.coordinator.input_monitor import InputMonitor
 from anabranch.coordinator.states.snapshot import DeploymentState
 from anabranch.coordinator.store.store import Store
-from anabranch.coordinator.watching import Watching
 from anabranch.errors import AnabranchError, ConflictError, JobFailedError
 from anabranch.launch import loading, local_store, outputs, preparation
 from anabranch.launch.loading import JobFile
@@ -126,7 +127,7 @@ def execute(
             outputs.prepare_tables(prepared, create=new)
             coordinator.start(preparation.start_message(prepared, available_now, reset_state=reset_state))
             replacer.is_done(_RESET_STATE)
-            with Watching(coordinator.wishes):
+            with InputMonitor(coordinator):
                 return _serve(prepared, coordinator, spark, show, served, replacer, printed)
         except ProcessBrokenError as broken:
             ended.set()
@@ -163,7 +164,7 @@ def _serve(
             file.write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} lane {lane} failed:\n{root_cause.text_of(error)}\n")
 
     name = prepared.file.graph.job
-    server = http.serve(coordinator)
+    server = listening.serve(coordinator)
     served.callback(server.close)
     endpoint.write(prepared.settings.coordinator.store, name, server.url)
     signals = _Signals(coordinator, name)

@@ -11,7 +11,7 @@ import typer
 
 from anabranch import config as configuration
 from anabranch.cli import finding, haste, printing, progress
-from anabranch.coordinator.client import AWAY, Client
+from anabranch.coordinator.api.client import AWAY, Client
 from anabranch.errors import ConflictError, JobFailedError, OutOfTimeError, UsageError
 from anabranch.messages import JobStatus, Rewound, Scaled, Scaling
 from anabranch.model.lane import LaneState

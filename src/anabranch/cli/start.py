@@ -11,7 +11,7 @@ import typer
 from anabranch import config as configuration
 from anabranch.cli import finding, progress, waiting
 from anabranch.config import Settings
-from anabranch.coordinator.client import Client
+from anabranch.coordinator.api.client import Client
 from anabranch.errors import ConflictError, JobFailedError, NotFoundError, UsageError
 from anabranch.formats import Format
 from anabranch.job_code import artifact

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from typing import TypeVar
 
 from anabranch.cli import progress
-from anabranch.coordinator.client import AWAY, Client
+from anabranch.coordinator.api.client import AWAY, Client
 from anabranch.errors import AnabranchError, OutOfTimeError
 from anabranch.messages import JobStatus
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from anabranch.api.job import Job
 from anabranch.config import Settings
-from anabranch.coordinator.service import Coordinator
+from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store.store import Store
 from anabranch.errors import JobFailedError
 from anabranch.event_time.windows import tumbling

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from anabranch.clocks import boottime
-from anabranch.coordinator import launching
-from anabranch.coordinator.launching import Crew, Demand
+from anabranch.coordinator import launch_policy
+from anabranch.coordinator.launch_policy import Crew, Demand
 from anabranch.coordinator.processes import Processes
 from anabranch.messages import Launching
 
@@ -62,7 +62,7 @@ class Launcher:
         for job, lives in self._processes.found().items():
             crew = Crew(dead=frozenset(execution for execution, alive in lives.items() if not alive))
             for execution in (execution for execution, alive in lives.items() if alive):
-                crew, _ = launching.joined(crew, execution, now)
+                crew, _ = launch_policy.joined(crew, execution, now)
             crews[job] = crew
         return crews
 
@@ -70,7 +70,7 @@ class Launcher:
         job, now = demand.job, self._clock()
         crew = crews.get(job, Crew())
         ended = {member.execution: self._processes.ended(job, member.execution) for member in crew.members}
-        plan = launching.step(crew, demand, {who: how for who, how in ended.items() if how is not None}, now)
+        plan = launch_policy.step(crew, demand, {who: how for who, how in ended.items() if how is not None}, now)
         news = [*self._news.get(job, []), *plan.news]
         crew = plan.crew
         for execution in plan.end:
@@ -79,12 +79,12 @@ class Launcher:
             self._processes.kill(job, execution)
         for _ in range(plan.start):
             execution = self._processes.start(job)
-            crew, again = launching.joined(crew, execution, now)
+            crew, again = launch_policy.joined(crew, execution, now)
             what = f"{'restarted' if again else 'started'} a container, process {execution}"
             news.append((what, f"its log: {self._processes.log_of(job, execution)}"))
         crews[job] = crew
         self._news[job] = news[-_MOST_NEWS:]
-        coordinator.launched(job, launching.shown(crew, demand, str(self._processes.folder / job)), self._news[job])
+        coordinator.launched(job, launch_policy.shown(crew, demand, str(self._processes.folder / job)), self._news[job])
         del self._news[job]
         if demand.over and not crew.members:
             del crews[job]

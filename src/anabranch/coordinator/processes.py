@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from anabranch import logs
-from anabranch.coordinator.launching import Ended
+from anabranch.coordinator.launch_policy import Ended
 from anabranch.coordinator.naming import check_name
 from anabranch.errors import UsageError
 

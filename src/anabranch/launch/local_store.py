@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.coordinator import reading
+from anabranch.coordinator import queries
 from anabranch.coordinator.store import Store, address
 from anabranch.errors import NotFoundError
 from anabranch.model.job_model import JobModel
@@ -19,7 +19,7 @@ def present_model(store_url: str, job: str) -> tuple[JobModel | None, bool]:
     except NotFoundError:
         return None, False
     try:
-        return reading.model(store, job), reading.deployment(store, job).state == "drained"
+        return queries.model(store, job), queries.deployment(store, job).state == "drained"
     except NotFoundError:
         return None, False
     finally:

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from anabranch import crash_points
 from anabranch.config import Settings
 from anabranch.container.reconciliation import Container
-from anabranch.coordinator.service import Coordinator
+from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store.store import Store
 from anabranch.errors import JobFailedError, OutOfTimeError
 from anabranch.launch import local_store, outputs, preparation
@@ -97,9 +97,9 @@ class Incarnation:
             JobFailedError, OutOfTimeError: as :meth:`run`.
         """
         if isinstance(wish, Scaling):
-            self._run_and_change(lambda: self._coordinator.wishes.scale(self._job, wish))
+            self._run_and_change(lambda: self._coordinator.scale(self._job, wish))
         else:
-            self._run_and_change(lambda: self._coordinator.wishes.rewind(self._job, wish))
+            self._run_and_change(lambda: self._coordinator.rewind(self._job, wish))
 
     def run_and_drain(self) -> None:
         """Run the job, and let it drain once it is at work, with all that there is to read.
@@ -111,7 +111,7 @@ class Incarnation:
         def drain() -> None:
             number = self._coordinator.status(self._job).deployment
             said = DrainNotification(uuid=str(uuid.uuid4()), run_id=number, mode="latest")
-            self._coordinator.wishes.drain(self._job, said)
+            self._coordinator.drain(self._job, said)
 
         self._run_and_change(drain)
 
@@ -126,7 +126,7 @@ class Incarnation:
 
         def expand() -> None:
             widen()
-            self._coordinator.wishes.expand(self._job, Expanding())
+            self._coordinator.expand(self._job, Expanding())
 
         self._run_and_change(expand)
 

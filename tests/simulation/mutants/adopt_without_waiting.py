@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.coordinator.served import Served
+from anabranch.coordinator.jobs.registry import JobRegistry
 
 BREAKS = frozenset({"one-owner", "one-seat"})
 
 
 def apply(patch: pytest.MonkeyPatch) -> None:
-    adopt = Served.adopt
+    adopt = JobRegistry.adopt
 
-    def hasty(self: Served, job: str) -> bool:
+    def hasty(self: JobRegistry, job: str) -> bool:
         served = adopt(self, job)
         if job in self.jobs:
-            for process in self.jobs[job].processes.values():
+            for process in self.jobs[job].seats.processes.values():
                 process.lease_ends = float("-inf")
         return served
 
-    patch.setattr(Served, "adopt", hasty)
+    patch.setattr(JobRegistry, "adopt", hasty)

@@ -7,19 +7,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from anabranch.coordinator.serving import Serving
+from anabranch.coordinator.jobs import seats
 from anabranch.model.lane import LaneState
 
 BREAKS = frozenset({"one-owner", "exactly-once", "predecessors-first", "stopped-is-stopped"})
 
 
 def apply(patch: pytest.MonkeyPatch) -> None:
-    expel = Serving.expel
+    expel = seats.expel
 
-    def given(self: Serving, process: Any, lanes: Any) -> None:
+    def given(job: Any, process: Any, lanes: Any) -> None:
         left = [
             msgspec.structs.replace(lane, unfenced=False) if lane.state is LaneState.CLOSING else lane for lane in lanes
         ]
-        expel(self, process, left)
+        expel(job, process, left)
 
-    patch.setattr(Serving, "expel", given)
+    patch.setattr(seats, "expel", given)

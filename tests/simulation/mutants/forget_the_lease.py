@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.coordinator.service import Coordinator
-from anabranch.coordinator.serving import Serving
+from anabranch.coordinator.jobs.running_job import RunningJob
+from anabranch.coordinator.membership import Membership
 from tests.simulation.coordinators import LEASE
 
 BREAKS = frozenset({"one-owner", "one-seat"})
 
 
 def apply(patch: pytest.MonkeyPatch) -> None:
-    expel = Coordinator._expel_silent
+    expel = Membership.expel_silent
 
-    def hasty(self: Coordinator, serving: Serving) -> bool:
+    def hasty(self: Membership, running_job: RunningJob) -> bool:
         with pytest.MonkeyPatch.context() as within:
             within.setattr(self, "_grace", -LEASE / 2)
-            return expel(self, serving)
+            return expel(self, running_job)
 
-    patch.setattr(Coordinator, "_expel_silent", hasty)
+    patch.setattr(Membership, "expel_silent", hasty)

@@ -7,15 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from anabranch.coordinator.serving import Serving
+from anabranch.coordinator.jobs import seats
 
 BREAKS = frozenset({"one-owner", "exactly-once", "one-seat"})
 
 
 def apply(patch: pytest.MonkeyPatch) -> None:
-    expel = Serving.expel
+    expel = seats.expel
 
-    def given(self: Serving, process: Any, lanes: Any) -> None:
-        expel(self, process, [msgspec.structs.replace(lane, unfenced=False) for lane in lanes])
+    def given(job: Any, process: Any, lanes: Any) -> None:
+        expel(job, process, [msgspec.structs.replace(lane, unfenced=False) for lane in lanes])
 
-    patch.setattr(Serving, "expel", given)
+    patch.setattr(seats, "expel", given)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.coordinator.election import Election
+from anabranch.coordinator.leadership.election import Election
 
 BREAKS = frozenset({"one-leader"})
 

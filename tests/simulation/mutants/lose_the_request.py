@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.coordinator.served import Served
+from anabranch.coordinator import queries
 
 BREAKS = frozenset({"asked-once"})
 
 
 def apply(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Served, "is_known", lambda self, serving, request: False)
+    patch.setattr(queries, "is_known", lambda store, job, request: False)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.coordinator import changing
+from anabranch.coordinator.commands import expand
 
 BREAKS = frozenset({"progress"})
 
 
 def apply(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(changing, "expanded", lambda *args, **named: None)
+    patch.setattr(expand, "plan", lambda *args, **named: None)

@@ -5,22 +5,23 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from anabranch.coordinator.serving import Serving
+from anabranch.coordinator.jobs import offers
+from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.messages import WantedLane
 
 BREAKS = frozenset({"predecessors-first"})
 
 
 def apply(patch: pytest.MonkeyPatch) -> None:
-    wanted = Serving.wanted
+    wanted = offers.wanted
 
-    def early(self: Serving) -> tuple[WantedLane, ...]:
-        known = self.known
-        self.known = {lane.id: msgspec.structs.replace(lane, predecessors=()) for lane in known.values()}
+    def early(job: RunningJob) -> tuple[WantedLane, ...]:
+        known = job.known
+        job.known = {lane.id: msgspec.structs.replace(lane, predecessors=()) for lane in known.values()}
         try:
-            found = wanted(self)
+            found = wanted(job)
         finally:
-            self.known = known
+            job.known = known
         return tuple(
             msgspec.structs.replace(
                 each, lane=msgspec.structs.replace(each.lane, predecessors=known[each.lane.id].predecessors)
@@ -28,4 +29,4 @@ def apply(patch: pytest.MonkeyPatch) -> None:
             for each in found
         )
 
-    patch.setattr(Serving, "wanted", early)
+    patch.setattr(offers, "wanted", early)

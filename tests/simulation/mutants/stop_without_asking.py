@@ -7,20 +7,21 @@ from typing import Any
 import msgspec
 import pytest
 
-from anabranch.coordinator.serving import Serving
+from anabranch.coordinator.jobs import snapshots
+from anabranch.coordinator.jobs.running_job import RunningJob
 
 BREAKS = frozenset({"stopped-is-stopped", "one-owner"})
 
 
 def apply(patch: pytest.MonkeyPatch) -> None:
-    snapshot = Serving.snapshot
+    taken = snapshots.taken
 
-    def blind(self: Serving, *args: Any, **kwargs: Any) -> Any:
-        known = self.known
-        self.known = {lane.id: msgspec.structs.replace(lane, unfenced=False) for lane in known.values()}
+    def blind(job: RunningJob, *args: Any, **kwargs: Any) -> Any:
+        known = job.known
+        job.known = {lane.id: msgspec.structs.replace(lane, unfenced=False) for lane in known.values()}
         try:
-            return snapshot(self, *args, **kwargs)
+            return taken(job, *args, **kwargs)
         finally:
-            self.known = known
+            job.known = known
 
-    patch.setattr(Serving, "snapshot", blind)
+    patch.setattr(snapshots, "taken", blind)

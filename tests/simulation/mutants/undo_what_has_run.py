@@ -8,17 +8,17 @@ import msgspec
 import pytest
 
 from anabranch.coordinator import reports
-from anabranch.coordinator.serving import Serving
+from anabranch.coordinator.jobs import seats
 
 FIRST = 400
 BREAKS = frozenset({"each-once", "state-goes-along", "exactly-once"})
 
 
 def apply(patch: pytest.MonkeyPatch) -> None:
-    applied, expel = reports.applied, Serving.expel
+    applied, expel = reports.applied, seats.expel
 
     def unmarked(lane: Any) -> Any:
         return msgspec.structs.replace(lane, begun=False) if lane.begun else lane
 
     patch.setattr(reports, "applied", lambda lane, report: unmarked(applied(lane, report)))
-    patch.setattr(Serving, "expel", lambda self, process, lanes: expel(self, process, list(map(unmarked, lanes))))
+    patch.setattr(seats, "expel", lambda job, process, lanes: expel(job, process, list(map(unmarked, lanes))))

@@ -1,0 +1,1 @@
+"""What a coordinator can be asked over HTTP: one table, and the server, the client and the description made of it."""

@@ -1,0 +1,85 @@
+"""Listening for HTTP: a socket, and uvicorn in a thread of its own."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+
+import uvicorn
+from starlette.applications import Starlette
+
+from anabranch.coordinator.api.server import app
+from anabranch.coordinator.coordinator import Coordinator
+from anabranch.errors import AnabranchError, ConflictError
+
+__all__ = ["Server", "listen", "serve"]
+
+_LOOPBACK = "127.0.0.1"
+_STARTED_WITHIN = 10.0
+_HEARD_WITHIN = 0.08  # seconds; verbs that wait ask every 0.05
+_KEPT_ALIVE = 60  # seconds; longer than containers are silent
+
+
+class Server:
+    """A coordinator that listens. ``end`` lets it refuse new requests, soon, so that those who ask again and again hear
+    how a job has ended, and gives those under way a second; ``close`` waits for that."""
+
+    def __init__(self, routes: Starlette, listener: socket.socket) -> None:
+        host, self.port = listener.getsockname()[:2]
+        self.url = f"http://{host}:{self.port}"
+        self._listener = listener
+        self._server = uvicorn.Server(
+            uvicorn.Config(
+                routes,
+                access_log=False,
+                log_config=None,
+                lifespan="off",
+                ws="none",
+                timeout_graceful_shutdown=1,
+                timeout_keep_alive=_KEPT_ALIVE,
+            )
+        )
+        # uvicorn takes signals in a main thread only.
+        self._thread = threading.Thread(target=self._server.run, args=([listener],), name="anabranch-http", daemon=True)
+        self._thread.start()
+        end = time.monotonic() + _STARTED_WITHIN
+        while not self._server.started:
+            if not self._thread.is_alive() or time.monotonic() > end:
+                self.close()
+                raise AnabranchError(f"the coordinator can't listen on {self.url}", "see its log")
+            time.sleep(0.005)
+
+    def end(self) -> None:
+        ending = threading.Timer(_HEARD_WITHIN, self._refuse)
+        ending.daemon = True
+        ending.start()
+
+    def close(self) -> None:
+        self._refuse()
+        self._thread.join(_STARTED_WITHIN)
+        self._listener.close()
+
+    def _refuse(self) -> None:
+        self._server.should_exit = True
+
+
+def listen(host: str = _LOOPBACK, port: int = 0) -> socket.socket:
+    """A socket that listens; port 0 is any free one. ConflictError when it can't."""
+    # asyncio looks for this protocol before it lets small answers go without waiting for others.
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(128)
+    except OSError as error:
+        listener.close()
+        raise ConflictError(
+            f"port {port} of {host} can't be listened on: {error.strerror}", "choose another port"
+        ) from error
+    return listener
+
+
+def serve(coordinator: Coordinator, port: int = 0) -> Server:
+    """Serve the only coordinator of a store on 127.0.0.1; port 0 is any free one. ConflictError: the port is taken."""
+    return Server(app(coordinator), listen(port=port))

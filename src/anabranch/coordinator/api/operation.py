@@ -1,0 +1,202 @@
+"""One operation of the HTTP API: everything that the server, the client and OpenAPI need to know of it."""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import (
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    ParamSpec,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+    overload,
+)
+
+from anabranch.model.document import Document
+
+__all__ = ["Caller", "Method", "Operation", "Parameter", "Query", "operation"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Method = Literal["GET", "POST", "PUT"]
+
+MAX_BYTES = 16_000_000
+"""The largest body of most requests: a heartbeat with 1,000 positions has some hundred thousand bytes."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """How a parameter stands in the query of the URL.
+
+    Args:
+        name: if it isn't the parameter's own name.
+        longest: longer text is cut to so many characters.
+        example: a value to show to whoever leaves it out.
+    """
+
+    name: str = ""
+    longest: int | None = None
+    example: str = "..."
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter in the path or in the query. ``name`` is its name in Python, ``sent_as`` the one in the URL."""
+
+    name: str
+    sent_as: str
+    kind: type
+    in_path: bool
+    default: Any = inspect.Parameter.empty
+    longest: int | None = None
+    example: str = "..."
+
+    @property
+    def required(self) -> bool:
+        return self.default is inspect.Parameter.empty
+
+
+class Caller(ABC):
+    """Whoever has the operations as methods: a client asks a coordinator over HTTP, a coordinator does it itself."""
+
+    @abstractmethod
+    def call(self, operation: Operation[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Carry an operation out."""
+
+
+@dataclass(frozen=True)
+class Operation(Generic[P, R]):
+    """An HTTP method on a path. As an attribute of a :class:`Caller` it is a method with the operation's signature.
+
+    Attributes:
+        name: of the method, and of the command's module if it is one.
+        summary: what it is for, in OpenAPI.
+        signature: the parameters in the order in which whoever carries it out takes them.
+        parameters: those in the path and in the query. One in the path that isn't in the signature is a field of the
+            request: a heartbeat names its container.
+        request: the type of the body; None: there is none.
+        result: what it gives: a document, bytes, a number, or several documents.
+        field: the field of the response that has the result, unless that is a document.
+        changes: whether it changes anything.
+        by_leader: whether only the coordinator that leads may carry it out.
+        asks_systems: whether it may wait for answers of the systems that a job reads.
+        max_bytes: the largest body that is read.
+        waits: the parameter that says for how many seconds the coordinator may wait before it answers.
+    """
+
+    name: str
+    method: Method
+    path: str
+    summary: str
+    signature: inspect.Signature
+    parameters: tuple[Parameter, ...]
+    request: type[Document] | type[bytes] | None
+    result: Any
+    field: str
+    changes: bool
+    by_leader: bool
+    asks_systems: bool
+    max_bytes: int
+    waits: str
+
+    @overload
+    def __get__(self, caller: None, owner: type) -> Operation[P, R]: ...
+    @overload
+    def __get__(self, caller: Caller, owner: type) -> Callable[P, R]: ...
+    def __get__(self, caller: Caller | None, owner: type) -> Operation[P, R] | Callable[P, R]:
+        if caller is None:
+            return self
+
+        def method(*args: P.args, **kwargs: P.kwargs) -> R:
+            return caller.call(self, *args, **kwargs)
+
+        return method
+
+    @property
+    def body(self) -> str | None:
+        """The name of the parameter that is sent as the body."""
+        elsewhere = {each.name for each in self.parameters}
+        return next((name for name in self.signature.parameters if name not in elsewhere), None)
+
+    def bound(self, *args: P.args, **kwargs: P.kwargs) -> Mapping[str, Any]:
+        """The arguments of a call by the names of its parameters. TypeError if they don't fit."""
+        found = self.signature.bind(*args, **kwargs)
+        found.apply_defaults()
+        return found.arguments
+
+
+def operation(
+    method: Method,
+    path: str,
+    *,
+    field: str = "",
+    changes: bool = False,
+    by_leader: bool | None = None,
+    asks_systems: bool = False,
+    max_bytes: int = MAX_BYTES,
+    waits: str = "",
+) -> Callable[[Callable[Concatenate[Any, P], R]], Operation[P, R]]:
+    """Makes an operation of a signature: its name, parameters, request, result, and its docstring as the summary.
+
+    What stands in the path is a path parameter; what is a document or bytes is the body; the rest is the query.
+
+    Args:
+        by_leader: if not given: where it changes anything.
+    """
+
+    def made(declared: Callable[Concatenate[Any, P], R]) -> Operation[P, R]:
+        hints = get_type_hints(declared, include_extras=True)
+        own = [each for each in inspect.signature(declared).parameters.values() if each.name != "self"]
+        parameters = [_parameter(each, hints[each.name], path) for each in own if not _is_body(hints[each.name])]
+        known = {each.sent_as for each in parameters}
+        parameters += [Parameter(name, name, str, True) for name in _in_path(path) if name not in known]
+        request = next((hints[each.name] for each in own if _is_body(hints[each.name])), None)
+        return Operation(
+            name=declared.__name__,
+            method=method,
+            path=path,
+            summary=inspect.cleandoc(declared.__doc__ or "").replace("\n", " "),
+            signature=inspect.Signature(own),
+            parameters=tuple(parameters),
+            request=request,
+            result=hints["return"],
+            field=field,
+            changes=changes,
+            by_leader=changes if by_leader is None else by_leader,
+            asks_systems=asks_systems,
+            max_bytes=max_bytes,
+            waits=waits,
+        )
+
+    return made
+
+
+def _parameter(declared: inspect.Parameter, hint: Any, path: str) -> Parameter:
+    kind, query = hint, Query()
+    if get_origin(hint) is not None:
+        kind, query = get_args(hint)
+    sent_as = query.name or declared.name
+    return Parameter(
+        name=declared.name,
+        sent_as=sent_as,
+        kind=kind,
+        in_path=sent_as in _in_path(path),
+        default=declared.default,
+        longest=query.longest,
+        example=query.example,
+    )
+
+
+def _in_path(path: str) -> list[str]:
+    return [part[1:-1] for part in path.split("/") if part.startswith("{")]
+
+
+def _is_body(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, Document | bytes)

@@ -1,0 +1,172 @@
+"""The table of what a coordinator can be asked over HTTP. The server's routes, the client and OpenAPI come from it.
+
+A new operation is a method here, with its types. One that changes a job is carried out by the command of its name, in
+:mod:`anabranch.coordinator.commands`.
+"""
+
+# mypy: disable-error-code="empty-body"
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from anabranch.coordinator.api.operation import Caller, Operation, Query, operation
+from anabranch.coordinator.store import Event
+from anabranch.job_code.artifact import MAX_BYTES as MAX_ARTIFACT_BYTES
+from anabranch.messages import (
+    Answer,
+    Assigning,
+    Assignment,
+    Deployed,
+    Deploying,
+    Drained,
+    DrainNotification,
+    Expanding,
+    Heartbeat,
+    JobStatus,
+    Registered,
+    Registration,
+    Rewinding,
+    Rewound,
+    RollingBack,
+    Running,
+    Scaled,
+    Scaling,
+    Sizing,
+    Start,
+)
+from anabranch.model.job_model import JobModel
+from anabranch.model.lane import Lane
+
+__all__ = ["MAX_PLAN_BYTES", "OPERATIONS", "Operations", "Pages"]
+
+MAX_PLAN_BYTES = 100_000_000
+"""The largest body with the plan of a job: one of 1,000 containers has some thirty million bytes."""
+
+
+class Operations(Caller):
+    """What can be asked of a coordinator, whether it is in the same process or behind a URL."""
+
+    @operation("GET", "/jobs", field="jobs")
+    def jobs(self) -> list[JobStatus]:
+        """All jobs"""
+
+    @operation("POST", "/jobs", field="deployment", changes=True, max_bytes=MAX_PLAN_BYTES)
+    def start(self, plan: Start) -> int:
+        """Start a planned job"""
+
+    @operation("GET", "/jobs/{job}")
+    def status(self, job: str) -> JobStatus:
+        """A job as it is now"""
+
+    @operation("GET", "/jobs/{job}/model")
+    def model(self, job: str) -> JobModel:
+        """The job model"""
+
+    @operation("GET", "/jobs/{job}/running")
+    def running(self, job: str) -> Running:
+        """What containers need to run it"""
+
+    @operation("GET", "/jobs/{job}/lanes", field="lanes")
+    def known_lanes(self, job: str) -> dict[str, Lane]:
+        """All lanes that it ever had"""
+
+    @operation("GET", "/jobs/{job}/events", field="events")
+    def events(self, job: str, limit: int = 100) -> list[Event]:
+        """What happened to it"""
+
+    @operation("POST", "/jobs/{job}/start", field="deployment", changes=True)
+    def resume(self, job: str) -> int:
+        """Go on with its last deployment"""
+
+    @operation("POST", "/jobs/{job}/stop", changes=True)
+    def stop(self, job: str, at_once: Annotated[bool, Query("now")] = False) -> None:
+        """Stop it at a batch boundary; now=1: at once"""
+
+    @operation("POST", "/jobs/{job}/scale", changes=True, asks_systems=True)
+    def scale(self, job: str, request: Scaling) -> Scaled:
+        """Give it another factor or number of containers; 409 while it is being changed"""
+
+    @operation("POST", "/jobs/{job}/rewind", changes=True, asks_systems=True)
+    def rewind(self, job: str, request: Rewinding) -> Rewound:
+        """Let it read its source streams again; 409 while it is being changed"""
+
+    @operation("POST", "/jobs/{job}/expand", changes=True, asks_systems=True)
+    def expand(self, job: str, request: Expanding) -> Scaled:
+        """Adapt it to partitions that were added to its inputs; 409 while it is being changed"""
+
+    @operation("POST", "/jobs/{job}/assign", changes=True, asks_systems=True)
+    def assign(self, job: str, request: Assigning) -> Scaled:
+        """Move its tasks to where they should be by racks; 409 while it is being changed"""
+
+    @operation("GET", "/jobs/{job}/assignment", asks_systems=True)
+    def assignment(self, job: str) -> Assignment:
+        """Where its tasks are, should be, and why"""
+
+    @operation("POST", "/jobs/{job}/deploy", changes=True, max_bytes=MAX_PLAN_BYTES)
+    def deploy(self, job: str, request: Deploying) -> Deployed:
+        """Let another version follow on its state and positions; 409 if that can't be, or while it is being changed"""
+
+    @operation("POST", "/jobs/{job}/rollback", changes=True)
+    def rollback(self, job: str, request: RollingBack) -> Deployed:
+        """Let the version before the present one follow it; 409 as for deploy"""
+
+    @operation("POST", "/jobs/{job}/drain", changes=True, asks_systems=True)
+    def drain(self, job: str, request: DrainNotification) -> Drained:
+        """Let it finish what it has taken in, with all windows, and end; 409 while it is being changed"""
+
+    @operation("GET", "/jobs/{job}/sizing")
+    def sizing(self, job: str) -> Sizing:
+        """How its lanes cope, for an autosizer"""
+
+    @operation("POST", "/jobs/{job}/cancel", changes=True)
+    def cancel(self, job: str) -> None:
+        """Take back the change or the drain that is under way"""
+
+    @operation("GET", "/artifacts/{sha256}")
+    def artifact(self, sha256: str) -> bytes:
+        """The code of a job"""
+
+    @operation("PUT", "/artifacts/{sha256}", changes=True, max_bytes=MAX_ARTIFACT_BYTES)
+    def put_artifact(self, sha256: str, content: bytes) -> None:
+        """Keep the code of a job"""
+
+    @operation("POST", "/containers", changes=True)
+    def register(self, registration: Registration) -> Registered:
+        """Take a seat"""
+
+    @operation("POST", "/containers/{container}/heartbeat", changes=True, waits="wait")
+    def heartbeat(self, beat: Heartbeat, wait: float = 0.0) -> Answer:
+        """Say how lanes are, and hear what should run; waits so many seconds for news"""
+
+    @operation("POST", "/containers/{container}/fence", changes=True)
+    def fence(self, container: str, why: Annotated[str, Query(longest=200)] = "") -> None:
+        """Take its seat away"""
+
+    @operation("GET", "/containerHeartbeat", field="alive", by_leader=True)
+    def holds_seat(
+        self,
+        execution: Annotated[str, Query("executionContainerId", example="$EXECUTION_ENV_CONTAINER_ID")],
+    ) -> bool:
+        """Whether a process has a seat, by its EXECUTION_ENV_CONTAINER_ID"""
+
+
+class Pages(Caller):
+    """What the server says of itself; no client needs a method for these."""
+
+    @operation("GET", "/healthz")
+    def healthz(self) -> dict[str, Any]:
+        """Whether it listens"""
+
+    @operation("GET", "/openapi.json")
+    def openapi(self) -> dict[str, Any]:
+        """This description"""
+
+    @operation("GET", "/metrics")
+    def metrics(self) -> str:
+        """For Prometheus, in its text format"""
+
+
+OPERATIONS: tuple[Operation[..., Any], ...] = tuple(
+    each for table in (Pages, Operations) for each in vars(table).values() if isinstance(each, Operation)
+)

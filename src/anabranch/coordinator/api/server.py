@@ -1,0 +1,287 @@
+"""The routes of a coordinator, made from the table of operations."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
+from importlib import metadata
+from typing import Any, Protocol, TypeVar, get_origin
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from anabranch import logs
+from anabranch.coordinator.api.auth import TokenRequired
+from anabranch.coordinator.api.http_errors import SERVICE, payload_of, status_of
+from anabranch.coordinator.api.openapi import described
+from anabranch.coordinator.api.operation import Operation, Parameter
+from anabranch.coordinator.api.operations import OPERATIONS, Operations
+from anabranch.coordinator.coordinator import Coordinator
+from anabranch.errors import AnabranchError, UsageError
+from anabranch.messages import Start
+from anabranch.metrics import CONTENT_TYPE, exposition
+from anabranch.model.document import Document, compact, decode
+
+__all__ = ["AlwaysLeads", "Leader", "app"]
+
+_HEARTBEATS = 8
+"""So many heartbeats that bring news are heard side by side; the others take no thread."""
+_SHORT = 200
+
+T = TypeVar("T")
+Endpoint = Callable[[Request], Awaitable[Response]]
+log = logs.get_logger()
+_CLOSE = {"Connection": "close"}  # uvicorn does so when a route breaks, without saying it
+
+
+class Leader(Protocol):
+    """Says whether a coordinator leads, and starts jobs while it does."""
+
+    @property
+    def leads(self) -> bool:
+        """Whether it leads now. Takes no time."""
+        ...
+
+    def check(self) -> None:
+        """Raises NotLeadingError if it doesn't lead now."""
+        ...
+
+    def start(self, plan: Start, /) -> int: ...
+
+    def resume(self, job: str, /) -> int: ...
+
+
+class AlwaysLeads:
+    """The leader of a store on which there is only one coordinator."""
+
+    leads = True
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self.start = coordinator.start
+        self.resume = coordinator.resume
+
+    def check(self) -> None:
+        """It always leads."""
+
+
+def app(coordinator: Coordinator, leader: Leader | None = None, token: str | None = None) -> Starlette:
+    """The routes of a coordinator. Errors are ``{"error", "cure", "kind"}``, status 400, 401, 404, 409, 413, 500
+    or 503.
+
+    Args:
+        leader: default: :class:`AlwaysLeads`.
+        token: what every request but ``/healthz`` must bring as ``Authorization: Bearer``; None: nothing.
+    """
+    endpoints = _Endpoints(coordinator, AlwaysLeads(coordinator) if leader is None else leader)
+    return Starlette(
+        routes=[Route(each.path, endpoints.of(each), methods=[each.method]) for each in OPERATIONS],
+        middleware=[] if token is None else [Middleware(TokenRequired, token=token)],
+        exception_handlers={AnabranchError: _refused, HTTPException: _no_route, Exception: _broken},
+    )
+
+
+class _Endpoints:
+    """Carries the operations out: by the coordinator's method of that name, or by one here."""
+
+    def __init__(self, coordinator: Coordinator, leader: Leader) -> None:
+        self._coordinator = coordinator
+        self._leader = leader
+        self._heartbeats = ThreadPoolExecutor(_HEARTBEATS, "anabranch-beat")
+        # many that come at once must not keep the others from beating
+        self._registrations = ThreadPoolExecutor(1, "anabranch-seat")
+        self._own: Mapping[str, Endpoint] = {
+            "healthz": self._healthz,
+            "openapi": self._openapi,
+            "metrics": self._metrics,
+            "start": self._start,
+            "heartbeat": self._heartbeat,
+        }
+
+    def of(self, operation: Operation[..., Any]) -> Endpoint:
+        if operation.name in self._own:
+            return self._own[operation.name]
+        carry_out = self._method(operation.name)
+        pool = self._registrations if operation.name == "register" else None
+
+        async def endpoint(request: Request) -> Response:
+            arguments = await _arguments(operation, request)
+
+            def carried_out() -> bytes:
+                return _content(operation, carry_out(*arguments))
+
+            if operation.by_leader:
+                answer = await self._led(pool, carried_out)
+            else:
+                answer = await run_in_threadpool(carried_out)
+            media_type = "application/zip" if operation.result is bytes else "application/json"
+            return Response(answer, media_type=media_type)
+
+        return endpoint
+
+    def _method(self, name: str) -> Callable[..., Any]:
+        if name == "resume":
+            return self._leader.resume
+
+        def method(*arguments: Any) -> Any:
+            return getattr(self._coordinator, name)(*arguments)
+
+        return method
+
+    async def _led(self, pool: Executor | None, act: Callable[..., T], *args: Any) -> T:
+        """What only a leader may do, or say: it must lead before and after."""
+
+        def acted() -> T:
+            self._leader.check()
+            done = act(*args)
+            self._leader.check()
+            return done
+
+        return await asyncio.get_running_loop().run_in_executor(pool, acted)
+
+    async def _healthz(self, request: Request) -> Response:
+        return JSONResponse({"service": SERVICE, "status": "ok"})
+
+    async def _openapi(self, request: Request) -> Response:
+        return JSONResponse(described(OPERATIONS, metadata.version("anabranch")))
+
+    async def _metrics(self, request: Request) -> Response:
+        found = await run_in_threadpool(self._coordinator.jobs)
+        text = exposition(found, self._coordinator.membership.invalid_heartbeats, self._leader.leads)
+        return Response(text, headers={"Content-Type": CONTENT_TYPE})
+
+    async def _start(self, request: Request) -> Response:
+        operation = Operations.start
+        (plan,) = await _arguments(operation, request)
+        if plan.program is None:
+            raise UsageError("the plan has no program", "start the job with anabranch start")
+        number = await self._led(None, self._leader.start, plan)
+        return Response(_content(operation, number), media_type="application/json")
+
+    async def _heartbeat(self, request: Request) -> Response:
+        """A poll waits on the event loop and takes no thread; most heartbeats are heard there, too."""
+        beat, wait = await _arguments(Operations.heartbeat, request)
+        if beat.container != request.path_params["container"]:
+            raise UsageError("the beat is of another container than its path", "send it to its own path")
+        news, membership, leader = _News(), self._coordinator.membership, self._leader
+        with membership.listening(beat, news.come):
+            answer = membership.hear_at_once(beat) if leader.leads else None
+            if answer is None:
+                answer = await self._led(self._heartbeats, membership.hear, beat)
+            if answer.same and wait and await news.within(membership.patience(wait)):
+                answer = await self._led(self._heartbeats, membership.answer, beat)
+        if not leader.leads:
+            await self._led(self._heartbeats, leader.check)
+        return Response(compact(answer), media_type="application/json")
+
+
+class _News:
+    """Something that a request on the event loop waits for, and that any thread may tell."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._come = asyncio.Event()
+
+    def come(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits
+            self._loop.call_soon_threadsafe(self._come.set)
+
+    async def within(self, seconds: float) -> bool:
+        """Whether it has come, after at most so many seconds."""
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._come.wait()
+        except TimeoutError:
+            return False
+
+
+async def _arguments(operation: Operation[..., Any], request: Request) -> list[Any]:
+    """The arguments of an operation as a request brings them, in the order of its signature."""
+    found = {each.name: _argument(each, request) for each in operation.parameters if each.in_path}
+    if operation.body is not None:
+        content = await _body(request, operation.max_bytes)
+        found[operation.body] = _read(operation, content)
+    found |= {each.name: _argument(each, request) for each in operation.parameters if not each.in_path}
+    return [found[name] for name in operation.signature.parameters]
+
+
+def _read(operation: Operation[..., Any], content: bytes) -> Document | bytes:
+    kind = operation.request
+    return decode(content, kind) if kind is not None and issubclass(kind, Document) else content
+
+
+def _argument(parameter: Parameter, request: Request) -> Any:
+    name = parameter.sent_as
+    if parameter.in_path:
+        return request.path_params[name]
+    if parameter.kind is str:
+        text = request.query_params.get(name, "" if parameter.required else parameter.default)
+        if parameter.required and not text:
+            raise UsageError(f"{name} is missing", f"ask with ?{name}={parameter.example}")
+        return text[: parameter.longest]
+    number = _number(request, name, float(parameter.default))
+    return number > 0 if parameter.kind is bool else parameter.kind(number)
+
+
+def _number(request: Request, name: str, default: float) -> float:
+    text = request.query_params.get(name, str(default))
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 <= number < math.inf:
+        raise UsageError(f"{name} is {text[:40]!r}", "give a number that isn't negative")
+    return number
+
+
+async def _body(request: Request, most: int) -> bytes:
+    """What a request brings; HTTPException 413 when that is too much."""
+    read = bytearray()
+    async for piece in request.stream():
+        read += piece
+        if len(read) > most:
+            raise HTTPException(413, f"more than {most} bytes")
+    return bytes(read)
+
+
+def _content(operation: Operation[..., Any], result: Any) -> bytes:
+    """The body of a response."""
+    if isinstance(result, bytes):
+        return result
+    if isinstance(result, Document):
+        return compact(result)
+    if get_origin(operation.result) is not None:
+        several = result.values() if isinstance(result, dict) else result
+        return b'{"%b":[%b]}' % (operation.field.encode(), b",".join(map(compact, several)))
+    return bytes(JSONResponse({operation.field: result} if operation.field else {}).body)
+
+
+def _log(request: Request, status: int, why: str) -> None:
+    path, host = request.url.path[:_SHORT], None if request.client is None else request.client.host
+    log.warning("refused", method=request.method, path=path, status=status, client=host, why=why[:_SHORT])
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, AnabranchError)
+    _log(request, status_of(error), error.what)
+    return JSONResponse(payload_of(error), status_of(error))
+
+
+async def _no_route(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    _log(request, error.status_code, str(error.detail))
+    what = f"{request.method} {request.url.path}: {error.detail}"
+    return JSONResponse({"error": what, "cure": "", "kind": "AnabranchError"}, error.status_code)
+
+
+async def _broken(request: Request, error: Exception) -> Response:
+    log.exception("a request failed", method=request.method, path=request.url.path[:_SHORT])
+    what = f"the coordinator failed: {type(error).__name__}: {error}"
+    return JSONResponse({"error": what, "cure": "see its log", "kind": "AnabranchError"}, 500, _CLOSE)

@@ -1,0 +1,29 @@
+"""What users and clients want done to a job: a file a verb, each with ``check``, ``plan`` and ``apply``.
+
+``check`` raises what stands against it, ``plan`` says what would come of it and changes nothing, ``apply`` does it, in
+steps that are stored first. ``run`` takes these steps while it holds the job.
+
+A new verb is a module here, a row of the same name in :mod:`anabranch.coordinator.api.operations`, the documents that
+it takes and gives in :mod:`anabranch.messages`, and its file in :mod:`anabranch.cli`, named in ``main.py``.
+The server, the client, OpenAPI and the coordinator need not be told of it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, Protocol, cast
+
+from anabranch.coordinator.commands.context import Context
+
+__all__ = ["Command", "Context", "named"]
+
+
+class Command(Protocol):
+    """A module of this package. ``run`` takes the arguments of the operation that has the command's name."""
+
+    def run(self, context: Context, /, *arguments: Any, **named: Any) -> Any: ...
+
+
+def named(name: str) -> Command:
+    """The command of an operation. ModuleNotFoundError if there is none."""
+    return cast(Command, importlib.import_module(f"{__name__}.{name}"))

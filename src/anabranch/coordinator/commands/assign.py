@@ -1,0 +1,116 @@
+"""Move the tasks of a running job to where they should be by the racks as they are now; and say where that is."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import msgspec
+
+from anabranch.assignment import seating
+from anabranch.coordinator import queries
+from anabranch.coordinator.commands.context import Context, enter
+from anabranch.coordinator.jobs import racks, transitions
+from anabranch.coordinator.jobs.registry import JobRegistry
+from anabranch.coordinator.jobs.running_job import RunningJob
+from anabranch.coordinator.jobs.transitions import Generation, NextGeneration
+from anabranch.errors import ConflictError
+from anabranch.messages import Assigned, Assigning, Assignment, Scaled
+from anabranch.planning import placing
+from anabranch.planning.transition import follow
+
+__all__ = ["apply", "check", "explain", "plan", "run"]
+
+
+def run(context: Context, job: str, request: Assigning) -> Scaled:
+    """Racks are those of the job's containers, and of its inputs' replicas. The job is changing until all of its lanes
+    run. Said twice with the same request, or when all tasks are there, nothing happens.
+
+    Raises:
+        NotFoundError: nobody knows the job.
+        ConflictError: it doesn't run, or is being changed; or it can't be changed so while it runs.
+        AnabranchError: a system doesn't answer.
+    """
+    context.locate(job)
+    registry = context.registry
+    with registry.locked(job) as running_job:
+        present = registry.up_to_date(running_job)
+        known = queries.is_known(registry.store, job, request.request)
+        planned = None if known else plan(running_job, present, request.request)
+        return apply(registry, running_job, present, planned, request)
+
+
+def check(running_job: RunningJob) -> None:
+    """Raises ConflictError if the tasks of a job can't move now."""
+    transitions.check_changeable(running_job)
+    if running_job.settings.runs_in_real_time:
+        raise ConflictError(
+            f"job {running_job.job!r} runs in real time: whether its containers have a task slot for each task that "
+            "comes to them can't be seen from here",
+            "stop it, and start it with [assignment] racks under another name",
+        )
+
+
+def plan(running_job: RunningJob, present: Generation, request: str) -> NextGeneration:
+    """What comes of a job whose tasks go where they should be; without lanes, if they are there."""
+    check(running_job)
+    its = {lane.id: lane for lane in running_job.lanes}
+    seats = racks.placing(running_job, present.containers)
+    change = follow.following(present.model, present.model.stages, its, present.factor, transitions.new_id, seats)
+    why = "tasks go where they should be by racks"
+    planned = transitions.next_generation(running_job, change, "user", why, request=request)
+    assert isinstance(planned.result, Scaled)
+    was, now = present.model.seats_of_tasks(), change.model.seats_of_tasks()
+    moved = sum(now[stage][name] != seat for stage, tasks in was.items() for name, seat in tasks.items())
+    return dataclasses.replace(planned, result=msgspec.structs.replace(planned.result, moved=moved))
+
+
+def apply(
+    registry: JobRegistry,
+    running_job: RunningJob,
+    present: Generation,
+    planned: NextGeneration | None,
+    request: Assigning,
+) -> Scaled:
+    """Go into the generation that was planned, if seats have other tasks in it, or other racks: with nothing to move,
+    it is known from then on what seats were placed for."""
+    if planned is not None and planned.model.containers == present.model.containers:
+        assert isinstance(planned.result, Scaled)
+        return msgspec.structs.replace(planned.result, generation=present.generation)
+    return enter(registry, running_job, present, planned, request)
+
+
+def explain(context: Context, job: str) -> Assignment:
+    """Where the tasks of a job are, where they should be, and why. Errors as :func:`run`."""
+    context.locate(job)
+    with context.registry.locked(job) as running_job:
+        return _explained(running_job, context.registry.up_to_date(running_job))
+
+
+def _explained(running_job: RunningJob, present: Generation) -> Assignment:
+    """Where tasks are, where they should be, and why."""
+    where, rules = racks.where(running_job, present.containers), placing.rules(running_job.settings.assignment)
+    model = present.model
+    former = model.seats_of_tasks()
+    found = seating.seat(model.stages, former, where, rules)
+    why = seating.explained(model.stages, former, where, rules)
+    its = {lane.id: lane for lane in running_job.lanes}
+    change = follow.following(model, model.stages, its, model.factor, transitions.new_id, lambda *_: found)
+    result = transitions.next_generation(running_job, change, "user", "").result
+    assert isinstance(result, Scaled)
+    return Assignment(
+        job=running_job.job,
+        strategy=rules.strategy,
+        racks=dict(where.seats),
+        tasks={
+            stage: {
+                name: Assigned(seat=seat, should=found.seats[stage][name], why=why[stage][name])
+                for name, seat in tasks.items()
+            }
+            for stage, tasks in former.items()
+        },
+        cost=found.cost,
+        lower_bound=found.lower_bound,
+        before=result.before,
+        after=result.after,
+        why_not=found.why_not,
+    )

@@ -1,0 +1,97 @@
+"""Give a job the factor that the coordinator's own autosizer finds; and say what decides on it."""
+
+from __future__ import annotations
+
+from anabranch.config import AutoscaleSettings
+from anabranch.coordinator import autosizing, pausing, sizing
+from anabranch.coordinator.autosizing import Findings, Look, Verdict
+from anabranch.coordinator.commands import scale
+from anabranch.coordinator.commands.context import Context
+from anabranch.coordinator.jobs.registry import JobRegistry
+from anabranch.coordinator.jobs.running_job import RunningJob
+from anabranch.errors import AnabranchError
+from anabranch.messages import JobStatus, Scaling, Sizing
+from anabranch.model.factor import FACTORS
+
+__all__ = ["autoscale", "explain"]
+
+_SIZE_EVERY = 1.0
+_ADVISED_AFTER = 30.0
+"""What would help is an event once it would have helped for so many seconds."""
+
+
+def autoscale(registry: JobRegistry, running_job: RunningJob) -> None:
+    """Give a job the factor that the autosizer finds. One that it can't have is tried once a generation, and what
+    would help where no factor does is said as often. Whoever calls this holds the job."""
+    limits = running_job.settings.autoscale
+    if limits is None or registry.clock() < running_job.scaling.looked_at + _SIZE_EVERY:
+        return
+    running_job.scaling.looked_at = registry.clock()
+    status = registry.status(running_job)
+    look, running_job.scaling.findings = _look(registry, running_job, limits, status)
+    verdict = _verdict(registry, running_job, limits, status, look, running_job.scaling.findings)
+    if verdict.factor is None or running_job.generation == running_job.scaling.refused:
+        _advise(registry, running_job, verdict)
+        return
+    request, present = Scaling(factor=verdict.factor), registry.present(running_job)
+    try:
+        planned = scale.plan(running_job, present, request, registry.grace is None, "autoscale", verdict.why)
+    except AnabranchError as error:
+        what = f"the factor stays {present.factor}, and should be {verdict.factor}"
+        event = registry.event(running_job.job, "autoscale", what, f"{verdict.why}; {error}")
+        registry.write(registry.store.note, [event])
+        running_job.scaling.refused = running_job.generation
+        return
+    if planned is not None:
+        registry.change(running_job, planned)
+
+
+def explain(context: Context, job: str) -> Sizing:
+    """What decides on a job's factor and containers.
+
+    Raises:
+        NotFoundError: nobody knows the job.
+        ConflictError: it isn't served here.
+    """
+    registry = context.registry
+    with registry.locked(job) as running_job:
+        status = registry.status(running_job)
+        limits = running_job.settings.autoscale or AutoscaleSettings(max=FACTORS[-1])
+        look, findings = _look(registry, running_job, limits, status)
+        verdict = ""
+        if running_job.settings.autoscale is not None:
+            verdict = _verdict(registry, running_job, limits, status, look, findings).why
+        scalable = scale.is_scalable(running_job, registry.present(running_job))
+        return sizing.of(status, scalable, verdict, look, limits.target_lag_seconds)
+
+
+def _advise(registry: JobRegistry, running_job: RunningJob, verdict: Verdict) -> None:
+    since, now = running_job.scaling.findings.advising, registry.clock()
+    if since is None or now - since < _ADVISED_AFTER or running_job.scaling.advised == running_job.generation:
+        return
+    what = f"the factor stays {running_job.model.factor}, which isn't enough"
+    event = registry.event(running_job.job, "autoscale", what, "; ".join((verdict.why, *verdict.advice)))
+    registry.write(registry.store.note, [event])
+    running_job.scaling.advised = running_job.generation
+
+
+def _look(
+    registry: JobRegistry, running_job: RunningJob, limits: AutoscaleSettings, status: JobStatus
+) -> tuple[Look, Findings]:
+    """What the autosizer finds in the figures of a job, and what it knows then."""
+    pause = pausing.expected((each.lane for each in status.lanes), running_job.reports, running_job.progress.shown)
+    threads, now = running_job.settings.threads, registry.clock()
+    return autosizing.looked(limits, status, threads, pause, running_job.scaling.findings, now)
+
+
+def _verdict(
+    registry: JobRegistry,
+    running_job: RunningJob,
+    limits: AutoscaleSettings,
+    status: JobStatus,
+    look: Look,
+    findings: Findings,
+) -> Verdict:
+    """What the autosizer makes of a job."""
+    since, undone = registry.now() - running_job.progress.changed_at, running_job.model.undoes > 0
+    return autosizing.decide(limits, status, since, undone, look, findings, registry.clock())

@@ -1,0 +1,43 @@
+"""Take back the change of a job that is under way, or its drain."""
+
+from __future__ import annotations
+
+from anabranch.coordinator import draining
+from anabranch.coordinator.commands.context import Context
+from anabranch.coordinator.jobs import transitions
+from anabranch.coordinator.jobs.registry import JobRegistry
+from anabranch.coordinator.jobs.running_job import RunningJob
+from anabranch.coordinator.jobs.transitions import Generation
+
+__all__ = ["apply", "check", "run"]
+
+
+def run(context: Context, job: str) -> None:
+    """A job that is being changed goes back to what it was before; one that drains runs again.
+
+    Raises:
+        NotFoundError: nobody knows the job.
+        ConflictError: see :func:`check`.
+    """
+    registry = context.registry
+    with registry.locked(job) as running_job:
+        present = registry.up_to_date(running_job)
+        check(running_job, present)
+        apply(registry, running_job, present)
+
+
+def check(running_job: RunningJob, present: Generation) -> None:
+    """Raises ConflictError if the job isn't being changed, or goes back already; a new lane has failed after it had
+    begun; or it is rewound, and records are being processed again; or it drains, and time has ended."""
+    if running_job.progress.drain is not None:
+        draining.check_cancellable(running_job.job, running_job.progress.drain)
+    else:
+        transitions.check_cancellable(running_job, present)
+
+
+def apply(registry: JobRegistry, running_job: RunningJob, present: Generation) -> None:
+    if running_job.progress.drain is None:
+        registry.undo(running_job, present, "user", "the user cancelled it")
+    else:
+        registry.put_drain(running_job, None, "user", "the user cancelled the drain")
+        registry.advance(running_job)

@@ -1,0 +1,75 @@
+"""What commands work with: the jobs, and what tells them of the systems that jobs read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from anabranch.config import Settings
+from anabranch.coordinator.input_monitor import Counting, Locating
+from anabranch.coordinator.jobs import racks
+from anabranch.coordinator.jobs.registry import JobRegistry
+from anabranch.coordinator.jobs.running_job import RunningJob
+from anabranch.coordinator.jobs.transitions import Generation, NextGeneration
+from anabranch.errors import AnabranchError
+from anabranch.messages import Assigning, Expanding, Scaled, Scaling
+from anabranch.model.job_model import Matched
+from anabranch.planning import patterns
+from anabranch.planning.transition import expand
+from anabranch.systems.systems import Systems
+
+__all__ = ["Context", "enter"]
+
+
+@dataclass(frozen=True)
+class Context:
+    """``systems``, ``counting`` and ``locating`` as in :class:`anabranch.coordinator.coordinator.Coordinator`.
+
+    What systems are asked for takes long: no job is held meanwhile.
+    """
+
+    registry: JobRegistry
+    systems: Systems | None
+    counting: Counting
+    locating: Locating
+
+    def systems_of(self, running_job: RunningJob) -> Systems:
+        return self.systems or Systems(Settings(**running_job.settings.given), running_job.job)
+
+    def inputs(self, running_job: RunningJob) -> tuple[list[str], list[Matched]]:
+        """The streams that a job reads and others write, and the patterns for those that may come."""
+        present = self.registry.present(running_job)
+        counted = list(expand.partitions(present.graph, present.model))
+        return counted, list(patterns.of_model(present.model).values())
+
+    def locate(self, job: str, counts: Iterable[str] = ()) -> None:
+        """Find out which racks the inputs of a job are in, and the streams that were counted, if any of its seats is in
+        one."""
+        with self.registry.locked(job) as running_job:
+            streams = sorted({*counts, *(name for stage in running_job.model.stages for name in stage.inputs)})
+            if not any(racks.where(running_job, len(running_job.model.containers)).seats.values()):
+                return
+        try:
+            replicas = self.locating(job, running_job.settings.given, streams)
+        except AnabranchError:
+            if running_job.settings.assignment.strategy != "none":
+                raise
+            replicas = {}  # they would only be shown
+        with self.registry.locked_as_seen():
+            running_job.inputs.replicas = replicas
+
+
+def enter(
+    registry: JobRegistry,
+    running_job: RunningJob,
+    present: Generation,
+    planned: NextGeneration | None,
+    request: Scaling | Expanding | Assigning,
+) -> Scaled:
+    """Go into a generation, unless it is only asked for, and say what comes of it. None: all stays as it is."""
+    if planned is None:
+        return Scaled(generation=present.generation, factor=present.factor, containers=present.containers)
+    if not request.dry:
+        registry.change(running_job, planned, request.now)
+    assert isinstance(planned.result, Scaled)
+    return planned.result

@@ -1,0 +1,75 @@
+"""Let a job finish what it has taken in, with all windows and timers, and end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from anabranch.coordinator import draining, pausing, start_offsets
+from anabranch.coordinator.commands.context import Context
+from anabranch.coordinator.jobs.registry import JobRegistry
+from anabranch.coordinator.jobs.running_job import RunningJob
+from anabranch.messages import Drain, Drained, DrainNotification
+
+__all__ = ["apply", "check", "plan", "run"]
+
+
+def run(context: Context, job: str, request: DrainNotification) -> Drained:
+    """Draining twice is draining once.
+
+    Raises:
+        NotFoundError: nobody knows the job.
+        ConflictError: it doesn't run, is being changed, or has a failed lane.
+        UsageError: the notification makes no sense.
+        AnabranchError: a system doesn't answer.
+    """
+    registry = context.registry
+    with registry.locked(job) as running_job:
+        registry.up_to_date(running_job)
+        planned = plan(running_job, request)
+        if planned.ignored or running_job.progress.drain is not None or (request.dry and request.mode == "planned"):
+            return planned
+        read = draining.sources(running_job.lanes) if request.mode == "latest" else []
+        systems = context.systems_of(running_job) if read else None
+    ends = {} if systems is None else start_offsets.ends(read, systems)  # which may take long
+    with registry.locked(job) as running_job:
+        registry.up_to_date(running_job)
+        planned = plan(running_job, request)
+        if planned.ignored or running_job.progress.drain is not None or request.dry:
+            return planned
+        return apply(registry, running_job, planned, request, ends)
+
+
+def check(running_job: RunningJob, request: DrainNotification) -> str:
+    """Why a notification is ignored; empty: it isn't. Errors as :func:`anabranch.coordinator.draining.check`."""
+    return draining.check(running_job.job, running_job.state, running_job.deployment, running_job.lanes, request)
+
+
+def plan(running_job: RunningJob, request: DrainNotification) -> Drained:
+    """What comes of it: which lanes drain, in which order, and how long that takes. Errors as :func:`check`."""
+    ignored = check(running_job, request)
+    present = request if running_job.progress.drain is None else running_job.progress.drain.notification
+    stages = draining.stages(running_job.lanes)
+    return Drained(
+        deployment=running_job.deployment,
+        uuid=present.uuid,
+        mode=present.mode,
+        ignored=ignored,
+        stages=stages,
+        seconds=pausing.drain(stages, running_job.reports),
+    )
+
+
+def apply(
+    registry: JobRegistry,
+    running_job: RunningJob,
+    planned: Drained,
+    request: DrainNotification,
+    ends: Mapping[str, int],
+) -> Drained:
+    """The drain begins. ``ends``: where partitions end, if all up to there is taken in."""
+    what, why = f"drain, up to {request.mode}", f"{planned.seconds:.1f} s is foretold"
+    registry.put_drain(running_job, Drain(notification=request, ends=dict(ends)), "user", what, why)
+    running_job.progress.drains_since, running_job.progress.drains_for = registry.now(), planned.seconds
+    registry.advance(running_job)
+    registry.announce()
+    return planned

@@ -1,0 +1,142 @@
+"""Adapt a running job to partitions added to its inputs: when a user asks, and whenever inputs are counted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from anabranch.coordinator import queries
+from anabranch.coordinator.commands.context import Context, enter
+from anabranch.coordinator.jobs import racks, transitions
+from anabranch.coordinator.jobs.registry import JobRegistry
+from anabranch.coordinator.jobs.running_job import RunningJob
+from anabranch.coordinator.jobs.transitions import Generation, NextGeneration
+from anabranch.coordinator.states import DeploymentState
+from anabranch.errors import AnabranchError, ConflictError
+from anabranch.messages import Expanding, Scaled
+from anabranch.planning.transition import expand
+
+__all__ = ["apply", "check", "follow_inputs", "look", "plan", "run"]
+
+
+def run(context: Context, job: str, request: Expanding) -> Scaled:
+    """The job is changing until all of its lanes run. Said twice with the same request, or when there are no more
+    partitions, nothing happens.
+
+    Raises:
+        NotFoundError: nobody knows the job.
+        ConflictError: it doesn't run, or is being changed; or it can't be adapted: says which stream, and why.
+        AnabranchError: a system doesn't answer.
+    """
+    registry = context.registry
+    with registry.locked(job) as running_job:
+        inputs, settings = context.inputs(running_job), running_job.settings.given
+    counts = context.counting(job, settings, *inputs)
+    context.locate(job, counts)
+    with registry.locked(job) as running_job:
+        present = registry.up_to_date(running_job)
+        running_job.inputs.counts = expand.seen(present.graph, present.model, counts)
+        known = queries.is_known(registry.store, job, request.request)
+        planned = None if known else plan(running_job, present, counts, "user", request.request)
+        return apply(registry, running_job, present, planned, request)
+
+
+def check(running_job: RunningJob) -> None:
+    """Raises ConflictError if a job can't have more partitions now."""
+    transitions.check_changeable(running_job)
+    if running_job.settings.runs_in_real_time:  # a partition without a task slot is never read, and nobody says so
+        raise ConflictError(
+            f"job {running_job.job!r} runs in real time: whether its containers have a task slot for each new "
+            "partition can't be seen from here",
+            "stop it, and start it again with its file: that is looked at, and it goes along",
+        )
+
+
+def plan(
+    running_job: RunningJob,
+    present: Generation,
+    counts: Mapping[str, int],
+    who: str,
+    request: str = "",
+    begins: bool = False,
+) -> NextGeneration | None:
+    """What becomes of a job whose inputs have these partition counts, by ``system/stream``; None if it has them so.
+
+    Args:
+        begins: it has just been started again.
+
+    Raises:
+        ConflictError: as :func:`anabranch.planning.transition.expand.expanded`; or the job can't be changed now.
+    """
+    other = expand.other(present.graph, present.model, counts)
+    if not other:
+        return None
+    its = {lane.id: lane for lane in running_job.lanes}
+    seats = racks.placing(running_job, present.containers)
+    change = expand.expanded(present.graph, present.model, its, counts, transitions.new_id, seats)
+    if not begins:
+        check(running_job)
+    had = expand.partitions(present.graph, present.model)
+    why = ", ".join(
+        f"{name} has {count} partitions, and had {had[name]}"
+        if name in had
+        else f"{name} has come, with {count} partitions"
+        for name, count in other.items()
+    )
+    return transitions.next_generation(running_job, change, who, why, request=request)
+
+
+def apply(
+    registry: JobRegistry,
+    running_job: RunningJob,
+    present: Generation,
+    planned: NextGeneration | None,
+    request: Expanding,
+) -> Scaled:
+    """Go into the generation that was planned, if there is one."""
+    return enter(registry, running_job, present, planned, request)
+
+
+def look(context: Context) -> None:
+    """Look at the inputs of the jobs that run and for which it is time, and adapt them; to be called about every
+    second. It takes as long as systems take to answer."""
+    registry = context.registry
+    with registry.locked_all() as jobs:
+        now = registry.clock()
+        due = [
+            (running_job, context.inputs(running_job))
+            for running_job in jobs.values()
+            if running_job.state is DeploymentState.RUNNING and now >= running_job.inputs.look_from
+        ]
+    for running_job, inputs in due:
+        counts, why = running_job.inputs.counts, ""
+        try:
+            counts = context.counting(running_job.job, running_job.settings.given, *inputs)
+            context.locate(running_job.job, counts)
+        except AnabranchError as error:
+            why = f"how many partitions its inputs have isn't known: {error.what}"
+        with registry.locked_all() as jobs:
+            if jobs.get(running_job.job) is not running_job:
+                continue
+            running_job.inputs.look_from = registry.clock() + running_job.settings.expansion_check
+            present = registry.present(running_job)
+            running_job.inputs.counts = expand.seen(present.graph, present.model, counts)
+            running_job.inputs.warning = why or running_job.inputs.warning
+            if not why and running_job.state is DeploymentState.RUNNING:
+                follow_inputs(registry, running_job, counts)
+
+
+def follow_inputs(
+    registry: JobRegistry, running_job: RunningJob, counts: Mapping[str, int], begins: bool = False
+) -> None:
+    """Let a job have as many partitions as its inputs, or say once why it doesn't."""
+    before, running_job.inputs.warning = running_job.inputs.warning, ""
+    try:
+        planned = plan(running_job, registry.present(running_job), counts, "coordinator", begins=begins)
+    except ConflictError as error:
+        running_job.inputs.warning = str(error)
+        if running_job.inputs.warning != before:
+            what = "the job doesn't go along with its inputs"
+            registry.store.note([registry.event(running_job.job, "coordinator", what, error.what)])
+        return
+    if planned is not None:
+        registry.change(running_job, planned)

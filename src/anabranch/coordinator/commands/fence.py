@@ -1,0 +1,48 @@
+"""Take a container's seat away."""
+
+from __future__ import annotations
+
+from anabranch.coordinator.commands.context import Context
+from anabranch.coordinator.jobs.parts import Process
+from anabranch.coordinator.jobs.registry import JobRegistry
+from anabranch.coordinator.jobs.running_job import RunningJob
+from anabranch.coordinator.naming import check_container
+from anabranch.errors import ConflictError, NotFoundError
+
+__all__ = ["apply", "check", "run"]
+
+
+def run(context: Context, container: str, why: str = "") -> None:
+    """Its lanes are fenced (see :meth:`anabranch.coordinator.coordinator.Coordinator.fences`), then others get them.
+
+    Raises:
+        NotFoundError: nobody knows the container.
+        ConflictError: it has no seat, or processes are never expelled here.
+    """
+    check_container(container)
+    registry = context.registry
+    with registry.locked_all():
+        running_job, process = check(registry, container)
+        apply(registry, running_job, process, why)
+
+
+def check(registry: JobRegistry, container: str) -> tuple[RunningJob, Process]:
+    """The process that is to lose its seat, and its job. Errors as :func:`run`."""
+    running_job, process = registry.holder(container)
+    if running_job is None or process is None:
+        record = registry.store.container(container)
+        if record is None:
+            raise NotFoundError(f"there is no container {container}", "anabranch status JOB lists those of a job")
+        gone = record.gone or f"job {record.job!r} is not running here"
+        raise ConflictError(f"container {container} has no seat: {gone}", f"anabranch status {record.job}")
+    if registry.grace is None:
+        raise ConflictError(
+            f"container {container} is in one process with the coordinator of job {running_job.job!r}",
+            f"anabranch stop {running_job.job}",
+        )
+    return running_job, process
+
+
+def apply(registry: JobRegistry, running_job: RunningJob, process: Process, why: str) -> None:
+    registry.expel(running_job, process, "user", f"the user fenced it{f': {why}' if why else ''}")
+    registry.advance(running_job)

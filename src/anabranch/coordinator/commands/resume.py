@@ -1,0 +1,58 @@
+"""Go on with a job's last deployment as it was started last."""
+
+from __future__ import annotations
+
+from anabranch.coordinator import plans, queries
+from anabranch.coordinator.commands.context import Context
+from anabranch.coordinator.jobs import seats
+from anabranch.coordinator.jobs.registry import JobRegistry
+from anabranch.coordinator.states import DeploymentState
+from anabranch.coordinator.store import DeploymentRecord
+from anabranch.errors import ConflictError
+from anabranch.messages import Start
+
+__all__ = ["apply", "check", "plan", "run"]
+
+
+def run(context: Context, job: str) -> int:
+    """Gives its number. One that runs, and whose launcher has given up, gets containers again.
+
+    Raises:
+        NotFoundError: nobody knows the job.
+        ConflictError: it runs already, or only the process that ran it has its code.
+    """
+    registry = context.registry
+    with registry.locked_all() as jobs:
+        stored = queries.deployment(registry.store, job)
+        if job in jobs:
+            registry.advance(jobs[job])
+            if seats.try_again(jobs[job], registry.clock()):
+                return stored.id
+        check(registry, stored)
+        return apply(registry, plan(registry, stored), stored)
+
+
+def check(registry: JobRegistry, stored: DeploymentRecord) -> None:
+    """Errors as :func:`run`."""
+    job = stored.job
+    if job in registry.jobs and registry.jobs[job].state.active:
+        raise ConflictError(f"job {job!r} is running already", f"anabranch stop {job}")
+    if stored.program is None:
+        raise ConflictError(f"the code of job {job!r} is not here", f"start it with its file: JOB.py for {job}")
+
+
+def plan(registry: JobRegistry, stored: DeploymentRecord) -> Start | None:
+    """The deployment to store, if the last one was drained; None: that goes on."""
+    if stored.state != DeploymentState.DRAINED.value:
+        return None
+    store, job = registry.store, stored.job
+    graph, model = store.graph(job, stored.id), queries.model(store, job)
+    known = store.lanes(job)
+    return plans.after_drain(plans.again(stored, graph, model, known), stored.id + 1, known)
+
+
+def apply(registry: JobRegistry, planned: Start | None, stored: DeploymentRecord) -> int:
+    """Store the deployment that was planned, if there is one, and serve the job."""
+    found = stored if planned is None else registry.create(planned)
+    registry.serve(found)
+    return found.id

@@ -1,0 +1,78 @@
+"""Let a running job read its source streams again from some place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from anabranch.coordinator import pausing, queries, start_offsets
+from anabranch.coordinator.commands.context import Context
+from anabranch.coordinator.jobs import transitions
+from anabranch.coordinator.jobs.registry import JobRegistry
+from anabranch.coordinator.jobs.running_job import RunningJob
+from anabranch.coordinator.jobs.transitions import Generation, NextGeneration
+from anabranch.messages import Rewinding, Rewound
+from anabranch.planning.transition import rewind
+
+__all__ = ["apply", "check", "plan", "run"]
+
+
+def run(context: Context, job: str, request: Rewinding) -> Rewound:
+    """Lanes are closed, and those that go on from them begin there. The job is changing until all of them run.
+
+    Said twice with the same request, nothing more happens. A partition that wasn't read so far goes on where it is.
+
+    Raises:
+        NotFoundError: nobody knows the job, or it reads no such partition.
+        ConflictError: it doesn't run, or is being changed.
+        UsageError: no such place, or nothing is said of the state that the job keeps.
+        AnabranchError: a system doesn't answer.
+    """
+    registry = context.registry
+    with registry.locked(job) as running_job:
+        present = registry.up_to_date(running_job)
+        if queries.is_known(registry.store, job, request.request):
+            return Rewound(generation=present.generation)
+        check(running_job)
+        sources = rewind.sources(present.graph, running_job.lanes)
+        systems = context.systems_of(running_job)
+    to = start_offsets.offsets(request.to, job, sources, systems)  # which may take long
+    with registry.locked(job) as running_job:
+        present = registry.up_to_date(running_job)
+        if queries.is_known(registry.store, job, request.request):
+            return Rewound(generation=present.generation)
+        return apply(registry, running_job, plan(running_job, present, request, to), request)
+
+
+def check(running_job: RunningJob) -> None:
+    """Raises ConflictError if a job can't be rewound now."""
+    transitions.check_changeable(running_job)
+
+
+def plan(running_job: RunningJob, present: Generation, request: Rewinding, to: Mapping[str, int]) -> NextGeneration:
+    """What comes of a job that is to read some partitions again ``to`` these offsets. Errors as :func:`run`."""
+    check(running_job)
+    its = {lane.id: lane for lane in running_job.lanes}
+    change = rewind.rewound(present.graph, present.model, its, to, request.state, transitions.new_id)
+    closing = transitions.named(its, change)
+    result = Rewound(
+        generation=change.model.generation,
+        to=dict(to),
+        closing=closing,
+        lanes=change.lanes,
+        pause=pausing.expected(closing, running_job.reports, running_job.progress.shown),
+    )
+    state = "" if request.state is None else f", state: {request.state}"
+    where = ", ".join(f"{ssp} at {offset}" for ssp, offset in to.items())
+    why = f"rewound to {where}{state}" if isinstance(request.to, dict) else f"rewound to {request.to}{state}: {where}"
+    model = msgspec.structs.replace(change.model, request=request.request)
+    return NextGeneration(model, result, transitions.ending_lanes(running_job, its, change), "user", why)
+
+
+def apply(registry: JobRegistry, running_job: RunningJob, planned: NextGeneration, request: Rewinding) -> Rewound:
+    """Go into the generation that was planned, unless it is only asked for."""
+    if not request.dry:
+        registry.change(running_job, planned, request.now)
+    assert isinstance(planned.result, Rewound)
+    return planned.result

@@ -1,0 +1,37 @@
+"""Let the version before the present one follow it, on the present state."""
+
+from __future__ import annotations
+
+from anabranch.coordinator import queries
+from anabranch.coordinator.commands import deploy
+from anabranch.coordinator.commands.context import Context
+from anabranch.coordinator.commands.deploy import apply, check
+from anabranch.coordinator.jobs import next_deployment
+from anabranch.coordinator.jobs.next_deployment import NextDeployment, Present
+from anabranch.coordinator.jobs.registry import JobRegistry
+from anabranch.messages import Deployed, RollingBack
+
+__all__ = ["apply", "check", "plan", "run"]
+
+
+def run(context: Context, job: str, request: RollingBack) -> Deployed:
+    """As :func:`anabranch.coordinator.commands.deploy.run`.
+
+    Raises:
+        As there; ConflictError if there was no version before.
+    """
+    registry = context.registry
+    with registry.locked_all():
+        found = deploy.present(registry, job)
+        if queries.is_known(registry.store, job, request.request):
+            return deploy.already(registry, found)
+        check(found)
+        return apply(registry, found, plan(registry, found, request), request)
+
+
+def plan(registry: JobRegistry, found: Present, request: RollingBack) -> NextDeployment:
+    """What comes of it. ConflictError if there was no version before."""
+    store, job = registry.store, found.stored.job
+    again = next_deployment.former_version(store, job, found.stored.id)
+    start = next_deployment.again(store, job, again)
+    return next_deployment.deployed(found, start, again, request.drop_state, request.request)

@@ -1,0 +1,103 @@
+"""Give a running job another factor, or another number of containers."""
+
+from __future__ import annotations
+
+from anabranch.coordinator import queries
+from anabranch.coordinator.commands.context import Context, enter
+from anabranch.coordinator.jobs import racks, transitions
+from anabranch.coordinator.jobs.registry import JobRegistry
+from anabranch.coordinator.jobs.running_job import RunningJob
+from anabranch.coordinator.jobs.transitions import Generation, NextGeneration
+from anabranch.errors import AnabranchError, ConfigError, ConflictError
+from anabranch.messages import Scaled, Scaling
+from anabranch.model.factor import check_factor
+from anabranch.planning.transition import rescale
+
+__all__ = ["apply", "check", "is_scalable", "plan", "run"]
+
+
+def run(context: Context, job: str, request: Scaling) -> Scaled:
+    """Some lanes are closed, others go on from them. The job is changing until all of them run.
+
+    Said twice with the same request, or when it is so already, nothing happens; but a change that is under way is
+    hastened by one that is to be ``now``.
+
+    Raises:
+        NotFoundError: nobody knows the job.
+        ConflictError: it doesn't run, or is being changed; or it can't be changed so while it runs.
+        ConfigError: such a factor, or number of containers, can't be.
+        AnabranchError: racks count, and a system doesn't answer.
+    """
+    context.locate(job)
+    registry = context.registry
+    with registry.locked(job) as running_job:
+        present = registry.up_to_date(running_job)
+        known = queries.is_known(registry.store, job, request.request)
+        planned = None if known else plan(running_job, present, request, alone=registry.grace is None)
+        return apply(registry, running_job, present, planned, request)
+
+
+def check(running_job: RunningJob, present: Generation, factor: int, containers: int, alone: bool) -> None:
+    """Raises ConfigError or ConflictError if a job can't have this factor, or so many containers, now.
+
+    Args:
+        alone: the coordinator and the only container are one process.
+    """
+    check_factor(factor)
+    if containers < 1:
+        raise ConfigError(f"a job can't have {containers} containers", "give 1 or more")
+    if containers > 1 and alone:
+        raise ConflictError(
+            f"job {running_job.job!r} runs in one process with its coordinator: it can't have {containers} containers",
+            "start it on a coordinator: anabranch start JOB.py",
+        )
+    if containers != present.containers and running_job.settings.runs_in_real_time:
+        raise ConflictError(
+            f"job {running_job.job!r} runs in real time: whether its containers have a task slot for each task of "
+            f"{containers} container(s) can't be seen from here",
+            "stop it, and start it with another number of containers under another name",
+        )
+    transitions.check_changeable(running_job)
+
+
+def plan(
+    running_job: RunningJob, present: Generation, request: Scaling, alone: bool, who: str = "user", reason: str = ""
+) -> NextGeneration | None:
+    """What comes of a job; None if it is so already. Errors as :func:`check`.
+
+    Args:
+        alone: see :func:`check`.
+        who: asks for it, for a ``reason``.
+    """
+    factor = present.factor if request.factor is None else request.factor
+    containers = present.containers if request.containers is None else request.containers
+    if (factor, containers) == (present.factor, present.containers):
+        return None
+    check(running_job, present, factor, containers, alone)
+    why = f"factor {present.factor} → {factor}, containers {present.containers} → {containers}"
+    why = f"{why}: {reason}" if reason else why
+    change = transitions.rescaled(running_job, present, factor, racks.placing(running_job, containers), containers)
+    return transitions.next_generation(running_job, change, who, why, request=request.request)
+
+
+def apply(
+    registry: JobRegistry,
+    running_job: RunningJob,
+    present: Generation,
+    planned: NextGeneration | None,
+    request: Scaling,
+) -> Scaled:
+    """Go into the generation that was planned; None: there is none, but the present change may be hastened."""
+    if planned is None and request.now and not request.dry:
+        registry.hasten(running_job)
+    return enter(registry, running_job, present, planned, request)
+
+
+def is_scalable(running_job: RunningJob, present: Generation) -> bool:
+    """Whether the graph and the grouper allow a factor above 1."""
+    its = {lane.id: lane for lane in running_job.lanes}
+    try:
+        rescale.rescaled(present.graph, present.model, its, max(2, present.factor), present.containers, lambda: "")
+    except AnabranchError:
+        return False
+    return True

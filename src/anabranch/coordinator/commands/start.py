@@ -1,0 +1,62 @@
+"""Start a planned job, or go on with its last deployment if that is the same."""
+
+from __future__ import annotations
+
+import msgspec
+
+from anabranch.coordinator import plans
+from anabranch.coordinator.commands import expand
+from anabranch.coordinator.commands.context import Context
+from anabranch.coordinator.jobs.registry import JobRegistry
+from anabranch.coordinator.naming import check_name
+from anabranch.coordinator.states import DeploymentState
+from anabranch.coordinator.store import DeploymentRecord
+from anabranch.errors import ConflictError
+from anabranch.messages import Start
+from anabranch.planning.transition import expand as planned_expansion
+
+__all__ = ["apply", "check", "plan", "run"]
+
+
+def run(context: Context, start: Start) -> int:
+    """Gives the deployment's number. One that goes on keeps its own lanes, whatever state it was left in; not those of
+    ``start``. After one that was drained another one begins.
+
+    Raises:
+        ConflictError: it runs already, or is not the job that was started before; names what differs.
+    """
+    job, registry = check_name("job", start.graph.job), context.registry
+    with registry.locked_all():
+        check(registry, job)
+        stored = registry.store.deployment(job)
+        return apply(registry, plan(registry, start, stored), start, stored)
+
+
+def check(registry: JobRegistry, job: str) -> None:
+    """Raises ConflictError if the job runs already."""
+    if job in registry.jobs:
+        registry.advance(registry.jobs[job])
+        if registry.jobs[job].state.active:
+            raise ConflictError(f"job {job!r} is running already", f"anabranch stop {job}")
+
+
+def plan(registry: JobRegistry, start: Start, stored: DeploymentRecord | None) -> Start | None:
+    """The deployment to store; None: the last one, which is ``stored``, goes on. Errors as :func:`run`."""
+    if stored is None:
+        return plans.numbered(start, 1)
+    if stored.state == DeploymentState.DRAINED.value:
+        return plans.after_drain(start, stored.id + 1, registry.store.lanes(stored.job))
+    plans.check_same(stored, start.fingerprint)
+    return None
+
+
+def apply(registry: JobRegistry, planned: Start | None, start: Start, stored: DeploymentRecord | None) -> int:
+    """Store the deployment that was planned, if there is one, and serve the job."""
+    found = stored if planned is None else registry.create(planned)
+    assert found is not None
+    found = msgspec.structs.replace(found, until_caught_up=start.until_caught_up, program=start.program)
+    registry.serve(found, start.settings)
+    if found.drain is None:
+        counts = planned_expansion.partitions(start.graph, start.model)
+        expand.follow_inputs(registry, registry.jobs[found.job], counts, begins=True)
+    return found.id

@@ -1,0 +1,41 @@
+"""Let the lanes of a job end."""
+
+from __future__ import annotations
+
+from anabranch.coordinator.commands.context import Context
+from anabranch.coordinator.jobs.registry import HASTE, JobRegistry
+from anabranch.coordinator.jobs.running_job import RunningJob
+from anabranch.coordinator.states import DeploymentState
+from anabranch.errors import ConflictError
+
+__all__ = ["apply", "check", "run"]
+
+
+def run(context: Context, job: str, at_once: bool = False) -> None:
+    """Lanes end at a batch boundary; or ``at_once``: what they have begun is finished when they go on. Stopping twice
+    is stopping once, and the first time may be without haste. Another coordinator that takes over knows nothing of
+    haste.
+
+    Raises:
+        NotFoundError: nobody knows the job.
+        ConflictError: it doesn't run.
+    """
+    registry = context.registry
+    with registry.locked(job) as running_job:
+        registry.advance(running_job)
+        check(running_job)
+        apply(registry, running_job, at_once)
+
+
+def check(running_job: RunningJob) -> None:
+    """Raises ConflictError if the job has failed."""
+    if running_job.state is DeploymentState.FAILED:
+        job = running_job.job
+        raise ConflictError(f"job {job!r} is not running: it failed", f"anabranch status {job} says why")
+
+
+def apply(registry: JobRegistry, running_job: RunningJob, at_once: bool) -> None:
+    if at_once and not running_job.progress.at_once:
+        registry.store.note([registry.event(running_job.job, "user", "the stop is hastened", HASTE)])
+    running_job.progress.at_once = running_job.progress.at_once or at_once
+    registry.advance(running_job, stop_wanted=True)

@@ -1,0 +1,289 @@
+"""The coordinator: what each job should run, told to its containers. Durable steps are stored first."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ParamSpec, TypeVar, cast
+
+import msgspec
+
+from anabranch.clocks import boottime
+from anabranch.coordinator import commands, input_monitor, queries
+from anabranch.coordinator.api.operation import Operation
+from anabranch.coordinator.api.operations import Operations
+from anabranch.coordinator.commands import assign, autoscale, expand
+from anabranch.coordinator.commands.context import Context
+from anabranch.coordinator.jobs import seats
+from anabranch.coordinator.jobs.registry import JobRegistry
+from anabranch.coordinator.launch_policy import Demand
+from anabranch.coordinator.membership import Membership
+from anabranch.coordinator.naming import check_name
+from anabranch.coordinator.states import DeploymentState
+from anabranch.coordinator.store import Event, Store
+from anabranch.errors import NotFoundError, OutOfTimeError
+from anabranch.formats import Format
+from anabranch.job_code import artifact
+from anabranch.messages import (
+    Answer,
+    Assignment,
+    Heartbeat,
+    JobStatus,
+    Launching,
+    Registered,
+    Registration,
+    Running,
+    Sizing,
+)
+from anabranch.model.job_model import JobModel
+from anabranch.model.lane import Lane
+from anabranch.systems.systems import Systems
+
+__all__ = ["Coordinator", "Fence"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_LOOK_AGAIN = 1.0
+_LOST_SHOWN = 5
+"""So many processes that have lost their seats are shown."""
+
+
+@dataclass(frozen=True)
+class Fence:
+    """A lane whose former process must be stopped for good at the outputs, under the lane's epoch."""
+
+    lane: Lane
+    settings: Mapping[str, Any]
+
+
+class Coordinator(Operations):
+    """Serves the jobs that are started on it. Thread-safe.
+
+    Nobody else may serve the same job on the same store: see :class:`anabranch.coordinator.endpoint.RunLock`.
+
+    Args:
+        clock: seconds, for leases.
+        lease: how long a process counts as alive after a beat, in seconds.
+        now: seconds since 1970, for what is stored.
+        grace: a process that isn't heard for so many seconds more than its lease loses its seat: its lanes are fenced
+            (see :meth:`fences`), then others get them. None: it keeps its seat until another process takes it.
+        first: where the revisions of a job begin each time that it is taken over: such that no other coordinator's are
+            taken for them.
+        systems: of the one job that runs in this process; None: those that jobs' settings name.
+        counting: finds out how many partitions streams have; see :func:`input_monitor.counted`.
+        locating: finds out which racks they are in; see :func:`input_monitor.located`.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Callable[[], float] = boottime,
+        lease: float = 10.0,
+        now: Callable[[], float] = time.time,
+        grace: float | None = None,
+        first: Callable[[], int] = lambda: random.getrandbits(40),
+        systems: Systems | None = None,
+        counting: input_monitor.Counting = input_monitor.counted,
+        locating: input_monitor.Locating = input_monitor.located,
+    ) -> None:
+        self.registry = JobRegistry(store, clock, lease, now, grace, first)
+        self.membership = Membership(self.registry)
+        self._store = store
+        self._context = Context(self.registry, systems, counting, locating)
+
+    def call(self, operation: Operation[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Carry out an operation that isn't a method here: by the command of its name."""
+        return cast(R, commands.named(operation.name).run(self._context, *args, **kwargs))
+
+    # Who serves which job
+
+    def adopt(self, job: str) -> bool:
+        """Serve a job that another coordinator served, as it was left; its processes have a lease to be heard in.
+
+        Gives whether there is anything to serve: a job that runs, or should, in processes of its own.
+        """
+        with self.registry.locked_as_seen():
+            return self.registry.adopt(job)
+
+    def release(self, job: str) -> bool:
+        """Serve a job no more if it has ended and nobody has a seat of it; gives whether it isn't served."""
+        with self.registry.locked_as_seen():
+            running_job = self.registry.jobs.get(job)
+            if running_job is not None and (running_job.state.active or running_job.seats.processes):
+                return False
+            self.registry.jobs.pop(job, None)
+            return True
+
+    def abandon(self) -> None:
+        """Serve nothing any more: another coordinator does."""
+        with self.registry.locked_as_seen():
+            self.registry.jobs.clear()
+            self.registry.unsure = False
+            self.registry.announce()
+
+    # What a user asks for
+
+    def wait_until(self, job: str, states: Collection[str], timeout: float | None = None) -> JobStatus:
+        """Wait for a job to be in one of the states; gives its status then.
+
+        Raises:
+            OutOfTimeError: it wasn't, in ``timeout`` seconds.
+        """
+        end = None if timeout is None else time.monotonic() + timeout
+        with self.registry.locked_as_seen():
+            while True:
+                status = self.status(job)
+                if status.state in states:
+                    return status
+                left = _LOOK_AGAIN if end is None else end - time.monotonic()
+                if left <= 0:
+                    raise OutOfTimeError(
+                        f"job {job!r} is {status.state} after {timeout:g} s, not {' or '.join(states)}",
+                        f"look with anabranch status {job}, or wait longer with --timeout",
+                    )
+                self.registry.wait(min(left, _LOOK_AGAIN))
+
+    def jobs(self) -> list[JobStatus]:
+        """All jobs of the store, by name."""
+        return [self.status(job) for job in self._store.jobs()]
+
+    def status(self, job: str) -> JobStatus:
+        """A job as it is now; as it was left, if it isn't served here. NotFoundError if nobody knows it."""
+        check_name("job", job)
+        with self.registry.locked_as_seen():
+            if job not in self.registry.jobs:
+                return queries.status(self._store, job)
+            self.registry.advance(self.registry.jobs[job])
+            lost = [] if self.registry.grace is None else self._store.lost(job, _LOST_SHOWN)
+            return self.registry.status(self.registry.jobs[job], lost)
+
+    def model(self, job: str) -> JobModel:
+        """The present generation of the job's last deployment."""
+        return queries.model(self._store, job)
+
+    def events(self, job: str, limit: int = 100) -> list[Event]:
+        """The last ``limit`` events of a job, oldest first."""
+        return queries.events(self._store, job, limit)
+
+    def known_formats(self, job: str) -> dict[str, Format]:
+        """The formats that a job keeps, by stream; none for one that never ran."""
+        return queries.known_formats(self._store, job)
+
+    def known_lanes(self, job: str) -> dict[str, Lane]:
+        """All lanes that a job ever had, by id; none for a job that never ran."""
+        return queries.known_lanes(self._store, job)
+
+    def assignment(self, job: str) -> Assignment:
+        """See :func:`anabranch.coordinator.commands.assign.explain`."""
+        return assign.explain(self._context, job)
+
+    def sizing(self, job: str) -> Sizing:
+        """See :func:`anabranch.coordinator.commands.autoscale.explain`."""
+        return autoscale.explain(self._context, job)
+
+    # What a container says
+
+    def register(self, registration: Registration) -> Registered:
+        """See :meth:`Membership.register`."""
+        return self.membership.register(registration)
+
+    def heartbeat(self, beat: Heartbeat, wait: float = 0.0) -> Answer:
+        """See :meth:`Membership.heartbeat`."""
+        return self.membership.heartbeat(beat, wait)
+
+    def holds_seat(self, execution: str) -> bool:
+        """See :meth:`Membership.holds_seat`."""
+        return self.membership.holds_seat(execution)
+
+    # What time brings
+
+    def tick(self) -> None:
+        """Look who wasn't heard for too long; to be called about every second.
+
+        Raises:
+            StoreUnavailableError: what must be stored can't be now; call it again.
+        """
+        with self.registry.locked_all():
+            for running_job in self.registry.jobs.values():
+                self.membership.expel_silent(running_job)
+                self.registry.advance(running_job)
+                autoscale.autoscale(self.registry, running_job)
+
+    def look(self) -> None:
+        """Look at the inputs of jobs: see :func:`anabranch.coordinator.commands.expand.look`."""
+        expand.look(self._context)
+
+    def fences(self) -> list[Fence]:
+        """The lanes to fence, now: whoever fences one says so to :meth:`fenced`. Fencing twice is fencing once."""
+        with self.registry.locked_as_seen():
+            found = []
+            for running_job in self.registry.jobs.values():
+                found += [Fence(lane, running_job.settings.given) for lane in running_job.lanes if lane.unfenced]
+            return found
+
+    def fenced(self, lane: Lane) -> None:
+        """A lane was fenced at all its outputs under its epoch: others may go on with it."""
+        with self.registry.locked_all():
+            running_job = self.registry.jobs.get(lane.job)
+            held = None if running_job is None else running_job.known.get(lane.id)
+            if running_job is None or held is None or not held.unfenced or held.epoch != lane.epoch:
+                return
+            after = msgspec.structs.replace(held, unfenced=False)
+            event = self.registry.event(lane.job, "coordinator", f"lane {lane.id} is fenced", f"at epoch {lane.epoch}")
+            self.registry.write(self._store.put_lanes, [after], [event])
+            running_job.known[lane.id] = after
+            self.registry.advance(running_job)
+            self.registry.announce()
+
+    def unfenced(self, lane: Lane, why: str) -> None:
+        """A lane can't be fenced yet; it is tried again."""
+        self._store.note([self.registry.event(lane.job, "coordinator", f"lane {lane.id} can't be fenced yet", why)])
+
+    # What a launcher asks for, and says
+
+    def demands(self, jobs: Collection[str]) -> list[Demand]:
+        """What the jobs that are served here want of a launcher; and those of ``jobs`` that have ended."""
+        with self.registry.locked_all():
+            clock, lease = self.registry.clock, self.registry.lease
+            found = [seats.demand(running_job, clock(), lease) for running_job in self.registry.jobs.values()]
+            return found + [Demand(job=job, wanted=0, over=True) for job in jobs if self._has_ended(job)]
+
+    def launched(self, job: str, launching: Launching, news: Sequence[tuple[str, str]]) -> None:
+        """How its launcher fares with a job; ``news``: what happened, and why."""
+        if news:
+            self._store.note([self.registry.event(job, "launcher", what, why) for what, why in news])
+        with self.registry.locked_as_seen():
+            if job in self.registry.jobs:
+                self.registry.jobs[job].seats.launching = launching
+
+    # What containers in other processes ask for
+
+    def running(self, job: str) -> Running:
+        """What a container needs to run a job.
+
+        Raises:
+            NotFoundError: nobody knows it.
+            ConflictError: its code isn't here.
+        """
+        with self.registry.locked_as_seen():
+            running_job = self.registry.jobs.get(job)
+            return queries.running(self._store, job, None if running_job is None else seats.program_due(running_job))
+
+    def put_artifact(self, sha256: str, content: bytes) -> None:
+        """Keep the code of a job. UsageError if the hash isn't that of the content, or it is too large."""
+        artifact.check(sha256, content)
+        self._store.put_artifact(sha256, content)
+
+    def artifact(self, sha256: str) -> bytes:
+        """The code of a job. NotFoundError if there is none of that hash."""
+        content = self._store.artifact(artifact.check_sha(sha256))
+        if content is None:
+            raise NotFoundError(f"there is no artifact {sha256}", "start the job again with its file")
+        return content
+
+    def _has_ended(self, job: str) -> bool:
+        stored = None if job in self.registry.jobs else self._store.deployment(job)
+        return stored is not None and not DeploymentState(stored.state).active

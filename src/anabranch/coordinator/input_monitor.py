@@ -1,0 +1,93 @@
+"""How many partitions the inputs of jobs have now, looked up time and again."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from anabranch import logs
+from anabranch.config import Settings
+from anabranch.errors import NotFoundError
+from anabranch.model.job_model import Matched
+from anabranch.systems.systems import Systems
+
+__all__ = ["Counting", "InputMonitor", "Locating", "counted", "located"]
+
+_EVERY = 1.0
+
+log = logs.get_logger()
+
+Counting = Callable[[str, Mapping[str, Any], Iterable[str], Iterable[Matched]], Mapping[str, int]]
+"""See :func:`counted`."""
+
+Locating = Callable[[str, Mapping[str, Any], Iterable[str]], Mapping[str, Mapping[int, Sequence[str | None]]]]
+"""See :func:`located`."""
+
+
+class Looking(Protocol):
+    def look(self) -> None: ...
+
+
+def counted(
+    job: str, settings: Mapping[str, Any], streams: Iterable[str], patterns: Iterable[Matched] = ()
+) -> dict[str, int]:
+    """The partitions that streams have, by ``system/stream``; 0: there is none of that name.
+
+    Args:
+        settings: of the job.
+        patterns: all streams that match one of these count, too.
+
+    Raises:
+        AnabranchError: a system doesn't answer.
+    """
+    systems, patterns = Systems(Settings(**settings), job), tuple(patterns)
+    found = {}
+    for name in streams:
+        system, stream = name.split("/")
+        try:
+            found[name] = systems.named(system).partitions(stream)
+        except NotFoundError:
+            found[name] = 0
+    for system in sorted({each.system for each in patterns}):
+        its = {f"{system}/{stream}": count for stream, count in systems.named(system).counts().items()}
+        found |= {name: count for name, count in its.items() if any(each.matches(name) for each in patterns)}
+    return found
+
+
+def located(
+    job: str, settings: Mapping[str, Any], streams: Iterable[str]
+) -> Mapping[str, Mapping[int, Sequence[str | None]]]:
+    """The racks of the partitions of streams: see :meth:`Systems.racks`.
+
+    Args:
+        settings: of the job.
+
+    Raises:
+        AnabranchError: a system doesn't answer.
+    """
+    return Systems(Settings(**settings), job).racks(streams)
+
+
+class InputMonitor:
+    """Has the inputs of jobs looked at whenever it is time. Inside ``with``."""
+
+    def __init__(self, looking: Looking) -> None:
+        self._looking = looking
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="anabranch-inputs", daemon=True)
+
+    def __enter__(self) -> InputMonitor:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join(_EVERY)
+
+    def _run(self) -> None:
+        while not self._ended.wait(_EVERY):
+            try:
+                self._looking.look()
+            except Exception:
+                log.exception("inputs could not be looked at; it is tried again")

@@ -1,0 +1,53 @@
+"""A stored deployment as a job that is served from now on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from anabranch.coordinator.jobs import offers
+from anabranch.coordinator.jobs.parts import Progress, RunSettings, Seats, Terms
+from anabranch.coordinator.jobs.running_job import RunningJob
+from anabranch.coordinator.states import DeploymentState
+from anabranch.coordinator.store import DeploymentRecord
+from anabranch.model.job_model import JobModel
+from anabranch.model.lane import Lane
+
+__all__ = ["Surroundings", "loaded"]
+
+
+class Surroundings(Protocol):
+    """What a job takes over from the coordinator that serves it: see
+    :class:`anabranch.coordinator.coordinator.Coordinator`."""
+
+    clock: Callable[[], float]
+    now: Callable[[], float]
+    grace: float | None
+    first: Callable[[], int]
+
+
+def loaded(
+    surroundings: Surroundings,
+    stored: DeploymentRecord,
+    model: JobModel,
+    state: DeploymentState,
+    lanes: dict[str, Lane],
+    settings: Mapping[str, Any] | None = None,
+) -> RunningJob:
+    """``settings``: of a deployment without a program."""
+    given = (settings or {}) if stored.program is None else stored.program.settings
+    revision, changed_at = surroundings.first(), stored.changed_at
+    changing_since = surroundings.clock() - max(0.0, surroundings.now() - changed_at)
+    running_job = RunningJob(
+        job=stored.job,
+        deployment=stored.id,
+        model=model,
+        state=state,
+        terms=Terms(RunSettings.of(given), stored.until_caught_up, stored.promises),
+        known=lanes,
+        error=stored.error,
+        seats=Seats(expels=surroundings.grace is not None, revision=revision, begun=surroundings.clock()),
+        progress=Progress(changed_at=changed_at, changing_since=changing_since, drain=stored.drain),
+    )
+    offers.renew(running_job)
+    return running_job

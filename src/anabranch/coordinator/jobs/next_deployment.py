@@ -1,0 +1,168 @@
+"""What becomes of a job whose next deployment goes on from the lanes of the present one. Nothing is stored here."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from anabranch.coordinator import pausing, plans, queries
+from anabranch.coordinator.jobs.running_job import RunningJob
+from anabranch.coordinator.jobs.transitions import Generation
+from anabranch.coordinator.store import DeploymentRecord, Store
+from anabranch.errors import ConflictError
+from anabranch.messages import Deployed, Start
+from anabranch.model.lane import Lane, LaneState
+from anabranch.planning import compatibility
+from anabranch.planning.compatibility import Comparison, Version
+from anabranch.planning.transition import deploy, follow, opening
+from anabranch.planning.transition.deploy import Next
+
+__all__ = ["NextDeployment", "Present", "again", "deployed", "former_version", "undone", "version_of"]
+
+
+@dataclass(frozen=True)
+class Present:
+    """The deployment that another one is to follow. ``running_job`` None: it is at rest."""
+
+    stored: DeploymentRecord
+    generation: Generation
+    lanes: tuple[Lane, ...]
+    running_job: RunningJob | None
+
+
+@dataclass(frozen=True)
+class NextDeployment:
+    """The next deployment of a job.
+
+    Attributes:
+        result: what is said of it to whoever asked for it.
+        ending: the lanes of the present deployment that end, as they are then.
+        who: asked for it, for the reason ``why``.
+    """
+
+    start: Start
+    result: Deployed
+    ending: tuple[Lane, ...]
+    who: str
+    what: str
+    why: str
+
+
+def deployed(present: Present, start: Start, again: int, drop_state: Collection[str], request: str) -> NextDeployment:
+    """What comes of a job that is to have another version, or one ``again`` that it had (0: it never had it).
+
+    Raises:
+        ConflictError: it can't go on with the present state; names all that keeps it from that.
+        UsageError: state is to go that doesn't.
+    """
+    program = present.stored.program
+    if program is None or start.program is None:
+        raise ConflictError(
+            f"job {present.stored.job!r} runs in one process with its coordinator, with the code that it was run with",
+            "stop it; or start jobs on a coordinator (anabranch start JOB.py), where they can be deployed",
+        )
+    graph, model = present.generation.graph, present.generation.model
+    found = compatibility.compared(
+        Version(graph, program.schemas, present.stored.fingerprint),
+        Version(start.graph, start.program.schemas, start.fingerprint),
+        factor=present.generation.factor,
+        containers=present.generation.containers,
+        drop_state=drop_state,
+    )
+    compatibility.check(found, model.job)
+    number = present.stored.id + 1
+    former = [*follow.heads(present.lanes)]
+    what = f"deployment {number}" + (f", of version {again} again" if again else "")
+    why = "; ".join(found.notes) or "nothing comes or goes"
+    return _next_deployment(present, start, former, (), found, again, request, "user", what, why)
+
+
+def undone(store: Store, running_job: RunningJob, generation: Generation, who: str, why: str) -> NextDeployment:
+    """A deployment of the version before the present one, which no lane has begun with yet."""
+    job, replaced = running_job.job, generation.model.replaces
+    present = Present(queries.deployment(store, job), generation, tuple(running_job.known.values()), running_job)
+    before = version_of(store, job, replaced)
+    void = [opening.never_begun(lane, why) for lane in running_job.spoilt()]
+    over = {lane.id: lane for lane in void}
+    own = [lane for lane in running_job.lanes if lane.deployment == running_job.deployment]
+    former = [*follow.heads(own), *deploy.left_behind(running_job.known.values(), replaced)]
+    former = [over.get(lane.id, lane) for lane in former]
+    what = f"deployment {running_job.deployment + 1}, of version {before} again"
+    start = again(store, job, before)
+    made = _next_deployment(present, start, former, void, Comparison(), before, "", who, what, f"cancelled: {why}")
+    model = msgspec.structs.replace(made.start.model, undoes=generation.generation)
+    return NextDeployment(
+        msgspec.structs.replace(made.start, model=model), made.result, made.ending, made.who, made.what, made.why
+    )
+
+
+def again(store: Store, job: str, deployment: int) -> Start:
+    """A deployment that there was, as one to be started. ConflictError if its code isn't here."""
+    stored = queries.deployment(store, job, deployment)
+    lanes = [lane for lane in store.lanes(job).values() if lane.deployment == deployment]
+    return Start(
+        graph=store.graph(job, deployment),
+        model=store.model(job, deployment, stored.generation),
+        lanes=tuple(lanes),
+        fingerprint=stored.fingerprint,
+        formats=stored.formats,
+        promises=stored.promises,
+        program=stored.program,
+    )
+
+
+def version_of(store: Store, job: str, deployment: int) -> int:
+    """The deployment that had the version first that a deployment has."""
+    return store.model(job, deployment, 1).again or deployment
+
+
+def former_version(store: Store, job: str, deployment: int) -> int:
+    """The deployment that had the version before that of a deployment. ConflictError if there was none."""
+    first = version_of(store, job, deployment)
+    if first == 1:
+        raise ConflictError(f"job {job!r} has no version before this one", "deploy one: anabranch deploy JOB.py")
+    return version_of(store, job, first - 1)
+
+
+def _next_deployment(
+    present: Present,
+    start: Start,
+    former: Sequence[Lane],
+    void: Sequence[Lane],
+    found: Comparison,
+    again: int,
+    request: str,
+    who: str,
+    what: str,
+    why: str,
+) -> NextDeployment:
+    number = present.stored.id + 1
+    change = deploy.deployed(
+        Next(number, start.model, start.lanes), present.generation.model, former, lambda: secrets.token_hex(4)
+    )
+    running_job, closing = present.running_job, [lane for lane in former if lane.id in change.closing]
+    ending = [
+        msgspec.structs.replace(
+            lane,
+            state=LaneState.CLOSED if running_job is not None and running_job.is_over(lane.id) else LaneState.CLOSING,
+            error=None,
+        )
+        for lane in closing
+    ]
+    model = msgspec.structs.replace(change.model, request=request, again=again)
+    started = msgspec.structs.replace(start, model=model, lanes=change.lanes, until_caught_up=False)
+    plans.check_whole(started, {lane.id for lane in present.lanes})
+    result = Deployed(
+        deployment=number,
+        version_of=again or number,
+        closing=tuple(closing),
+        lanes=change.lanes,
+        notes=found.notes,
+        pause=0.0
+        if running_job is None
+        else pausing.expected(closing, running_job.reports, running_job.progress.shown),
+    )
+    return NextDeployment(started, result, (*ending, *void), who, what, why)

@@ -1,0 +1,185 @@
+"""What the process in each seat of a job is told to run, and what it has of that."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+
+from anabranch.coordinator import draining, reports
+from anabranch.coordinator.jobs import seats, standbys
+from anabranch.coordinator.jobs.parts import Offer, Process
+from anabranch.coordinator.jobs.running_job import RUN_STATES, RunningJob
+from anabranch.coordinator.reports import LAST_PHASES, LIVE_PHASES
+from anabranch.coordinator.states import DeploymentState
+from anabranch.messages import Answer, Heartbeat, LaneReport, WantedLane
+from anabranch.model.lane import Lane, LaneState
+
+__all__ = ["answer", "coming", "hear", "hear_figures", "is_told", "of", "renew", "wanted"]
+
+
+def wanted(job: RunningJob) -> tuple[WantedLane, ...]:
+    """What should run now, in all containers."""
+    if not job.state.runs:
+        return ()
+    drains = draining.of_lane(job.progress.drain, job.state)
+    relieved, unready = seats.relieved(job), standbys.unready(job)
+    followers = job.followers() if job.terms.until_caught_up or drains else {}
+    return tuple(
+        WantedLane(
+            lane=lane,
+            upstream_ended=(
+                _have_closed(job, lane.upstream, followers)
+                if drains
+                else job.terms.until_caught_up and _have_caught_up(job, lane.upstream, followers)
+            ),
+            closing=(
+                lane.state is LaneState.CLOSING
+                and (lane.deployment == job.deployment or relieved)
+                and lane.id not in unready
+            ),
+            now=job.progress.hasty and lane.state is LaneState.CLOSING,
+            draining=None if lane.state is LaneState.CLOSING else drains,
+        )
+        for lane in job.lanes
+        if lane.state in RUN_STATES and lane.may_start and not lane.unfenced and not job.ended(lane.id)
+    )
+
+
+def coming(job: RunningJob) -> tuple[Lane, ...]:
+    """What will be wanted, in all containers, once others are closed."""
+    return tuple(job.as_held(lane) for lane in job.lanes if lane.state is LaneState.PLANNED and not lane.may_start)
+
+
+def renew(job: RunningJob) -> bool:
+    """Find out what each seat is offered now; gives whether that has changed for any."""
+    holders = {process.record.seat: process.record.deployment for process in job.seats.processes.values()}
+    running: dict[str, list[WantedLane]] = {}
+    for one in wanted(job):
+        if one.lane.deployment == holders.get(one.lane.seat, one.lane.deployment):
+            running.setdefault(one.lane.seat, []).append(one)
+    later: dict[str, list[Lane]] = {}
+    for lane in coming(job) if job.state is DeploymentState.CHANGING else ():
+        if lane.deployment == holders.get(lane.seat, lane.deployment):
+            later.setdefault(lane.seat, []).append(lane)
+    job.standbys.wanted = standbys.wanted(job)
+    copies = {
+        each.record.seat: job.standbys.wanted.get(each.record.execution, ()) for each in job.seats.processes.values()
+    }
+    news, busy = False, job.busy_seats
+    for seat in busy | holders.keys():
+        over = seat in holders and holders[seat] != job.deployment and job.deployment_of(seat) != holders[seat]
+        done = job.done or seat not in busy or over
+        before, its = job.seats.offers.get(seat), tuple(running.get(seat, ()))
+        then, kept = tuple(later.get(seat, ())), copies.get(seat, ())
+        hurry = job.progress.at_once and job.state is DeploymentState.STOPPING
+        same = before is not None and before.done is done and before.at_once is hurry
+        same = same and before is not None and before.copies == kept and before.coming == then
+        if same and before is not None and _are_same(before.wanted, its):
+            continue
+        offer = Offer(job.seats.revision + 1, its, then, kept, done, hurry)
+        if before is None or offer.is_news(before):
+            news, job.seats.revision = True, offer.revision
+        else:
+            offer = dataclasses.replace(offer, revision=before.revision)
+        job.seats.offers[seat] = offer
+    return news
+
+
+def of(job: RunningJob, process: Process) -> Offer:
+    return job.seats.offers[process.record.seat]
+
+
+def hear_figures(job: RunningJob, process: Process, beat: Heartbeat) -> bool:
+    """Keep the reports of a beat that brings figures only; gives whether it was one. If not, nothing was done."""
+    news = []
+    if standbys.is_news(job, process, beat.copies):
+        return False
+    for report in beat.lanes:
+        before, lane = job.reports.get(report.lane), job.known.get(report.lane)
+        if before is None or lane is None or lane.seat != process.record.seat:
+            return False
+        if lane.deployment != process.record.deployment:
+            return False
+        if job.is_news(report):
+            if not reports.is_routine(lane, before, report) or job.long_batches.is_due(report):
+                return False
+            news.append(report)
+    if _offered(job, process, news, beat.seen) != process.offered:
+        return False
+    job.reports.update({report.lane: report for report in news})
+    process.copies = beat.copies
+    return True
+
+
+def hear(job: RunningJob, process: Process, news: Sequence[LaneReport], beat: Heartbeat) -> bool:
+    """Keep the reports, and find out which lanes and standbys the process still has; gives whether that has
+    changed."""
+    before, process.offered = process.offered, _offered(job, process, news, beat.seen)
+    job.reports.update({report.lane: report for report in news})
+    copies = standbys.is_news(job, process, beat.copies)
+    process.copies = beat.copies
+    return process.offered != before or copies
+
+
+def _offered(job: RunningJob, process: Process, news: Sequence[LaneReport], seen: int) -> set[str]:
+    """The lanes that a process has after its reports.
+
+    One that has seen the present revision and doesn't report an unwanted lane never started it.
+    """
+    live = {report.lane for report in news if report.phase in LIVE_PHASES}
+    offered = (process.offered | live) - {report.lane for report in news if report.phase in LAST_PHASES}
+    offer = of(job, process)
+    return offered & (live | offer.lanes) if seen == offer.revision else offered
+
+
+def is_told(job: RunningJob, process: Process, seen: int) -> bool:
+    """Whether a process that has seen a revision knows all that it should."""
+    offer = of(job, process)
+    return offer.revision == seen and offer.lanes <= process.offered
+
+
+def answer(job: RunningJob, process: Process, seen: int) -> Answer:
+    """What a process is told that has seen a revision."""
+    offer = of(job, process)
+    process.offered |= offer.lanes
+    if seen == offer.revision:
+        return Answer(alive=True, revision=seen, same=True)
+    return Answer(
+        alive=True,
+        revision=offer.revision,
+        wanted=offer.wanted,
+        coming=offer.coming,
+        copies=offer.copies,
+        until_caught_up=job.terms.until_caught_up,
+        at_once=offer.at_once,
+        done=offer.done,
+    )
+
+
+def _have_caught_up(job: RunningJob, lanes: Iterable[str], followers: Mapping[str, Sequence[str]]) -> bool:
+    """Whether lanes, and all that go on from them, have ended by themselves."""
+    return all(
+        _have_caught_up(job, followers[lane], followers) if lane in followers else job.caught_up(lane) for lane in lanes
+    )
+
+
+def _have_closed(job: RunningJob, lanes: Iterable[str], followers: Mapping[str, Sequence[str]]) -> bool:
+    """Whether lanes, and all that go on from them, are closed."""
+    return all(
+        job.known[lane].state is LaneState.CLOSED and _have_closed(job, followers.get(lane, ()), followers)
+        for lane in lanes
+    )
+
+
+def _are_same(before: tuple[WantedLane, ...], after: tuple[WantedLane, ...]) -> bool:
+    """Whether they hold the very same lanes: quickly found out, as of thousands nearly all do."""
+    if len(before) != len(after):
+        return False
+    for one, other in zip(before, after, strict=True):
+        if one.lane is not other.lane or one.upstream_ended is not other.upstream_ended:
+            return False
+        if (one.closing, one.now) != (other.closing, other.now):
+            return False
+        if one.draining != other.draining:
+            return False
+    return True

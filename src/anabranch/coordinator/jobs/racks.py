@@ -1,0 +1,54 @@
+"""Where the containers of a job are, and which seats its tasks should have by that."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from anabranch.assignment import seating
+from anabranch.assignment.seating import Placing, Where
+from anabranch.coordinator.jobs.running_job import RunningJob
+from anabranch.planning import placing as assignment
+from anabranch.planning.transition import follow
+
+__all__ = ["misplaced", "nearest", "placing", "where"]
+
+
+def where(job: RunningJob, containers: int) -> Where:
+    """The racks of so many seats: of their containers, else those that tasks were placed for, else those that
+    settings name; and of partitions."""
+    placed, named = {each.seat: each.rack for each in job.model.containers}, job.settings.assignment.racks
+    racks: dict[str, str | None] = {}
+    for number in range(containers):
+        seat, expected = str(number), named[number % len(named)] if named else None
+        holder = job.seats.of(seat)
+        racks[seat] = placed.get(seat) or expected if holder is None else holder.record.rack
+    lanes = assignment.lanes_reading(follow.heads(job.lanes)) if job.inputs.replicas else {}
+    return Where(seats=racks, partitions=job.inputs.replicas, lanes=lanes)
+
+
+def placing(job: RunningJob, containers: int) -> Placing:
+    """Gives tasks the seats of so many containers."""
+    found, rules = where(job, containers), assignment.rules(job.settings.assignment)
+    return lambda stages, former: seating.seat(stages, former, found, rules)
+
+
+def nearest(job: RunningJob, free: Collection[str], rack: str | None) -> str:
+    """The free seat for a process in a rack: one whose tasks were placed for it, else one for none, else any."""
+    placed = {each.seat: each.rack for each in job.model.containers}
+    return min(free, key=lambda seat: (placed.get(seat) != rack, placed.get(seat) is not None, seat))
+
+
+def misplaced(job: RunningJob) -> str:
+    """Where containers aren't in the racks that their tasks were placed for; empty if they are, or needn't be."""
+    if job.settings.assignment.strategy == "none" or len(job.model.containers) == 1:
+        return ""
+    held = {each.record.seat: each.record.rack for each in job.seats.processes.values()}
+    other = [each for each in job.model.containers if each.seat in held and held[each.seat] != each.rack]
+    if not other:
+        return ""
+    told = ", ".join(f"seat {each.seat} is in {_rack(held[each.seat])}, not {_rack(each.rack)}" for each in other)
+    return f"tasks were placed for other racks: {told}: see anabranch plan assign {job.job}"
+
+
+def _rack(rack: str | None) -> str:
+    return "no rack" if rack is None else f"rack {rack}"

@@ -1,0 +1,393 @@
+"""The jobs that a coordinator serves, and the durable steps that take them on: each is stored before it counts."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, ParamSpec, TypeVar
+
+import msgspec
+
+from anabranch.coordinator import draining, queries, reports
+from anabranch.coordinator.jobs import (
+    loading,
+    next_deployment,
+    offers,
+    seats,
+    snapshots,
+    standbys,
+    status_view,
+    transitions,
+)
+from anabranch.coordinator.jobs.long_polls import LongPolls
+from anabranch.coordinator.jobs.next_deployment import NextDeployment
+from anabranch.coordinator.jobs.parts import Process, RunSettings, Terms
+from anabranch.coordinator.jobs.running_job import RunningJob
+from anabranch.coordinator.jobs.transitions import Generation, NextGeneration
+from anabranch.coordinator.naming import check_name
+from anabranch.coordinator.states import DeploymentState, Snapshot, Transition, step
+from anabranch.coordinator.store import ContainerRecord, DeploymentRecord, Event, Store
+from anabranch.errors import ConflictError, StoreUnavailableError
+from anabranch.messages import Deployed, Drain, JobStatus, Rewound, Scaled, Start
+from anabranch.model.lane import Lane, LaneState
+from anabranch.planning.transition import opening, rewind
+
+__all__ = ["HASTE", "JobRegistry"]
+
+HASTE = "without waiting: what is written at least once, or was given to foreach_batch, may be done twice"
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class JobRegistry:
+    """The jobs that are served, by name. :meth:`locked` is the way to hold one; most methods want that.
+
+    Args: see :class:`anabranch.coordinator.coordinator.Coordinator`.
+
+    Attributes:
+        leases: the lock of what heartbeats that bring figures only touch: they take no other, so it is never held for
+            long.
+        polls: who waits for news.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Callable[[], float],
+        lease: float,
+        now: Callable[[], float],
+        grace: float | None,
+        first: Callable[[], int],
+    ) -> None:
+        self.store = store
+        self.clock = clock
+        self.lease = lease
+        self.now = now
+        self.grace = grace
+        self.jobs: dict[str, RunningJob] = {}
+        self.unsure = False
+        """Whether the store may hold something else than what is here."""
+        self.leases = threading.Lock()
+        self.polls = LongPolls()
+        self._lock = threading.Condition()
+        self.first = first
+
+    @contextmanager
+    def locked(self, job: str) -> Iterator[RunningJob]:
+        """Hold a job that is served here, as the store has it.
+
+        Raises:
+            NotFoundError: nobody knows the job.
+            ConflictError: it isn't served here.
+        """
+        with self.locked_all() as jobs:
+            if job not in jobs:
+                state = queries.deployment(self.store, job).state
+                raise ConflictError(
+                    f"job {job!r} is not running here; its last deployment was left {state}",
+                    "start it: anabranch run JOB.py",
+                )
+            yield jobs[job]
+
+    @contextmanager
+    def locked_all(self) -> Iterator[dict[str, RunningJob]]:
+        """Hold all jobs that are served here, as the store has them."""
+        with self._lock:
+            self._look_again()
+            yield self.jobs
+
+    @contextmanager
+    def locked_as_seen(self) -> Iterator[dict[str, RunningJob]]:
+        """Hold all jobs as they were seen last: the store is not asked whether the last step was stored."""
+        with self._lock:
+            yield self.jobs
+
+    def wait(self, seconds: float) -> None:
+        """Whoever holds jobs lets go of them until one may have changed, for so many seconds at most."""
+        self._lock.wait(seconds)
+
+    def create(self, plan: Start) -> DeploymentRecord:
+        """Store a deployment."""
+        event = self.event(plan.graph.job, "user", f"planned deployment {plan.model.run_id}")
+        self.write(self.store.create_deployment, plan, DeploymentState.PLANNED.value, event)
+        return queries.deployment(self.store, plan.graph.job)
+
+    def adopt(self, job: str) -> bool:
+        """See :meth:`anabranch.coordinator.coordinator.Coordinator.adopt`."""
+        stored = self.store.deployment(check_name("job", job))
+        if stored is None or stored.program is None or not DeploymentState(stored.state).active:
+            return False
+        model = self.store.model(job, stored.id, stored.generation)
+        running_job = loading.loaded(self, stored, model, DeploymentState(stored.state), self.store.lanes(job))
+        running_job.seats.sure_from = self.clock() + self.lease
+        for record in self.store.containers(job):
+            process = Process(record=record, lease_ends=self.clock() + self.lease)
+            process.offered = {
+                lane.id
+                for lane in running_job.lanes
+                if lane.seat == record.seat and lane.deployment == record.deployment
+            }
+            running_job.seats.processes[record.id] = process
+        self.jobs[job] = running_job
+        self.advance(running_job)
+        self.announce()
+        return True
+
+    def serve(self, stored: DeploymentRecord, settings: Mapping[str, Any] | None = None) -> None:
+        """Bring a stored deployment from whatever state to starting, with its lanes to do again.
+
+        ``settings``: of one without a program.
+        """
+        job, stored = stored.job, msgspec.structs.replace(stored, error=None)
+        transition = step(Snapshot(state=DeploymentState(stored.state), start_wanted=True))
+        assert transition is not None
+        model = self.store.model(job, stored.id, stored.generation)
+        before = self.store.lanes(job)
+        its = [lane for lane in before.values() if lane.deployment == stored.id or lane.state is not LaneState.CLOSED]
+        over = {name for lane in its for name in lane.predecessors}
+        over |= {lane.id for lane in its if lane.deployment != stored.id}
+        lanes = before | {lane.id: reports.restarted(lane, lane.id in over) for lane in its}
+        event = self.event(job, "coordinator", f"{stored.state} → {transition.to.value}", transition.why)
+        self.write(
+            self.store.resume_deployment,
+            stored,
+            transition.to.value,
+            [lane for lane in lanes.values() if lane != before[lane.id]],
+            "the job was started again",
+            event,
+        )
+        stored = msgspec.structs.replace(stored, changed_at=event.at)
+        self.jobs[job] = loading.loaded(self, stored, model, transition.to, lanes, settings)
+        self.advance(self.jobs[job])
+        self.announce()
+
+    def write(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Take a durable step. If the store was lost in it, it may be stored or not: see :meth:`locked_all`."""
+        try:
+            return step(*args, **kwargs)
+        except StoreUnavailableError:
+            self.unsure = self.grace is not None
+            raise
+
+    def _look_again(self) -> None:
+        """After a step of which nobody knows whether it is stored: serve what the store says, as one that adopts."""
+        if self.unsure:
+            for job in self.store.jobs():
+                if not self.adopt(job):
+                    self.jobs.pop(job, None)
+            self.unsure = False
+
+    def holder(self, container: str) -> tuple[RunningJob | None, Process | None]:
+        running_job = self.jobs.get(container.partition(":")[0])
+        process = None if running_job is None else running_job.seats.processes.get(container)
+        return (None, None) if process is None else (running_job, process)
+
+    def up_to_date(self, running_job: RunningJob) -> Generation:
+        """Take the steps of a job that are due; gives the generation that it has then."""
+        self.advance(running_job)
+        return self.present(running_job)
+
+    def present(self, running_job: RunningJob) -> Generation:
+        job, deployment = running_job.job, running_job.deployment
+        return Generation(self.store.graph(job, deployment), self.store.model(job, deployment, running_job.generation))
+
+    def status(self, running_job: RunningJob, lost: Sequence[ContainerRecord] = ()) -> JobStatus:
+        """A job as it is now. ``lost``: its last processes that have lost their seats."""
+        return status_view.status(running_job, self.clock(), self.lease, lost)
+
+    def advance(self, running_job: RunningJob, *, stop_wanted: bool = False) -> None:
+        """Take every step that is due, then wake who waits for one."""
+        self._place_stranded(running_job)
+        if self._undo_spoilt(running_job):
+            return
+        while self._give_up(running_job) or self._open(running_job):
+            pass
+        self._measure_pause(running_job)
+        moved = self._take_drain_on(running_job)
+        while (transition := step(snapshots.taken(running_job, self.clock(), stop_wanted=stop_wanted))) is not None:
+            self._move(running_job, transition)
+            self._take_drain_on(running_job)
+            moved = True
+        standbys.prepare(running_job, self.clock(), self.lease)
+        if offers.renew(running_job) or moved:
+            self.announce()
+
+    def _measure_pause(self, running_job: RunningJob) -> None:
+        """Note how long output stood still for the last change, once that is known."""
+        if running_job.progress.pause is None:
+            return
+        running_job.progress.pause.hear(running_job.known.values(), running_job.reports)
+        if running_job.state is not DeploymentState.RUNNING:
+            return
+        watched = running_job.progress.pause
+        measured = watched.measured(running_job.known.values(), self.now() - running_job.progress.changed_at)
+        if measured is None:
+            return
+        running_job.progress.pause = None
+        what = f"output stood still for {measured:.1f} s" if measured else "nothing came to be read in the change"
+        if measured:
+            running_job.progress.shown = running_job.progress.shown.after(
+                watched.foretold, measured, watched.state_bytes
+            )
+        self.store.note([self.event(running_job.job, "coordinator", what, f"{watched.foretold:.1f} s was foretold")])
+
+    def _place_stranded(self, running_job: RunningJob) -> None:
+        """Give lanes that must be closed, and whose seat is no more, to one that is."""
+        stranded = running_job.stranded()
+        if not stranded or not running_job.state.runs:
+            return
+        seat = min(running_job.model_seats)
+        what = f"seat {seat} closes {', '.join(lane.id for lane in stranded)}"
+        event = self.event(running_job.job, "coordinator", what, "nobody has its seat, which is no more")
+        placed = [msgspec.structs.replace(lane, seat=seat) for lane in stranded]
+        stored = self.write(self.store.reseat, placed, event)
+        running_job.known.update({lane.id: lane for lane in stored})
+        for lane in stored:
+            running_job.reports.pop(lane.id, None)
+
+    def _undo_spoilt(self, running_job: RunningJob) -> bool:
+        """Whether a change was cancelled as one of its lanes can't start."""
+        if running_job.state is not DeploymentState.CHANGING or not (spoilt := running_job.spoilt()):
+            return False
+        present, why = self.present(running_job), f"lane {spoilt[0].id} can't start: {spoilt[0].error}"
+        if not transitions.is_cancellable(running_job, present):
+            return False
+        try:
+            self.undo(running_job, present, "coordinator", why)
+        except ConflictError as error:
+            self.store.note([self.event(running_job.job, "coordinator", "the change can't be taken back", error.what)])
+            return False
+        return True
+
+    def _give_up(self, running_job: RunningJob) -> bool:
+        """Close lanes that can't start, or that nobody was told of, and that others follow already; gives whether there
+        were any."""
+        if not running_job.state.runs:
+            return False
+        void = [opening.never_begun(lane, lane.error or "") for lane in running_job.spoilt(followed=True)]
+        void += [opening.never_begun(lane, "another deployment follows") for lane in running_job.needless()]
+        self._put(running_job, void, "never began")
+        return bool(void)
+
+    def _open(self, running_job: RunningJob) -> bool:
+        """Let lanes start whose predecessors have closed; gives whether there were any."""
+        opened = [running_job.as_held(rewind.opened(lane, running_job.known)) for lane in running_job.opening()]
+        self._put(running_job, opened, "may start")
+        return bool(opened)
+
+    def _put(self, running_job: RunningJob, lanes: Sequence[Lane], what: str) -> None:
+        if lanes:
+            happened = [self.event(running_job.job, "coordinator", f"lane {lane.id} {what}") for lane in lanes]
+            self.write(self.store.put_lanes, lanes, happened)
+            running_job.known.update({lane.id: lane for lane in lanes})
+
+    def _move(self, running_job: RunningJob, transition: Transition) -> None:
+        what, why = f"{running_job.state.value} → {transition.to.value}", transition.error or transition.why
+        if running_job.state is DeploymentState.CHANGING and transition.to is DeploymentState.RUNNING:
+            why = f"{why}, in {running_job.progress.finished(self.clock()):.1f} s"
+        if transition.to is DeploymentState.DRAINED and running_job.progress.drains_since:
+            took = self.now() - running_job.progress.drains_since
+            why = f"{why}; in {took:.1f} s, {running_job.progress.drains_for:.1f} s was foretold".removeprefix("; ")
+        event = self.event(running_job.job, "coordinator", what, why)
+        job, deployment, to = running_job.job, running_job.deployment, transition.to
+        drain = None if to is DeploymentState.DRAINED else running_job.progress.drain
+        self.write(self.store.move_deployment, job, deployment, to.value, transition.error, event, drain)
+        running_job.progress.drain = drain
+        running_job.state, running_job.error, running_job.progress.changed_at = to, transition.error, event.at
+
+    def change(self, running_job: RunningJob, planned: NextGeneration, now: bool = False) -> None:
+        """Go into another generation. ``now``: see :class:`anabranch.messages.Scaling`; another coordinator that takes
+        over knows nothing of it."""
+        state, model = DeploymentState.CHANGING, planned.model
+        what = f"{running_job.state.value} → {state.value}, generation {model.generation}"
+        event = self.event(running_job.job, planned.who, what, _hastily(planned.why, now))
+        self.write(self.store.change_deployment, model, state.value, planned.ending, planned.result.lanes, event)
+        self._watch_pause(running_job, planned.result, event.at)
+        running_job.change(model, [*planned.ending, *planned.result.lanes], self.clock())
+        running_job.progress.hasty = now
+        self.advance(running_job)
+        self.announce()
+
+    def _watch_pause(self, running_job: RunningJob, result: Scaled | Rewound | Deployed, accepted_at: float) -> None:
+        running_job.progress.watch(result.pause, result.closing, running_job.reports, accepted_at)
+
+    def put_drain(self, running_job: RunningJob, drain: Drain | None, who: str, what: str, why: str = "") -> None:
+        """A drain is wished for, has come so far, or is wished for no more."""
+        event = self.event(running_job.job, who, what, why)
+        self.write(self.store.put_drain, running_job.job, running_job.deployment, drain, event)
+        running_job.progress.drain = drain
+
+    def _take_drain_on(self, running_job: RunningJob) -> bool:
+        """Take the steps of a drain that are due."""
+        moved = False
+        while running_job.state is DeploymentState.DRAINING and running_job.progress.drain is not None:
+            following = draining.following(running_job.progress.drain, running_job.lanes, running_job.reports)
+            if following is None:
+                break
+            what = "all is taken in: time ends" if following.last else "the drain takes in all up to its positions"
+            where = ", ".join(f"{ssp} at {at}" for ssp, at in (following.until or {}).items())
+            self.put_drain(running_job, following, "coordinator", what, where)
+            moved = True
+        return moved
+
+    def undo(self, running_job: RunningJob, present: Generation, who: str, why: str) -> None:
+        """Go back to what the job was before the change that is under way. It must be one that can be undone."""
+        if running_job.follows:
+            self.replace(running_job, next_deployment.undone(self.store, running_job, present, who, why))
+            return
+        before = self.store.model(running_job.job, running_job.deployment, present.generation - 1)
+        self.change(running_job, transitions.undone(running_job, present, before, who, why))
+
+    def hasten(self, running_job: RunningJob) -> None:
+        """The change that is under way shall not wait for batches that write at least once."""
+        if running_job.state is DeploymentState.CHANGING and not running_job.progress.hasty:
+            self.store.note([self.event(running_job.job, "user", "the change is hastened", HASTE)])
+            running_job.progress.hasty = True
+            self.advance(running_job)
+
+    def replace(self, running_job: RunningJob, planned: NextDeployment, now: bool = False) -> None:
+        """Go into another deployment of a job that runs. ``now`` as in :meth:`change`."""
+        state = DeploymentState.CHANGING
+        what = f"{running_job.state.value} → {state.value}, {planned.what}"
+        event = self.event(running_job.job, planned.who, what, _hastily(planned.why, now))
+        former = DeploymentState.STOPPED.value
+        self.write(self.store.replace_deployment, planned.start, state.value, former, planned.ending, event)
+        start = planned.start
+        settings = start.program.settings if start.program is not None else {}
+        terms = Terms(RunSettings.of(settings), start.until_caught_up, start.promises)
+        self._watch_pause(running_job, planned.result, event.at)
+        running_job.replace(start, terms, planned.ending, self.clock())
+        running_job.progress.changed_at, running_job.progress.hasty = event.at, now
+        running_job.seats.begun = self.clock()
+        self.advance(running_job)
+        self.announce()
+
+    def expel(self, running_job: RunningJob, process: Process, who: str, why: str) -> None:
+        left = [
+            msgspec.structs.replace(reports.unheld(lane), unfenced=True, abandoned=True, begun=True)
+            for lane in seats.may_write(running_job, process)
+        ]
+        with self.leases:
+            process.doomed = True  # whatever becomes of the write: a beat must not undo half of it
+        seats.expel(running_job, process, self.write(self.store.expel, process.record, left, why, self.now(), who))
+        self.announce()
+
+    def announce(self) -> None:
+        """Wake who waits for something that may have changed."""
+        self._lock.notify_all()
+        self.polls.wake(self._has_news)
+
+    def event(self, job: str, who: str, what: str, why: str = "") -> Event:
+        return Event(job=job, at=self.now(), who=who, what=what, why=why)
+
+    def _has_news(self, container: str, seen: int) -> bool:
+        running_job, process = self.holder(container)
+        return (
+            running_job is None or process is None or process.doomed or offers.of(running_job, process).revision != seen
+        )
+
+
+def _hastily(why: str, now: bool) -> str:
+    return "; ".join(each for each in (why, HASTE if now else "") if each)

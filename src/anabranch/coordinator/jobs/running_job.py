@@ -1,0 +1,242 @@
+"""A job that is served: its lanes and processes, and what follows from them. No store, clock or lock.
+
+What the seats of a job are offered, who gets one, its standbys, racks, status and snapshot are in modules beside this
+one: functions of a running job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from anabranch.assignment import placement
+from anabranch.coordinator.jobs.parts import (
+    AutoscaleState,
+    Inputs,
+    Process,
+    Progress,
+    RunSettings,
+    Seats,
+    Standbys,
+    Terms,
+)
+from anabranch.coordinator.long_batches import LongBatches
+from anabranch.coordinator.reports import LAST_PHASES
+from anabranch.coordinator.states import DeploymentState
+from anabranch.errors import ConflictError, NotFoundError
+from anabranch.messages import LaneReport, Start
+from anabranch.model.job_model import JobModel
+from anabranch.model.lane import Lane, LaneState
+from anabranch.planning.transition import follow
+
+__all__ = ["RUN_STATES", "RunningJob", "figures"]
+
+RUN_STATES = frozenset({LaneState.PLANNED, LaneState.RUNNING, LaneState.CLOSING})
+"""The states of lanes that a container has something to do for."""
+_STOP_IT = "stop that container: it runs what it was not told to"
+
+
+@dataclass
+class RunningJob:
+    """A job that is served. Whoever changes it holds it: see
+    :meth:`anabranch.coordinator.jobs.registry.JobRegistry.locked`.
+
+    Attributes:
+        model: the present generation.
+        known: the lanes of all deployments, by id.
+        reports: the last one of each lane in this run.
+        figures: of each stage, its tasks, and in how many containers an SSP is read.
+    """
+
+    job: str
+    deployment: int
+    model: JobModel
+    state: DeploymentState
+    terms: Terms
+    known: dict[str, Lane]
+    error: str | None = None
+    reports: dict[str, LaneReport] = field(default_factory=dict)
+    long_batches: LongBatches = field(default_factory=LongBatches)
+    seats: Seats = field(default_factory=Seats)
+    standbys: Standbys = field(default_factory=Standbys)
+    scaling: AutoscaleState = field(default_factory=AutoscaleState)
+    progress: Progress = field(default_factory=Progress)
+    inputs: Inputs = field(default_factory=Inputs)
+
+    def __post_init__(self) -> None:
+        self.figures = figures(self.model)
+
+    @property
+    def settings(self) -> RunSettings:
+        return self.terms.settings
+
+    @property
+    def generation(self) -> int:
+        return self.model.generation
+
+    @property
+    def model_seats(self) -> frozenset[str]:
+        """The seats of the present generation."""
+        return frozenset(container.seat for container in self.model.containers)
+
+    @property
+    def lanes(self) -> list[Lane]:
+        """The lanes of the deployment; and those of former ones that aren't closed yet."""
+        present = self.deployment
+        return [
+            lane for lane in self.known.values() if lane.deployment == present or lane.state is not LaneState.CLOSED
+        ]
+
+    @property
+    def follows(self) -> bool:
+        """Whether the generation is the first one of a deployment that goes on from the lanes of another one."""
+        return self.model.replaces > 0 and self.generation == 1
+
+    def deployment_of(self, seat: str) -> int:
+        """The deployment that a seat is for now: the first of those that have lanes there which aren't closed."""
+        its = (lane.deployment for lane in self.lanes if lane.seat == seat and lane.state is not LaneState.CLOSED)
+        return min(its, default=self.deployment)
+
+    @property
+    def busy_seats(self) -> frozenset[str]:
+        """Those that there is something to do in."""
+        return self.model_seats | {lane.seat for lane in self.lanes if lane.state is not LaneState.CLOSED}
+
+    @property
+    def done(self) -> bool:
+        return not self.state.active
+
+    def ended(self, lane: str) -> bool:
+        """Whether a lane runs no more, until a process takes its seat."""
+        if self.known[lane].state is LaneState.CLOSED:
+            return True
+        if lane not in self.reports or self.reports[lane].phase != "ended":
+            return False
+        # One that has caught up has still to drain.
+        return self.state is not DeploymentState.DRAINING or self.reports[lane].stopped
+
+    def is_over(self, lane: str) -> bool:
+        """Whether a lane has ended at a batch boundary, so that others can go on from there."""
+        return lane in self.reports and self.reports[lane].phase == "ended" and not self.reports[lane].pending
+
+    def attempt(self, lane: str) -> int:
+        """How often its container has begun a lane."""
+        return self.reports[lane].attempt if lane in self.reports else 1
+
+    def caught_up(self, lane: str) -> bool:
+        """Whether a lane has ended by itself."""
+        return self.ended(lane) and not (lane in self.reports and self.reports[lane].stopped)
+
+    def followers(self) -> dict[str, list[str]]:
+        """By lane, those that go on from it."""
+        found: dict[str, list[str]] = {}
+        for lane in self.lanes:
+            for before in lane.predecessors:
+                found.setdefault(before, []).append(lane.id)
+        return found
+
+    def as_held(self, lane: Lane) -> Lane:
+        """A lane as the process has it that holds its seat; whoever takes a free one gets its lanes then."""
+        holder = self.seats.of(lane.seat)
+        return lane if holder is None else msgspec.structs.replace(lane, epoch=holder.record.epoch)
+
+    def change(self, model: JobModel, lanes: Iterable[Lane], now: float) -> None:
+        """Go into another generation; ``lanes`` are those that are new, or have changed."""
+        self.known.update({lane.id: lane for lane in lanes})
+        if self.state is not DeploymentState.CHANGING:
+            self.progress.changing_since = now
+        self.state, self.model = DeploymentState.CHANGING, model
+        self.figures = figures(model)
+
+    def replace(self, start: Start, terms: Terms, ended: Iterable[Lane], now: float) -> None:
+        """Go into another deployment, as :meth:`change`. ``ended``: the lanes of the former one that have changed."""
+        self.deployment = start.model.run_id
+        self.terms, self.error = terms, None
+        self.scaling.refused = self.scaling.advised = 0
+        self.seats.asked = {}
+        self.change(start.model, [*ended, *start.lanes], now)
+
+    def stranded(self) -> list[Lane]:
+        """The lanes that must still be closed, of seats that are no more and that nobody holds."""
+        taken = self.seats.taken | self.model_seats
+        return [
+            lane
+            for lane in self.lanes
+            if lane.state is LaneState.CLOSING and lane.seat not in taken and not lane.unfenced and lane.may_start
+        ]
+
+    def spoilt(self, followed: bool = False) -> list[Lane]:
+        """The lanes that failed before they have ever begun: of the present generation, or those that others go on
+        from."""
+        found = [
+            lane
+            for lane in self.lanes
+            if lane.state is LaneState.FAILED and not lane.begun and (lane.predecessors or self.follows)
+        ]
+        if not found:  # as nearly always, and this is asked at every beat that brings news
+            return found
+        heads = {lane.id for lane in follow.heads(self.lanes)}
+        return [lane for lane in found if (lane.id in heads) is not followed]
+
+    def opening(self) -> list[Lane]:
+        """The lanes of which it isn't known yet where they begin, and now it can be."""
+        return [
+            lane
+            for lane in self.lanes
+            if not lane.may_start and all(self.known[each].state is LaneState.CLOSED for each in lane.waits_for)
+        ]
+
+    def needless(self) -> list[Lane]:
+        """The lanes of former deployments that must be closed, and that no process was ever told of. Where one of the
+        first lanes of a job would begin, only a process can tell."""
+        told = {lane for process in self.seats.processes.values() for lane in process.offered}
+        followed = {name for lane in self.lanes for name in lane.predecessors}
+        return [
+            lane
+            for lane in self.lanes
+            if lane.deployment != self.deployment
+            and lane.state is LaneState.CLOSING
+            and lane.may_start
+            and (lane.starting or lane.id not in followed)
+            and not (lane.begun or lane.folder_epoch or lane.unfenced or lane.id in told)
+        ]
+
+    def lane_of(self, process: Process, lane: str) -> Lane:
+        """A lane that a process reports.
+
+        Raises:
+            NotFoundError: nobody knows it.
+            ConflictError: it is of another seat or of another deployment.
+        """
+        if lane not in self.known:
+            raise NotFoundError(f"{process.record.id} reports lane {lane[:200]!r}, which nobody knows", _STOP_IT)
+        its = self.known[lane]
+        if its.seat != process.record.seat or its.deployment != process.record.deployment:
+            raise ConflictError(
+                f"{process.record.id} reports lane {lane} of seat {its.seat}, deployment {its.deployment}",
+                _STOP_IT,
+            )
+        return its
+
+    def is_news(self, report: LaneReport) -> bool:
+        """After the end of a lane in this run nothing is: it was overtaken on its way. But one that had caught up
+        begins again to drain."""
+        before = self.reports.get(report.lane)
+        if before is None or before.phase not in LAST_PHASES:
+            return True
+        return before.phase == "ended" and not self.ended(report.lane)
+
+    def last_batch(self, lane: str) -> int:
+        """The last one that a lane is known to have committed."""
+        return self.reports[lane].batch if lane in self.reports else -1
+
+
+def figures(model: JobModel) -> dict[str, tuple[int, float]]:
+    """Of each stage, its tasks, and in how many containers an SSP is read."""
+    found, seats = {}, model.seats_of_tasks()
+    for stage in model.stages:
+        ratio = placement.consumption(stage.tasks, seats[stage.stage]) if len(model.containers) > 1 else 1.0
+        found[stage.stage] = (len(stage.tasks), ratio)
+    return found

@@ -1,0 +1,101 @@
+"""Who gets a seat of a job, what becomes of its lanes when a seat is taken or lost, how many processes are needed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from anabranch.coordinator.jobs.parts import Process
+from anabranch.coordinator.jobs.running_job import RunningJob
+from anabranch.coordinator.launch_policy import Demand
+from anabranch.coordinator.states import DeploymentState
+from anabranch.model.lane import Lane, LaneState
+
+__all__ = ["demand", "expel", "free", "may_write", "program_due", "relieved", "take", "try_again", "until_seated"]
+
+
+def program_due(job: RunningJob) -> int:
+    """The deployment whose code a process should have that comes now."""
+    taken = job.seats.taken
+    return min((job.deployment_of(seat) for seat in job.busy_seats - taken), default=job.deployment)
+
+
+def relieved(job: RunningJob) -> bool:
+    """Whether lanes of former deployments may end: warm containers are there for those that follow, or somebody else
+    starts containers, and does so when others have ended."""
+    if job.seats.launching is None or job.state is not DeploymentState.CHANGING:
+        return True
+    there = {p.record.execution for p in job.seats.processes.values() if p.record.deployment == job.deployment}
+    warm = {execution for execution in job.seats.asked if job.seats.resting[execution].warm}
+    return len(there | warm) >= len(job.model_seats)
+
+
+def free(job: RunningJob, deployment: int) -> frozenset[str]:
+    """The seats that nobody has, and whose lanes nobody else can write for any more: those that are for such a
+    deployment now."""
+    taken = job.seats.taken | {lane.seat for lane in job.lanes if lane.unfenced}
+    return frozenset(seat for seat in job.busy_seats - taken if job.deployment_of(seat) == deployment)
+
+
+def may_write(job: RunningJob, process: Process) -> list[Lane]:
+    """The lanes of a process's seat that it may have begun and hasn't told to have ended."""
+    its = [lane for lane in job.lanes if lane.seat == process.record.seat and lane.state is not LaneState.CLOSED]
+    return [lane for lane in its if lane.folder_epoch and not job.ended(lane.id)]
+
+
+def demand(job: RunningJob, now: float, lease: float) -> Demand:
+    """Whom a launcher should let run for it."""
+    runs = job.state.runs
+    former = {seat for seat in job.busy_seats if job.deployment_of(seat) != job.deployment}
+    former |= {p.record.seat for p in job.seats.processes.values() if p.record.deployment != job.deployment}
+    return Demand(
+        job=job.job,
+        wanted=len(job.busy_seats) + len(former) + job.settings.warm_containers if runs else 0,
+        over=job.done,
+        begun=job.seats.begun,
+        sure_from=job.seats.sure_from,
+        holders=_holders(job),
+        standing_by=job.seats.standing_by(now - lease),
+    )
+
+
+def try_again(job: RunningJob, now: float) -> bool:
+    """Let its launcher begin anew; gives whether it had given up on a job that should run."""
+    gave_up = job.seats.launching is not None and job.seats.launching.gave_up and demand(job, now, 0.0).wanted > 0
+    if gave_up:
+        job.seats.begun, job.seats.launching = now, None
+    return gave_up
+
+
+def _holders(job: RunningJob) -> frozenset[str]:
+    return frozenset(process.record.execution for process in job.seats.processes.values())
+
+
+def expel(job: RunningJob, process: Process, lanes: Sequence[Lane]) -> None:
+    """A process has lost its seat; its lanes are as they were stored."""
+    del job.seats.processes[process.record.id]
+    for lane in lanes:
+        job.known[lane.id] = lane
+        job.reports.pop(lane.id, None)
+
+
+def take(job: RunningJob, process: Process, lanes: Sequence[Lane], now: float) -> None:
+    """A process takes its seat and its lanes. Those that ended begin again, unless they had caught up."""
+    former = job.seats.of(process.record.seat)
+    if former is not None:
+        del job.seats.processes[former.record.id]
+    elif job.state is DeploymentState.CHANGING and process.record.execution not in job.seats.asked:
+        job.progress.shown = job.progress.shown.started(now - job.progress.changing_since)
+    job.seats.processes[process.record.id] = process
+    job.seats.asked.pop(process.record.execution, None)
+    for lane in lanes:
+        job.known[lane.id] = lane
+        if not (job.terms.until_caught_up and job.caught_up(lane.id)):
+            job.reports.pop(lane.id, None)
+
+
+def until_seated(job: RunningJob, free: Collection[str]) -> float:
+    """Seconds until containers are there for these seats, as expected; 0.0: they stand by, or nobody of ours starts
+    them."""
+    if job.seats.launching is None or len(free) <= len(job.seats.asked):
+        return 0.0
+    return job.progress.shown.container

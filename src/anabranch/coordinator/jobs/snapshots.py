@@ -1,0 +1,57 @@
+"""A running job as the transitions of its state see it: see :mod:`anabranch.coordinator.states`."""
+
+from __future__ import annotations
+
+from anabranch.coordinator.jobs.running_job import RunningJob
+from anabranch.coordinator.states import LaneView, Snapshot
+from anabranch.model.lane import LaneState
+
+__all__ = ["taken"]
+
+
+def taken(job: RunningJob, now: float, *, stop_wanted: bool = False) -> Snapshot:
+    holders = [process for process in job.seats.processes.values() if job.seats.expels or now < process.lease_ends]
+    starved = _starved(job)
+    held = {lane for process in holders for lane in process.offered}
+    views = (
+        LaneView(
+            id=lane.id,
+            running=lane.state is LaneState.RUNNING,
+            ended=job.caught_up(lane.id),
+            held=lane.id in held or lane.unfenced,
+            error=f"lane {lane.id}: {lane.error}" if lane.state is LaneState.FAILED else None,
+            starved=lane.id in starved,
+            closing=lane.state is LaneState.CLOSING,
+        )
+        for lane in job.lanes
+        if lane.state is not LaneState.CLOSED
+    )
+    return Snapshot(
+        state=job.state,
+        lanes=tuple(views),
+        until_caught_up=job.terms.until_caught_up,
+        stop_wanted=stop_wanted,
+        drains=job.progress.drain is not None,
+        error=job.error,
+    )
+
+
+def _starved(job: RunningJob) -> set[str]:
+    """The lanes that come after one that failed."""
+    failed = {lane.id for lane in job.lanes if lane.state is LaneState.FAILED}
+    if not failed:
+        return failed
+    followers = job.followers()
+    fed = {name: list(its) for name, its in followers.items()}
+    for lane in job.lanes:
+        writers = [*lane.upstream]
+        for before in writers:
+            fed.setdefault(before, []).append(lane.id)
+            writers += followers.get(before, ())  # which feed it now
+    found: set[str] = set()
+    queue = [*failed]
+    while queue:
+        after = set(fed.get(queue.pop(), ())) - found
+        found |= after
+        queue += after
+    return found

@@ -1,0 +1,102 @@
+"""The standbys of a lane: who keeps which, and whether lanes that end wait for those that follow to have some."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from anabranch.coordinator import standby_plan
+from anabranch.coordinator.jobs.parts import Process
+from anabranch.coordinator.jobs.running_job import RUN_STATES, RunningJob
+from anabranch.coordinator.standby_plan import Copies, Member
+from anabranch.coordinator.states import DeploymentState
+from anabranch.messages import CopyReport
+from anabranch.model.lane import LaneState
+
+__all__ = ["behind", "is_news", "members", "prepare", "unready", "wanted"]
+
+_COPIES_WITHIN = 300.0
+"""A lane that is to end goes on for so many seconds at most, until those that follow have standbys to begin with."""
+
+
+def members(job: RunningJob) -> dict[str, Member]:
+    """Its processes, by execution: those that have a seat, and those that stand by."""
+    found = {
+        execution: Member(rack=its.rack, copies=its.copies)
+        for execution, its in job.seats.resting.items()
+        if execution in job.seats.asked
+    }
+    return found | {
+        each.record.execution: Member(rack=each.record.rack, container=each.record.id, copies=each.copies)
+        for each in job.seats.processes.values()
+    }
+
+
+def _runners(job: RunningJob) -> dict[str, str]:
+    """Of each stateful lane that runs in a folder, its process."""
+    holders = {each.record.seat: each.record for each in job.seats.processes.values()}
+    return {
+        lane.id: holders[lane.seat].execution
+        for lane in job.lanes
+        if lane.stateful
+        and lane.folder_epoch
+        and lane.state in RUN_STATES
+        and not (lane.abandoned or lane.unfenced or job.ended(lane.id))
+        and lane.seat in holders
+        and holders[lane.seat].deployment == lane.deployment
+    }
+
+
+def _moving(job: RunningJob, runners: Mapping[str, str]) -> dict[str, list[str]]:
+    """Of each lane that is to end, the processes of those that go on from its state; its own for what has none."""
+    found: dict[str, list[str]] = {}
+    for lane in job.lanes if job.state is DeploymentState.CHANGING else ():
+        clears = lane.afresh or (lane.rewind is not None and lane.rewind.clear)
+        for before in lane.predecessors if lane.stateful and not lane.folder_epoch and not clears else ():
+            if before in runners and job.known[before].state is LaneState.CLOSING:
+                holder = job.seats.of(lane.seat)
+                its = runners[before] if holder is None else holder.record.execution
+                found.setdefault(before, []).append(its)
+    return found
+
+
+def unready(job: RunningJob) -> frozenset[str]:
+    """The lanes that are to end, and go on until those that follow have standbys to begin with."""
+    if not (job.standbys.patient and job.settings.assignment.standbys and job.state is DeploymentState.CHANGING):
+        return frozenset()
+    there = members(job).values()
+    return frozenset(
+        lane
+        for lane, followers in _moving(job, _runners(job)).items()
+        if not standby_plan.is_warm(job.known[lane], job.last_batch(lane), len(followers), there)
+    )
+
+
+def prepare(job: RunningJob, now: float, lease: float) -> None:
+    """Forget who stands by no more, and let lanes that are to end wait for standbys, or do so no more."""
+    job.seats.standing_by(now - lease)
+    job.standbys.patient = now < max(job.progress.changing_since, job.seats.begun) + _COPIES_WITHIN
+
+
+def wanted(job: RunningJob) -> Copies:
+    """What each process should do with standbys."""
+    there, count = members(job), job.settings.assignment.standbys
+    if not job.state.runs or not (count or any(member.copies for member in there.values())):
+        return {}
+    runners = _runners(job)
+    return standby_plan.told(job.known, runners, there, count, _moving(job, runners) if count else {})
+
+
+def is_news(job: RunningJob, process: Process, copies: Sequence[CopyReport]) -> bool:
+    """Whether anything may follow from what a process says of its standbys."""
+    if job.state is DeploymentState.CHANGING:
+        return process.copies != tuple(copies)
+    return {*map(_shape, process.copies)} != {*map(_shape, copies)}
+
+
+def behind(job: RunningJob, has: CopyReport) -> int | None:
+    return None if has.batch < 0 else max(0, job.last_batch(has.lane) - has.batch)
+
+
+def _shape(has: CopyReport) -> tuple[str, int, int, bool, str]:
+    """A report of a standby without how far it is."""
+    return (has.lane, has.epoch, has.number, has.batch < 0, has.error)

@@ -1,0 +1,55 @@
+"""A running job as ``status`` shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from anabranch.coordinator.jobs import racks, standbys
+from anabranch.coordinator.jobs.running_job import RunningJob
+from anabranch.coordinator.store import ContainerRecord
+from anabranch.messages import CopyStatus, JobStatus, LaneStatus
+from anabranch.model.lane import LaneState
+
+__all__ = ["status"]
+
+
+def status(job: RunningJob, now: float, lease: float, lost: Sequence[ContainerRecord] = ()) -> JobStatus:
+    """``lost``: processes that have lost their seats."""
+    containers = [one.record.status(now < one.lease_ends, one.lease_ends - now) for one in job.seats.processes.values()]
+    return JobStatus(
+        job=job.job,
+        deployment=job.deployment,
+        generation=job.generation,
+        state=job.state.value,
+        lanes=tuple(
+            LaneStatus(lane=lane, report=job.reports.get(lane.id))
+            for lane in job.lanes
+            if lane.state is not LaneState.CLOSED
+        ),
+        containers=(*containers, *(one.status(alive=False) for one in lost)),
+        error=job.error,
+        promises=dict(job.terms.promises),
+        seats=len(job.model_seats),
+        factor=job.model.factor,
+        tasks={stage: tasks for stage, (tasks, _) in job.figures.items()},
+        consumption={stage: ratio for stage, (_, ratio) in job.figures.items()},
+        rescale_seconds=job.progress.rescale_seconds,
+        standing_by=len(job.seats.standing_by(now - lease)),
+        launching=job.seats.launching,
+        inputs=dict(job.inputs.counts),
+        warnings=tuple(each for each in (job.inputs.warning, racks.misplaced(job)) if each),
+        drain=job.progress.drain,
+        copies=tuple(
+            CopyStatus(
+                lane=has.lane,
+                number=has.number,
+                container=member.container,
+                rack=member.rack,
+                batch=has.batch,
+                behind=standbys.behind(job, has),
+                error=has.error,
+            )
+            for member in standbys.members(job).values()
+            for has in member.copies
+        ),
+    )

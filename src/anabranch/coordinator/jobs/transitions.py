@@ -1,0 +1,215 @@
+"""What becomes of a running job that goes into another generation. Pure: nothing is stored here."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from anabranch.assignment.seating import Placing
+from anabranch.coordinator import pausing
+from anabranch.coordinator.jobs import racks, seats
+from anabranch.coordinator.jobs.running_job import RunningJob
+from anabranch.coordinator.states import DeploymentState
+from anabranch.errors import ConflictError
+from anabranch.grouping.expansion import partitions
+from anabranch.messages import Rewound, Scaled
+from anabranch.model.graph import Graph
+from anabranch.model.job_model import JobModel
+from anabranch.model.lane import Lane, LaneState
+from anabranch.planning import placing, traffic
+from anabranch.planning.transition import follow, opening, rescale, rewind
+from anabranch.planning.transition.change import Change
+
+__all__ = [
+    "Generation",
+    "NextGeneration",
+    "check_cancellable",
+    "check_changeable",
+    "ending_lanes",
+    "is_cancellable",
+    "named",
+    "new_id",
+    "next_generation",
+    "rescaled",
+    "undone",
+]
+
+
+@dataclass(frozen=True)
+class Generation:
+    """The present generation of a job."""
+
+    graph: Graph
+    model: JobModel
+
+    @property
+    def generation(self) -> int:
+        return self.model.generation
+
+    @property
+    def factor(self) -> int:
+        return self.model.factor
+
+    @property
+    def containers(self) -> int:
+        return len(self.model.containers)
+
+
+@dataclass(frozen=True)
+class NextGeneration:
+    """The next generation of a job.
+
+    Attributes:
+        result: what is said of it to whoever asked for it.
+        ending: the lanes of the present generation that end, as they are then.
+        who: asked for it, for the reason ``why``.
+    """
+
+    model: JobModel
+    result: Scaled | Rewound
+    ending: tuple[Lane, ...]
+    who: str
+    why: str
+
+
+def check_changeable(running_job: RunningJob) -> None:
+    """Raises ConflictError if a job can't be changed now."""
+    if running_job.state is not DeploymentState.RUNNING:
+        raise ConflictError(
+            f"job {running_job.job!r} is {running_job.state.value}: only one that is running can be changed",
+            f"wait for it; see anabranch status {running_job.job}",
+        )
+    _check_whole(running_job, lambda lane: True)
+
+
+def undone(running_job: RunningJob, present: Generation, before: JobModel, who: str, why: str) -> NextGeneration:
+    """A generation that is as the one ``before`` the present one, which a change has not reached yet."""
+    void = [opening.never_begun(lane, why) for lane in running_job.spoilt()]
+    if present.model.rewound:
+        its = {lane.id: lane for lane in running_job.lanes}
+        back = rewind.undone(present.model, its, new_id)
+        result = Rewound(generation=back.model.generation, closing=named(its, back), lanes=back.lanes)
+        model = msgspec.structs.replace(back.model, undoes=present.generation)
+        return NextGeneration(
+            model, result, (*ending_lanes(running_job, its, back, void), *void), who, f"cancelled: {why}"
+        )
+    change = rescaled(running_job, present, before.factor, placing.as_in(before), len(before.containers))
+    return next_generation(running_job, change, who, f"cancelled: {why}", void, undoes=present.generation)
+
+
+def is_cancellable(running_job: RunningJob, present: Generation) -> bool:
+    """Whether a change can be undone."""
+    try:
+        check_cancellable(running_job, present)
+    except ConflictError:
+        return False
+    return True
+
+
+def check_cancellable(running_job: RunningJob, present: Generation) -> None:
+    """Raises ConflictError if there is no change that can be undone."""
+    if running_job.state is not DeploymentState.CHANGING:
+        raise ConflictError(
+            f"job {running_job.job!r} is {running_job.state.value}: there is no change to cancel",
+            f"see anabranch status {running_job.job}",
+        )
+    if present.model.expands:
+        raise ConflictError(
+            f"job {running_job.job!r} goes along with {', '.join(present.model.expands)}, which can't have fewer "
+            "partitions again",
+            f"let it be done; see anabranch status {running_job.job}",
+        )
+    if running_job.follows:
+        _check_untouched(running_job)
+    if present.model.undoes:
+        raise ConflictError(
+            f"job {running_job.job!r} goes back already, from generation {present.model.undoes}",
+            f"see anabranch status {running_job.job}",
+        )
+    begun = next((lane for lane in running_job.lanes if lane.id in present.model.rewound and lane.begun), None)
+    if begun is not None:
+        raise ConflictError(
+            f"lane {begun.id} of job {running_job.job!r} has begun to process records again: that can't be taken back",
+            "wait for it; a job can be rewound anew, never forward",
+        )
+    _check_whole(running_job, lambda lane: lane.begun or not lane.predecessors)
+
+
+def _check_untouched(running_job: RunningJob) -> None:
+    """Raises ConflictError once a lane of a deployment that follows another one has begun."""
+    its = [lane for lane in running_job.lanes if lane.deployment == running_job.deployment]
+    begun = next((lane for lane in its if lane.begun), None)
+    if begun is not None:
+        raise ConflictError(
+            f"lane {begun.id} of job {running_job.job!r} has begun with the code of deployment "
+            f"{running_job.deployment}",
+            f"wait until all of them run; then: anabranch rollback {running_job.job}",
+        )
+
+
+def _check_whole(running_job: RunningJob, matters: Callable[[Lane], bool]) -> None:
+    failed = next((lane for lane in running_job.lanes if lane.state is LaneState.FAILED and matters(lane)), None)
+    if failed is not None:
+        raise ConflictError(
+            f"lane {failed.id} of job {running_job.job!r} has failed: where others would go on isn't known",
+            f"see anabranch status {running_job.job}; stop it, mend it and start it again",
+        )
+
+
+def new_id() -> str:
+    return secrets.token_hex(4)
+
+
+def rescaled(running_job: RunningJob, present: Generation, factor: int, seats: Placing, containers: int) -> Change:
+    its = {lane.id: lane for lane in running_job.lanes}
+    return rescale.rescaled(present.graph, present.model, its, factor, containers, new_id, seats)
+
+
+def next_generation(
+    running_job: RunningJob, change: Change, who: str, why: str, void: Sequence[Lane] = (), **marks: str | int
+) -> NextGeneration:
+    its = {lane.id: lane for lane in running_job.lanes}
+    model = msgspec.structs.replace(change.model, **{"request": "", "undoes": 0, "rewound": (), **marks})
+    counts = {name: count for stage in model.stages for name, count in partitions(stage).items()}
+    ending = named(its, change)
+    free = tuple(sorted({lane.seat for lane in change.lanes if running_job.seats.of(lane.seat) is None}))
+    result = Scaled(
+        generation=model.generation,
+        factor=model.factor,
+        containers=len(model.containers),
+        partitions={name: counts[name] for name in model.expands},
+        closing=ending,
+        lanes=change.lanes,
+        pause=pausing.expected(
+            ending, running_job.reports, running_job.progress.shown, seats.until_seated(running_job, free)
+        ),
+        free=free,
+        before=traffic.of(follow.heads(its.values()), racks.where(running_job, len(running_job.model.containers))),
+        after=traffic.of(_after(its, change), racks.where(running_job, len(model.containers))),
+        why_not=change.why_not,
+    )
+    return NextGeneration(model, result, (*ending_lanes(running_job, its, change, void), *void), who, why)
+
+
+def _after(lanes: Mapping[str, Lane], change: Change) -> list[Lane]:
+    """The lanes of the next generation."""
+    return [*(lane for lane in follow.heads(lanes.values()) if lane.id not in change.closing), *change.lanes]
+
+
+def named(lanes: Mapping[str, Lane], change: Change) -> tuple[Lane, ...]:
+    return tuple(lanes[name] for name in change.closing)
+
+
+def ending_lanes(
+    running_job: RunningJob, lanes: Mapping[str, Lane], change: Change, void: Sequence[Lane] = ()
+) -> tuple[Lane, ...]:
+    """The lanes that a change closes, as they are then; ``void`` are closed already."""
+    over = {lane.id for lane in void}
+    return tuple(
+        msgspec.structs.replace(lanes[name], state=LaneState.CLOSED if running_job.is_over(name) else LaneState.CLOSING)
+        for name in change.closing
+        if name not in over
+    )

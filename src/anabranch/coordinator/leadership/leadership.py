@@ -1,0 +1,181 @@
+"""A coordinator among several on one store: it serves while it leads, and else stands by."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from anabranch import logs
+from anabranch.coordinator.coordinator import Coordinator, Fence
+from anabranch.coordinator.launcher import Launcher
+from anabranch.coordinator.leadership.election import Election
+from anabranch.coordinator.leadership.job_locks import JobLocks
+from anabranch.coordinator.store import Store
+from anabranch.errors import AnabranchError, ConflictError, NotLeadingError
+from anabranch.messages import Start
+from anabranch.model.lane import Lane
+
+__all__ = ["Leadership"]
+
+_EVERY = 0.25
+_FENCERS = 8
+_TRY_AGAIN = 2.0
+
+log = logs.get_logger()
+
+Fencing = Callable[[Lane, Mapping[str, Any]], None]
+
+
+class Leadership:
+    """Holds the election, adopts the jobs of the store when it is won, and has lanes fenced. Inside ``with``.
+
+    On a store in SQLite, a job that a process of ``anabranch run`` serves is left to that.
+
+    Args:
+        url: where others reach this coordinator.
+        fence: stops a lane's former process at its outputs.
+        launcher: starts containers; None: others do.
+    """
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        store: Store,
+        store_url: str,
+        election: Election,
+        url: str,
+        fence: Fencing,
+        launcher: Launcher | None = None,
+    ) -> None:
+        self._coordinator = coordinator
+        self._store = store
+        self._election = election
+        self._url = url
+        self._locks = JobLocks(store_url, url)
+        self._fence = fence
+        self._launcher = launcher
+        self._led = False
+        self._left: set[str] = set()
+        self._fencing: dict[tuple[str, int], Future[None]] = {}
+        self._told: dict[tuple[str, int], str] = {}
+        self._ended = threading.Event()
+        self._pool = ThreadPoolExecutor(_FENCERS, "anabranch-fence")
+        self._thread = threading.Thread(target=self._run, name="anabranch-leadership", daemon=True)
+
+    def __enter__(self) -> Leadership:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    @property
+    def leads(self) -> bool:
+        return self._led and self._election.leads
+
+    def check(self) -> None:
+        """Raises NotLeadingError, which names who does, if this one doesn't lead."""
+        if self.leads:
+            return
+        found = self._store.leader()
+        if found is None or found.resigned or found.holder == self._url:
+            raise NotLeadingError("no coordinator leads now", "try again in some seconds")
+        raise NotLeadingError(f"this coordinator stands by; {found.holder} leads", f"ask {found.holder}")
+
+    def start(self, start: Start) -> int:
+        """As :meth:`Coordinator.start`."""
+        with self._locks.taken(start.graph.job):
+            return self._coordinator.start(start)
+
+    def resume(self, job: str) -> int:
+        """As :meth:`Coordinator.resume`."""
+        with self._locks.taken(job):
+            return self._coordinator.resume(job)
+
+    def _run(self) -> None:
+        while not self._ended.wait(_EVERY):
+            try:
+                self._turn()
+            except AnabranchError as error:
+                log.warning("the coordinator could not go on; it tries again", error=str(error))
+            except Exception:
+                log.exception("the coordinator failed; it tries again")
+        try:
+            self._election.resign()
+        except AnabranchError as error:
+            log.warning(
+                "the coordinator could not resign; another one leads once its lease has ended", error=str(error)
+            )
+        self._step_down()
+
+    def _turn(self) -> None:
+        lapsed = self._led and not self._election.leads
+        leads = self._election.step()
+        if self._led and not leads:
+            log.warning("another coordinator may lead now; this one stands by")
+            self._step_down()
+        elif lapsed:  # it slept, or its store was away: it heard nobody, and nobody may lose a seat for that
+            log.warning("this coordinator was away, and leads again")
+            self._led = False
+        if leads and not self._led:
+            self._coordinator.abandon()  # what a request began when it didn't lead any more
+            self._left = set(self._store.jobs())
+            if self._launcher is not None:
+                self._launcher.forget()
+        if leads:
+            self._adopt_left()
+            self._led = True
+            self._coordinator.tick()
+            fences = self._coordinator.fences()
+            due = {(fence.lane.id, fence.lane.epoch) for fence in fences}
+            self._fencing = {key: future for key, future in self._fencing.items() if key in due}
+            self._told = {key: why for key, why in self._told.items() if key in due}
+            for fence in fences:
+                self._hand_out(fence)
+            self._locks.give_those(self._coordinator.release)  # anabranch run may have those
+            if self._launcher is not None:
+                self._launcher.turn(self._coordinator)
+
+    def _adopt_left(self) -> None:
+        for job in sorted(self._left):
+            try:
+                taken = self._locks.take(job)
+            except ConflictError:
+                continue  # a process of anabranch run has it, or a coordinator that led before and is paused
+            try:
+                adopted = self._coordinator.adopt(job)
+            except Exception as error:  # its own trouble; the other jobs have none
+                log.warning("a job can't be served yet", job=job, error=str(error))
+                if taken:
+                    self._locks.give(job)
+                continue
+            if not adopted and taken:
+                self._locks.give(job)
+            self._left.discard(job)
+
+    def _hand_out(self, fence: Fence) -> None:
+        key = fence.lane.id, fence.lane.epoch
+        if key not in self._fencing or self._fencing[key].done():
+            self._fencing[key] = self._pool.submit(self._do, fence)
+
+    def _do(self, fence: Fence) -> None:
+        lane = fence.lane
+        try:
+            self._fence(lane, fence.settings)
+            self._coordinator.fenced(lane)
+        except Exception as error:  # it stays unfenced, and comes again
+            log.warning("a lane can't be fenced yet", lane=lane.id, epoch=lane.epoch, error=str(error))
+            key, why = (lane.id, lane.epoch), str(error)
+            if self.leads and not isinstance(error, NotLeadingError) and self._told.get(key) != why:
+                self._told[key] = why
+                self._coordinator.unfenced(lane, why)
+            self._ended.wait(_TRY_AGAIN)
+
+    def _step_down(self) -> None:
+        self._led = False
+        self._coordinator.abandon()
+        self._locks.give_those(lambda job: True)

@@ -1,0 +1,90 @@
+"""A job that is stopped, and that nobody starts meanwhile: the folders of its lanes may be replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+import msgspec
+
+from anabranch.coordinator import endpoint, queries
+from anabranch.coordinator.states import DeploymentState
+from anabranch.coordinator.store import Event, Store, address
+from anabranch.errors import ConflictError, NotFoundError, NotLeadingError
+from anabranch.model.lane import Lane, LaneState, open_lanes
+
+__all__ = ["alone", "begun", "lanes", "replaced"]
+
+_WHO = "compact"
+
+
+@contextmanager
+def alone(store_url: str, job: str) -> Iterator[Store]:
+    """The store; inside ``with``, nobody starts the job, or what is written here fails.
+
+    Raises:
+        NotFoundError: there is no store.
+        ConflictError: the job is served, or a coordinator leads on a store that is a server.
+    """
+    store = Store.open_existing(store_url, to_write=True)
+    try:
+        if not address.is_on_server(store_url):
+            with endpoint.RunLock(store_url, job):
+                yield store
+            return
+        leader = store.leader()
+        if leader is None:
+            raise NotFoundError(f"no coordinator has ever led on {store.url}", "name its store in [coordinator] store")
+        store.stand_by()
+        if not leader.resigned or not store.claim(leader, leader.holder):
+            raise ConflictError(
+                f"a coordinator leads on {store.url}, or has died: {leader.holder}",
+                "end the coordinators of this store with SIGTERM, or Ctrl-C, first; the jobs that run go on",
+            )
+        try:
+            yield store
+        finally:
+            with suppress(NotLeadingError):  # a coordinator came, and leads
+                store.resign()
+    finally:
+        store.close()
+
+
+def lanes(store: Store, job: str) -> list[Lane]:
+    """The lanes of a stopped job that have state in folders of their own.
+
+    Raises:
+        NotFoundError: nobody knows the job.
+        ConflictError: it isn't stopped, or was in the middle of a change.
+    """
+    its = queries.deployment(store, job)
+    if its.state != DeploymentState.STOPPED:
+        runs = DeploymentState(its.state).active
+        cure = f"anabranch stop {job}" if runs else "start it again, and stop it once it runs"
+        raise ConflictError(f"job {job!r} is {its.state}: only one that is stopped can be compacted", cure)
+    found = [lane for lane in open_lanes(store.lanes(job).values()) if lane.deployment == its.id]
+    odd = next((lane for lane in found if not _rests(lane)), None)
+    if odd is not None:
+        raise ConflictError(
+            f"lane {odd.id} of job {job!r} is {odd.state.value}, and others may have to go on with it",
+            "start the job again, and stop it once it runs",
+        )
+    return [lane for lane in found if lane.stateful and lane.folder_epoch]
+
+
+def _rests(lane: Lane) -> bool:
+    return lane.state is LaneState.PLANNED and lane.may_start and not lane.unfenced
+
+
+def begun(store: Store, of: Sequence[Lane], at: float) -> list[Lane]:
+    """The lanes under the job's next epoch, under which their new folders are to be made; stored."""
+    what = f"new folders are made for {', '.join(lane.id for lane in of)}"
+    return store.reseat(of, Event(job=of[0].job, at=at, who=_WHO, what=what, why="the user compacts the job"))
+
+
+def replaced(store: Store, of: Sequence[tuple[Lane, str]], at: float) -> None:
+    """From now on lanes have the folders of their epochs: all of them, in one step. With each, what is said of it."""
+    store.put_lanes(
+        [msgspec.structs.replace(lane, folder_epoch=lane.epoch, abandoned=False) for lane, _ in of],
+        [Event(job=lane.job, at=at, who=_WHO, what=f"lane {lane.id} has a new folder", why=why) for lane, why in of],
+    )

@@ -1,0 +1,115 @@
+"""What a store says of its jobs, whether a coordinator serves them or not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from anabranch.coordinator.naming import check_name
+from anabranch.coordinator.store import DeploymentRecord, Event
+from anabranch.errors import ConflictError, NotFoundError, UsageError
+from anabranch.formats import Format
+from anabranch.messages import JobStatus, LaneStatus, Running
+from anabranch.model.job_model import JobModel
+from anabranch.model.lane import Lane, open_lanes
+
+if TYPE_CHECKING:
+    from anabranch.coordinator.store import Store
+
+__all__ = [
+    "MOST_EVENTS",
+    "deployment",
+    "events",
+    "is_known",
+    "jobs",
+    "known_formats",
+    "known_lanes",
+    "model",
+    "running",
+    "status",
+]
+
+MOST_EVENTS = 10_000
+_REQUESTS_KNOWN = 20
+"""So many generations are looked through for a request that is made again."""
+
+
+def jobs(store: Store) -> list[JobStatus]:
+    """All jobs, by name."""
+    return [status(store, job) for job in store.jobs()]
+
+
+def status(store: Store, job: str) -> JobStatus:
+    """A job as it was left: ``served`` is false, and no container is known to live."""
+    its = deployment(store, job)
+    present = store.model(job, its.id, its.generation)
+    return JobStatus(
+        job=job,
+        deployment=its.id,
+        generation=its.generation,
+        state=its.state,
+        lanes=tuple(LaneStatus(lane=lane) for lane in open_lanes(store.lanes(job).values())),
+        containers=tuple(container.status(alive=False) for container in store.containers(job)),
+        error=its.error,
+        served=False,
+        promises=its.promises,
+        seats=len(present.containers),
+        factor=present.factor,
+        drain=its.drain,
+    )
+
+
+def model(store: Store, job: str) -> JobModel:
+    """The present generation of the job's last deployment."""
+    its = deployment(store, job)
+    return store.model(job, its.id, its.generation)
+
+
+def events(store: Store, job: str, limit: int) -> list[Event]:
+    """The last ``limit`` events of a job, oldest first."""
+    if not 1 <= limit <= MOST_EVENTS:
+        raise UsageError(f"{limit} events can't be asked for", f"ask for 1 to {MOST_EVENTS}")
+    deployment(store, job)
+    return store.events(job, limit)
+
+
+def known_formats(store: Store, job: str) -> dict[str, Format]:
+    """The formats that a job keeps, by stream; none for one that never ran."""
+    found = store.deployment(check_name("job", job))
+    return {} if found is None else found.formats
+
+
+def known_lanes(store: Store, job: str) -> dict[str, Lane]:
+    """All lanes that a job ever had, by id; none for a job that never ran."""
+    return store.lanes(check_name("job", job))
+
+
+def running(store: Store, job: str, number: int | None = None) -> Running:
+    """What a container needs to run a job's last deployment, or the one of a number. ConflictError if its code isn't
+    here."""
+    its = deployment(store, job, number)
+    if its.program is None:
+        raise ConflictError(f"the code of job {job!r} is not here", "start it: anabranch start JOB.py")
+    return Running(job=job, deployment=its.id, program=its.program, formats=its.formats)
+
+
+def is_known(store: Store, job: str, request: str) -> bool:
+    """Whether one of the last generations came of this request; of whatever deployment."""
+    last = store.deployment(job) if request else None
+    looked = 0
+    while last is not None and looked < _REQUESTS_KNOWN:
+        for number in range(last.generation, 0, -1):
+            if store.model(job, last.id, number).request == request:
+                return True
+            looked += 1
+        last = store.deployment(job, last.id - 1) if last.id > 1 else None
+    return False
+
+
+def deployment(store: Store, job: str, number: int | None = None) -> DeploymentRecord:
+    """The job's last deployment, or the one of a number; NotFoundError if it never had one."""
+    found = store.deployment(check_name("job", job), number)
+    if found is None:
+        known = store.jobs()
+        cure = f"jobs here: {', '.join(known)}" if known else "run one first: anabranch run JOB.py"
+        raise NotFoundError(f"there is no job {job!r} in {store.url}", cure)
+    return found
