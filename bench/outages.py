@@ -51,7 +51,7 @@ PATIENCE = 300.0
 BUSY = 4
 WORKS = {
     "function": 'read.map(slow).write("out")',
-    "sql": """read.where("aggregate(sequence(1, 3000), 0L, (a, x) -> (a + x * bigint(n)) % 7) >= 0").write("out")""",
+    "sql": """read.where("aggregate(sequence(1, 6000), 0L, (a, x) -> (a + x * bigint(n)) % 7) >= 0").write("out")""",
 }
 JOB = """\
 import time
