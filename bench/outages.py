@@ -36,9 +36,10 @@ from anabranch.errors import AnabranchError
 from anabranch.messages import JobStatus
 from anabranch.systems.contract import System
 from anabranch.systems.embedded import EmbeddedSystem
-from anabranch.systems.kafka import broker, jars
+from anabranch.systems.kafka import broker
 from anabranch.systems.kafka.system import KafkaSystem
 from anabranch.systems.records import RECORD_SCHEMA
+from bench.support.cluster import fetched_jars
 from bench.support.processes import EndedError, Side, explained, interruptible, side
 from bench.support.sides import anabranch
 
@@ -144,10 +145,7 @@ def _embedded(folder: Path) -> Iterator[Place]:
 
 @contextmanager
 def _kafka(folder: Path) -> Iterator[Place]:
-    subprocess.run([str(Path(__file__).parents[1] / "scripts" / "fetch-jars")], stdout=subprocess.DEVNULL, check=True)
-    found = jars.broker_folder()
-    assert found is not None
-    with broker.start(folder / "broker", found) as brokers:
+    with broker.start(folder / "broker", fetched_jars()[0]) as brokers:
         settings = (
             f'[systems]\ndefault = "kafka"\n\n[systems.kafka]\nbootstrap_servers = "{brokers.bootstrap_servers}"\n'
         )

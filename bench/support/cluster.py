@@ -144,14 +144,20 @@ def python(module: str, *arguments: object) -> list[str]:
 @contextmanager
 def fresh() -> Iterator[Cluster]:
     """A broker of its own in a temporary folder, from fetched jars."""
-    folder, connector = jars.broker_folder(), jars.found(KafkaSettings())
-    if folder is None or connector.source != "cache":
-        subprocess.run([str(ROOT / "scripts" / "fetch-jars")], stdout=subprocess.DEVNULL, check=True)
-        folder, connector = jars.broker_folder(), jars.found(KafkaSettings())
-    assert folder is not None
+    folder, connector = fetched_jars()
     with (
         tempfile.TemporaryDirectory(prefix="anabranch-bench-", ignore_cleanup_errors=True) as name,
         broker.start(Path(name) / "broker", folder, properties=PATIENT, flags=FLAGS) as started,
     ):
         servers = started.bootstrap_servers
-        yield Cluster(servers, Path(name), connector.paths, _admin(servers))
+        yield Cluster(servers, Path(name), connector, _admin(servers))
+
+
+def fetched_jars() -> tuple[Path, tuple[Path, ...]]:
+    """The folder with the broker's jars, and those of the connector; fetched if they aren't there."""
+    folder, connector = jars.broker_folder(), jars.found(KafkaSettings())
+    if folder is None or connector.source != "cache":
+        subprocess.run([str(ROOT / "scripts" / "fetch-jars")], stdout=subprocess.DEVNULL, check=True)
+        folder, connector = jars.broker_folder(), jars.found(KafkaSettings())
+    assert folder is not None
+    return folder, connector.paths
