@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.errors import AnabranchError, NotFoundError, OutOfTimeError, UsageError
-from anabranch.job_code import artifact
+from anabranch.job_code import artifact, listing
 
 
 @pytest.fixture(autouse=True)
@@ -302,7 +302,7 @@ def test_a_git_that_fails_is_not_taken_for_none(tmp_path: Path, monkeypatch: pyt
 def test_a_git_that_hangs_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = write(tmp_path / "home", names_of("job.py"))
     fake_git(tmp_path / "bin", "exec sleep 100", monkeypatch)
-    monkeypatch.setattr(artifact, "GIT_SECONDS", 0.05)
+    monkeypatch.setattr(listing, "GIT_SECONDS", 0.05)
     with pytest.raises(OutOfTimeError, match="git didn't list"):
         artifact.pack(home)
 

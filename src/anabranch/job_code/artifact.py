@@ -7,27 +7,24 @@ wouldn't have written is refused before a byte of it reaches the cache.
 from __future__ import annotations
 
 import fcntl
-import functools
 import hashlib
 import io
 import json
-import os
 import re
 import shutil
 import stat
 import struct
-import subprocess
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import Path
 
-from anabranch.errors import AnabranchError, NotFoundError, OutOfTimeError, UsageError
+from anabranch.errors import AnabranchError, NotFoundError, UsageError
+from anabranch.job_code import listing
 
 __all__ = [
-    "DATA",
     "MAX_BYTES",
     "MAX_FILES",
     "MAX_UNPACKED",
@@ -50,22 +47,9 @@ MAX_FILES = 10_000
 MAX_UNPACKED = 200_000_000
 """Bytes of all files of an artifact together."""
 
-# fmt: off
-DATA = frozenset({
-    ".parquet", ".csv", ".tsv", ".arrow", ".arrows", ".feather", ".avro", ".orc", ".jsonl", ".ndjson", ".xlsx",
-    ".db", ".db-journal", ".db-shm", ".db-wal", ".duckdb", ".sqlite", ".sqlite3", ".sqlite-journal", ".sqlite-shm",
-    ".sqlite-wal", ".hdf5", ".h5", ".log", ".crc", ".zip", ".jar", ".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst", ".7z",
-    ".pyc",
-})
-# fmt: on
-"""Endings of files that are no part of a job's code. Schemas are: ``.avsc``, ``.proto``, ``.desc``, ``.json`` …"""
-
-GIT_SECONDS = 60
-
 _MARKER = ".whole"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _SHA = re.compile("[0-9a-f]{64}")
-_GIT_PLACES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
 _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, OverflowError, struct.error)
 _CURE = "send it again: anabranch start JOB.py"
 
@@ -84,8 +68,8 @@ def pack(home: Path) -> Artifact:
 
     In a git work tree: those that git doesn't ignore, committed or not. In a folder that :func:`unpack` has made: all
     that it has put there. Elsewhere: ``*.py`` and ``*.toml``. Everywhere without what begins with a dot, environments,
-    ``__pycache__`` and ``DATA``. Submodules and links to folders are left out; a link to a file that is packed too
-    becomes a copy of it. Nothing is compressed: compressors differ.
+    ``__pycache__`` and data, see :data:`anabranch.job_code.listing.DATA`. Submodules and links to folders are left out;
+    a link to a file that is packed too becomes a copy of it. Nothing is compressed: compressors differ.
 
     Raises:
         NotFoundError: ``home`` is no folder.
@@ -96,8 +80,8 @@ def pack(home: Path) -> Artifact:
     if not home.is_dir():
         raise NotFoundError(f"{home}: there is no such folder", "name the job's file as it is on this machine")
     root = home.resolve()
-    listed = _unpacked_files(root) or _listed_by_git(root)
-    names = _packed(root, _walked(root) if listed is None else listed)
+    listed = _unpacked_files(root) or listing.listed_by_git(root)
+    names = listing.packed(root, listing.walked(root) if listed is None else listed)
     if not names:
         why = "no *.py or *.toml in it" if listed is None else "what git knows of it is data"
         raise UsageError(f"{home}: nothing to pack: {why}", "put the job beside its modules; see .gitignore")
@@ -124,7 +108,7 @@ def fingerprint(home: Path) -> str:
     if not home.is_dir():
         raise NotFoundError(f"{home}: there is no such folder", "name the job's file as it is on this machine")
     root = home.resolve()
-    names = [name for name in _packed(root, _walked(root)) if name.endswith(".py")]
+    names = [name for name in listing.packed(root, listing.walked(root)) if name.endswith(".py")]
     if not names:
         raise UsageError(f"{home}: there are no Python files", "start it in the folder with the job's code")
     return hashlib.sha256(_zip((name, _read(root / name)) for name in names)).hexdigest()
@@ -205,99 +189,11 @@ def _unpacked_files(folder: Path) -> list[str] | None:
     return list(files) if whole else None
 
 
-def _listed_by_git(root: Path) -> list[str] | None:
-    """None: there is no git, this is no work tree of it, or one of which git ignores all."""
-    command = ["git", "-c", "core.fsmonitor=false", "ls-files", "-z", "-co", "--exclude-standard"]
-    env = {name: value for name, value in os.environ.items() if name not in _GIT_PLACES}
-    env |= {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
-    try:
-        done = subprocess.run(
-            command, cwd=root, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=GIT_SECONDS, check=False
-        )
-    except FileNotFoundError:
-        return None
-    except subprocess.TimeoutExpired as error:
-        raise OutOfTimeError(
-            f"{root}: git didn't list the files within {GIT_SECONDS} s", "put folders of data into .gitignore"
-        ) from error
-    if done.returncode:
-        said = done.stderr.decode(errors="replace").strip()
-        if "not a git repository" in said:
-            return None
-        raise AnabranchError(f"{root}: git can't list the files: {said}", "see that `git ls-files` works there")
-    return [os.fsdecode(name).removesuffix("/") for name in done.stdout.split(b"\0") if name] or None
-
-
-def _walked(root: Path) -> Iterator[str]:
-    def stop(error: OSError) -> None:
-        raise _unreadable(error)
-
-    for folder, below, files in os.walk(root, onerror=stop):
-        below[:] = [name for name in below if not _foreign(Path(folder, name))]
-        for name in files:
-            if name.endswith((".py", ".toml")):
-                yield Path(folder, name).relative_to(root).as_posix()
-
-
-def _packed(root: Path, listed: Iterable[str]) -> tuple[str, ...]:
-    """Those of the listed names that are the job's, sorted."""
-    foreign = functools.cache(_foreign)
-    names = {
-        name
-        for name in listed
-        if not name.rpartition("/")[2].startswith(".")
-        and PurePosixPath(name).suffix.lower() not in DATA
-        and not any(foreign(root / folder) for folder in list(PurePosixPath(name).parents)[:-1])
-        and _there(root / name)
-    }
-    for name in names:
-        if (fault := _fault(name)) is not None:
-            raise UsageError(f"{name!r} below {root}: {fault}", "rename it, or put it into .gitignore")
-        real = Path(os.path.realpath(root / name))
-        if real != root / name and not (real.is_relative_to(root) and real.relative_to(root).as_posix() in names):
-            raise UsageError(
-                f"{root / name}: leads to {real}, which isn't packed",
-                "put a copy of the file there, or keep the link out: .gitignore",
-            )
-    return tuple(sorted(names))
-
-
-def _foreign(folder: Path) -> bool:
-    """Nothing below it is the job's: hidden, compiled, or an environment."""
-    return (
-        folder.name.startswith(".")
-        or folder.name == "__pycache__"
-        or (folder / "pyvenv.cfg").exists()
-        or (folder / "conda-meta").is_dir()
-    )
-
-
-def _there(path: Path) -> bool:
-    """A file or a link to one: git lists also what was removed, and submodules."""
-    try:
-        path.lstat()
-        return not path.is_dir()
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError as error:
-        raise _unreadable(error) from error
-
-
-def _fault(name: str) -> str | None:
-    """Why a file in an artifact can't have this name; None: it can."""
-    parts = name.split("/")
-    if not name.isprintable() or "\\" in name or PureWindowsPath(name).drive:
-        return "a name that isn't one everywhere"
-    if any(part == "" or part.startswith(".") for part in parts):
-        return "no path below the job's folder, or hidden"
-    return None
-
-
 def _size(path: Path) -> int:
     try:
         found = path.stat()
     except OSError as error:
-        raise _unreadable(error) from error
+        raise listing.unreadable(error) from error
     if not stat.S_ISREG(found.st_mode):
         raise UsageError(f"{path}: is no ordinary file", "move it out of the job's folder")
     return found.st_size
@@ -307,13 +203,7 @@ def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise _unreadable(error) from error
-
-
-def _unreadable(error: OSError) -> AnabranchError:
-    return AnabranchError(
-        f"{error.filename}: can't be read: {error.strerror}", "let this user read it, or put it into .gitignore"
-    )
+        raise listing.unreadable(error) from error
 
 
 def _check_size(home: Path, sizes: dict[str, int], total: int) -> None:
@@ -375,8 +265,8 @@ def _check_entries(infos: list[zipfile.ZipInfo], sha256: str) -> None:
         if name != info.filename:  # newer Pythons take another name from an extra field
             raise _refused(sha256, f"{name!r}: is also named {info.filename!r}")
         kind = stat.S_IFMT(info.external_attr >> 16)
-        if (fault := _fault(name)) is not None:
-            raise _refused(sha256, f"{name!r}: {fault}")
+        if (why := listing.fault(name)) is not None:
+            raise _refused(sha256, f"{name!r}: {why}")
         if kind not in (0, stat.S_IFREG):
             raise _refused(sha256, f"{name!r}: is no ordinary file")
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):

@@ -6,7 +6,6 @@ they import is what the user's process has run: a file that was edited since the
 
 from __future__ import annotations
 
-import ast
 import atexit
 import hashlib
 import importlib
@@ -19,7 +18,7 @@ import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass, field, replace
 from importlib.abc import MetaPathFinder
@@ -32,10 +31,10 @@ from anabranch.api.job import Job
 from anabranch.errors import UsageError
 
 __all__ = [
+    "RESERVED",
     "SHELF",
     "VARIABLE",
     "JobCode",
-    "check_names",
     "code_in",
     "code_named",
     "code_of",
@@ -50,6 +49,7 @@ __all__ = [
     "register",
     "shelf",
     "snapshot",
+    "sources_of",
 ]
 
 VARIABLE = "ANABRANCH_JOB_CODE"
@@ -62,7 +62,7 @@ that run on its machine."""
 _INSTALLED = ("anabranch", "pyspark", "py4j", "pandas", "numpy", "pyarrow", "msgspec", "xxhash", "confluent_kafka")
 """What workers import before anything of a job, besides Python's own modules."""
 
-_RESERVED = frozenset(sys.stdlib_module_names) | frozenset(_INSTALLED)
+RESERVED = frozenset(sys.stdlib_module_names) | frozenset(_INSTALLED)
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class _Loader(SourceFileLoader):
 
 @dataclass
 class _Finder(MetaPathFinder):
-    """Finds the modules in a job's folder before those that are installed, but for :data:`_RESERVED` names.
+    """Finds the modules in a job's folder before those that are installed, but for :data:`RESERVED` names.
 
     ``sources``: the text of modules, by path; ``served``: the names of the modules that were found. ``snapshot``: see
     :func:`snapshot`; None: nobody has asked.
@@ -148,7 +148,7 @@ class _Finder(MetaPathFinder):
         if fullname == code.name and "." not in fullname:
             return importlib.util.spec_from_file_location(fullname, Path(code.home, code.file))
         if path is None:
-            if fullname in _RESERVED or fullname == Path(code.file).stem:
+            if fullname in RESERVED or fullname == Path(code.file).stem:
                 return None
             path = [code.home]
         elif not any(Path(each).is_relative_to(code.home) for each in path):
@@ -344,44 +344,9 @@ def snapshot(code: JobCode) -> JobCode:
         return finder.snapshot
 
 
-def check_names(code: JobCode) -> None:
-    """Whether each module that the job's own modules import is the one that they mean.
-
-    Raises:
-        UsageError: a module beside the job file has a name of Python's own, or of a package that workers need.
-    """
-    for finder in _finders():
-        if finder.code != code:
-            continue
-        for path, text in tuple(finder.sources.items()):
-            for line, name in _imported(text, path):
-                hidden = next((each for each in _modules_of(code, name) if each.name != code.file), None)
-                if name in _RESERVED and hidden is not None:
-                    whose = "Python's own" if name in sys.stdlib_module_names else "a package that Spark's workers need"
-                    raise UsageError(
-                        f"{Path(path).name}:{line} imports {name!r}, and {hidden.name} beside the job file has the "
-                        f"name of a module of {whose}",
-                        f"give {hidden.name} another name",
-                    )
-
-
-def _imported(text: bytes, path: str) -> Iterator[tuple[int, str]]:
-    """The lines of a source that import something, with the first part of its name."""
-    try:
-        tree = ast.parse(text, path)
-    except (SyntaxError, ValueError):
-        return
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name.partition(".")[0]) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            yield node.lineno, node.module.partition(".")[0]
-
-
-def _modules_of(code: JobCode, name: str) -> Iterator[Path]:
-    for path in (Path(code.home, f"{name}.py"), Path(code.home, name, "__init__.py")):
-        if path.is_file():
-            yield path if path.name != "__init__.py" else path.parent
+def sources_of(code: JobCode) -> dict[str, bytes]:
+    """The text of the job's modules that were imported here, by path."""
+    return {path: text for each in _finders() if each.code == code for path, text in tuple(each.sources.items())}
 
 
 def _finders() -> list[_Finder]:

@@ -13,7 +13,7 @@ from typing import Any
 from anabranch.api.job import Job
 from anabranch.api.processor import Processor
 from anabranch.errors import AnabranchError, NotFoundError, UsageError
-from anabranch.job_code import job_modules
+from anabranch.job_code import job_modules, names
 from anabranch.model.graph import Graph
 
 
@@ -73,9 +73,9 @@ def load(path: Path) -> JobFile:
     except AnabranchError:
         raise
     except (Exception, SystemExit) as error:
-        job_modules.check_names(code)
+        names.check(code)
         raise UsageError(f"{path.name} can't be imported\n{_shortened(error, path)}", "mend the file") from None
-    job_modules.check_names(code)
+    names.check(code)
     jobs: list[Job] = job_modules.jobs_in(module)
     if len(jobs) != 1:
         found = ", ".join(sorted(job.name for job in jobs)) or "none"

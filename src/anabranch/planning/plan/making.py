@@ -13,13 +13,13 @@ from anabranch.model.task import Task
 from anabranch.operators.rules import is_boundary
 from anabranch.planning import groups, real_time, stages, traffic
 from anabranch.planning.groups import Group
+from anabranch.planning.lane_split import spread
 from anabranch.planning.plan import lanes as planned_lanes
 from anabranch.planning.plan import outputs as planned_outputs
 from anabranch.planning.plan.planned import Output, Plan, PlannedLane
 from anabranch.planning.plan.promises import AT_LEAST_ONCE, kind
 from anabranch.planning.plan.surroundings import Surroundings
 from anabranch.planning.plan.tasks import partition_counts, stage_inputs, stage_model, tasks_of
-from anabranch.planning.spreading import spread
 from anabranch.planning.stages import Stage
 
 __all__ = ["make"]

@@ -17,7 +17,7 @@ from anabranch.model.ssp import SSP, in_order, wholes
 from anabranch.model.task import Task
 from anabranch.planning import plan
 from anabranch.planning.compatibility import DRAIN
-from anabranch.planning.spreading import spread
+from anabranch.planning.lane_split import spread
 from anabranch.planning.transition import rescale
 from anabranch.planning.transition.change import Change
 

@@ -13,8 +13,8 @@ from anabranch.model.job_model import StageModel
 from anabranch.model.lane import Lane, LaneState
 from anabranch.model.ssp import SSP, in_order, wholes
 from anabranch.model.task import Task
+from anabranch.planning.lane_split import spread
 from anabranch.planning.plan.numbers import task_numbers, virtual_of
-from anabranch.planning.spreading import spread
 
 __all__ = ["Share", "kept", "shares_of"]
 

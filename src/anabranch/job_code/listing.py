@@ -1,0 +1,124 @@
+"""Which files below a job's folder are its code."""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+from collections.abc import Iterable, Iterator
+from pathlib import Path, PurePosixPath, PureWindowsPath
+
+from anabranch.errors import AnabranchError, OutOfTimeError, UsageError
+
+__all__ = ["DATA", "GIT_SECONDS", "fault", "listed_by_git", "packed", "unreadable", "walked"]
+
+# fmt: off
+DATA = frozenset({
+    ".parquet", ".csv", ".tsv", ".arrow", ".arrows", ".feather", ".avro", ".orc", ".jsonl", ".ndjson", ".xlsx",
+    ".db", ".db-journal", ".db-shm", ".db-wal", ".duckdb", ".sqlite", ".sqlite3", ".sqlite-journal", ".sqlite-shm",
+    ".sqlite-wal", ".hdf5", ".h5", ".log", ".crc", ".zip", ".jar", ".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst", ".7z",
+    ".pyc",
+})
+# fmt: on
+"""Endings of files that are no part of a job's code. Schemas are: ``.avsc``, ``.proto``, ``.desc``, ``.json`` …"""
+
+GIT_SECONDS = 60
+_GIT_PLACES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
+
+
+def listed_by_git(root: Path) -> list[str] | None:
+    """The files below a folder that git doesn't ignore, committed or not. None: there is no git, this is no work tree
+    of it, or one of which git ignores all."""
+    command = ["git", "-c", "core.fsmonitor=false", "ls-files", "-z", "-co", "--exclude-standard"]
+    env = {name: value for name, value in os.environ.items() if name not in _GIT_PLACES}
+    env |= {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
+    try:
+        done = subprocess.run(
+            command, cwd=root, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=GIT_SECONDS, check=False
+        )
+    except FileNotFoundError:
+        return None
+    except subprocess.TimeoutExpired as error:
+        raise OutOfTimeError(
+            f"{root}: git didn't list the files within {GIT_SECONDS} s", "put folders of data into .gitignore"
+        ) from error
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip()
+        if "not a git repository" in said:
+            return None
+        raise AnabranchError(f"{root}: git can't list the files: {said}", "see that `git ls-files` works there")
+    return [os.fsdecode(name).removesuffix("/") for name in done.stdout.split(b"\0") if name] or None
+
+
+def walked(root: Path) -> Iterator[str]:
+    """The ``*.py`` and ``*.toml`` below a folder."""
+
+    def stop(error: OSError) -> None:
+        raise unreadable(error)
+
+    for folder, below, files in os.walk(root, onerror=stop):
+        below[:] = [name for name in below if not _foreign(Path(folder, name))]
+        for name in files:
+            if name.endswith((".py", ".toml")):
+                yield Path(folder, name).relative_to(root).as_posix()
+
+
+def packed(root: Path, listed: Iterable[str]) -> tuple[str, ...]:
+    """Those of the listed names that are the job's, sorted."""
+    foreign = functools.cache(_foreign)
+    names = {
+        name
+        for name in listed
+        if not name.rpartition("/")[2].startswith(".")
+        and PurePosixPath(name).suffix.lower() not in DATA
+        and not any(foreign(root / folder) for folder in list(PurePosixPath(name).parents)[:-1])
+        and _there(root / name)
+    }
+    for name in names:
+        if (why := fault(name)) is not None:
+            raise UsageError(f"{name!r} below {root}: {why}", "rename it, or put it into .gitignore")
+        real = Path(os.path.realpath(root / name))
+        if real != root / name and not (real.is_relative_to(root) and real.relative_to(root).as_posix() in names):
+            raise UsageError(
+                f"{root / name}: leads to {real}, which isn't packed",
+                "put a copy of the file there, or keep the link out: .gitignore",
+            )
+    return tuple(sorted(names))
+
+
+def _foreign(folder: Path) -> bool:
+    """Nothing below it is the job's: hidden, compiled, or an environment."""
+    return (
+        folder.name.startswith(".")
+        or folder.name == "__pycache__"
+        or (folder / "pyvenv.cfg").exists()
+        or (folder / "conda-meta").is_dir()
+    )
+
+
+def _there(path: Path) -> bool:
+    """A file or a link to one: git lists also what was removed, and submodules."""
+    try:
+        path.lstat()
+        return not path.is_dir()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise unreadable(error) from error
+
+
+def fault(name: str) -> str | None:
+    """Why a file in an artifact can't have this name; None: it can."""
+    parts = name.split("/")
+    if not name.isprintable() or "\\" in name or PureWindowsPath(name).drive:
+        return "a name that isn't one everywhere"
+    if any(part == "" or part.startswith(".") for part in parts):
+        return "no path below the job's folder, or hidden"
+    return None
+
+
+def unreadable(error: OSError) -> AnabranchError:
+    """What to raise for a file of the job that can't be read."""
+    return AnabranchError(
+        f"{error.filename}: can't be read: {error.strerror}", "let this user read it, or put it into .gitignore"
+    )

@@ -1,0 +1,50 @@
+"""Names of a job's modules that would hide those of Python, or of packages that workers need."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from anabranch.errors import UsageError
+from anabranch.job_code.job_modules import RESERVED, JobCode, sources_of
+
+__all__ = ["check"]
+
+
+def check(code: JobCode) -> None:
+    """Whether each module that the job's own modules import is the one that they mean.
+
+    Raises:
+        UsageError: a module beside the job file has a name of Python's own, or of a package that workers need.
+    """
+    for path, text in sources_of(code).items():
+        for line, name in _imported(text, path):
+            hidden = next((each for each in _modules_of(code, name) if each.name != code.file), None)
+            if name in RESERVED and hidden is not None:
+                whose = "Python's own" if name in sys.stdlib_module_names else "a package that Spark's workers need"
+                raise UsageError(
+                    f"{Path(path).name}:{line} imports {name!r}, and {hidden.name} beside the job file has the name of "
+                    f"a module of {whose}",
+                    f"give {hidden.name} another name",
+                )
+
+
+def _imported(text: bytes, path: str) -> Iterator[tuple[int, str]]:
+    """The lines of a source that import something, with the first part of its name."""
+    try:
+        tree = ast.parse(text, path)
+    except (SyntaxError, ValueError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name.partition(".")[0]) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            yield node.lineno, node.module.partition(".")[0]
+
+
+def _modules_of(code: JobCode, name: str) -> Iterator[Path]:
+    for path in (Path(code.home, f"{name}.py"), Path(code.home, name, "__init__.py")):
+        if path.is_file():
+            yield path if path.name != "__init__.py" else path.parent
