@@ -194,8 +194,8 @@ class KafkaSettings(_Section):
 
     Passwords may be references: ``${env:NAME}``, ``${file:PATH}``. ``ssl_*`` name PEM files. ``rack``: fetch from
     replicas in this rack. ``prefix`` begins the names of transactional ids and marker groups. ``packages`` are Maven
-    coordinates of Spark's connector, ``jars`` a folder with its jars, which wins. ``client`` and ``spark`` are further
-    settings of librdkafka's and of Java's clients.
+    coordinates of Spark's connector (None: of the version that PySpark has), ``jars`` a folder with its jars, which
+    wins. ``client`` and ``spark`` are further settings of librdkafka's and of Java's clients.
     """
 
     bootstrap_servers: str = "localhost:9092"
@@ -211,7 +211,7 @@ class KafkaSettings(_Section):
     prefix: str = "anabranch"
     replication_factor: int = Field(default=-1, ge=-1)
     transaction_timeout: str = "2 minutes"
-    packages: str = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
+    packages: str | None = None
     jars: Path | None = None
     client: dict[str, str] = {}
     spark: dict[str, str] = {}

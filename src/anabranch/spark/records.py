@@ -10,6 +10,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from anabranch.spark.counts import Line
+from anabranch.spark.internals import local_properties
 from anabranch.systems import headers
 from anabranch.systems.contract import Range, Records, System
 
@@ -86,5 +87,5 @@ def task_number() -> int:
 def batch_number() -> int:
     """The batch that the Spark task works for, -1 outside of a streaming query."""
     context = TaskContext.get()
-    number = None if context is None else context.getLocalProperty("streaming.sql.batchId")
+    number = None if context is None else context.getLocalProperty(local_properties.BATCH)
     return -1 if number is None else int(number)
