@@ -174,3 +174,8 @@ def test_a_surface_of_spark_that_is_missing_fails_where_there_is_no_other_way(
 
     monkeypatch.setattr(session, "probed", refuse)
     assert look("")["spark internals"] == (False, "Spark 4.4.0 can't be used for all jobs")
+
+    monkeypatch.setenv("JAVA_HOME", str(Path(__file__).parent))
+    said = look("")
+    assert not said["java"][0]
+    assert "spark internals" not in said, "without Java, nothing is known of Spark"

@@ -58,12 +58,15 @@ def _results(settings: Settings) -> Iterator[tuple[str, bool, str]]:
         **({"kafka": _kafka} if _wants_kafka(settings) else {}),
         "maven": _maven,
     }
+    failed = set()
     for name, check in checks.items():
         try:
             yield name, True, check(settings)
         except AnabranchError as error:
+            failed.add(name)
             yield name, False, str(error)
-    yield from _internals(settings)
+    if "java" not in failed:
+        yield from _internals(settings)
 
 
 def _java(_: Settings) -> str:
