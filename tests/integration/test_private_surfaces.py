@@ -85,20 +85,26 @@ def counting(site: Site, rows: int = 40) -> Job:
     return job
 
 
-def counted(site: Site, missing: Surface, rows: int = 40, **settings: Any) -> None:
-    """A job with state runs to its end and counts right."""
-    run = site.deployed(counting(site, rows), max_rows_per_batch=10, **settings)
-    with lacking(missing):
-        run.ran()
-    assert site.values("out")[-1] == {"k": "a", "c": rows, "s": sum(range(rows))}
-
-
-SLOWER = [stop_at_batch.SURFACE, query_progress.SURFACE, read_limits.SURFACE, query_hold.SURFACE, error_texts.SURFACE]
+SLOWER = [stop_at_batch.SURFACE, query_progress.SURFACE, query_hold.SURFACE, error_texts.SURFACE]
 
 
 @pytest.mark.parametrize("missing", SLOWER, ids=lambda each: each.name)
 def test_a_job_runs_without(site: Site, missing: Surface) -> None:
-    counted(site, missing, target_batch_seconds=1.0 if missing is read_limits.SURFACE else 0)
+    run = site.deployed(counting(site), max_rows_per_batch=10)
+    with lacking(missing):
+        run.ran()
+    assert site.values("out")[-1] == {"k": "a", "c": 40, "s": sum(range(40))}
+
+
+def test_batches_keep_the_size_that_they_begin_with(site: Site) -> None:
+    run = site.deployed(counting(site, rows=400), target_batch_seconds=2.0)
+    with lacking(read_limits.SURFACE):
+        run.ran()
+    (lane,) = run.lanes
+    folder = run.folder(lane)
+    ends = [folder.planned_positions(batch)["in"][0] for batch in range(folder.planned() + 1)]
+    assert ends == [*range(50, 401, 50)], "they would be of more than 50 from the second or third one on"
+    assert site.values("out")[-1]["c"] == 400
 
 
 def test_spark_says_itself_what_it_can_not_run(site: Site) -> None:
@@ -204,5 +210,5 @@ def test_every_surface_was_taken_away() -> None:
     elsewhere = {"context_stop", "debug_lines", "source_start"}  # a session's start and end: tests/unit
     here = [*SLOWER, *REFUSED, *ALWAYS]
     here += [unsupported_operations.SURFACE, source_environment.SURFACE, class_path.SURFACE, thread_dump.SURFACE]
-    here += [java_process.SURFACE]
+    here += [java_process.SURFACE, read_limits.SURFACE]
     assert {each.name for each in here} | elsewhere == {each.name for each in probes.SURFACES}

@@ -95,10 +95,13 @@ def test_a_session_is_refused_only_without_what_every_job_needs(monkeypatch: pyt
     special = Surface("special", "something", [Needed("gone")])
     monkeypatch.setattr(probes, "SURFACES", (slower, special))
     probes.insist(spark())
-    always = Surface("always", "all jobs", [Needed("gone")], always=True)
-    monkeypatch.setattr(probes, "SURFACES", (slower, special, always))
-    with pytest.raises(UnsupportedSparkError, match="for all jobs: gone"):
-        probes.insist(spark())
+    for always in (
+        Surface("always", "all jobs", [Needed("gone")], always=True),
+        Surface("always", "all jobs", tried=lambda _: "gone", always=True),
+    ):
+        monkeypatch.setattr(probes, "SURFACES", (slower, special, always))
+        with pytest.raises(UnsupportedSparkError, match="for all jobs: gone"):
+            probes.insist(spark())
 
 
 @pytest.mark.parametrize(

@@ -72,12 +72,14 @@ def look(spark: SparkSession) -> list[Probe]:
 
 
 def insist(spark: SparkSession) -> None:
-    """Look for all of them, and log those that this Spark lacks: in a tenth of a second, so none is tried out.
+    """Look for all of them, and log those that this Spark lacks. Only those that every job needs are tried out: this is
+    to be quick.
 
     Raises:
         UnsupportedSparkError: it lacks one without which no job runs.
     """
-    lost = [probe for probe in (surface.look(spark) for surface in SURFACES) if not probe.works]
+    found = [each.probe(spark) if each.always else each.look(spark) for each in SURFACES]
+    lost = [probe for probe in found if not probe.works]
     for probe in lost:
         log.warning("a private surface of Spark is missing", surface=probe.surface.name, why=probe.told)
     for probe in lost:

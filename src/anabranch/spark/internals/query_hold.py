@@ -6,6 +6,7 @@ plan, its state and its sources at hand already.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from time import monotonic, sleep
 from typing import Any
@@ -31,6 +32,9 @@ _TURN = 0.2
 _WITHIN = 60.0
 """Seconds in which a query that runs no batch comes to where it would plan one, and begins one that was planned."""
 
+_PASSED = 2
+"""So many batches a query may still plan once it is to be held: more show that it doesn't wait where it should."""
+
 SURFACE = Surface(
     "query_hold",
     "draining a lane while its query runs",
@@ -53,7 +57,13 @@ SURFACE = Surface(
         ),
         JavaMembers(
             f"{_RUNTIME}.MicroBatchExecutionContext",
-            ("endOffsets_$eq", "isCurrentBatchConstructed", "isCurrentBatchConstructed_$eq", "offsetSeqMetadata_$eq"),
+            (
+                "batchId",
+                "endOffsets_$eq",
+                "isCurrentBatchConstructed",
+                "isCurrentBatchConstructed_$eq",
+                "offsetSeqMetadata_$eq",
+            ),
         ),
         JavaMembers(f"{_RUNTIME}.IncrementalExecution", ("watermarkPropagator",)),
         JavaMembers(f"{_RUNTIME}.WatermarkTracker", ("currentWatermark", "setWatermark")),
@@ -93,6 +103,7 @@ class HeldQuery:
         self._progress: Any = self._execution.awaitProgressLockCondition()
         self._turn, self._turned = turn, 0.0
         self._ran_at = monotonic()
+        self._last: float = math.inf
         self._limits = limits
         self._stand()
         try:
@@ -139,16 +150,16 @@ class HeldQuery:
 
     def _stand(self) -> None:
         """Take the lock, and wait until the query waits for it to plan a batch: what is adopted then is what it runs.
-        Anywhere else in its turn it would yet forget that, or take it for done."""
-        self._ran_at = monotonic()
+        At any other point Spark would discard the adopted batch, or treat it as finished."""
+        self._ran_at, self._last = monotonic(), math.inf
         while not self._planning.tryLock(_LOCKING_MS, self._milliseconds):
             self._look()
         try:
+            self._last = self._batch() + _PASSED
             while not self._would_plan():
                 if self._planning.hasQueuedThread(self._thread):  # for something else, which it may do
                     self._progress.awaitNanos(_HANDOVER_NS)  # gives it the lock, and is the next to have it
-                else:
-                    self._look()
+                self._look()
         except BaseException:
             self._planning.unlock()
             raise
@@ -173,7 +184,14 @@ class HeldQuery:
                 self._ran_at = monotonic()
             elif monotonic() > self._ran_at + _WITHIN:
                 raise NotHeldError(f"the query was waited for {_WITHIN:.0f} s, and runs no batch", "it can be stopped")
+            if self._batch() > self._last:
+                raise NotHeldError("the query plans batches where nothing can hold it", "it can be stopped")
         sleep(_LOOK)
+
+    def _batch(self) -> int:
+        """The batch that the query is at; -1: none yet."""
+        context = self._execution.getLatestExecutionContext()
+        return -1 if context is None else int(context.batchId())
 
     def _adopt(self) -> None:
         """Let the last batch of the offset log be the one that the query has planned, as it does when it starts.
