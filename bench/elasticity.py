@@ -43,6 +43,7 @@ from anabranch.container.folder import Folder
 from anabranch.grouping import groupers
 from anabranch.planning import plan as planning
 from anabranch.spark import buckets, functions, hidden, ownership, resolution, session
+from anabranch.spark.internals import java_process
 from anabranch.spark.query import LaneQuery
 from anabranch.systems.kafka import clients
 from anabranch.systems.kafka.system import KafkaSystem
@@ -113,8 +114,7 @@ class Bench:
 
     @property
     def _processes(self) -> tuple[int, ...]:
-        gateway: Any = self.spark.sparkContext._gateway
-        return (gateway.proc.pid,)
+        return (java_process.pid(self.spark),)
 
     def _fill(self, topic: str, keys: list[bytes]) -> None:
         self.system.create(topic, 1)

@@ -284,5 +284,7 @@ def _read(workspace: Workspace, stage: int) -> int:
 
 def _workers(process: Process) -> list[int]:
     """The Python workers of Spark's: what its daemon has forked."""
-    daemons = [pid for pid in descendants(process.popen.pid) if "anabranch.spark.daemon" in command(pid)]
+    daemons = [
+        pid for pid in descendants(process.popen.pid) if "anabranch.spark.internals.worker_daemon" in command(pid)
+    ]
     return sorted({child for pid in daemons for child in descendants(pid)})

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from anabranch.cli.main import main
-from anabranch.spark import sources
+from anabranch.spark.internals import source_environment
 
 if __name__ == "__main__":
-    vars(sources)["environment"] = lambda _spark: {}
+    vars(source_environment)["of_session"] = lambda _spark: {}
     main()

@@ -19,6 +19,7 @@ __all__ = [
     "StoreUnavailableError",
     "UnreachableError",
     "UnsupportedFormatError",
+    "UnsupportedSparkError",
     "UsageError",
 ]
 
@@ -54,6 +55,10 @@ class ConfigError(UsageError):
 
 class GraphError(UsageError):
     """The job's graph can't be run as it is written; names the operator and the cure."""
+
+
+class UnsupportedSparkError(UsageError):
+    """This Spark lacks something that no public interface gives, and that there is no other way to do."""
 
 
 class JobFailedError(AnabranchError):

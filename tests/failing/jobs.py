@@ -42,7 +42,9 @@ def on_java(*harms: str, again: bool = True) -> str:
     steps = "".join(f"    {'el' * bool(n)}if number == {n}:\n        {harm}\n" for n, harm in enumerate(harms))
     return f"""
 def harmful(frame):
-    jvm, java = frame.sparkSession._jvm, frame.sparkSession._jsparkSession
+    from anabranch.spark.internals import java as ways
+
+    jvm, java = ways.jvm(frame.sparkSession), ways.session(frame.sparkSession)
     with open("harmed", "a+") as file:
         file.write(f"{{jvm.java.lang.ProcessHandle.current().pid()}}\\n")
         file.seek(0)

@@ -9,13 +9,11 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from anabranch import Job
 from anabranch.config import Settings
 from anabranch.container import pacing, remembering
 from anabranch.container.folder import Folder
-from anabranch.spark.internals import read_limits
 from tests.integration.harness import Deployed, KafkaSite, Site
 
 TARGET = 2.0
@@ -80,10 +78,6 @@ def sizes(run: Deployed) -> list[int]:
     held = [folder.planned_positions(n) for n in range(folder.planned() + 1)]
     ends = [sum(at for positions in each.values() for at in positions.values()) for each in held]
     return [end - begin for begin, end in pairwise([0, *ends])]
-
-
-def test_this_spark_has_what_is_needed(spark: SparkSession) -> None:
-    assert read_limits.probe(spark)
 
 
 def test_batches_begin_small_and_grow_until_they_take_their_time_and_the_next_run_knows_that(place: Site) -> None:

@@ -8,6 +8,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -24,9 +25,12 @@ from anabranch.messages import Draining
 from anabranch.model.lane import LaneState
 from anabranch.planning import plan as planning
 from anabranch.planning.transition import after_drain
+from anabranch.spark.internals import query_hold
+from anabranch.spark.internals.query_hold import HeldQuery
 from anabranch.testing import DRAIN, run
 from tests.integration.harness import PATIENCE, Deployed, Site
 from tests.integration.test_event_time import SCHEMA, closed, computed, flights, put, written
+from tests.support.surfaces import lacking
 
 
 def chained() -> Job:
@@ -167,6 +171,34 @@ def test_a_lane_drains_with_the_query_that_runs_and_goes_on_with_it_if_that_is_t
     rows = [(row["window_end"], "drained" in row) for row in site.values("hourly")]
     watermark = max(datetime.fromisoformat(f["at"]) for f in its) - timedelta(minutes=10)
     assert {(datetime.fromisoformat(end) > watermark, cut) for end, cut in rows} == {(True, True), (False, False)}
+
+
+@pytest.mark.parametrize("why", ["the surface is missing", "Spark never comes there"])
+def test_a_lane_whose_query_can_not_be_held_drains_with_queries_of_their_own(
+    site: Site, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    site.log.create("flights", 1)
+    its = flights(1, hours=10)
+    put(site, 0, its)
+    job = Job("j")
+    read = job.read("flights", key="tail string", schema=SCHEMA, event_time="at", watermark="10 minutes")
+    read.window(tumbling("1 hour")).agg(n="count(*)").write("hourly")
+    drained = Drained(site.deployed(job, max_rows_per_batch=40))
+    held: list[HeldQuery] = []
+    for way in ("run", "begin", "go"):
+        monkeypatch.setattr(HeldQuery, way, held.append)
+    with ExitStack() as without:
+        if why == "the surface is missing":
+            without.enter_context(lacking(query_hold.SURFACE))
+        else:
+            monkeypatch.setattr(query_hold, "_PLANS", ".aMethodOfAnotherVersion(")
+            monkeypatch.setattr(query_hold, "_WITHIN", 1.0)
+        drained.begin()
+        until(drained.has_taken_in)
+        to = drained.halted()["embedded/flights/0"]
+        drained.end({"embedded/flights/0": to})
+    assert sum(row["n"] for row in site.values("hourly")) == to
+    assert not held
 
 
 @pytest.mark.parametrize("at_once", [False, True])

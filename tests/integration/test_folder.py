@@ -23,6 +23,7 @@ from anabranch.model.lane import Lane
 from anabranch.spark.publishing import Publishing
 from anabranch.spark.query import LaneQuery
 from tests.integration.harness import Deployed, Site
+from tests.support import spark_java
 
 
 class Interrupted(Exception):
@@ -274,7 +275,7 @@ def test_a_lock_is_kept_while_the_process_lives(site: Site) -> None:
     )
     for _ in range(5):  # the JVM closes what it finds unreachable a little after it looked
         gc.collect()
-        site.spark._jvm.System.gc()  # type: ignore[union-attr]
+        spark_java.collect_garbage(site.spark)
         site.spark.range(10).count()
         other = subprocess.run([sys.executable, "-c", code, f"{site.root}/lane.lock"], capture_output=True, text=True)
         assert other.stdout == "held\n", other.stderr

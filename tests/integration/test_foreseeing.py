@@ -19,6 +19,7 @@ from anabranch.spark.foreseeing import Foreseen
 from anabranch.spark.query import LaneQuery
 from anabranch.systems.kafka.broker import Cluster
 from anabranch.testing import KILL, SCALE, Message, run
+from tests.support import spark_java
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -93,10 +94,9 @@ def test_spark_compiles_nothing_for_a_lane_like_a_former_one(
 ) -> None:
     def publish(query: LaneQuery, *args: Any) -> None:
         as_it_was(query, *args)
-        compiled[query.lane.id] = metrics.METRIC_COMPILATION_TIME().getCount()
+        compiled[query.lane.id] = count()
 
-    jvm: Any = spark._jvm
-    metrics = jvm.org.apache.spark.metrics.source.CodegenMetrics
+    count = spark_java.compilations(spark)
     as_it_was, compiled = LaneQuery.publish, dict[str, int]()
     monkeypatch.setattr(LaneQuery, "publish", publish)
     check(cluster, build, [(200, SCALE(2)), (150, SCALE(1)), (100, SCALE(2))])

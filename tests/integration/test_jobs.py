@@ -16,6 +16,7 @@ from anabranch import Job
 from anabranch.model.hashing import partition_for
 from anabranch.spark.query import LaneQuery
 from tests.integration.harness import AT, Site
+from tests.support import spark_java
 
 
 def numbered(count: int, start: int = 0) -> list[dict[str, Any]]:
@@ -57,10 +58,9 @@ def test_spark_compiles_nothing_for_a_batch_like_a_former_one(
 
     def publish(query: LaneQuery, *args: Any) -> None:
         as_it_was(query, *args)
-        compiled.append(metrics.METRIC_COMPILATION_TIME().getCount())
+        compiled.append(count())
 
-    jvm: Any = spark._jvm
-    metrics = jvm.org.apache.spark.metrics.source.CodegenMetrics
+    count = spark_java.compilations(spark)
     as_it_was, compiled = LaneQuery.publish, list[int]()
     monkeypatch.setattr(LaneQuery, "publish", publish)
     site.log.create("in", 1)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
 
-from anabranch.spark import source_client, sources
+from anabranch.spark import sources
+from anabranch.spark.internals import java_process, source_client, source_environment
 from anabranch.systems.embedded import spark as embedded
 from anabranch.systems.embedded.system import EmbeddedSystem
 from anabranch.systems.source import Limits
 from tests.integration.harness import Site
+from tests.support import spark_java
 
 
 def started(java: int) -> list[list[str]]:
@@ -27,8 +28,7 @@ def started(java: int) -> list[list[str]]:
 
 
 def clients(site: Site) -> int:
-    gateway: Any = site.spark.sparkContext._gateway
-    return sum(source_client.__file__ in words for words in started(gateway.proc.pid))
+    return sum(source_client.__file__ in words for words in started(java_process.pid(site.spark)))
 
 
 def test_a_querys_source_is_a_fork_and_ends_with_it(site: Site) -> None:
@@ -51,16 +51,6 @@ def test_a_querys_source_is_a_fork_and_ends_with_it(site: Site) -> None:
     assert clients(site) == before
 
 
-def environment_of(site: Site, source: str) -> tuple[dict[str, str], int]:
-    """The environment of a registered source's function, and how often the map that holds it has changed its shape."""
-    java: Any = site.spark._jsparkSession
-    environment = java.sessionState().dataSourceManager().lookupDataSource(source).dataSourceCls().envVars()
-    jvm: Any = site.spark._jvm
-    changes = jvm.java.lang.Class.forName("java.util.HashMap").getDeclaredField("modCount")
-    changes.setAccessible(True)
-    return {**environment}, changes.getInt(environment)
-
-
 def run_queries(site: Site, source: str, several: int) -> int:
     """Run queries of a source at once, each until it has read all; gives the number of rows."""
     options = {"root": str(site.root / "log"), "stream": "in", "partitions": "[0]", "starting": "{}", "max_rows": "10"}
@@ -79,11 +69,11 @@ def run_queries(site: Site, source: str, several: int) -> int:
 def test_queries_that_share_a_source_leave_its_environment_as_it_is(site: Site) -> None:
     site.log.create("in", 1)
     site.put("in", 0, [{"n": n} for n in range(5)])
-    ours = sources.environment(site.spark)
-    before = {source.name(): environment_of(site, source.name()) for source in sources.SOURCES}
+    ours = source_environment.of_session(site.spark)
+    before = {source.name(): spark_java.source_environment(site.spark, source.name()) for source in sources.SOURCES}
     assert all({name: environment[name] for name in ours}.keys() == ours.keys() for environment, _ in before.values())
     assert run_queries(site, embedded.FORMAT, 2) == 10
-    after, changes = environment_of(site, embedded.FORMAT)
+    after, changes = spark_java.source_environment(site.spark, embedded.FORMAT)
     assert (after.keys(), changes) == (before[embedded.FORMAT][0].keys(), before[embedded.FORMAT][1])
     assert {name: after[name] for name in ours if name != "SPARK_LOCAL_DIRS"}.items() <= ours.items()
 
@@ -98,7 +88,7 @@ def test_spark_itself_changes_what_queries_share(site: Site) -> None:
     """When this fails, Spark was mended, and ``sources.register`` needn't be."""
     site.log.create("in", 1)
     site.put("in", 0, [{"n": n} for n in range(5)])
-    ours, context = sources.environment(site.spark), site.spark.sparkContext
+    ours, context = source_environment.of_session(site.spark), site.spark.sparkContext
     known = {**context.environment}
     for name in ours:
         del context.environment[name]
@@ -106,7 +96,7 @@ def test_spark_itself_changes_what_queries_share(site: Site) -> None:
         site.spark.dataSource.register(_Plain)
     finally:
         context.environment.update(known)
-    before, changes = environment_of(site, "plain")
+    before, changes = spark_java.source_environment(site.spark, "plain")
     assert run_queries(site, "plain", 1) == 5
-    after, later = environment_of(site, "plain")
+    after, later = spark_java.source_environment(site.spark, "plain")
     assert (later - changes, after.keys() - before.keys()) == (len(ours), ours.keys())

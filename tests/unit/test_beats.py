@@ -413,11 +413,11 @@ GONE = """
 import subprocess, sys, threading
 from types import SimpleNamespace
 from anabranch.container import watchdog
-from anabranch.spark import session
+from anabranch.spark.internals import java_process
 java = subprocess.Popen(["sleep", "30"])
 spark = SimpleNamespace(sparkContext=SimpleNamespace(_gateway=SimpleNamespace(proc=java)))
 ended = threading.Event()
-watchdog.watch_java(lambda: session.is_gone(spark), ended, lambda _: None)
+watchdog.watch_java(lambda: java_process.is_gone(spark), ended, lambda _: None)
 threading.Event().wait(0.3)
 if sys.argv[1] == "ended":
     ended.set()

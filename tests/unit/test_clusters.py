@@ -18,6 +18,7 @@ from anabranch.config import Settings, SparkSettings
 from anabranch.container import executors
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.spark import cluster, session
+from anabranch.systems.kafka import jars
 
 MASTER = "spark://head:7077"
 
@@ -100,7 +101,7 @@ def test_what_is_sent_is_what_workers_import(tmp_path: Path) -> None:
         zipfile.ZipFile(file).extractall(executor / name)
     steps = [
         "from anabranch.job_code import job_modules",
-        "import anabranch.spark.daemon",
+        "import anabranch.spark.internals.worker_daemon",
         "job_modules.enter_from_environment()",
         "import parts.one, given",
         "print(anabranch.__file__, parts.one.HERE)",
@@ -135,6 +136,16 @@ def test_a_session_that_a_master_does_not_take_names_it(text: str, why: str) -> 
         session._session(builder, MASTER)
     with pytest.raises(RuntimeError):
         session._session(builder, "local[2]")
+
+
+def test_packages_that_spark_may_not_have_got_are_named() -> None:
+    def failing() -> None:
+        raise RuntimeError("[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number")
+
+    builder: Any = SimpleNamespace(getOrCreate=failing)
+    connector = jars.of_pyspark()
+    with pytest.raises(AnabranchError, match=f"^Spark hasn't started with {connector}, .*\n.*scripts/fetch-jars"):
+        session._session(builder, "local[2]", connector)
 
 
 def test_schemas_are_checked_here_whatever_the_cluster_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,9 @@ from typer.testing import CliRunner
 
 from anabranch.cli import doctor
 from anabranch.cli.main import app
+from anabranch.errors import UnsupportedSparkError
+from anabranch.spark import session
+from anabranch.spark.internals.surface import Probe, Surface
 from anabranch.systems.kafka import jars
 from anabranch.systems.kafka.cluster import Cluster
 from tests.registry import serving
@@ -27,6 +30,7 @@ def look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Look:
     """What doctor finds with these settings, by check, on a machine without anything of Kafka's."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(doctor, "Cluster", partial(Cluster, patience=0.5))
+    monkeypatch.setattr(session, "probed", lambda _: [])
 
     def call(settings: str) -> Found:
         (tmp_path / "anabranch.toml").write_text(settings)
@@ -48,7 +52,7 @@ def connector(folder: Path) -> Path:
 def test_which_connector_is_used(look: Look, tmp_path: Path) -> None:
     ok, said = look("")["kafka connector"]
     assert ok
-    assert said.startswith("org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0, which Spark gets from a Maven repository")
+    assert said.startswith(f"{jars.of_pyspark()}, which Spark gets from a Maven repository")
     cache = connector(tmp_path / "cache" / "anabranch" / "connector-4.2.0")
     assert look("")["kafka connector"] == (True, f"4 jars of scripts/fetch-jars ({cache})")
     mine = connector(tmp_path / "mine")
@@ -124,3 +128,54 @@ def test_what_binary_formats_take(look: Look, tmp_path: Path, monkeypatch: pytes
     ok, said = look(f'[formats]\nregistry = "{url}"')["schema registry"]
     assert not ok
     assert f"the schema registry {url} didn't answer" in said
+
+
+def test_the_connector_is_asked_for_where_a_job_on_kafka_would_need_it(
+    look: Look, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    maven = tmp_path / "bin" / "mvn"
+    maven.parent.mkdir()
+    maven.write_text("#!/bin/sh\nexit 1\n")
+    maven.chmod(0o700)
+    monkeypatch.setenv("PATH", str(maven.parent), prepend=os.pathsep)
+    monkeypatch.setattr(doctor, "_kafka", lambda _: "asked")
+    assert look("")["kafka connector"][0]
+    ok, said = look('[systems]\ndefault = "kafka"')["kafka connector"]
+    assert not ok
+    assert said.startswith(
+        f"{jars.of_pyspark()}, the Kafka connector of the PySpark that is installed, can't be had from the Maven "
+        "repository here"
+    )
+    assert "scripts/fetch-jars" in said
+    ok, said = look('[systems]\ndefault = "kafka"\n[systems.kafka]\npackages = "a:b:1"')["kafka connector"]
+    assert (ok, said.split(" can't")[0]) == (False, "a:b:1")
+    maven.write_text("#!/bin/sh\nexit 0\n")
+    assert look('[systems]\ndefault = "kafka"')["kafka connector"][0]
+
+
+def test_a_surface_of_spark_that_is_missing_fails_where_there_is_no_other_way(
+    look: Look, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slower, special = Surface("slower", "speed", otherwise="it takes longer"), Surface("special", "something")
+    found = [Probe(slower, "4.4.0"), Probe(special, "4.4.0")]
+    monkeypatch.setattr(session, "probed", lambda _: found)
+    assert look("")["spark internals"] == (True, "2 of 2 private surfaces are there")
+    found[0] = Probe(slower, "4.4.0", "it has no class X")
+    said = look("")
+    assert said["spark internals"] == (True, "1 of 2 private surfaces are there")
+    assert said["spark internals: slower"] == (True, "Spark 4.4.0: it has no class X; it takes longer")
+    found[1] = Probe(special, "4.4.0", "it has no class Y")
+    said = look("")
+    assert not said["spark internals"][0]
+    assert said["spark internals: special"] == (False, "Spark 4.4.0: it has no class Y; not to be had: something")
+
+    def refuse(_: object) -> None:
+        raise UnsupportedSparkError("Spark 4.4.0 can't be used for all jobs")
+
+    monkeypatch.setattr(session, "probed", refuse)
+    assert look("")["spark internals"] == (False, "Spark 4.4.0 can't be used for all jobs")
+
+    monkeypatch.setenv("JAVA_HOME", str(Path(__file__).parent))
+    said = look("")
+    assert not said["java"][0]
+    assert "spark internals" not in said, "without Java, nothing is known of Spark"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,11 @@ def test_without_a_folder_or_a_cache_spark_fetches_the_packages(cache: Path) -> 
     found = jars.found(KafkaSettings(packages="a:b:1"))
     assert found == jars.Jars("packages", (), "a:b:1")
     assert found.conf() == {"spark.jars.packages": "a:b:1"}
+
+
+def test_by_default_the_connector_has_the_version_of_pyspark(cache: Path) -> None:
+    version = importlib.metadata.version("pyspark")
+    assert jars.found(KafkaSettings()).packages == f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version}"
 
 
 def test_what_was_fetched_is_used(cache: Path) -> None:

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.spark import source_client
+from anabranch.spark.internals import source_client
 
 SERVES = """
 import sys
-from anabranch.spark import source_server
+from anabranch.spark.internals import source_server
 import decimal
 source_server.serve(sys.argv[1])
 print("serves", flush=True)

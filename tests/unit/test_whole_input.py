@@ -6,9 +6,9 @@ import io
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.pandas.serializers import ArrowStreamSerializer
 
 from anabranch.spark.internals.whole_input import CutShortError, whole
+from tests.support.spark_java import ArrowStreamSerializer
 
 BATCH = pa.record_batch([pa.array([1, 2], pa.int64())], names=["n"])
 

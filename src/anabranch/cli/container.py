@@ -70,11 +70,12 @@ def container(
         from anabranch.container import executors, failures
         from anabranch.container.reconciliation import Container
         from anabranch.spark import resolution, session
+        from anabranch.spark.internals import java_process
 
         progress.say(f"starting Spark for a container of job {job} ...")
         spark = session.start(settings, file.home, None, running.program.cores)
-        replacer.take_java(lambda: session.kill(spark), session.is_child(spark))
-        watchdog.watch_java(lambda: session.is_gone(spark), ended, replacer.replace)
+        replacer.take_java(lambda: java_process.kill(spark), java_process.is_child(spark))
+        watchdog.watch_java(lambda: java_process.is_gone(spark), ended, replacer.replace)
         try:
             executors.ready(spark, settings, file.graph, running.program.cores, progress.say, leaving.asked)
             made = Container(
@@ -98,7 +99,7 @@ def container(
             replacer.within(_STOPS_WITHIN, broken.restarts)
             following = broken.restarts
         except Exception as error:
-            if failures.is_of_java(error) and session.is_gone(spark, within=replacing.SEEN_WITHIN):
+            if failures.is_of_java(error) and java_process.is_gone(spark, within=replacing.SEEN_WITHIN):
                 watchdog.end_without_java(replacer.replace)
             raise
         finally:

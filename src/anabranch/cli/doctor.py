@@ -59,11 +59,15 @@ def _results(settings: Settings) -> Iterator[tuple[str, bool, str]]:
         **({"kafka": _kafka} if _wants_kafka(settings) else {}),
         "maven": _maven,
     }
+    failed = set()
     for name, check in checks.items():
         try:
             yield name, True, check(settings)
         except AnabranchError as error:
+            failed.add(name)
             yield name, False, str(error)
+    if "java" not in failed:
+        yield from _internals(settings)
 
 
 def _java(_: Settings) -> str:
@@ -77,6 +81,23 @@ def _spark(_: Settings) -> str:
     import importlib.metadata
 
     return importlib.metadata.version("pyspark")
+
+
+def _internals(settings: Settings) -> Iterator[tuple[str, bool, str]]:
+    """Whether Spark has the private surfaces that are used: one line for all, and one for each that is missing."""
+    from anabranch.spark import session
+
+    progress.say("starting Spark to look at it ...")
+    try:
+        probes = session.probed(settings)
+    except AnabranchError as error:
+        yield "spark internals", False, str(error)
+        return
+    lost = [probe for probe in probes if not probe.works]
+    refused = [probe for probe in lost if not probe.surface.otherwise]
+    yield "spark internals", not refused, f"{len(probes) - len(lost)} of {len(probes)} private surfaces are there"
+    for probe in lost:
+        yield f"spark internals: {probe.surface.name}", bool(probe.surface.otherwise), probe.summary
 
 
 def _storage(settings: Settings) -> str:
@@ -108,7 +129,13 @@ def _store(settings: Settings) -> str:
 def _connector(settings: Settings) -> str:
     found = jars.found(settings.systems.kafka)
     if not found.paths:
-        return f"{found.packages}, which Spark gets from a Maven repository when a job on Kafka starts"
+        said = f"{found.packages}, which Spark gets from a Maven repository when a job on Kafka starts"
+        if not _wants_kafka(settings):
+            return said
+        for each in found.packages.split(","):
+            if _is_in_maven(each) is False:
+                raise AnabranchError(f"{_named(each)} can't be had from the Maven repository here", jars.OTHERS)
+        return said
     where = "of [systems.kafka] jars" if found.source == "setting" else "of scripts/fetch-jars"
     return f"{len(found.paths)} jars {where} ({found.paths[0].parent})"
 
@@ -118,18 +145,33 @@ def _module(module: str, settings: Settings) -> str:
     where = modules.found(settings.formats, module)
     if isinstance(where, Path):
         return str(where)
-    maven = shutil.which("mvn")
-    if maven is None:
+    there = _is_in_maven(where)
+    if there is None:
         return f"{where}, which Spark gets from a Maven repository; whether it has it can't be asked without mvn"
-    progress.say(f"asking Maven for {where} ...")
-    command = [maven, "-q", "-B", f"{_MAVEN}:get", f"-Dartifact={where}", "-Dtransitive=false"]
-    ran = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    if ran.returncode != 0:
+    if not there:
         raise AnabranchError(
             f"{where} can't be had from the Maven repository here",
             "name one that can in [formats], or a folder with its jar in [formats] jars",
         )
     return f"{where}, which Spark gets from a Maven repository"
+
+
+def _named(package: str) -> str:
+    """Maven coordinates, in words where they are those that come with PySpark."""
+    if package != jars.of_pyspark():
+        return package
+    return f"{package}, the Kafka connector of the PySpark that is installed,"
+
+
+def _is_in_maven(package: str) -> bool | None:
+    """Whether a Maven repository has it; None: that can't be asked."""
+    maven = shutil.which("mvn")
+    if maven is None:
+        return None
+    progress.say(f"asking Maven for {package} ...")
+    command = [maven, "-q", "-B", f"{_MAVEN}:get", f"-Dartifact={package}", "-Dtransitive=false"]
+    ran = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    return ran.returncode == 0
 
 
 def _registry(settings: Settings) -> str:

@@ -107,6 +107,7 @@ def execute(
         from anabranch.container import executors, failures, watchdog
         from anabranch.container.restarts import ProcessBrokenError
         from anabranch.spark import session
+        from anabranch.spark.internals import java_process
 
         session.java_version()
         printed = endpoint.run_folder(store_url) / f"{name}.spark.log"
@@ -114,8 +115,8 @@ def execute(
         cores = preparation.cores(plan, settings)
         spark = session.start(settings, file.home, printed, cores)
         ended = threading.Event()
-        replacer.take_java(lambda: session.kill(spark), session.is_child(spark))
-        watchdog.watch_java(lambda: session.is_gone(spark), ended, replacer.replace)
+        replacer.take_java(lambda: java_process.kill(spark), java_process.is_child(spark))
+        watchdog.watch_java(lambda: java_process.is_gone(spark), ended, replacer.replace)
         try:
             executors.ready(spark, settings, file.graph, cores, progress.say)
             schemas = preparation.resolved(file, formats)
@@ -134,7 +135,7 @@ def execute(
             replacer.within(_STOPS_WITHIN, broken.restarts)
             raise
         except Exception as error:
-            if failures.is_of_java(error) and session.is_gone(spark, within=replacing.SEEN_WITHIN):
+            if failures.is_of_java(error) and java_process.is_gone(spark, within=replacing.SEEN_WITHIN):
                 watchdog.end_without_java(replacer.replace)
             raise
         finally:

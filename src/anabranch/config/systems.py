@@ -47,8 +47,8 @@ class KafkaSettings(Section):
     replication_factor: int = Field(default=-1, ge=-1)
     transaction_timeout: Duration = "2 minutes"
 
-    packages: str = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
-    """Maven coordinates of Spark's connector."""
+    packages: str | None = None
+    """Maven coordinates of Spark's connector; None: of the version that PySpark has."""
 
     jars: Path | None = None
     """A folder with the connector's jars, which wins over ``packages``."""

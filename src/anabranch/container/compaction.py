@@ -10,7 +10,8 @@ from anabranch import crash_points
 from anabranch.container.folder import Folder
 from anabranch.errors import StateError
 from anabranch.model.lane import Lane
-from anabranch.spark import rewriting, state
+from anabranch.spark import state
+from anabranch.spark.internals import state_rewrite
 from anabranch.spark.state import Held
 
 __all__ = ["Look", "look", "rewrite"]
@@ -61,7 +62,7 @@ def rewrite(spark: SparkSession, found: Look, target: str) -> Held:
     """
     lane, batch, keys = found.lane, found.batch, found.keys
     made = found.folder.bare(target)
-    rewriting.rewrite(
+    state_rewrite.rewrite(
         spark,
         found.folder.uri,
         made.uri,

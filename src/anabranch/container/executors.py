@@ -23,6 +23,7 @@ from anabranch.errors import AnabranchError, ConfigError
 from anabranch.model.graph import Graph
 from anabranch.operators import rule
 from anabranch.spark import cluster
+from anabranch.spark.internals import executors
 
 __all__ = ["ready"]
 
@@ -95,10 +96,7 @@ def _given(spark: SparkSession, cores: int, say: Callable[[str], None], unless: 
 def _slots(spark: SparkSession) -> int:
     """How many tasks can run at once on the executors that are there."""
     context = spark.sparkContext
-    found = context._jsc.sc().statusStore().executorList(True)
-    each = [found.apply(at) for at in range(found.size())]
-    cores = sum(int(one.totalCores()) for one in each if one.id() != "driver")
-    return cores // int(context.getConf().get("spark.task.cpus", "1"))
+    return executors.cores(spark) // int(context.getConf().get("spark.task.cpus", "1"))
 
 
 def _check(spark: SparkSession, settings: Settings, graph: Graph, slots: int) -> None:

@@ -23,6 +23,7 @@ from anabranch.errors import ConflictError, StateError
 from anabranch.event_time import progress
 from anabranch.event_time.progress import Progress
 from anabranch.spark.batches import Batch
+from anabranch.spark.internals import checkpoint_layout, hadoop_files
 
 # Commits before offsets: a copy made while the source is still written to never has a commit without its offset.
 _COPY_ORDER = ("commits", "offsets", "metadata", "sources", "state", "streams.json", "starting.json")
@@ -61,7 +62,7 @@ class Folder:
         """``streams``: by topic, where a stream of Kafka's has another name."""
         self.uri = uri
         self._streams = streams or {}
-        self._jvm: Any = spark._jvm
+        checkpoint_layout.SURFACE.insist(spark)
         self._spark = spark
         self._tree = Tree(spark, uri)
         self._path, self._fs = self._tree.path, self._tree.fs
@@ -363,9 +364,9 @@ class Folder:
             return self._fill(copy, names, warm=False)
 
     def _schemas(self) -> list[str]:
-        """The folders that say how state is made: of operators, partitions and stores."""
-        found = (self._found(f"{_STATE}/{below}/_metadata") for below in ("*", "*/*", "*/*/*"))
-        return [*itertools.chain.from_iterable(found), *self._found(f"{_STATE}/*/_stateSchema")]
+        """The folders that say how state is made."""
+        found = (self._found(f"{_STATE}/{each}") for each in checkpoint_layout.SCHEMAS)
+        return [*itertools.chain.from_iterable(found)]
 
     def _found(self, pattern: str) -> list[str]:
         """What there is of a pattern, by names in the folder."""
@@ -377,13 +378,8 @@ class Folder:
         """Let what Spark keeps of a ``process`` name the schemas in this folder, not those where it was copied from:
         it holds whole paths, and that folder will go."""
         whole = self._fs.makeQualified(self._at(_STATE)).toString()
-        for name in self._found(f"{_STATE}/*/_metadata/v2/*"):
-            version, text = self._tree.read(name).split("\n", 1)
-            told = json.loads(text)
-            for store in told["stateStoreInfo"]:
-                paths = store.get("stateSchemaFilePaths", ())
-                store["stateSchemaFilePaths"] = [f"{whole}/{'/'.join(path.split('/')[-4:])}" for path in paths]
-            self._tree.write(name, f"{version}\n{json.dumps(told)}")
+        for name in self._found(f"{_STATE}/{checkpoint_layout.OPERATORS}"):
+            self._tree.write(name, checkpoint_layout.relocated(self._tree.read(name), whole))
 
     def keep(self, partitions: Mapping[str, Iterable[int]]) -> None:
         """Drop all other partitions from every entry of the offset log."""
@@ -440,15 +436,10 @@ class Folder:
         path = str(self._tree.local)
         if path in _locked:
             return
-        holder = self._java("java.io.RandomAccessFile")(f"{path}.lock", "rw")
-        if holder.getChannel().tryLock() is None:
-            holder.close()
+        holder = hadoop_files.lock(self._spark, f"{path}.lock")
+        if holder is None:
             raise ConflictError(f"another process runs on {path}", "stop it, or wait until it has ended")
         _locked[path] = holder
-
-    def _java(self, name: str) -> Any:
-        # Written as jvm.org.apache.x, Java would look through all of Spark's jars for a class at each dot.
-        return getattr(self._jvm, name)
 
     def _at(self, name: str) -> Any:
         return self._tree.at(name)

@@ -36,10 +36,11 @@ from anabranch.messages import BatchProgress, Draining, LaneReport
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP, parsed, texts
 from anabranch.pace.controller import Ran as Paced
-from anabranch.spark import boundary, clock, history, isolation, stacks
+from anabranch.spark import clock, history, isolation
 from anabranch.spark.clock import Clock
-from anabranch.spark.held import Held
 from anabranch.spark.history import Ran
+from anabranch.spark.internals import query_hold, stop_at_batch, thread_dump
+from anabranch.spark.internals.query_hold import HeldQuery, NotHeldError
 from anabranch.spark.query import LaneQuery
 
 log = logs.get_logger()
@@ -147,6 +148,7 @@ class LaneRunner:
         self._analyzed: LaneQuery | None = None
         self._held: Folder | None = None
         self._started: StreamingQuery | None = None
+        self._not_held = False
         self._dropped = 0
         self._noted = False
         self._most = 0
@@ -372,24 +374,34 @@ class LaneRunner:
 
         def end() -> None:
             assert self._query is not None
-            held.go()
-            while not self._query.writing.wait(_POLL) and folder.pending:
-                look()
+            writing = self._query.writing
+            held.go(lambda: writing.is_set() or not folder.pending)
             # However much state there is to come out: nobody sees whether the batch goes on.
             self._stop_at_boundary(folder, query, partial(self._take_progress, folder, query))
 
         outcome = Outcome(drained=False)
-        with suppress(_HurryError), closing(self._hold(query, turn)) as held:
-            outcome = self._draining_by(folder, run=held.run, begin=held.begin, end=end, pause=pause)()
-            if not outcome.drained and not self._stop.is_set():
-                held.release()
+        try:
+            with suppress(_HurryError), closing(self._hold(query, turn)) as held:
+                outcome = self._draining_by(folder, run=held.run, begin=held.begin, end=end, pause=pause)()
+                if not outcome.drained and not self._stop.is_set():
+                    held.release()
+        except NotHeldError as error:
+            log.warning("a query can't be held, and is stopped instead", lane=self.lane.id, error=error.what)
+            self._not_held = True
+            return False
         if outcome.drained:
             self._stop_at_boundary(folder, query)
         return self._has_drained(outcome)
 
-    def _hold(self, query: StreamingQuery, turn: Callable[[], None]) -> Held:
+    def _can_hold(self) -> bool:
+        """Whether the query that runs can be held: else it drains when it has ended."""
+        if self._query is None or not self._query.holdable or self._not_held:
+            return False
+        return query_hold.SURFACE.works(self._place.spark)
+
+    def _hold(self, query: StreamingQuery, turn: Callable[[], None]) -> HeldQuery:
         assert self._query is not None
-        return Held(self._place.spark, query, turn, self._query.pacer.limits(query))
+        return HeldQuery(self._place.spark, query, turn, self._query.pacer.limits(query))
 
     def _draining_by(self, folder: Folder, **how: Any) -> Drain:
         """``how``: what depends on whether the query runs."""
@@ -449,10 +461,12 @@ class LaneRunner:
             self._started = replace(self._query, nothing=True).start()
         while folder.committed() < 0 and self._started.isActive:
             self._pause(_POLL)
-        boundary.end(self._place.spark, self._started, self._query.writing.is_set)
+        stop_at_batch.end(self._place.spark, self._started, self._query.writing.is_set)
         failed = self._started.exception()
         if failed is not None:
             raise failed
+        if folder.pending:
+            self._run_planned(folder)
 
     def _failure(self, error: Exception) -> Failure:
         if isinstance(error, AnabranchError):
@@ -578,7 +592,7 @@ class LaneRunner:
                 break
             self._raise_if_ended(query)
             if self._drains(folder):
-                if self._query is None or not self._query.holdable:
+                if not self._can_hold():
                     break
                 if self._drain_held(folder, query):
                     return True
@@ -613,7 +627,7 @@ class LaneRunner:
                 "a lane stands still",
                 lane=self.lane.id,
                 why=still,
-                threads=stacks.of_lane(self._place.spark, self.lane.id),
+                threads=thread_dump.of_lane(self._place.spark, self.lane.id),
             )
             raise StalledError(f"lane {self.lane.id} stands still: {still}", "its threads are in the container's log")
 
@@ -681,7 +695,7 @@ class LaneRunner:
         self._dropped += records
 
     def _take_progress(self, folder: Folder, query: StreamingQuery) -> None:
-        newest = history.newest(query)
+        newest = history.newest(self._place.spark, query)
         told = clock.read(self._clock)
         if told is not None:
             self._tell(watermark=told.progress.watermark, held_by=told.held_by, idle=tuple(told.idle))
@@ -691,7 +705,7 @@ class LaneRunner:
             self._tell(**self._live.idled(self._report))
             return
         self._newest_progress = newest
-        for ran in history.since(query, self._seen_batch):
+        for ran in history.since(self._place.spark, query, self._seen_batch):
             self._rows += ran.rows
             self._late_groups += ran.late_groups
             self._seen_batch = ran.number
@@ -816,7 +830,7 @@ class LaneRunner:
         if self._query.real_time:
             query.stop()
         else:
-            boundary.end(
+            stop_at_batch.end(
                 self._place.spark,
                 query,
                 self._query.writing.is_set,

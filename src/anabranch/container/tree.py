@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from anabranch.container import leftovers
 from anabranch.container.leftovers import PART
 from anabranch.errors import StateError
+from anabranch.spark.internals.hadoop_files import Hadoop
 
 __all__ = ["File", "Tree", "update"]
 
@@ -45,15 +46,10 @@ class Tree:
     """What is below a path."""
 
     def __init__(self, spark: SparkSession, uri: str) -> None:
-        jvm: Any = spark._jvm
-        # Written as jvm.org.apache.x, Java would look through all of Spark's jars for a class at each dot.
-        self.path_of = getattr(jvm, "org.apache.hadoop.fs.Path")
-        self._files = getattr(jvm, "org.apache.hadoop.fs.FileUtil")
-        self._arrays = getattr(jvm, "org.apache.commons.lang3.ArrayUtils")
-        self._io = getattr(jvm, "org.apache.commons.io.IOUtils")
-        self._conf = spark._jsc.hadoopConfiguration()
+        self._hadoop = Hadoop(spark)
+        self.path_of = self._hadoop.path
         self.path = self.path_of(uri)
-        self.fs = self.path.getFileSystem(self._conf)
+        self.fs = self.path.getFileSystem(self._hadoop.conf)
 
     @functools.cached_property
     def local(self) -> Path | None:
@@ -94,7 +90,7 @@ class Tree:
         if not self.fs.exists(folder):
             return []
         # One call for all the names: there may be hundreds, and a call for each costs as much as all the rest.
-        listed = self._arrays.toString(self._files.stat2Paths(self.fs.listStatus(folder)))
+        listed = self._hadoop.text(self._hadoop.files.stat2Paths(self.fs.listStatus(folder)))
         begin = re.escape(str(self.fs.makeQualified(folder).toString()))
         return sorted(int(number) for number in re.findall(begin + r"/(\d+)(?=[,}])", listed))
 
@@ -104,7 +100,7 @@ class Tree:
             return self.local.joinpath(name).read_bytes().decode()
         stream = self.fs.open(self.at(name))
         try:
-            return str(self._io.toString(stream, "UTF-8"))
+            return str(self._hadoop.io.toString(stream, "UTF-8"))
         finally:
             stream.close()
 
@@ -156,7 +152,7 @@ class Tree:
 
     def _copy(self, name: str, target: Tree, to: str) -> None:
         if self.local is None or target.local is None:
-            self._files.copy(self.fs, self.at(name), target.fs, target.at(to), False, True, self._conf)
+            self._hadoop.files.copy(self.fs, self.at(name), target.fs, target.at(to), False, True, self._hadoop.conf)
             return
         target.local.joinpath(to).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(self.local / name, target.local / to)
@@ -219,7 +215,7 @@ class Tree:
 
     def _listed(self, name: str) -> str:
         """What is in a folder, in one text: calls for each of hundreds of files would take longer than all the rest."""
-        return str(self._arrays.toString(self.fs.listStatus(self.at(name))))
+        return self._hadoop.text(self.fs.listStatus(self.at(name)))
 
 
 def update(source: Tree, target: Tree, names: Iterable[str], *, lives: bool) -> int:

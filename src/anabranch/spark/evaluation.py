@@ -14,6 +14,7 @@ from anabranch.operators import rule
 from anabranch.operators.rules import is_boundary
 from anabranch.planning.groups import Group
 from anabranch.spark import codec, hidden
+from anabranch.spark.internals import query_plan
 from anabranch.spark.labels import label
 from anabranch.spark.naming import TaskNames
 from anabranch.spark.operators import Context, apply, stage_key
@@ -155,7 +156,7 @@ def fan_out(group: Group, start: Node, frame: DataFrame, sinks: Mapping[int, Sin
             continue
         columns = _columns(node, branches[source])
         added = unpacked.select(*columns)
-        if _generators(added) > _generators(unpacked):
+        if query_plan.count(added, query_plan.GENERATOR) > query_plan.count(unpacked, query_plan.GENERATOR):
             return None
         names = added.columns
         guarded = [F.when(F.col(_alive(source)), c).alias(n) for n, c in zip(names, columns, strict=True)]
@@ -199,10 +200,6 @@ def _columns(node: Node, names: list[str]) -> list[Column]:
     for expression in node.args["expressions"]:
         columns += [F.col(codec.quoted(name)) for name in names] if expression.strip() == "*" else [F.expr(expression)]
     return columns
-
-
-def _generators(frame: DataFrame) -> int:
-    return str(frame._jdf.queryExecution().analyzed().toString()).count("Generate ")
 
 
 def encode(frame: DataFrame, sink: Sink) -> DataFrame:

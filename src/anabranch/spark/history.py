@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch.spark import clock
+from anabranch.spark.internals import query_progress
 
 __all__ = ["Ran", "newest", "since"]
 
@@ -32,21 +34,16 @@ class Ran:
     state_bytes: int = 0
 
 
-def newest(query: StreamingQuery) -> str:
+def newest(spark: SparkSession, query: StreamingQuery) -> str:
     """What tells the newest news of a query from older ones; '' while there are none."""
-    told = _java(query).lastProgress()
-    return "" if told is None else str(told.timestamp())
+    return query_progress.newest(spark, query)
 
 
-def since(query: StreamingQuery, batch: int) -> list[Ran]:
-    """The batches after one that a query has run, oldest first, as far as it remembers them.
-
-    PySpark's own ``recentProgress`` fetches every field of all that is remembered, each by a call into the JVM.
-    """
-    recent = _java(query).recentProgress()
+def since(spark: SparkSession, query: StreamingQuery, batch: int) -> list[Ran]:
+    """The batches after one that a query has run, oldest first, as far as it remembers them."""
     found: list[Ran] = []
-    for place in reversed(range(len(recent))):
-        told = json.loads(recent[place].json())
+    for text in query_progress.recent(spark, query):
+        told = json.loads(text)
         if told["batchId"] <= batch:
             break
         if "addBatch" in told["durationMs"]:
@@ -65,7 +62,3 @@ def _ran(told: dict[str, Any]) -> Ran:
         ended=begun + told["durationMs"].get("triggerExecution", 0) / 1000,
         state_bytes=sum(state.get("customMetrics", {}).get(_STATE_BYTES, 0) for state in told["stateOperators"]),
     )
-
-
-def _java(query: StreamingQuery) -> Any:
-    return query._jsq

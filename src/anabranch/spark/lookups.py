@@ -15,7 +15,8 @@ from anabranch import logs
 from anabranch.errors import GraphError, StateError
 from anabranch.formats import JSON, Format
 from anabranch.model.graph import Node
-from anabranch.spark import codec, hidden, intake, lines
+from anabranch.spark import codec, hidden, intake
+from anabranch.spark.internals import debug_lines
 from anabranch.spark.labels import label
 from anabranch.spark.records import again
 from anabranch.systems.source import SCHEMA
@@ -99,7 +100,7 @@ def load(
     if node.id not in functions:
         reader = spark.read.format(node.args["format"]).options(**_OPTIONS.get(node.args["format"], {}))
         return (reader.schema(node.args["schema"]) if "schema" in node.args else reader).load(node.args["path"])
-    with lines.noted():
+    with debug_lines.noted():
         table = functions[node.id](spark)
     if not isinstance(table, DataFrame) or table.isStreaming:
         what = "a stream" if isinstance(table, DataFrame) else type(table).__name__

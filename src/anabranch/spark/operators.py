@@ -19,10 +19,11 @@ from anabranch.model.graph import Node
 from anabranch.operators.keys import KeyColumns
 from anabranch.operators.rules import is_by_intake, is_timed, is_windowed, on_late
 from anabranch.operators.times import EventTime
-from anabranch.spark import arrow, codec, hidden, job_functions, joining, late, lines, lookups, processing, raising
+from anabranch.spark import arrow, codec, hidden, job_functions, joining, late, lookups, processing, raising
 from anabranch.spark import functions as user_functions
 from anabranch.spark.buckets import Bucket
 from anabranch.spark.functions import Batches, Rejecting
+from anabranch.spark.internals import debug_lines, query_plan
 from anabranch.spark.labels import label
 from anabranch.spark.routing import Routing
 from anabranch.task_progress.counts import Line
@@ -157,7 +158,7 @@ def _select_star(frame: DataFrame, args: dict[str, Any]) -> DataFrame:
 
 
 def _transform(node: Node, frame: DataFrame, context: Context) -> DataFrame:
-    with lines.noted():
+    with debug_lines.noted():
         result = context.functions[node.id](frame)
     if not isinstance(result, DataFrame):
         raise GraphError(f"{label(node)} returned {type(result).__name__}", "return a DataFrame")
@@ -172,8 +173,8 @@ def _transform(node: Node, frame: DataFrame, context: Context) -> DataFrame:
 
 def check_stateless(node: Node, before: DataFrame, after: DataFrame) -> None:
     """Raises GraphError if an operator that keeps no state has added a step that does (a window function, say)."""
-    held, plan = (str(frame._jdf.queryExecution().analyzed().toString()) for frame in (before, after))
-    added = next((word for word in _NOT_STATELESS if plan.count(word) > held.count(word)), None)
+    count = query_plan.count
+    added = next((word for word in _NOT_STATELESS if count(after, word) > count(before, word)), None)
     if added is not None:
         raise GraphError(
             f"{label(node)} adds a stateful step ({added}); {node.kind} is stateless",

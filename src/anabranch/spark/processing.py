@@ -38,6 +38,7 @@ from anabranch.spark.buckets import Bucket
 from anabranch.spark.calling import Rejection
 from anabranch.spark.dead_letters import STATE, Rejects
 from anabranch.spark.functions import CURE, Rejecting
+from anabranch.spark.internals import type_verifiers
 from anabranch.spark.job_functions import JobFunction
 from anabranch.spark.records import task_number
 from anabranch.spark.turns import VALUE, KeyedProcessor, Schemas, Turn, Turns, fields, read, reader
@@ -101,6 +102,8 @@ class Process:
 def applied(frame: DataFrame, key: Column, process: Process, result: StructType) -> DataFrame:
     """The rows that a processor gives, hidden column included. ``key``: the bytes of the stage key."""
     its = {name: _schemas(process.label, name, each) for name, each in process.processor.states().items()}
+    if its:
+        type_verifiers.SURFACE.insist(frame.sparkSession)
     # Others keep their names: state that was kept knows its keys by them.
     plain = {name: name if _STORED.fullmatch(name) else f"_anabranch_{n}" for n, name in enumerate(process.columns)}
     columns = StructType([frame.schema[name] for name in process.columns])

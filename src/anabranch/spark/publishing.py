@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -23,6 +22,7 @@ from anabranch.spark.clock import Clock
 from anabranch.spark.dead_letters import Aside
 from anabranch.spark.gate import Gate
 from anabranch.spark.intake import Marks
+from anabranch.spark.internals import query_plan
 from anabranch.spark.labels import label
 from anabranch.spark.sink import Keyless
 from anabranch.spark.source import Measured, Source, by_node
@@ -111,7 +111,7 @@ class Publishing:
         if self.aside.gathers or {*self._ways.values()} != {"kafka"}:
             return None
         writing = self._writing(rows, numbers[0], batch, apart=False)
-        writing._jdf.queryExecution().executedPlan()
+        query_plan.prepare(writing)
         return writing
 
     @property
@@ -244,19 +244,3 @@ class Publishing:
     def _put_aside(self, found: DataFrame, operator: str) -> None:
         look = dead_letters.looked_through(self.aside, operator, self.dropping)
         found.mapInArrow(look, "nothing int").collect()
-
-
-def observed(spark: SparkSession, query: str) -> dict[str, Measured]:
-    """What the running batch of a query has observed so far, by name. Complete once its rows were computed."""
-    sessions: Any = spark._jsparkSession
-    active = [each for each in sessions.streams().active() if each.name() == query]
-    if not active:
-        return {}
-    execution = active[0].streamingQuery().lastExecution()
-    metrics = execution.observedMetrics()
-    found: dict[str, Measured] = {}
-    names = metrics.keysIterator()
-    while names.hasNext():
-        name = names.next()
-        found[name] = json.loads(metrics.apply(name).json())
-    return found

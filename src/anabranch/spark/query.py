@@ -28,10 +28,8 @@ from anabranch.spark import (
     isolation,
     joining,
     late,
-    lines,
     lookups,
     ownership,
-    publishing,
     routing,
     sink,
     streaming_checks,
@@ -39,6 +37,7 @@ from anabranch.spark import (
 )
 from anabranch.spark import functions as user_functions
 from anabranch.spark.batches import Batch
+from anabranch.spark.internals import debug_lines, local_properties, observed_metrics
 from anabranch.spark.labels import label
 from anabranch.spark.lane_outputs import LaneOutputs
 from anabranch.spark.lookups import Lookups
@@ -110,7 +109,7 @@ class LaneQuery(LaneOutputs):
             with self.gate.quietly():
                 self.gate.begins(number)
                 isolation.begin(context, self.lane.id)
-                self.under_way.begin(number, context.getLocalProperty("spark.jobGroup.id") or "")
+                self.under_way.begin(number, context.getLocalProperty(local_properties.RUN) or "")
                 if planned is None:
                     self._body.each(batch, number)
                 else:
@@ -323,7 +322,7 @@ class LaneQuery(LaneOutputs):
                 elif node.id not in self._sinks:
                     self._call(node, ended[node.id].drop(hidden.NAME), number)
             self.under_way.reach(under_way.PUBLISHING)
-            self._publishing.finish(number, written, seen or publishing.observed(self.spark, self.lane.id))
+            self._publishing.finish(number, written, seen or observed_metrics.of_query(self.spark, self.lane.id))
         crash_points.reach(crash_points.PUBLISHED, self.lane.id, number)
 
     def _writing(self, batch: DataFrame, number: int) -> None:
@@ -335,7 +334,7 @@ class LaneQuery(LaneOutputs):
         self._check_time(number)
         written = write()
         self.under_way.reach(under_way.PUBLISHING)
-        self._publishing.finish(number, written, publishing.observed(self.spark, self.lane.id))
+        self._publishing.finish(number, written, observed_metrics.of_query(self.spark, self.lane.id))
         crash_points.reach(crash_points.PUBLISHED, self.lane.id, number)
 
     def _check_time(self, number: int) -> None:
@@ -360,7 +359,7 @@ class LaneQuery(LaneOutputs):
             told, worked = self._aside.said.value, self._busy.value
             self.gate.passes(f"has been given to {label(node)}", exact=False)
             try:
-                with lines.noted():
+                with debug_lines.noted():
                     # Another plan than ours: what the function caches and frees is its own.
                     self.functions[node.id](rows.select("*"), self.lane.id, number, self.epoch)
             except BaseException as error:  # SystemExit as well: it would end no more than a thread, and nobody be told

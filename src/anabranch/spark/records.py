@@ -8,6 +8,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
+from anabranch.spark.internals import local_properties
 from anabranch.systems.contract import Range, System
 from anabranch.systems.source import BARE, SCHEMA, columns
 
@@ -48,5 +49,5 @@ def task_number() -> int:
 def batch_number() -> int:
     """The batch that the Spark task works for, -1 outside of a streaming query."""
     context = TaskContext.get()
-    number = None if context is None else context.getLocalProperty("streaming.sql.batchId")
+    number = None if context is None else context.getLocalProperty(local_properties.BATCH)
     return -1 if number is None else int(number)

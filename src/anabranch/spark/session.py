@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import atexit
 import logging
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
-import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -24,11 +20,12 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from anabranch.config import Settings
-from anabranch.errors import AnabranchError, ConfigError
+from anabranch.errors import AnabranchError, ConfigError, UnsupportedSparkError
 from anabranch.formats import modules
 from anabranch.job_code import job_modules
-from anabranch.spark import cluster, lines, sources
-from anabranch.spark.internals import java_functions
+from anabranch.spark import cluster, sources
+from anabranch.spark.internals import context_stop, debug_lines, java_functions, probes, worker_start
+from anabranch.spark.internals.surface import Probe
 from anabranch.systems.kafka import jars
 
 _STATE = "spark.sql.streaming.stateStore"
@@ -45,15 +42,11 @@ SETTINGS = {
     "spark.sql.streaming.join.stateFormatVersion": "3",  # one store for each part of state, as others have, not four
     f"{_STATE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
     f"{_STATE}.rocksdb.changelogCheckpointing.enabled": "true",
-    "spark.python.daemon.module": "anabranch.spark.daemon",
-    **lines.UNNOTED,
+    **worker_start.DAEMON,
 }
 
 HERE = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 """Where nothing but this machine has to reach the driver."""
-
-_SOURCES = "pyspark.sql.streaming.python_streaming_source_runner"
-"""What Spark runs in a process of its own for each Python source of a query."""
 
 _MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
@@ -63,8 +56,6 @@ with state. What it gives for that, that of two writers of one checkpoint only o
 
 SPARKS_OWN = {_MANAGER: f"{_CHECKPOINTING}.FileContextBasedCheckpointFileManager"}
 """What Spark would do instead of ``LOCAL_SETTINGS``."""
-
-_PARENT = os.getppid()
 
 # PySpark prints every error of analysis as a page of JSON, also those that we explain or expect.
 _SAID_BY_US = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
@@ -111,7 +102,7 @@ def conf(settings: Settings) -> dict[str, str]:
     """Spark's settings: ours, and over them those that were set."""
     local = LOCAL_SETTINGS if urlsplit(settings.storage.root).scheme in ("", "file") else {}
     here = {} if cluster.is_cluster(master_of(settings.spark.master)) else HERE
-    return {**SETTINGS, **local, **here, **settings.spark.conf}
+    return {**SETTINGS, **debug_lines.settings(), **local, **here, **settings.spark.conf}
 
 
 def start(settings: Settings, home: str = "", output: Path | None = None, cores: int = 0) -> SparkSession:
@@ -124,6 +115,7 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
 
     Raises:
         AnabranchError: there is no Java, or no master that takes the application.
+        UnsupportedSparkError: this Spark lacks what every job needs.
     """
     java_version()
     master = master_of(settings.spark.master, cores)
@@ -134,7 +126,7 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
         os.environ["PYSPARK_PYTHON"] = cluster.python(settled)
         settled |= cluster.shipped(settled, home)
     else:
-        os.environ["PYSPARK_PYTHON"] = workers_python()
+        os.environ["PYSPARK_PYTHON"] = worker_start.interpreter()
     if not cluster.is_cluster(master):
         os.environ[job_modules.SHELF] = job_modules.shelf()
     if home and not cluster.is_cluster(master):
@@ -148,50 +140,31 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
     for name in _SAID_BY_US:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
     with _printing_to(output):
-        spark = _session(builder, master)
+        spark = _session(builder, master, settled.get("spark.jars.packages", ""))
+    try:
+        probes.insist(spark)
+    except UnsupportedSparkError:
+        stop(spark)
+        raise
     sources.register(spark)
     java_functions.prepare(spark)
     return spark
 
 
 def stop(spark: SparkSession) -> None:
-    """Stop Spark. PySpark waits for what hears its accumulators, which looks only once a second whether it should end:
-    that goes on by itself here."""
-    context: Any = spark.sparkContext
-    hearing, context._accumulatorServer = context._accumulatorServer, None
-    if hearing is not None:
-        threading.Thread(target=hearing.shutdown, name="ends what hears accumulators", daemon=True).start()
-    spark.stop()
+    """Stop Spark."""
+    context_stop.stop(spark)
 
 
-def is_child(spark: SparkSession) -> bool:
-    """Whether this process has started the Java process: else it was started by that, with spark-submit."""
-    return getattr(spark.sparkContext._gateway, "proc", None) is not None
-
-
-def kill(spark: SparkSession) -> None:
-    """End the Java process that this one has started, whatever it does."""
-    java: subprocess.Popen[bytes] | None = getattr(spark.sparkContext._gateway, "proc", None)
-    if java is not None:
-        java.kill()
-        java.wait()
-
-
-def is_gone(spark: SparkSession, within: float = 0.0) -> bool:
-    """Whether the Java process of a session has ended, or does ``within`` so many seconds, though nobody has stopped
-    it."""
-    java: subprocess.Popen[bytes] | None = getattr(spark.sparkContext._gateway, "proc", None)
-    if java is None:
-        return os.getppid() != _PARENT  # spark-submit's Java is our parent
-    with suppress(subprocess.TimeoutExpired):
-        java.wait(within)
-    return java.poll() is not None
-
-
-def _session(builder: SparkSession.Builder, master: str) -> SparkSession:
+def _session(builder: SparkSession.Builder, master: str, packages: str = "") -> SparkSession:
     try:
         return builder.getOrCreate()
     except Exception as error:
+        if packages and "JAVA_GATEWAY_EXITED" in str(error):
+            raise AnabranchError(
+                f"Spark hasn't started with {packages}, which it gets from a Maven repository: see what it has printed",
+                f"where that doesn't have them: {jars.OTHERS}" if "kafka" in packages else "name others in [formats]",
+            ) from error
         if not cluster.is_cluster(master):
             raise
         lines = str(error).strip().splitlines()
@@ -215,6 +188,19 @@ def _jars(settings: Settings) -> dict[str, str]:
     return modules.conf(settings, jars.found(settings.systems.kafka).conf() if wanted else {})
 
 
+def probed(settings: Settings) -> list[Probe]:
+    """Start a small session, and try out all of Spark's private surfaces.
+
+    Raises:
+        AnabranchError: as :func:`start`.
+    """
+    spark = for_schemas(settings, "")
+    try:
+        return probes.look(spark)
+    finally:
+        stop(spark)
+
+
 def carry(functions: Mapping[int, Any]) -> None:
     """Let Python workers get as code what a job's functions, by node, give to Spark, UDFs of theirs too: workers can't
     import a module of tests, or one beside it, nor, in a session that isn't ours, a job file."""
@@ -223,30 +209,6 @@ def carry(functions: Mapping[int, Any]) -> None:
     modules = [sys.modules.get(getattr(function, "__module__", "")) for function in given]
     for folder in {Path(file).parent for module in modules if (file := getattr(module, "__file__", None))}:
         _pickle_by_value(folder)
-
-
-def workers_python() -> str:
-    """The interpreter of Python workers on this machine: this one, without Spark's zips on its path, and our daemons
-    where Spark can be told of none.
-
-    Spark puts a zip with PySpark's sources there, before the PySpark that is installed: each of the processes that it
-    starts for a source or a function would compile them anew, for most of a second. Nor is the working folder there
-    (``-P``): a job file named ``json.py`` would be in the place of Python's own module.
-    """
-    folder = tempfile.mkdtemp(prefix="anabranch-python-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    file = Path(folder) / "python"
-    strip = "PYTHONPATH=${PYTHONPATH#*/pyspark.zip:}\nPYTHONPATH=${PYTHONPATH#*-src.zip:}\nexport PYTHONPATH\n"
-    python, asks = shlex.quote(sys.executable), shlex.quote(str(Path(__file__).with_name("source_client.py")))
-    where = shlex.quote(str(Path(folder) / "sources"))
-    ours = f"""case "$2" in
-pyspark.daemon) exec {python} -P -m anabranch.spark.planning_daemon "$3" {where};;
-{_SOURCES}) exec {python} -IS {asks} {where} "$@";;
-esac
-"""
-    file.write_text(f'#!/bin/sh\n{strip}{ours}exec {python} -P "$@"\n')
-    file.chmod(0o700)
-    return str(file) if os.access(file, os.X_OK) else sys.executable  # some have a /tmp that nothing can run from
 
 
 @contextmanager

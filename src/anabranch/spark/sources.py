@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pyspark.sql import SparkSession
 
 from anabranch.spark.clock import EventTimeSource
+from anabranch.spark.internals import source_environment
 from anabranch.systems.embedded.spark import EmbeddedSource
 
-__all__ = ["SOURCES", "environment", "register"]
+__all__ = ["SOURCES", "register"]
 
 SOURCES = EmbeddedSource, EventTimeSource
 
@@ -23,19 +22,6 @@ def register(spark: SparkSession) -> None:
     map's structure, and two threads that do so at once leave a map whose size isn't the number of its entries: every
     later task then fails with ``OptionalDataException``. So all of them are there before a source is registered.
     """
-    spark.sparkContext.environment.update(environment(spark))
+    spark.sparkContext.environment.update(source_environment.of_session(spark))
     for source in SOURCES:
         spark.dataSource.register(source)
-
-
-def environment(spark: SparkSession) -> dict[str, str]:
-    """What Spark's runners on the driver and in tasks put into the environment of a function: all of them set these."""
-    jvm: Any = spark._jvm
-    java: Any = spark.sparkContext._jsc
-    conf = java.sc().conf()
-    return {
-        "SPARK_LOCAL_DIRS": jvm.org.apache.spark.util.Utils.getLocalDir(conf),  # a runner then names the folders in it
-        "SPARK_AUTH_SOCKET_TIMEOUT": str(conf.getTimeAsSeconds("spark.python.authenticate.socketTimeout", "15s")),
-        "SPARK_BUFFER_SIZE": str(conf.getInt("spark.buffer.size", 65536)),
-        "SPARK_PYTHON_RUNTIME": "PYTHON_WORKER",
-    }

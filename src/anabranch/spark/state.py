@@ -10,10 +10,9 @@ from pyspark.sql.types import StructType
 
 from anabranch.model.lane import Lane
 from anabranch.spark import codec, ownership
+from anabranch.spark.internals import state_rows
 
-__all__ = ["KEY", "Held", "held", "own", "rows"]
-
-KEY = "partition_key"
+__all__ = ["Held", "held", "own"]
 
 
 @dataclass(frozen=True)
@@ -27,28 +26,21 @@ class Held:
     foreign_bytes: int
 
 
-def rows(spark: SparkSession, folder: str, batch: int) -> DataFrame:
-    """The rows of state after a committed batch, as Spark's own rewriting of state reads them: ``partition_key``,
-    ``key_bytes``, ``value_bytes`` and ``column_family_name``. Nothing in the folder changes."""
-    reader = spark.read.format("statestore").option("path", folder).option("batchId", batch)
-    return reader.option("_readAllColumnFamilies", "true").load()
-
-
 def own(lane: Lane, frame: DataFrame, keys: int) -> Column:
     """Whether rows of state are of the lane's tasks. ``keys``: the number of columns of the stage's key.
 
     State is grouped by the number of its task, then by these, then by others.
     """
-    grouped = frame.schema[KEY].dataType
+    grouped = frame.schema[state_rows.KEY].dataType
     assert isinstance(grouped, StructType)
     task, *its = grouped.fields[: 1 + keys]
-    columns = [(F.col(f"{KEY}.{codec.quoted(field.name)}"), field.dataType) for field in its]
-    return ownership.of_keys(lane, F.col(f"{KEY}.{codec.quoted(task.name)}"), codec.encode_key(columns))
+    columns = [(F.col(f"{state_rows.KEY}.{codec.quoted(field.name)}"), field.dataType) for field in its]
+    return ownership.of_keys(lane, F.col(f"{state_rows.KEY}.{codec.quoted(task.name)}"), codec.encode_key(columns))
 
 
 def held(spark: SparkSession, lane: Lane, folder: str, batch: int, keys: int) -> Held:
     """How much state a lane's folder has after a committed batch. ``keys`` as in :func:`own`."""
-    found = rows(spark, folder, batch)
+    found = state_rows.read(spark, folder, batch)
     size = F.octet_length("key_bytes") + F.octet_length("value_bytes")
     foreign = ~own(lane, found, keys)
     (sums,) = found.agg(

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -19,6 +17,7 @@ from anabranch.planning import groups, stages
 from anabranch.planning.groups import Group
 from anabranch.planning.stages import Stage
 from anabranch.spark import codec, evaluation
+from anabranch.spark.internals import unsupported_operations
 from anabranch.spark.labels import label
 from anabranch.spark.operators import Context, apply
 
@@ -73,16 +72,8 @@ def is_closing(group: Group) -> bool:
 
 def _fault(group: Group, frame: DataFrame) -> str:
     """What Spark says against running a plan; empty: nothing."""
-    jvm: Any = frame.sparkSession._jvm
-    modes = jvm.org.apache.spark.sql.streaming.OutputMode
     has_state = any(rule(node).stateful for node in group.nodes)
-    mode = modes.Append() if is_closing(group) or not has_state else modes.Update()
-    checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
-    try:
-        checker.checkForStreaming(frame._jdf.queryExecution().analyzed(), mode)
-    except PySparkException as error:
-        return str(error).strip().split("\n")[0].split(" SQLSTATE")[0].rstrip(";")
-    return ""
+    return unsupported_operations.fault(frame, "Append" if is_closing(group) or not has_state else "Update")
 
 
 def _stream(schema: StructType) -> DataFrame:

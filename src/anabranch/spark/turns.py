@@ -21,7 +21,6 @@ from pyspark.sql.types import (
     MapType,
     StructType,
     TimestampType,
-    _make_type_verifier,
 )
 
 from anabranch.api import timers as user_timers
@@ -32,6 +31,7 @@ from anabranch.api.timers import StoredTimers, Timers
 from anabranch.spark import error_text
 from anabranch.spark.calling import Begin, Rejection
 from anabranch.spark.error_text import shortened
+from anabranch.spark.internals import type_verifiers
 from anabranch.spark.isolation import TRIES, Host, LostError, killed
 from anabranch.spark.isolation_host import Channel, Service
 from anabranch.spark.job_functions import JobFunction
@@ -319,7 +319,7 @@ class _Kept:
         self._state = state
         self._schemas = schemas
         # What isn't of its type would fail the task in Spark's store, where no message is to blame.
-        self._verify = _make_type_verifier(schemas.values)
+        self._verify = type_verifiers.of_type(schemas.values)
         self._readers = [(field.name, reader(field.dataType)) for field in schemas.values]
         self._times = [isinstance(field.dataType, TimestampType) for field in schemas.values]
 
@@ -371,7 +371,7 @@ class _Map(_Kept):
     def __init__(self, state: Any, schemas: Schemas) -> None:
         super().__init__(state, schemas)
         names = schemas.names or StructType()
-        self._verify_name = _make_type_verifier(names)
+        self._verify_name = type_verifiers.of_type(names)
         self._name = reader(names.fields[0].dataType)
 
     def check_name(self, name: Any) -> None:

@@ -18,6 +18,7 @@ import msgspec
 from pyspark import TaskContext
 
 from anabranch.model.ssp import WHOLE
+from anabranch.task_progress import local_properties
 from anabranch.task_progress.counts import Count, Hello, Line, Received, Told, Work
 
 __all__ = ["Message", "Meter", "Tally", "meter"]
@@ -28,7 +29,6 @@ _AGAIN_AFTER, _AT_MOST = 0.5, 30.0
 """Seconds until the driver is tried again, if it isn't reached, and then each time twice as many up to the second."""
 _LONG = 1.0
 """A message that a function has worked on for so many seconds is told of."""
-_BATCH, _RUN = "streaming.sql.batchId", "spark.jobGroup.id"
 
 T = TypeVar("T")
 
@@ -188,8 +188,8 @@ def meter(line: Line | None, label: str, *, ordered: bool = True) -> Meter:
         told = Told(run="", batch=-1, stage=0, partition=0, attempt=0, label=label)
     else:
         told = Told(
-            run=context.getLocalProperty(_RUN) or "",
-            batch=int(context.getLocalProperty(_BATCH) or -1),
+            run=context.getLocalProperty(local_properties.RUN) or "",
+            batch=int(context.getLocalProperty(local_properties.BATCH) or -1),
             stage=context.stageId(),
             partition=context.partitionId(),
             attempt=context.taskAttemptId(),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
@@ -13,6 +12,7 @@ from anabranch.config import KafkaSettings, Settings, SparkSettings, SystemsSett
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.formats import modules
 from anabranch.spark import session, sources
+from anabranch.spark.internals import class_path, probes
 from anabranch.systems.kafka import jars
 
 __all__ = ["shared"]
@@ -25,8 +25,6 @@ _SHORT_LIVED = {
 """Most such JVMs live for a minute: the quick compiler alone makes it a quarter shorter. Its code cache is small if
 nothing is said: those that live longer would compile no more."""
 _SMALL = SparkSettings(master="local[2,4]", memory="1g", conf=_SHORT_LIVED)
-
-_CONNECTOR = "org/apache/spark/sql/kafka010/KafkaSourceProvider.class"
 
 
 def shared(settings: Settings) -> SparkSession:
@@ -47,7 +45,7 @@ def shared(settings: Settings) -> SparkSession:
         binary = settings.streams if modules.needed(settings) else {}
         return session.start(Settings(spark=_SMALL, systems=systems, formats=settings.formats, streams=binary))
     spark = SparkSession.builder.getOrCreate()
-    if on_kafka and not _has_connector(spark):
+    if on_kafka and not class_path.has_kafka_connector(spark):
         raise AnabranchError(
             "the Spark session of this process has no Kafka connector, and none can be added to it now",
             "fetch its jars (scripts/fetch-jars), or let [systems.kafka] jars name a folder with them: then every "
@@ -57,6 +55,7 @@ def shared(settings: Settings) -> SparkSession:
     for name, value in session.SETTINGS.items():
         if name.startswith("spark.sql."):
             spark.conf.set(name, value)
+    probes.insist(spark)
     sources.register(spark)
     return spark
 
@@ -66,8 +65,3 @@ def _has_jars(kafka: KafkaSettings) -> bool:
         return bool(jars.found(kafka).paths)
     except ConfigError:  # only those who use Kafka need to hear of it
         return False
-
-
-def _has_connector(spark: SparkSession) -> bool:
-    jvm: Any = spark._jvm
-    return jvm.java.lang.Thread.currentThread().getContextClassLoader().getResource(_CONNECTOR) is not None

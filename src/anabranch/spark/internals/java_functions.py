@@ -15,13 +15,30 @@ from pyspark.sql.types import DataType
 
 from anabranch.errors import AnabranchError
 from anabranch.spark import cluster
+from anabranch.spark.internals import java
+from anabranch.spark.internals.surface import JavaMembers, Surface
 
-__all__ = ["applied", "java_type", "prepare"]
+__all__ = ["SURFACE", "applied", "java_type", "prepare", "probe"]
 
 _PACKAGE = "anabranch"
 _SOURCES = tuple(sorted(Path(__file__).parent.glob("*.java")))
 _MUTABLE = "org.apache.spark.util.MutableURLClassLoader"
+_COMPILER = "org.codehaus.janino.SimpleCompiler"
 _compiling = threading.Lock()
+
+SURFACE = Surface(
+    "java_functions",
+    "values of JSON, Avro and Protobuf",
+    [
+        JavaMembers(_COMPILER, ("cook", "getBytecodes", "setParentClassLoader")),
+        JavaMembers(_MUTABLE, ("addURL",)),
+        JavaMembers("org.apache.spark.util.Utils", ("getContextOrSparkClassLoader",)),
+        JavaMembers("org.apache.spark.sql.functions"),
+        JavaMembers("org.apache.spark.sql.api.java.UDF1", ("call",)),
+        JavaMembers("org.apache.spark.sql.types.DataType", ("fromJson",)),
+    ],
+)
+probe = SURFACE.probe
 
 
 def applied(name: str, arguments: Callable[[Any], Sequence[Any]], column: Column, result: DataType) -> Column:
@@ -35,17 +52,18 @@ def applied(name: str, arguments: Callable[[Any], Sequence[Any]], column: Column
         AnabranchError: this Spark can't compile it.
     """
     spark = SparkSession.active()
-    jvm: Any = spark.sparkContext._jvm
-    given = _array(spark, jvm.java.lang.Object, arguments(jvm))
+    SURFACE.insist(spark)
+    jvm = java.jvm(spark)
+    given = java.array(spark, jvm.java.lang.Object, arguments(jvm))
     function = _class(spark, name).getConstructors()[0].newInstance(given)
     # By reflection: py4j would take another function of this name, for Scala.
     types = [
         jvm.java.lang.Class.forName(f"org.apache.spark.sql.{name}") for name in ("api.java.UDF1", "types.DataType")
     ]
     functions = jvm.java.lang.Class.forName("org.apache.spark.sql.functions")
-    method = functions.getMethod("udf", _array(spark, jvm.java.lang.Class, types))
-    made = method.invoke(None, _array(spark, jvm.java.lang.Object, [function, java_type(jvm, result)]))
-    return Column(made.apply(_array(spark, jvm.org.apache.spark.sql.Column, [column._jc])))
+    method = functions.getMethod("udf", java.array(spark, jvm.java.lang.Class, types))
+    made = method.invoke(None, java.array(spark, jvm.java.lang.Object, [function, java_type(jvm, result)]))
+    return Column(made.apply(java.array(spark, jvm.org.apache.spark.sql.Column, [java.column(column)])))
 
 
 def java_type(jvm: Any, kind: DataType) -> Any:
@@ -63,14 +81,6 @@ def prepare(spark: SparkSession) -> None:
     threading.Thread(target=compile_them, name="compiles Java functions", daemon=True).start()
 
 
-def _array(spark: SparkSession, kind: Any, values: Sequence[Any]) -> Any:
-    gateway: Any = spark.sparkContext._gateway
-    made = gateway.new_array(kind, len(values))
-    for place, value in enumerate(values):
-        made[place] = value
-    return made
-
-
 def _loader(jvm: Any) -> Any:
     """What loads an application's jars: the outermost, for those of sessions and of tasks begin with it."""
     found = each = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
@@ -81,7 +91,7 @@ def _loader(jvm: Any) -> Any:
 
 
 def _class(spark: SparkSession, name: str) -> Any:
-    jvm: Any = spark.sparkContext._jvm
+    jvm = java.jvm(spark)
     loader = _loader(jvm)
     with _compiling:
         try:
@@ -103,11 +113,11 @@ def _compile(spark: SparkSession, jvm: Any, loader: Any) -> None:
     jar = Path(tempfile.mkdtemp(prefix="anabranch-classes-"), "anabranch-functions.jar")
     with zipfile.ZipFile(jar, "w") as packed:
         for source in _SOURCES:
-            compiler = jvm.org.codehaus.janino.SimpleCompiler()
+            compiler = java.java_class(spark, _COMPILER)()
             compiler.setParentClassLoader(loader)
             compiler.cook(source.read_text())
             for name, code in compiler.getBytecodes().items():
                 packed.writestr(f"{name.replace('.', '/')}.class", bytes(code))
     loader.addURL(jvm.java.io.File(str(jar)).toURI().toURL())
     if cluster.is_cluster(spark.sparkContext.master or ""):
-        spark.sparkContext._jsc.sc().addJar(str(jar))
+        java.context(spark).sc().addJar(str(jar))

@@ -1,7 +1,8 @@
 """The limits that a running query of Spark's gives to its sources, changed between two of its batches.
 
 Spark sets them once, when the query starts, from what each source says; and has no public way to change them. They
-stand in a field of the query's, ``uniqueSources``, which it reads when it plans a batch.
+stand in a field of the query's, ``uniqueSources``, which it reads when it plans a batch. Without that, batches keep the
+limit that the query was started with.
 """
 
 from __future__ import annotations
@@ -14,14 +15,28 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["ReadLimits", "current", "probe"]
+from anabranch.spark.internals import java, local_properties
+from anabranch.spark.internals.surface import JavaMembers, Surface
+
+__all__ = ["SURFACE", "ReadLimits", "current", "probe"]
 
 _LIMIT = "org.apache.spark.sql.connector.read.streaming.ReadLimit"
 _LIMIT_IN_PYTHON = "org.apache.spark.sql.execution.datasources.v2.python.PythonStreamingSourceReadLimit"
 _EXECUTION = "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution"
 _FIELD = "uniqueSources"
 _SETTER = f"{_FIELD}_$eq"
-_ID = "sql.streaming.queryId"
+
+SURFACE = Surface(
+    "read_limits",
+    "sizing batches by time ([job] target_batch_seconds)",
+    [
+        JavaMembers(_EXECUTION, (_FIELD, _SETTER, "getLatestExecutionContext")),
+        JavaMembers(_LIMIT, ("maxRows",)),
+        JavaMembers(_LIMIT_IN_PYTHON),
+    ],
+    otherwise="the batches of a lane keep the size that its query begins with",
+)
+probe = SURFACE.probe
 
 
 class ReadLimits:
@@ -32,8 +47,8 @@ class ReadLimits:
     """
 
     def __init__(self, spark: SparkSession, query: StreamingQuery) -> None:
-        self._jvm: Any = spark._jvm
-        self._execution: Any = query._jsq.streamingQuery()
+        self._spark = spark
+        self._execution: Any = java.execution(query)
         self._lock = threading.Lock()
         self._before: Any = None
         self._known: list[Any] = []
@@ -94,22 +109,16 @@ class ReadLimits:
         """As the source takes it, by the one that it has."""
         if now.getClass().getName() == _LIMIT_IN_PYTHON:
             told = json.dumps({"_type": "ReadMaxRows", "max_rows": rows})
-            return getattr(self._jvm, _LIMIT_IN_PYTHON)(told)
-        return getattr(self._jvm, _LIMIT).maxRows(rows)
+            return java.java_class(self._spark, _LIMIT_IN_PYTHON)(told)
+        return java.java_class(self._spark, _LIMIT).maxRows(rows)
 
     def _set(self, limits: Any) -> None:
         getattr(self._execution, _SETTER)(limits)
 
 
 def current(spark: SparkSession) -> StreamingQuery | None:
-    """The query whose batch this thread is called for; None: it has ended."""
-    number = spark.sparkContext.getLocalProperty(_ID)
+    """The query whose batch this thread is called for; None: it has ended, or its limits can't be changed."""
+    if not SURFACE.works(spark):
+        return None
+    number = spark.sparkContext.getLocalProperty(local_properties.QUERY)
     return None if number is None else spark.streams.get(number)
-
-
-def probe(spark: SparkSession) -> bool:
-    """Whether this Spark has what is needed here."""
-    jvm: Any = spark._jvm
-    loader = jvm.Thread.currentThread().getContextClassLoader()
-    names = {method.getName() for method in loader.loadClass(_EXECUTION).getMethods()}
-    return {_FIELD, _SETTER, "getLatestExecutionContext"} <= names and bool(loader.loadClass(_LIMIT_IN_PYTHON))

@@ -13,7 +13,17 @@ from typing import IO, Any
 import pyarrow as pa
 from pyspark.sql.pandas.serializers import ArrowStreamSerializer
 
-__all__ = ["CutShortError", "insist", "whole"]
+from anabranch.spark.internals.surface import PythonName, Surface
+
+__all__ = ["SURFACE", "CutShortError", "insist", "probe", "whole"]
+
+SURFACE = Surface(
+    "whole_input",
+    "committing nothing of a task that was ended in its middle",
+    [PythonName("pyspark.sql.pandas.serializers", "ArrowStreamSerializer.load_stream")],
+    always=True,
+)
+probe = SURFACE.probe
 
 Load = Callable[[Any, IO[bytes]], Iterator[pa.RecordBatch]]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -10,7 +11,7 @@ from anabranch import cache_dir
 from anabranch.config import KafkaSettings
 from anabranch.errors import ConfigError
 
-__all__ = ["BROKER", "CONNECTOR", "Jars", "broker_folder", "found"]
+__all__ = ["BROKER", "CONNECTOR", "OTHERS", "Jars", "broker_folder", "found", "of_pyspark"]
 
 CONNECTOR = {
     "spark-sql-kafka-0-10_2.13": "4.2.0",
@@ -18,7 +19,14 @@ CONNECTOR = {
     "kafka-clients": "3.9.2",
     "commons-pool2": "2.13.1",
 }
-"""Artifact → version of the jars that ``scripts/fetch-jars`` fetches for a session."""
+"""Artifact → version of the jars that ``scripts/fetch-jars`` fetches for a session. They were tried with PySpark 4.3.0:
+not every Maven repository has the connector of that version."""
+
+OTHERS = (
+    f"call scripts/fetch-jars, which fetches a connector {CONNECTOR['spark-sql-kafka-0-10_2.13']} that was tried with "
+    "PySpark 4.3.0; or name another one in [systems.kafka] packages, or a folder with its jars in [systems.kafka] jars"
+)
+"""What to do where the Maven repository doesn't have the connector."""
 
 BROKER = "4.1.0"
 """The version of the brokers that ``scripts/fetch-jars`` fetches."""
@@ -40,18 +48,25 @@ class Jars:
 
 
 def found(settings: KafkaSettings) -> Jars:
-    """The folder that is set wins; then what ``scripts/fetch-jars`` has fetched; else Spark asks Maven's registry.
+    """The folder that is set wins; then what ``scripts/fetch-jars`` has fetched; else Spark asks a Maven repository,
+    for the version that is set, or PySpark's.
 
     Raises:
         ConfigError: the folder that is set doesn't exist, or has no connector in it.
     """
+    packages = settings.packages or of_pyspark()
     if settings.jars is not None:
-        return Jars("setting", _of_folder(settings.jars), settings.packages)
+        return Jars("setting", _of_folder(settings.jars), packages)
     folder = cache_dir.folder() / f"connector-{CONNECTOR['spark-sql-kafka-0-10_2.13']}"
     paths = tuple(folder / f"{artifact}-{version}.jar" for artifact, version in CONNECTOR.items())
     if all(path.is_file() for path in paths):
-        return Jars("cache", paths, settings.packages)
-    return Jars("packages", (), settings.packages)
+        return Jars("cache", paths, packages)
+    return Jars("packages", (), packages)
+
+
+def of_pyspark() -> str:
+    """The Maven coordinates of the connector that is released with the PySpark that is installed."""
+    return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{importlib.metadata.version('pyspark')}"
 
 
 def broker_folder() -> Path | None:

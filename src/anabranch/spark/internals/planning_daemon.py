@@ -15,7 +15,7 @@ from pyspark.daemon import manager
 
 import anabranch.spark.clock
 import anabranch.systems.embedded.spark  # noqa: F401
-from anabranch.spark import source_server
+from anabranch.spark.internals import source_server
 
 
 def _nothing(*_: object) -> None:
@@ -26,6 +26,6 @@ if __name__ == "__main__":
     worker = importlib.import_module(sys.argv[1])
     vars(worker)["print"] = _nothing  # that of a process would tell of each of its steps
     gc.collect()
-    gc.freeze()  # see daemon.py
+    gc.freeze()  # see worker_daemon.py
     source_server.serve(sys.argv[2])
     manager()

@@ -12,10 +12,26 @@ from contextlib import contextmanager
 
 from pyspark.errors import utils
 
-__all__ = ["UNNOTED", "noted"]
+from anabranch.spark.internals.surface import PythonName, Surface
 
-UNNOTED = {"spark.python.sql.dataFrameDebugging.enabled": "false"}
-"""A session's setting by which no lines are noted but where it is asked for."""
+__all__ = ["SURFACE", "noted", "probe", "settings"]
+
+_SETTING = "spark.python.sql.dataFrameDebugging.enabled"
+_CACHE = "_enable_debugging_cache"
+
+SURFACE = Surface(
+    "debug_lines",
+    "naming the lines of users' functions in errors",
+    [PythonName("pyspark.errors.utils", _CACHE)],
+    otherwise="PySpark notes the line of every column, which takes longer",
+)
+probe = SURFACE.probe
+
+
+def settings() -> dict[str, str]:
+    """Those of a session by which no lines are noted but where it is asked for; none where it can't be asked."""
+    return {_SETTING: "false"} if SURFACE.is_in_pyspark else {}
+
 
 _lock = threading.Lock()
 _asking: set[object] = set()
@@ -38,4 +54,5 @@ def noted() -> Iterator[None]:
 
 def _settle() -> None:
     # PySpark looks at the setting once a process, and keeps what it finds here; None: it has not looked.
-    utils._enable_debugging_cache = True if _asking else None  # type: ignore[assignment]
+    if hasattr(utils, _CACHE):
+        setattr(utils, _CACHE, True if _asking else None)

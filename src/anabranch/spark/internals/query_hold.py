@@ -1,11 +1,12 @@
 """A running query that is held where it would plan its next batch, so that this is planned for it from outside.
 
-A query that is stopped, and started for each batch that is planned, does the same; here Spark has its plan, its state
-and its sources at hand already.
+A query that is stopped, and started for each batch that is planned, does the same in public ways; here Spark has its
+plan, its state and its sources at hand already.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from time import monotonic, sleep
 from typing import Any
@@ -13,21 +14,72 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from anabranch.errors import StateError
+from anabranch.errors import AnabranchError, StateError
+from anabranch.spark.internals import java, read_limits
 from anabranch.spark.internals.read_limits import ReadLimits
+from anabranch.spark.internals.surface import JavaMembers, Surface
 
-__all__ = ["Held"]
+__all__ = ["SURFACE", "HeldQuery", "NotHeldError", "probe"]
 
-_PROGRESS = "org.apache.spark.sql.execution.streaming.runtime.StreamProgress"
+_RUNTIME = "org.apache.spark.sql.execution.streaming.runtime"
+_PROGRESS = f"{_RUNTIME}.StreamProgress"
 _PLANS = ".constructNextBatch("
 """The method in which a query plans a batch, all of it under one lock."""
 _LOOK = 0.005
 _HANDOVER_NS = 50_000_000
 _LOCKING_MS = 100
 _TURN = 0.2
+_WITHIN = 60.0
+"""Seconds in which a query that runs no batch comes to where it would plan one, and begins one that was planned."""
+
+_PASSED = 2
+"""So many batches a query may still plan once it is to be held: more show that it doesn't wait where it should."""
+
+SURFACE = Surface(
+    "query_hold",
+    "draining a lane while its query runs",
+    [
+        JavaMembers(
+            f"{_RUNTIME}.MicroBatchExecution",
+            (
+                "awaitProgressLock",
+                "awaitProgressLockCondition",
+                "constructNextBatch",
+                "getLatestExecutionContext",
+                "lastExecution",
+                "offsetLog",
+                "queryExecutionThread",
+                "sourceIdMap",
+                "sources",
+                "uniqueSources",
+                "watermarkTracker",
+            ),
+        ),
+        JavaMembers(
+            f"{_RUNTIME}.MicroBatchExecutionContext",
+            (
+                "batchId",
+                "endOffsets_$eq",
+                "isCurrentBatchConstructed",
+                "isCurrentBatchConstructed_$eq",
+                "offsetSeqMetadata_$eq",
+            ),
+        ),
+        JavaMembers(f"{_RUNTIME}.IncrementalExecution", ("watermarkPropagator",)),
+        JavaMembers(f"{_RUNTIME}.WatermarkTracker", ("currentWatermark", "setWatermark")),
+        JavaMembers(_PROGRESS),
+        *read_limits.SURFACE.needs,
+    ],
+    otherwise="a query that drains is stopped, and started for each batch that is planned for it",
+)
+probe = SURFACE.probe
 
 
-class Held:
+class NotHeldError(AnabranchError):
+    """Spark hasn't done in time what a held query is to do: it is to be stopped instead."""
+
+
+class HeldQuery:
     """The query of a lane, from when this is made until it is released or closed. For one thread.
 
     Its batches read nothing but what is planned for them. Unless it was let :meth:`go`, none is under way when a method
@@ -35,19 +87,23 @@ class Held:
 
     ``turn`` is called now and then while a batch is waited for; what it raises ends the waiting. ``limits``: those of
     the query's sources.
+
+    Raises:
+        NotHeldError: from every method that waits, if the query runs no batch and still doesn't get there.
     """
 
     def __init__(
         self, spark: SparkSession, query: StreamingQuery, turn: Callable[[], None], limits: ReadLimits
     ) -> None:
-        self._jvm: Any = spark._jvm
-        self._arrays: Any = getattr(self._jvm, "org.apache.commons.lang3.ArrayUtils")
-        self._milliseconds: Any = getattr(self._jvm, "java.util.concurrent.TimeUnit").MILLISECONDS
-        self._execution: Any = query._jsq.streamingQuery()
+        self._spark = spark
+        self._milliseconds: Any = java.java_class(spark, "java.util.concurrent.TimeUnit").MILLISECONDS
+        self._execution: Any = java.execution(query)
         self._thread: Any = self._execution.queryExecutionThread()
         self._planning: Any = self._execution.awaitProgressLock()
         self._progress: Any = self._execution.awaitProgressLockCondition()
         self._turn, self._turned = turn, 0.0
+        self._ran_at = monotonic()
+        self._last: float = math.inf
         self._limits = limits
         self._stand()
         try:
@@ -68,14 +124,19 @@ class Held:
     def begin(self) -> None:
         """Let the query run its first batch."""
         self._planning.unlock()
+        self._ran_at = monotonic()
         while not self._execution.offsetLog().getLatestBatchId().isDefined():
             self._look()
         self._stand()
 
-    def go(self) -> None:
-        """Let the query run the batch that was planned, and those that Spark plans after it."""
+    def go(self, begun: Callable[[], bool] = lambda: True) -> None:
+        """Let the query run the batch that was planned, and those that Spark plans after it; wait until it has
+        ``begun``."""
         self._adopt()
         self._planning.unlock()
+        self._ran_at = monotonic()
+        while not begun():
+            self._look()
 
     def release(self) -> None:
         """Let the query go on as before."""
@@ -89,15 +150,16 @@ class Held:
 
     def _stand(self) -> None:
         """Take the lock, and wait until the query waits for it to plan a batch: what is adopted then is what it runs.
-        Anywhere else in its turn it would yet forget that, or take it for done."""
+        At any other point Spark would discard the adopted batch, or treat it as finished."""
+        self._ran_at, self._last = monotonic(), math.inf
         while not self._planning.tryLock(_LOCKING_MS, self._milliseconds):
             self._look()
         try:
+            self._last = self._batch() + _PASSED
             while not self._would_plan():
                 if self._planning.hasQueuedThread(self._thread):  # for something else, which it may do
                     self._progress.awaitNanos(_HANDOVER_NS)  # gives it the lock, and is the next to have it
-                else:
-                    self._look()
+                self._look()
         except BaseException:
             self._planning.unlock()
             raise
@@ -105,8 +167,12 @@ class Held:
     def _would_plan(self) -> bool:
         if not self._planning.hasQueuedThread(self._thread):
             return False
-        under_way = self._execution.getLatestExecutionContext().isCurrentBatchConstructed()
-        return not under_way and _PLANS in self._arrays.toString(self._thread.getStackTrace())
+        return not self._is_under_way() and _PLANS in java.text(self._spark, self._thread.getStackTrace())
+
+    def _is_under_way(self) -> bool:
+        """Whether the query has planned a batch, and not yet forgotten it."""
+        context = self._execution.getLatestExecutionContext()
+        return context is not None and bool(context.isCurrentBatchConstructed())
 
     def _look(self) -> None:
         if monotonic() > self._turned + _TURN or not self._thread.isAlive():
@@ -114,7 +180,18 @@ class Held:
             self._turn()
             if not self._thread.isAlive():
                 raise StateError("the query has ended", "see the container's log")
+            if self._is_under_way():
+                self._ran_at = monotonic()
+            elif monotonic() > self._ran_at + _WITHIN:
+                raise NotHeldError(f"the query was waited for {_WITHIN:.0f} s, and runs no batch", "it can be stopped")
+            if self._batch() > self._last:
+                raise NotHeldError("the query plans batches where nothing can hold it", "it can be stopped")
         sleep(_LOOK)
+
+    def _batch(self) -> int:
+        """The batch that the query is at; -1: none yet."""
+        context = self._execution.getLatestExecutionContext()
+        return -1 if context is None else int(context.batchId())
 
     def _adopt(self) -> None:
         """Let the last batch of the offset log be the one that the query has planned, as it does when it starts.
@@ -140,4 +217,4 @@ class Held:
         while sources.hasNext():
             source = sources.next()
             found = found.updated(source, source.deserializeOffset(ends.apply(source).json()))
-        return getattr(self._jvm, _PROGRESS)(found)
+        return java.java_class(self._spark, _PROGRESS)(found)

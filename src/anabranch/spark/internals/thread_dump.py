@@ -9,20 +9,35 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-__all__ = ["of_lane"]
+from anabranch.spark.internals import java
+from anabranch.spark.internals.surface import JavaMembers, Surface
+
+__all__ = ["SURFACE", "of_lane", "probe"]
 
 _MOST_FRAMES = 40
+_MANAGEMENT = "java.lang.management"
+
+_QUERY, _TASK = "stream execution thread for", "Executor task launch worker"
+"""How the names of Spark's threads begin: a query's, and those of tasks in this JVM."""
+
+SURFACE = Surface(
+    "thread_dump",
+    "showing what Spark's threads do when a lane stands still",
+    [JavaMembers(f"{_MANAGEMENT}.ManagementFactory", ("getThreadMXBean",))],
+    otherwise="only Python's threads are shown",
+)
+probe = SURFACE.probe
 
 
 def of_lane(spark: SparkSession, lane: str) -> str:
     """The stacks of a lane's query and of the tasks that run in this JVM, and those of Python's threads."""
-    parts = [*_jvm(spark, lane), *_python()]
+    parts = [*(_java(spark, lane) if SURFACE.works(spark) else [probe(spark).summary]), *_python()]
     return "\n\n".join(parts)
 
 
-def _jvm(spark: SparkSession, lane: str) -> list[str]:
-    threads: Any = getattr(spark._jvm, "java.lang.management.ManagementFactory").getThreadMXBean()
-    wanted = (f"stream execution thread for {lane} ", "Executor task launch worker")
+def _java(spark: SparkSession, lane: str) -> list[str]:
+    threads: Any = java.java_class(spark, f"{_MANAGEMENT}.ManagementFactory").getThreadMXBean()
+    wanted = (f"{_QUERY} {lane} ", _TASK)
     found = (threads.getThreadInfo(number, _MOST_FRAMES) for number in threads.getAllThreadIds())
     return [
         str(info.toString()).strip() for info in found if info is not None and info.getThreadName().startswith(wanted)

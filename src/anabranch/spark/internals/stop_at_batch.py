@@ -6,22 +6,37 @@ import math
 from collections.abc import Callable
 from functools import partial
 from time import monotonic, sleep
-from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["end"]
+from anabranch.spark.internals import java
+from anabranch.spark.internals.surface import JavaMembers, Surface
+
+__all__ = ["SURFACE", "end", "probe"]
 
 _JOIN_MS = 100
 _TURN = 0.5
 _LOOK = 0.02
 _NEXT = 1.0
 """Seconds in which the next batch comes, if there is anything to read."""
-_TERMINATED = "org.apache.spark.sql.execution.streaming.runtime.TERMINATED$"
+_WITHIN = 60.0
+"""Seconds in which Spark is to plan a batch that it has begun to plan, and to end once no batch is written."""
+_RUNTIME = "org.apache.spark.sql.execution.streaming.runtime"
 _IDLE = "Waiting for next trigger"
 _BETWEEN = ("Initializing", "Waiting", "Stopped")
 """What it says of itself begins so while it neither plans a batch nor runs one."""
+
+SURFACE = Surface(
+    "stop_at_batch",
+    "stopping a lane at a batch boundary",
+    [
+        JavaMembers(f"{_RUNTIME}.MicroBatchExecution", ("queryExecutionThread", "state")),
+        JavaMembers(f"{_RUNTIME}.TERMINATED$", ("MODULE$",)),
+    ],
+    otherwise="the query is stopped once a batch is written; another one finishes what it has begun by then",
+)
+probe = SURFACE.probe
 
 
 def end(
@@ -43,21 +58,29 @@ def end(
     ``stop()`` would interrupt it. Between two triggers of an interval it is right: then nothing runs; and so it is in a
     ``hurry``. A batch that is just being planned Spark leaves, once the state says that the query has ended: it is
     waited for until it is planned.
+
+    A batch may be planned when this returns, and not committed: where this Spark can't be ended so, or hasn't ended in
+    time. The caller finishes it, by a query that runs ``once``.
     """
-    jvm: Any = spark._jvm
-    execution: Any = query._jsq.streamingQuery()
+    if not SURFACE.works(spark):
+        _wait(lambda: hurry() or not query.isActive, turn, lambda: not writes())
+        decided()
+        query.stop()
+        return
+    execution = java.execution(query)
     thread = execution.queryExecutionThread()
     wait = partial(_wait, lambda: hurry() or not thread.isAlive(), turn)
     if another and writes():
         wait(lambda: not writes())
         wait(writes, _NEXT)
-    wait(lambda: writes() or query.status["message"].startswith(_BETWEEN))
-    execution.state().set(getattr(getattr(jvm, _TERMINATED), "MODULE$"))
+    wait(lambda: writes() or query.status["message"].startswith(_BETWEEN), _WITHIN)
+    execution.state().set(java.singleton(spark, f"{_RUNTIME}.TERMINATED"))
     decided()
-    turned = monotonic()
+    turned = written = monotonic()
     while thread.isAlive():  # what the query itself says of being active goes by its state
         thread.join(_JOIN_MS)
-        if hurry() or query.status["message"] == _IDLE:
+        written = monotonic() if writes() else written
+        if hurry() or query.status["message"] == _IDLE or monotonic() > written + _WITHIN:
             query.stop()
         if monotonic() > turned + _TURN:
             turn()

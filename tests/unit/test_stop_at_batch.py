@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from anabranch.spark import boundary
+from anabranch.spark.internals import java, stop_at_batch
+from tests.support import surfaces
 
-TERMINATED = "org.apache.spark.sql.execution.streaming.runtime.TERMINATED$"
+
+@pytest.fixture(autouse=True)
+def java_of_queries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query here is its own Java object."""
+    monkeypatch.setattr(java, "execution", lambda query: query)
+    monkeypatch.setattr(java, "singleton", lambda _, name: name.rpartition(".")[2])
+    surfaces.pretend(monkeypatch, stop_at_batch.SURFACE)
 
 
 class Query:
@@ -22,7 +28,6 @@ class Query:
         self._message, self._left = "", left
         self.ended_at: str | None = None
         self.stopped = False
-        self._jsq = SimpleNamespace(streamingQuery=lambda: self)
 
     @property
     def status(self) -> dict[str, str]:
@@ -33,14 +38,18 @@ class Query:
         return self
 
     def set(self, state: str) -> None:
-        assert state == "terminated"
+        assert state == "TERMINATED"
         self.ended_at = self._message
 
     def queryExecutionThread(self) -> Any:
         return self
 
     def isAlive(self) -> bool:
-        return self.ended_at is None or self._left > 0
+        return not self.stopped and (self.ended_at is None or self._left > 0)
+
+    @property
+    def isActive(self) -> bool:
+        return not self.stopped
 
     def join(self, _: int) -> None:
         self._left -= 1
@@ -50,9 +59,8 @@ class Query:
 
 
 def ended(query: Query, **kwargs: Any) -> None:
-    module = SimpleNamespace(**{"MODULE$": "terminated"})
-    spark: Any = SimpleNamespace(_jvm=SimpleNamespace(**{TERMINATED: module}))
-    boundary.end(spark, query, **kwargs)  # type: ignore[arg-type]
+    spark: Any = None
+    stop_at_batch.end(spark, query, **kwargs)  # type: ignore[arg-type]
 
 
 def test_a_batch_that_is_being_planned_is_run_first() -> None:
@@ -88,7 +96,7 @@ def test_in_a_hurry_a_batch_is_not_waited_for() -> None:
 def test_another_batch_is_the_last_one_if_one_comes(
     monkeypatch: pytest.MonkeyPatch, messages: list[str], last: str
 ) -> None:
-    monkeypatch.setattr(boundary, "_NEXT", 0.2)
+    monkeypatch.setattr(stop_at_batch, "_NEXT", 0.2)
     query = Query([*messages, *(["Waiting"] if last == "Waiting" else [])])
     decided = list[str]()
     ended(
@@ -102,7 +110,7 @@ def test_another_batch_is_the_last_one_if_one_comes(
 
 
 def test_what_is_raised_meanwhile_ends_the_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(boundary, "_TURN", 0)
+    monkeypatch.setattr(stop_at_batch, "_TURN", 0)
 
     def turn() -> None:
         raise TimeoutError
@@ -111,3 +119,28 @@ def test_what_is_raised_meanwhile_ends_the_waiting(monkeypatch: pytest.MonkeyPat
     with pytest.raises(TimeoutError):
         ended(query, turn=turn)
     assert query.ended_at is None
+
+
+def test_a_spark_without_that_state_is_stopped_once_a_batch_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    surfaces.pretend(monkeypatch, stop_at_batch.SURFACE, "it has no class TERMINATED$")
+    query = Query(["Processing new data"] * 3)
+    written, decided = iter([True, True, False]), list[bool]()
+    ended(query, writes=lambda: next(written), decided=lambda: decided.append(query.stopped))
+    assert query.ended_at is None
+    assert query.stopped
+    assert next(written, None) is None
+    assert decided == [False]
+
+
+def test_one_that_says_nothing_that_is_known_is_ended_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stop_at_batch, "_WITHIN", 0.2)
+    query = Query(["In a state that no version had"], left=0)
+    ended(query)
+    assert query.ended_at is not None
+
+
+def test_one_that_goes_on_all_the_same_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stop_at_batch, "_WITHIN", 0.2)
+    query = Query(["Waiting for data to arrive"], left=10**9)
+    ended(query)
+    assert query.stopped

@@ -8,15 +8,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from anabranch.spark import state
+from anabranch.spark.internals import java, state_rows
+from anabranch.spark.internals.surface import JavaMembers, Surface
 
-__all__ = ["rewrite"]
+__all__ = ["SURFACE", "probe", "rewrite"]
 
 _REWRITER = "org.apache.spark.sql.execution.streaming.state.StateRewriter"
+
+SURFACE = Surface(
+    "state_rewrite",
+    "anabranch compact",
+    [
+        JavaMembers(_REWRITER, ("run",)),
+        JavaMembers("org.apache.spark.sql.internal.SessionState", ("newHadoopConf",)),
+        *state_rows.SURFACE.needs,
+    ],
+)
+probe = SURFACE.probe
 
 
 class _Function:
@@ -27,7 +38,7 @@ class _Function:
         self._function = function
 
     def apply(self, frame: Any) -> Any:
-        return self._function(DataFrame(frame, self._spark))._jdf
+        return java.frame(self._function(DataFrame(frame, self._spark)))
 
     class Java:
         implements = ("scala.Function1",)
@@ -46,14 +57,16 @@ def rewrite(
     Args:
         target: has the same logs, and the schemas of its state, but no state.
         partitions: those of the state, in both.
-        chosen: gives the rows to write from those of ``source``, each as :func:`anabranch.spark.state.rows` does.
+        chosen: gives the rows to write from those of ``source``, as :func:`state_rows.read` gives them.
+
+    Raises:
+        UnsupportedSparkError: this Spark can't.
     """
-    gateway: Any = spark.sparkContext._gateway
-    ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
-    jvm: Any = spark._jvm
-    some = getattr(jvm, "scala.Option").apply
-    session: Any = spark._jsparkSession
-    function = _Function(spark, lambda rows: chosen(rows).repartition(partitions, F.col(state.KEY)))
+    SURFACE.insist(spark)
+    java.let_java_call(spark)
+    some = java.java_class(spark, "scala.Option").apply
+    session = java.session(spark)
+    function = _Function(spark, lambda rows: chosen(rows).repartition(partitions, F.col(state_rows.KEY)))
     conf = session.sessionState().newHadoopConf()
-    rewriter = getattr(jvm, _REWRITER)
+    rewriter = java.java_class(spark, _REWRITER)
     rewriter(session, batch, batch, target, conf, some(source), some(function), some(None)).run()

@@ -1,0 +1,71 @@
+"""How Spark lays out a checkpoint: planned batches are written there, lanes are split and copied, and time is set back.
+
+The folder itself is read and changed by :mod:`anabranch.container.folder`, in the versions that are named here.
+"""
+
+from __future__ import annotations
+
+import json
+
+from pyspark.sql import SparkSession
+
+from anabranch.spark.internals import java
+from anabranch.spark.internals.surface import JavaMembers, Surface
+
+__all__ = ["OFFSETS", "OPERATORS", "SCHEMAS", "SURFACE", "probe", "relocated"]
+
+OFFSETS = "v1"
+"""The first line of an entry of ``offsets`` and ``commits``."""
+
+SCHEMAS = ("*/_metadata", "*/*/_metadata", "*/*/*/_metadata", "*/_stateSchema")
+"""The folders below ``state`` that say how state is made: of operators, partitions and stores."""
+
+OPERATORS = "*/_metadata/v2/*"
+"""The files below ``state`` in which a ``process`` keeps what its state is, with the whole paths of its schemas."""
+
+_CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
+_METADATA = "org.apache.spark.sql.execution.streaming.state.OperatorStateMetadataV2"
+_VERSIONS = {
+    "spark.sql.streaming.offsetLog.formatVersion": ("1",),
+    "spark.sql.streaming.stateStore.checkpointFormatVersion": ("1", "2"),
+}
+"""The formats that a session may be set to write."""
+
+
+def _others(spark: SparkSession) -> str:
+    offsets = java.singleton(spark, f"{_CHECKPOINTING}.OffsetSeqLog")
+    commits = java.singleton(spark, f"{_CHECKPOINTING}.CommitLog")
+    found = f"v{offsets.VERSION_1()}", f"v{commits.VERSION_1()}", offsets.SERIALIZED_VOID_OFFSET()
+    if found != (OFFSETS, OFFSETS, "-"):
+        return f"its logs of offsets and commits have the marks {', '.join(map(str, found))}"
+    for name, known in _VERSIONS.items():
+        if (written := spark.conf.get(name, known[0])) not in known:
+            return f"it writes version {written} ({name})"
+    return ""
+
+
+SURFACE = Surface(
+    "checkpoint_layout",
+    "the folders of lanes: planned batches, copies and splits of state",
+    [
+        JavaMembers(f"{_CHECKPOINTING}.OffsetSeqLog$", ("VERSION_1", "SERIALIZED_VOID_OFFSET")),
+        JavaMembers(f"{_CHECKPOINTING}.CommitLog$", ("VERSION_1",)),
+        JavaMembers(_METADATA, ("operatorPropertiesJson", "stateStoreInfo")),
+    ],
+    tried=_others,
+)
+probe = SURFACE.probe
+
+
+def relocated(text: str, state: str) -> str:
+    """A file of ``OPERATORS``, with the paths of the schemas below another folder.
+
+    Args:
+        state: the whole path of the folder of all state.
+    """
+    version, told = text.split("\n", 1)
+    metadata = json.loads(told)
+    for store in metadata["stateStoreInfo"]:
+        paths = store.get("stateSchemaFilePaths", ())
+        store["stateSchemaFilePaths"] = [f"{state}/{'/'.join(path.split('/')[-4:])}" for path in paths]
+    return f"{version}\n{json.dumps(metadata)}"

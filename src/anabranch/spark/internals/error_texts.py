@@ -1,0 +1,35 @@
+"""How Spark and py4j write errors: what a lane failed for is read out of such a text.
+
+The patterns are in :mod:`anabranch.container.root_cause`, and :mod:`anabranch.container.failures` knows the kinds.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pyspark.sql import SparkSession
+
+from anabranch.spark.internals import java
+from anabranch.spark.internals.surface import JavaMembers, Surface
+
+__all__ = ["SURFACE", "probe"]
+
+_HELPER = "org.apache.spark.SparkThrowableHelper"
+_CONDITION = re.compile(r"^\[DIVIDE_BY_ZERO\] .+ SQLSTATE: \w+\s*$", re.DOTALL)
+
+
+def _others(spark: SparkSession) -> str:
+    arguments = java.java_class(spark, "java.util.HashMap")()
+    arguments.put("config", "x")
+    text = str(java.singleton(spark, _HELPER).getMessage("DIVIDE_BY_ZERO", arguments))
+    return "" if _CONDITION.match(text) else f"its errors read {text[:60]!r}"
+
+
+SURFACE = Surface(
+    "error_texts",
+    "saying in our words why a lane failed",
+    [JavaMembers(f"{_HELPER}$", ("getMessage",))],
+    tried=_others,
+    otherwise="errors are shown as Spark has them, and what may help isn't known",
+)
+probe = SURFACE.probe

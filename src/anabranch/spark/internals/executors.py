@@ -1,0 +1,32 @@
+"""The executors that a cluster has given."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from anabranch.spark.internals import java
+from anabranch.spark.internals.surface import JavaMembers, Surface
+
+__all__ = ["SURFACE", "cores", "probe"]
+
+SURFACE = Surface(
+    "executors",
+    "running on a cluster: waiting for its executors",
+    [
+        JavaMembers("org.apache.spark.status.AppStatusStore", ("executorList",)),
+        JavaMembers("org.apache.spark.status.api.v1.ExecutorSummary", ("id", "totalCores")),
+    ],
+)
+probe = SURFACE.probe
+
+
+def cores(spark: SparkSession) -> int:
+    """Of all executors that are there now.
+
+    Raises:
+        UnsupportedSparkError: this Spark doesn't tell.
+    """
+    SURFACE.insist(spark)
+    there = java.context(spark).sc().statusStore().executorList(True)
+    several = [there.apply(place) for place in range(there.size())]
+    return sum(int(each.totalCores()) for each in several if each.id() != "driver")

@@ -1,0 +1,58 @@
+"""Hadoop's file systems, configured as Spark's are: PySpark has no way of its own to the files of a storage root."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from anabranch.spark.internals import java
+from anabranch.spark.internals.surface import JavaMembers, Surface
+
+__all__ = ["SURFACE", "Hadoop", "lock", "probe"]
+
+_FS = "org.apache.hadoop.fs"
+
+SURFACE = Surface(
+    "hadoop_files",
+    "the folders of lanes",
+    [
+        JavaMembers(f"{_FS}.FileSystem"),
+        JavaMembers(f"{_FS}.FileUtil"),
+        JavaMembers("org.apache.commons.lang3.ArrayUtils"),
+        JavaMembers("org.apache.commons.io.IOUtils"),
+        JavaMembers("org.apache.spark.api.java.JavaSparkContext", ("hadoopConfiguration",)),
+    ],
+)
+probe = SURFACE.probe
+
+
+class Hadoop:
+    """What the files below a path are reached with: ``path`` makes paths, ``files`` copies them, ``io`` reads streams,
+    ``conf`` is Spark's configuration.
+
+    Raises:
+        UnsupportedSparkError: this Spark hasn't got it.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        SURFACE.insist(spark)
+        self._spark = spark
+        self.path: Any = java.java_class(spark, f"{_FS}.Path")
+        self.files: Any = java.java_class(spark, f"{_FS}.FileUtil")
+        self.io: Any = java.java_class(spark, "org.apache.commons.io.IOUtils")
+        self.conf: Any = java.context(spark).hadoopConfiguration()
+
+    def text(self, values: Any) -> str:
+        """The elements of a Java array, in one call."""
+        return java.text(self._spark, values)
+
+
+def lock(spark: SparkSession, path: str) -> Any:
+    """Take the OS lock of a local file for the JVM, which has it as long as what this gives is referred to from Python;
+    None: another process has it."""
+    holder = java.java_class(spark, "java.io.RandomAccessFile")(path, "rw")
+    if holder.getChannel().tryLock() is None:
+        holder.close()
+        return None
+    return holder

@@ -1,0 +1,125 @@
+"""From PySpark's objects to the Java objects behind them: PySpark has them, and promises nothing about them.
+
+The other modules of this package begin here. A class is looked up by its whole name: for ``jvm.org.apache.x`` Java
+would look through all of Spark's jars for a class at each dot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+__all__ = [
+    "array",
+    "class_file",
+    "column",
+    "context",
+    "execution",
+    "frame",
+    "gateway",
+    "items",
+    "java_class",
+    "jvm",
+    "let_java_call",
+    "plan",
+    "query",
+    "session",
+    "singleton",
+    "text",
+]
+
+
+def jvm(spark: SparkSession) -> Any:
+    """The view of the JVM, whose attributes are packages and classes."""
+    return spark._jvm
+
+
+def java_class(spark: SparkSession, name: str) -> Any:
+    """A class, by its whole name."""
+    return getattr(spark._jvm, name)
+
+
+def singleton(spark: SparkSession, name: str) -> Any:
+    """A Scala ``object``, by its whole name."""
+    return getattr(java_class(spark, f"{name}$"), "MODULE$")
+
+
+def class_file(spark: SparkSession, name: str) -> bytes | None:
+    """The file that a class is loaded from; None: there is none. It isn't loaded for that."""
+    loader = jvm(spark).Thread.currentThread().getContextClassLoader()
+    stream = loader.getResourceAsStream(f"{name.replace('.', '/')}.class")
+    if stream is None:
+        return None
+    try:
+        return bytes(java_class(spark, "org.apache.commons.io.IOUtils").toByteArray(stream))
+    finally:
+        stream.close()
+
+
+def gateway(spark: SparkSession) -> Any:
+    """py4j's connection to the JVM."""
+    return spark.sparkContext._gateway
+
+
+def let_java_call(spark: SparkSession) -> None:
+    """Let Java objects call Python ones, as they do for ``foreachBatch``."""
+    ensure_callback_server_started(gateway(spark))  # type: ignore[no-untyped-call]
+
+
+def session(spark: SparkSession) -> Any:
+    """The ``SparkSession`` of Scala."""
+    return spark._jsparkSession
+
+
+def context(spark: SparkSession) -> Any:
+    """The ``JavaSparkContext``."""
+    return spark.sparkContext._jsc
+
+
+def query(streaming: StreamingQuery) -> Any:
+    """The ``StreamingQuery`` of Scala."""
+    return streaming._jsq
+
+
+def execution(streaming: StreamingQuery) -> Any:
+    """The ``StreamExecution`` that runs a query."""
+    return query(streaming).streamingQuery()
+
+
+def frame(rows: DataFrame) -> Any:
+    """The ``Dataset`` of Scala."""
+    return rows._jdf
+
+
+def plan(rows: DataFrame) -> Any:
+    """The ``QueryExecution`` of a frame: its plans, of which each is made when it is asked for."""
+    return frame(rows).queryExecution()
+
+
+def column(value: Column) -> Any:
+    """The ``Column`` of Scala."""
+    return value._jc
+
+
+def array(spark: SparkSession, kind: Any, values: Sequence[Any]) -> Any:
+    """A Java array of a class."""
+    made = gateway(spark).new_array(kind, len(values))
+    for place, value in enumerate(values):
+        made[place] = value
+    return made
+
+
+def items(scala: Any) -> Iterator[Any]:
+    """The elements of a collection of Scala's."""
+    several = scala.iterator()
+    while several.hasNext():
+        yield several.next()
+
+
+def text(spark: SparkSession, values: Any) -> str:
+    """The elements of a Java array, in one call: a call for each of hundreds would take longer than all the rest."""
+    return str(java_class(spark, "org.apache.commons.lang3.ArrayUtils").toString(values))

@@ -1,0 +1,68 @@
+"""The Java process of a session: whether it is this process's child, whether it is gone, and ending it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from contextlib import suppress
+
+from pyspark.sql import SparkSession
+
+from anabranch.spark.internals import java
+from anabranch.spark.internals.surface import PythonName, Surface
+
+__all__ = ["SURFACE", "is_child", "is_gone", "kill", "pid", "probe"]
+
+_PARENT = os.getppid()
+
+
+class _Started:
+    """``launch_gateway`` keeps the process that it has started in the gateway; with spark-submit there is none."""
+
+    def missing(self, spark: SparkSession) -> str:
+        kept = "PYSPARK_GATEWAY_PORT" in os.environ or _process(spark) is not None
+        return "" if kept else "PySpark doesn't keep the Java process that it starts"
+
+
+SURFACE = Surface(
+    "java_process",
+    "noticing at once that Spark's Java process has ended, and replacing it",
+    [PythonName("pyspark.java_gateway", "launch_gateway"), _Started()],
+    otherwise="a container notices it by the next call that fails, and ends",
+)
+probe = SURFACE.probe
+
+
+def is_child(spark: SparkSession) -> bool:
+    """Whether this process has started the Java process: else it was started by that, with spark-submit."""
+    return _process(spark) is not None
+
+
+def pid(spark: SparkSession) -> int:
+    """Of the Java process that this one has started; 0: it hasn't, or it isn't known."""
+    process = _process(spark)
+    return 0 if process is None else process.pid
+
+
+def kill(spark: SparkSession) -> None:
+    """End the Java process that this one has started, whatever it does."""
+    process = _process(spark)
+    if process is not None:
+        process.kill()
+        process.wait()
+
+
+def is_gone(spark: SparkSession, within: float = 0.0) -> bool:
+    """Whether the Java process of a session has ended, or does ``within`` so many seconds, though nobody has stopped
+    it."""
+    process = _process(spark)
+    if process is None:
+        return os.getppid() != _PARENT  # spark-submit's Java is our parent
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(within)
+    return process.poll() is not None
+
+
+def _process(spark: SparkSession) -> subprocess.Popen[bytes] | None:
+    process: subprocess.Popen[bytes] | None = getattr(java.gateway(spark), "proc", None)
+    return process

@@ -1,0 +1,40 @@
+"""What a query has observed in the batch that runs, before that ends: Spark tells listeners of it only afterwards."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from anabranch.spark.internals import java
+from anabranch.spark.internals.surface import JavaMembers, Surface
+
+__all__ = ["SURFACE", "of_query", "probe"]
+
+SURFACE = Surface(
+    "observed_metrics",
+    "publishing a batch: how many of its records can't be read, and how far it is in event time",
+    [
+        JavaMembers("org.apache.spark.sql.execution.streaming.runtime.StreamingQueryWrapper", ("streamingQuery",)),
+        JavaMembers("org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution", ("lastExecution",)),
+        JavaMembers("org.apache.spark.sql.execution.streaming.runtime.IncrementalExecution", ("observedMetrics",)),
+    ],
+    always=True,
+)
+probe = SURFACE.probe
+
+
+def of_query(spark: SparkSession, name: str) -> dict[str, dict[str, Any]]:
+    """What the running batch of a query has observed so far, by the names of the observations; {}: no such query runs.
+    Complete once the batch's rows were computed."""
+    active = [each for each in java.session(spark).streams().active() if each.name() == name]
+    if not active:
+        return {}
+    metrics = active[0].streamingQuery().lastExecution().observedMetrics()
+    found: dict[str, dict[str, Any]] = {}
+    names = metrics.keysIterator()
+    while names.hasNext():
+        observation = names.next()
+        found[observation] = json.loads(metrics.apply(observation).json())
+    return found

@@ -1,0 +1,87 @@
+"""All private surfaces of Spark that are used, and whether the Spark of a session has them."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from anabranch import logs
+from anabranch.spark.internals import (
+    checkpoint_layout,
+    class_path,
+    context_stop,
+    debug_lines,
+    error_texts,
+    executors,
+    hadoop_files,
+    java_functions,
+    java_process,
+    local_properties,
+    observed_metrics,
+    query_hold,
+    query_plan,
+    query_progress,
+    read_limits,
+    source_environment,
+    state_rewrite,
+    state_rows,
+    stop_at_batch,
+    thread_dump,
+    type_verifiers,
+    unsupported_operations,
+    whole_input,
+    worker_start,
+)
+from anabranch.spark.internals.surface import Probe, Surface
+
+__all__ = ["SURFACES", "insist", "look"]
+
+SURFACES: tuple[Surface, ...] = (
+    checkpoint_layout.SURFACE,
+    class_path.SURFACE,
+    context_stop.SURFACE,
+    debug_lines.SURFACE,
+    error_texts.SURFACE,
+    executors.SURFACE,
+    hadoop_files.SURFACE,
+    java_functions.SURFACE,
+    java_process.SURFACE,
+    local_properties.SURFACE,
+    observed_metrics.SURFACE,
+    query_hold.SURFACE,
+    query_plan.SURFACE,
+    query_progress.SURFACE,
+    read_limits.SURFACE,
+    source_environment.SURFACE,
+    worker_start.SOURCES,
+    state_rewrite.SURFACE,
+    state_rows.SURFACE,
+    stop_at_batch.SURFACE,
+    thread_dump.SURFACE,
+    type_verifiers.SURFACE,
+    unsupported_operations.SURFACE,
+    whole_input.SURFACE,
+    worker_start.SURFACE,
+)
+
+log = logs.get_logger()
+
+
+def look(spark: SparkSession) -> list[Probe]:
+    """Whether a session's Spark has each of the surfaces, and they do what they should."""
+    return [surface.probe(spark) for surface in SURFACES]
+
+
+def insist(spark: SparkSession) -> None:
+    """Look for all of them, and log those that this Spark lacks. Only those that every job needs are tried out: this is
+    to be quick.
+
+    Raises:
+        UnsupportedSparkError: it lacks one without which no job runs.
+    """
+    found = [each.probe(spark) if each.always else each.look(spark) for each in SURFACES]
+    lost = [probe for probe in found if not probe.works]
+    for probe in lost:
+        log.warning("a private surface of Spark is missing", surface=probe.surface.name, why=probe.summary)
+    for probe in lost:
+        if probe.surface.always:
+            raise probe.refusal()

@@ -1,0 +1,95 @@
+"""Spark's plan of a frame: its steps as Spark prints them, whether a value comes by chance, and making it ahead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from anabranch.spark.internals import java
+from anabranch.spark.internals.surface import JavaMembers, Surface
+
+__all__ = ["GENERATOR", "SURFACE", "count", "is_by_chance", "prepare", "probe"]
+
+GENERATOR = "Generate "
+"""How the step is printed in which ``explode`` and the like give several rows for one."""
+
+
+def count(frame: DataFrame, word: str) -> int:
+    """How often a step's name is in the analyzed plan.
+
+    Raises:
+        UnsupportedSparkError: this Spark's plans can't be read.
+    """
+    SURFACE.insist(frame.sparkSession)
+    return _text(frame).count(word)
+
+
+def is_by_chance(frame: DataFrame) -> bool:
+    """Whether a column comes of an expression that isn't deterministic, however many steps before.
+
+    Raises:
+        UnsupportedSparkError: this Spark's plans can't be read.
+    """
+    SURFACE.insist(frame.sparkSession)
+    return _is_by_chance(frame)
+
+
+def prepare(frame: DataFrame) -> None:
+    """Let Spark plan how it computes a frame, which it then needn't do any more; nothing where that can't be asked."""
+    if SURFACE.works(frame.sparkSession):
+        java.plan(frame).executedPlan()
+
+
+def _text(frame: DataFrame) -> str:
+    return str(java.plan(frame).analyzed().toString())
+
+
+def _is_by_chance(frame: DataFrame) -> bool:
+    plan = java.plan(frame).analyzed()
+    queue = [(plan, {_id(column) for column in java.items(plan.output())})]
+    while queue:
+        plan, wanted = queue.pop()
+        children = list(java.items(plan.children()))
+        if plan.nodeName() == "Union":
+            places = [n for n, column in enumerate(java.items(plan.output())) if _id(column) in wanted]
+            for child in children:
+                ids = [_id(column) for column in java.items(child.output())]
+                queue.append((child, {ids[place] for place in places}))
+            continue
+        if plan.nodeName() in ("Project", "Aggregate"):
+            made = plan.projectList() if plan.nodeName() == "Project" else plan.aggregateExpressions()
+            found = [each for each in java.items(made) if _id(each) in wanted]
+            if not all(each.deterministic() for each in found):
+                return True
+            wanted = {_id(used) for each in found for used in java.items(each.references())}
+        queue += [(child, wanted) for child in children]
+    return False
+
+
+def _id(expression: Any) -> int:
+    return int(expression.exprId().id())
+
+
+def _read_wrongly(spark: SparkSession) -> str:
+    """Read plans of which it is known what is in them."""
+    rows = spark.range(1)
+    several = rows.select(F.explode(F.array("id")).alias("id"), F.rand().alias("chance"))
+    counted = several.union(several).groupBy("id").agg(F.max("chance").alias("chance"))
+    printed = _text(counted)
+    lost = [word.strip() for word in (GENERATOR, "Aggregate", "Union") if word not in printed]
+    if lost:
+        return f"its plans don't name {', '.join(lost)}"
+    if not _is_by_chance(counted.select("chance")) or _is_by_chance(counted.select("id")):
+        return "its plans don't tell which values come by chance"
+    return ""
+
+
+SURFACE = Surface(
+    "query_plan",
+    "checking what operators do: keys that come by chance, steps that keep state, several rows of one",
+    [JavaMembers("org.apache.spark.sql.execution.QueryExecution", ("analyzed", "executedPlan"))],
+    tried=_read_wrongly,
+)
+probe = SURFACE.probe

@@ -1,0 +1,46 @@
+"""What Spark reports of the last batches of a running query, at a cost that doesn't grow with how many it remembers.
+
+PySpark's own ``recentProgress`` fetches every field of every report, each by a call into the JVM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from anabranch.spark.internals import java
+from anabranch.spark.internals.surface import JavaMembers, Surface
+
+__all__ = ["SURFACE", "newest", "recent"]
+
+SURFACE = Surface(
+    "query_progress",
+    "reports of batches",
+    [
+        JavaMembers("org.apache.spark.sql.streaming.StreamingQuery", ("lastProgress", "recentProgress")),
+        JavaMembers("org.apache.spark.sql.streaming.StreamingQueryProgress", ("json", "timestamp")),
+    ],
+    otherwise="reports of batches are read in PySpark's way, which takes longer",
+)
+probe = SURFACE.probe
+
+
+def newest(spark: SparkSession, query: StreamingQuery) -> str:
+    """The time of the newest report; '' while there is none."""
+    if SURFACE.works(spark):
+        report = java.query(query).lastProgress()
+        return "" if report is None else str(report.timestamp())
+    last = query.lastProgress
+    return "" if last is None else last.timestamp
+
+
+def recent(spark: SparkSession, query: StreamingQuery) -> Iterator[str]:
+    """The reports that Spark remembers as JSON, the newest first."""
+    if not SURFACE.works(spark):
+        yield from (each.json for each in reversed(query.recentProgress))
+        return
+    reports = java.query(query).recentProgress()
+    for place in reversed(range(len(reports))):
+        yield reports[place].json()

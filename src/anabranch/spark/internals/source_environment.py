@@ -1,0 +1,43 @@
+"""What Spark's runners put into the environment of a Python source's function, before the source is registered."""
+
+from __future__ import annotations
+
+import tempfile
+
+from pyspark.sql import SparkSession
+
+from anabranch.spark.internals import java
+from anabranch.spark.internals.surface import JavaMembers, Surface
+
+__all__ = ["SURFACE", "of_session", "probe"]
+
+_UTILS = "org.apache.spark.util.Utils"
+_TIMEOUT, _BUFFER = "spark.python.authenticate.socketTimeout", "spark.buffer.size"
+
+SURFACE = Surface(
+    "source_environment",
+    "the environment of Python sources",
+    [JavaMembers(_UTILS, ("getLocalDir",)), JavaMembers("org.apache.spark.SparkConf", ("getTimeAsSeconds", "getInt"))],
+    otherwise="sources begin with values from Spark's public settings, which Spark sets anew when a query starts",
+)
+probe = SURFACE.probe
+
+
+def of_session(spark: SparkSession) -> dict[str, str]:
+    """What the runners on the driver and in tasks put there: all of them set these."""
+    if SURFACE.works(spark):
+        conf = java.context(spark).sc().conf()
+        # A runner then names the folders in the local one.
+        folders = java.java_class(spark, _UTILS).getLocalDir(conf)
+        timeout, buffer = str(conf.getTimeAsSeconds(_TIMEOUT, "15s")), str(conf.getInt(_BUFFER, 65536))
+    else:
+        settings = spark.sparkContext.getConf()
+        folders = settings.get("spark.local.dir") or tempfile.gettempdir()
+        timeout = (settings.get(_TIMEOUT) or "15s").removesuffix("s")
+        buffer = settings.get(_BUFFER) or "65536"
+    return {
+        "SPARK_LOCAL_DIRS": folders,
+        "SPARK_AUTH_SOCKET_TIMEOUT": timeout,
+        "SPARK_BUFFER_SIZE": buffer,
+        "SPARK_PYTHON_RUNTIME": "PYTHON_WORKER",
+    }

@@ -1,0 +1,35 @@
+"""The rows of state in a checkpoint, as Spark's own rewriting of state reads them.
+
+Spark's reader of state is public; that it gives the rows as they are stored, of all stores at once, is not.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+
+from anabranch.spark.internals.surface import JavaMembers, Surface
+
+__all__ = ["KEY", "SURFACE", "probe", "read"]
+
+KEY = "partition_key"
+_OPTIONS = "org.apache.spark.sql.execution.datasources.v2.state.StateSourceOptions"
+_WHOLE = "_readAllColumnFamilies"
+
+SURFACE = Surface(
+    "state_rows",
+    "looking into the state of a lane: anabranch inspect --state and compact",
+    [JavaMembers(_OPTIONS, ("INTERNAL_ONLY_READ_ALL_COLUMN_FAMILIES",))],
+)
+probe = SURFACE.probe
+
+
+def read(spark: SparkSession, folder: str, batch: int) -> DataFrame:
+    """The rows of state after a committed batch: ``partition_key``, ``key_bytes``, ``value_bytes`` and
+    ``column_family_name``. Nothing in the folder changes.
+
+    Raises:
+        UnsupportedSparkError: this Spark doesn't give them.
+    """
+    SURFACE.insist(spark)
+    reader = spark.read.format("statestore").option("path", folder).option("batchId", batch)
+    return reader.option(_WHOLE, "true").load()

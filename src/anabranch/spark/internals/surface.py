@@ -1,0 +1,214 @@
+"""A private surface of Spark: what of it is needed, for what, and what is done where this Spark hasn't got it.
+
+What Spark promises to nobody may be gone or changed in its next version. So each module here that uses some of it says
+what that is, in a ``SURFACE`` of its own, and whoever uses the module asks first whether this Spark has it::
+
+    if query_hold.SURFACE.works(spark):
+        ...  # the quick way
+    else:
+        ...  # the public, slower way
+
+or, where there is no other way, ``SURFACE.insist(spark)``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Protocol
+
+import pyspark
+from pyspark.sql import SparkSession
+
+from anabranch.errors import UnsupportedSparkError
+from anabranch.spark.internals import class_files, java
+from anabranch.spark.internals.class_files import ClassFile
+
+__all__ = ["DEADLINE", "SUPPORTED", "TRIED_WITHIN", "JavaMembers", "Need", "Probe", "PythonName", "Surface"]
+
+SUPPORTED = "PySpark 4.3"
+"""What anabranch was tried with, as its package demands it."""
+
+DEADLINE = 8.0
+"""Seconds in which it must be known whether a surface is there, which takes milliseconds: else it is missing."""
+TRIED_WITHIN = 60.0
+"""Seconds in which it must have been tried out: Spark loads hundreds of classes for it, which a busy machine may take
+long for."""
+
+
+_files: dict[str, ClassFile | None] = {}
+"""Class files by name: several surfaces need the same ones. What is on Spark's class path stays as it is."""
+
+
+class Need(Protocol):
+    """Something that a surface consists of."""
+
+    def missing(self, spark: SparkSession) -> str:
+        """What this Spark lacks of it, in words; '': nothing. What it raises means the same."""
+        ...
+
+
+@dataclass(frozen=True)
+class JavaMembers:
+    """A Java class, and methods or fields of it or of its parents."""
+
+    name: str
+    members: tuple[str, ...] = ()
+
+    def missing(self, spark: SparkSession) -> str:
+        lost, due = {*self.members}, [self.name]
+        while due:
+            name = due.pop()
+            found = _class_file(spark, name)
+            if found is None and name == self.name:
+                return f"it has no class {self.name}"
+            if found is not None:
+                lost -= found.members
+                due += [each for each in found.parents if lost and not each.startswith("java.")]
+        return f"{self.name} has no {', '.join(sorted(lost))}" if lost else ""
+
+
+@dataclass(frozen=True)
+class PythonName:
+    """A module of PySpark's, and a name in it or in a class of it."""
+
+    module: str
+    name: str = ""
+
+    def missing(self, spark: SparkSession | None) -> str:
+        try:
+            found: object = importlib.import_module(self.module)
+        except ImportError:
+            return f"PySpark has no module {self.module}"
+        for part in filter(None, self.name.split(".")):
+            if not hasattr(found, part):
+                return f"{self.module} has no {self.name}"
+            found = getattr(found, part)
+        return ""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Whether the Spark of a session has a surface. ``missing``: why not; '': it has it."""
+
+    surface: Surface
+    version: str
+    missing: str = ""
+
+    @property
+    def works(self) -> bool:
+        return not self.missing
+
+    @property
+    def summary(self) -> str:
+        """In one sentence, without an end."""
+        if self.works:
+            return f"as in {SUPPORTED}"
+        instead = self.surface.otherwise or f"not to be had: {self.surface.used_for}"
+        return f"Spark {self.version}: {self.missing}; {instead}"
+
+    def refusal(self) -> UnsupportedSparkError:
+        """What is raised where there is no other way."""
+        return UnsupportedSparkError(
+            f"Spark {self.version} can't be used for {self.surface.used_for}: {self.missing}",
+            f"anabranch supports {SUPPORTED}: install that version, and see anabranch doctor",
+        )
+
+
+class Surface:
+    """Thread-safe.
+
+    Args:
+        name: of its module.
+        used_for: the features that need it, as they are called in what users read.
+        needs: what it consists of. All of it is looked for when a session starts.
+        tried: tries it out, and gives what is wrong with it, '' for nothing: when it is needed first.
+        otherwise: what is done where it is missing, in public ways; '': the features are refused.
+        always: every job needs it: a session doesn't start without it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        used_for: str,
+        needs: Sequence[Need] = (),
+        *,
+        tried: Callable[[SparkSession], str] = lambda _: "",
+        otherwise: str = "",
+        always: bool = False,
+    ) -> None:
+        self.name = name
+        self.used_for = used_for
+        self.needs = tuple(needs)
+        self.tried = tried
+        self.otherwise = otherwise
+        self.always = always
+        self._there: tuple[object, Probe] | None = None
+        self._probed: tuple[object, Probe] | None = None
+
+    def look(self, spark: SparkSession) -> Probe:
+        """Whether all that it consists of is there: found out once a session, in milliseconds."""
+        there = self._there
+        if there is None or there[0] is not spark.sparkContext:
+            missing = _within(DEADLINE, partial(self._missing, spark))
+            there = self._there = spark.sparkContext, Probe(self, pyspark.__version__, missing)
+        return there[1]
+
+    @property
+    def is_in_pyspark(self) -> bool:
+        """Whether PySpark has what it consists of, as far as that isn't Java's: known before a session starts."""
+        return not any(each.missing(None) for each in self.needs if isinstance(each, PythonName))
+
+    def probe(self, spark: SparkSession) -> Probe:
+        """Whether this Spark has it, and it does what it should: found out once a session."""
+        probed = self._probed
+        if probed is None or probed[0] is not spark.sparkContext:
+            found = self.look(spark)
+            if found.works:
+                found = replace(found, missing=_within(TRIED_WITHIN, partial(self.tried, spark)))
+            probed = self._probed = spark.sparkContext, found
+        return probed[1]
+
+    def works(self, spark: SparkSession) -> bool:
+        """Whether this Spark has it: else it is to be done as ``otherwise`` says."""
+        return self.probe(spark).works
+
+    def insist(self, spark: SparkSession) -> None:
+        """Raises UnsupportedSparkError if this Spark hasn't got it."""
+        probe = self.probe(spark)
+        if not probe.works:
+            raise probe.refusal()
+
+    def forget(self) -> None:
+        """Let the next one who asks have it looked for again."""
+        self._there = self._probed = None
+
+    def _missing(self, spark: SparkSession) -> str:
+        return next(filter(None, (each.missing(spark) for each in self.needs)), "")
+
+
+def _class_file(spark: SparkSession, name: str) -> ClassFile | None:
+    if name not in _files:
+        data = java.class_file(spark, name)
+        _files[name] = None if data is None else class_files.parsed(data)
+    return _files[name]
+
+
+def _within(seconds: float, ask: Callable[[], str]) -> str:
+    """What is asked for; what is raised, or that it takes too long, is an answer as well."""
+    said: list[str] = []
+
+    def run() -> None:
+        try:
+            said.append(ask())
+        except Exception as error:
+            lines = str(error).strip().splitlines()
+            said.append(f"looking for it failed with {type(error).__name__}{f': {lines[0]}' if lines else ''}")
+
+    thread = threading.Thread(target=run, name="probes Spark", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return said[0] if said else f"it was looked for in vain for {seconds:g} s"

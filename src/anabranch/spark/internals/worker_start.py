@@ -1,0 +1,68 @@
+"""How Spark starts Python on this machine: the interpreter that it is given, and the daemons that fork its workers."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shlex
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from anabranch.spark.internals.surface import PythonName, Surface
+
+__all__ = ["DAEMON", "SOURCES", "SURFACE", "interpreter", "probe"]
+
+DAEMON = {"spark.python.daemon.module": "anabranch.spark.internals.worker_daemon"}
+"""The setting by which workers of tasks are forked from our daemon."""
+
+_PLANNING = "anabranch.spark.internals.planning_daemon"
+_SPARKS_DAEMON = "pyspark.daemon"
+_RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
+"""What Spark runs in a process of its own for each Python source of a query."""
+
+SURFACE = Surface(
+    "worker_start",
+    "starting Python workers",
+    [
+        PythonName(_SPARKS_DAEMON, "manager"),
+        PythonName("pyspark.worker", "main"),
+        PythonName("pyspark.sql.streaming.proto.StateMessage_pb2"),
+    ],
+    always=True,
+)
+probe = SURFACE.probe
+
+SOURCES = Surface(
+    "source_start",
+    "starting the processes of Python sources from one that has imported what they need",
+    [PythonName(_RUNNER, "main")],
+    otherwise="each process of a source imports all by itself",
+)
+
+
+def interpreter() -> str:
+    """The interpreter of Python workers on this machine: this one, without Spark's zips on its path, and our daemons
+    where Spark can be told of none.
+
+    Spark puts a zip with PySpark's sources there, before the PySpark that is installed: each of the processes that it
+    starts for a source or a function would compile them anew, for most of a second. Nor is the working folder there
+    (``-P``): a job file named ``json.py`` would be in the place of Python's own module.
+    """
+    folder = tempfile.mkdtemp(prefix="anabranch-python-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    file = Path(folder) / "python"
+    strip = "PYTHONPATH=${PYTHONPATH#*/pyspark.zip:}\nPYTHONPATH=${PYTHONPATH#*-src.zip:}\nexport PYTHONPATH\n"
+    python, asks = shlex.quote(sys.executable), shlex.quote(str(Path(__file__).with_name("source_client.py")))
+    where = shlex.quote(str(Path(folder) / "sources"))
+    ours = f"""case "$2" in
+{_SPARKS_DAEMON}) exec {python} -P -m {_PLANNING} "$3" {where};;
+{_RUNNER}) exec {python} -IS {asks} {where} "$@";;
+esac
+"""
+    if not SOURCES.is_in_pyspark:
+        ours = ""
+    file.write_text(f'#!/bin/sh\n{strip}{ours}exec {python} -P "$@"\n')
+    file.chmod(0o700)
+    return str(file) if os.access(file, os.X_OK) else sys.executable  # some have a /tmp that nothing can run from
