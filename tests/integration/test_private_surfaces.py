@@ -55,7 +55,7 @@ def test_this_spark_has_it(spark: SparkSession, each: Surface) -> None:
     each.forget()
     probe = each.probe(spark)
     assert probe.missing == ""
-    assert probe.told == f"as in {surface.SUPPORTED}"
+    assert probe.summary == f"as in {surface.SUPPORTED}"
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_pythons_threads_are_shown_alone(spark: SparkSession) -> None:
 def test_what_the_java_process_does_is_seen_by_calls_that_fail(spark: SparkSession) -> None:
     with lacking(java_process.SURFACE):
         assert not java_process.SURFACE.works(spark)
-        assert "by the next call that fails" in java_process.probe(spark).told
+        assert "by the next call that fails" in java_process.probe(spark).summary
 
 
 class Last(Processor):
