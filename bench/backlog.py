@@ -11,7 +11,7 @@ Other sides (``--sides``) run the job with factor 1. ``stop``, ``interrupt`` (Ct
 seconds after the lanes run, as ``scale`` is, and measured until the job's processes have ended. ``deploy`` is called
 likewise, on a coordinator that starts containers, and measured by how long output stands still. ``watched`` takes all
 records in one batch, and measures how soon ``status`` has a figure after the function got its first record, and how old
-figures get.
+figures get. ``minute`` prints how many records a second were done in the first minute, and fails if a batch did.
 
 ``--work`` says what follows the function: ``map`` nothing; ``process``: it is a processor with state; ``windows``: a
 count in windows of event time; ``plain``: an output that is written at least once.
@@ -54,9 +54,16 @@ BEST, BEFORE = 16, 5.0
 LOOK = 0.1
 STOOD_STILL = "output stood still"
 PATIENCE = 900.0
-ONCE, SCALED, AUTO, WATCHED = "at once", "scaled", "auto", "watched"
+ONCE, SCALED, AUTO, WATCHED, MINUTE = "at once", "scaled", "auto", "watched", "minute"
 CALLED = ("stop", "interrupt", "drain", "deploy")
-SIDES = {"once": ONCE, "scaled": SCALED, "auto": AUTO, "watched": WATCHED, **{each: each for each in CALLED}}
+SIDES = {
+    "once": ONCE,
+    "scaled": SCALED,
+    "auto": AUTO,
+    "watched": WATCHED,
+    "minute": MINUTE,
+    **{each: each for each in CALLED},
+}
 SWITCH_GOAL, CLEARING_GOAL, AUTO_GOAL = 3.0, 1.25, 1.6
 CALL_GOAL, FIRST_GOAL, AGE_GOAL = 5.0, 3.0, 2.0
 WORKS = {
@@ -279,6 +286,10 @@ class Run:
         if kind == WATCHED:
             self._watch(settings, found)
             return found
+        if kind == MINUTE:
+            self._first_minute(settings, ran)
+            self.verb("stop", self.name)
+            return found
         if kind in CALLED:
             self._until(settings, "5 s", lambda _: time.monotonic() > ran + BEFORE)
             called = time.monotonic()
@@ -343,6 +354,18 @@ class Run:
         found.figure = looked[0][0] - first
         found.age = max(after - before for (before, _), (after, _) in itertools.pairwise(looked))
 
+    def _first_minute(self, settings: Settings, ran: float) -> None:
+        """Prints what was done in each ten seconds."""
+        before = 0
+        for second in range(10, 61, 10):
+            status = self._until(settings, "10 s", lambda _, until=second: time.monotonic() > ran + until)
+            reports = [each.report for each in status.lanes if each.report is not None]
+            if again := [each.trouble for each in reports if each.attempt > 1]:
+                raise SystemExit(f"a lane was begun again: {again[0]}")
+            done = sum(map(_done, reports))
+            print(f"  {(done - before) / 10:,.0f} records a second up to second {second}", flush=True)
+            before = done
+
     def _until(self, settings: Settings, what: str, holds: Callable[[JobStatus], bool]) -> JobStatus:
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
@@ -357,6 +380,12 @@ class Run:
             except AnabranchError:
                 time.sleep(LOOK)
         raise SystemExit(f"not within {PATIENCE:.0f} s: {what}\n{self.started.said()}")
+
+
+def _done(report: LaneReport) -> int:
+    """How many records a lane has done, those of the present batch among them."""
+    committed = sum(offset for ssp, offset in report.positions.items() if "/in/" in ssp)
+    return committed + (0 if report.batch_progress is None else report.batch_progress.done)
 
 
 def _figure(report: LaneReport) -> bool:
@@ -414,6 +443,8 @@ def measured(backlog: Backlog, kind: str, folder: Path, cluster: Cluster | None)
         whole = f", {found.whole:.1f} s in all" if kind == "deploy" else ""
         print(f"{kind}: {found.called:.2f} s{whole}", flush=True)
         return found
+    if kind == MINUTE:
+        return found
     if kind == WATCHED:
         print(f"{kind}: first figure after {found.figure:.2f} s, never older than {found.age:.2f} s", flush=True)
         return found
@@ -444,7 +475,7 @@ def summary(name: str, found: dict[str, list[Found]]) -> None:
         judge(f"{name}: seconds from the first record to the first figure", figure, FIRST_GOAL)
         judge(f"{name}: seconds that figures are old at most", age, AGE_GOAL)
     for kind, several in found.items():
-        if kind in CALLED or kind == WATCHED:
+        if kind in (*CALLED, WATCHED, MINUTE):
             continue
         began = median(kind, lambda each: each.began)
         print(
