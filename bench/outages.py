@@ -44,7 +44,7 @@ from bench.support.processes import EndedError, Side, explained, interruptible, 
 from bench.support.sides import anabranch
 
 PARTITIONS, KEYS = 2, 4_000
-RECORDS = {"function": 1_200_000, "sql": 3_000_000}
+RECORDS = {"function": 1_200_000, "sql": 6_000_000}
 WARM, WINDOW = 30.0, 30.0
 GOAL = 0.95
 LOOK = 0.2
