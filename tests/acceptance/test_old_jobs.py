@@ -16,7 +16,12 @@ pytestmark = pytest.mark.acceptance
 
 FOLDER = Path(__file__).parent / "old_jobs"
 NUMBERED = "numbered-flights"
-JOBS = {"stopped-c9dacf9": "numbered", "killed-c9dacf9": "numbered", "stopped-9a32a78": "hourly"}
+JOBS = {
+    "stopped-c9dacf9": "numbered",
+    "killed-c9dacf9": "numbered",
+    "stopped-9a32a78": "hourly",
+    "stopped-f26c615": "hourly",
+}
 
 
 @pytest.fixture(params=JOBS)
