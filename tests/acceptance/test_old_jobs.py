@@ -16,16 +16,21 @@ pytestmark = pytest.mark.acceptance
 
 FOLDER = Path(__file__).parent / "old_jobs"
 NUMBERED = "numbered-flights"
-OUTPUTS = (LATE, TABLE, NUMBERED)
+JOBS = {
+    "stopped-c9dacf9": "numbered",
+    "killed-c9dacf9": "numbered",
+    "stopped-9a32a78": "hourly",
+    "stopped-f26c615": "hourly",
+}
 
 
-@pytest.fixture(params=["stopped", "killed"])
+@pytest.fixture(params=JOBS)
 def workspace(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Workspace]:
     with tarfile.open(FOLDER / f"{request.param}.tar.xz") as archive:
         archive.extractall(tmp_path, filter="data")
     for path in tmp_path.glob(".anabranch/lanes/*/*/*/state/*/_metadata/v2/[0-9]*"):
         path.write_text(path.read_text().replace("@FOLDER@", str(tmp_path)))
-    job = FOLDER / "delays.py"
+    job = FOLDER / JOBS[request.param] / "delays.py"
     made = Workspace(tmp_path, job=job, job__state_partitions=1, job__max_rows_per_batch=100)
     yield made
     made.close()
@@ -33,18 +38,20 @@ def workspace(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Worksp
 
 def test_a_job_of_an_older_commit_goes_on_exactly(workspace: Workspace) -> None:
     lanes = {lane["lane"]["id"] for lane in workspace.status()["lanes"]}
-    assert len(lanes) == 3
-    before = {stream: by_partition(workspace, stream) for stream in OUTPUTS}
-    assert any(before[stream] for stream in OUTPUTS), "the job had done nothing that could be done twice"
+    assert lanes
+    outputs = {LATE, TABLE, NUMBERED} & set(workspace.system.streams())
+    before = {stream: by_partition(workspace, stream) for stream in outputs}
+    assert any(before.values()), "the job had done nothing that could be done twice"
 
     workspace.finish()
 
     several = flights(workspace)
     assert len(several) == 600
     workspace.check_outputs(several)
-    check_numbered(workspace, several)
+    if NUMBERED in outputs:
+        check_numbered(workspace, several)
     assert {lane["lane"]["id"] for lane in workspace.status()["lanes"]} == lanes, "others took the place of its lanes"
-    for stream in OUTPUTS:
+    for stream in outputs:
         after = by_partition(workspace, stream)
         assert all(after[number][: len(rows)] == rows for number, rows in before[stream].items())
 

@@ -226,12 +226,15 @@ def test_migrating_deposes_a_coordinator_that_leads_with_an_older_program(url: s
 
 
 def test_an_older_program_that_has_the_store_open_writes_no_more(url: str) -> None:
-    store = filled(Store(url))
+    store, other = filled(Store(url)), Store(url)
     declare(url, str(NOW + 1))
     for write in (lambda: store.note([event()]), lambda: store.claim(None, "http://here")):
         with pytest.raises(UnsupportedFormatError, match=f"format version {NOW + 1}; this anabranch knows {NOW}"):
             write()
     assert store.jobs() == ["delays"]
+    declare(url, str(NOW - 1))
+    with pytest.raises(UnsupportedFormatError, match=f"format version {NOW - 1}, and this anabranch writes {NOW}"):
+        other.note([event()])
 
 
 def declare(url: str, version: str) -> None:

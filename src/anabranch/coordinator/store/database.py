@@ -114,11 +114,12 @@ def _missing(address: Address) -> AnabranchError:
 
 
 def check_format(connection: sa.Connection, url: str) -> None:
-    """Raises UnsupportedFormatError if a newer anabranch has migrated the store since it was opened; none will before
-    the transaction has ended."""
+    """Raises UnsupportedFormatError if the store has another format than when it was opened: a newer anabranch has
+    migrated it. None will do so before the transaction has ended."""
     version = connection.execute(_FORMAT.with_for_update(read=True)).scalar()
     if version != str(tables.FORMAT_VERSION):
-        _known(_where(Address(url)), version)
+        where = _where(Address(url))
+        raise _older(where, _known(where, version))  # somebody has put an older one in its place
 
 
 def _format(engine: sa.Engine, address: Address) -> int | None:
@@ -193,7 +194,7 @@ def _migrated_copy(engine: sa.Engine, address: Address) -> sa.Engine:
     try:
         with copy.execution_options(**sqlite.WRITES).begin() as connection:
             found = _format_in(connection, address)
-            if found is not None:
+            if found is not None and found < tables.FORMAT_VERSION:
                 migrations.migrate(connection, found, tables.FORMAT_VERSION)
         sqlite.refuse_writes(copy)
     except BaseException:

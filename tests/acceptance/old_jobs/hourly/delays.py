@@ -1,0 +1,22 @@
+"""Late flights, and how many flights and what mean delay each destination has in each hour."""
+
+from anabranch import Job, tumbling
+
+job = Job("delays")
+
+flights = job.read(
+    "flights",
+    key="tailnum string",
+    schema="carrier string, origin string, dest string, dep_delay int, at timestamp",
+    event_time="at",
+    watermark="10 minutes",
+)
+
+flights.where("dep_delay >= 15").write("late-flights")
+
+(
+    flights.partition_by("dest")
+    .window(tumbling("1 hour"))
+    .agg(flights="count(*)", mean_delay="avg(dep_delay)", emit="on_close")
+    .write("delay-by-destination")
+)
