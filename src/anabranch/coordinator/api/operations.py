@@ -40,6 +40,8 @@ from anabranch.model.lane import Lane
 
 __all__ = ["MAX_PLAN_BYTES", "OPERATIONS", "Operations", "Pages"]
 
+MAX_ARTIFACT_BYTES = 50_000_000
+"""The largest body with the code of a job: as much as :mod:`anabranch.artifact` packs, which no client imports."""
 MAX_PLAN_BYTES = 100_000_000
 """The largest body with the plan of a job: one of 1,000 containers has some thirty million bytes."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anabranch.config import AutoscaleSettings
-from anabranch.coordinator import autosizing, pausing, sizing
+from anabranch.coordinator import autosizing, pause_estimate, sizing
 from anabranch.coordinator.autosizing import Findings, Look, Verdict
 from anabranch.coordinator.commands import scale
 from anabranch.coordinator.commands.context import Context
@@ -79,7 +79,9 @@ def _look(
     registry: JobRegistry, running_job: RunningJob, limits: AutoscaleSettings, status: JobStatus
 ) -> tuple[Look, Findings]:
     """What the autosizer finds in the figures of a job, and what it knows then."""
-    pause = pausing.expected((each.lane for each in status.lanes), running_job.reports, running_job.progress.shown)
+    pause = pause_estimate.expected(
+        (each.lane for each in status.lanes), running_job.reports, running_job.progress.shown
+    )
     threads, now = running_job.settings.threads, registry.clock()
     return autosizing.looked(limits, status, threads, pause, running_job.scaling.findings, now)
 

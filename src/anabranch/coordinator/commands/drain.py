@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from anabranch.coordinator import draining, pausing, start_offsets
+from anabranch.coordinator import draining, pause_estimate, start_offsets
 from anabranch.coordinator.commands.context import Context
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
@@ -55,7 +55,7 @@ def plan(running_job: RunningJob, request: DrainNotification) -> Drained:
         mode=present.mode,
         ignored=ignored,
         stages=stages,
-        seconds=pausing.drain(stages, running_job.reports),
+        seconds=pause_estimate.drain(stages, running_job.reports),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from anabranch.coordinator import pausing, queries, start_offsets
+from anabranch.coordinator import pause_estimate, queries, start_offsets
 from anabranch.coordinator.commands.context import Context
 from anabranch.coordinator.jobs import transitions
 from anabranch.coordinator.jobs.registry import JobRegistry
@@ -61,7 +61,7 @@ def plan(running_job: RunningJob, present: Generation, request: Rewinding, to: M
         to=dict(to),
         closing=closing,
         lanes=change.lanes,
-        pause=pausing.expected(closing, running_job.reports, running_job.progress.shown),
+        pause=pause_estimate.expected(closing, running_job.reports, running_job.progress.shown),
     )
     state = "" if request.state is None else f", state: {request.state}"
     where = ", ".join(f"{ssp} at {offset}" for ssp, offset in to.items())

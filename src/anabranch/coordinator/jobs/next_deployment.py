@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from anabranch.coordinator import pausing, plans, queries
+from anabranch.coordinator import pause_estimate, plans, queries
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.jobs.transitions import Generation
 from anabranch.coordinator.store import DeploymentRecord, Store
@@ -163,6 +163,6 @@ def _next_deployment(
         notes=found.notes,
         pause=0.0
         if running_job is None
-        else pausing.expected(closing, running_job.reports, running_job.progress.shown),
+        else pause_estimate.expected(closing, running_job.reports, running_job.progress.shown),
     )
     return NextDeployment(started, result, (*ending, *void), who, what, why)

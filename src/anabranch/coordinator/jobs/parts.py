@@ -11,7 +11,7 @@ import msgspec
 from anabranch.config import AssignmentSettings, AutoscaleSettings
 from anabranch.coordinator import autosizing
 from anabranch.coordinator.autosizing import Findings
-from anabranch.coordinator.pausing import Experience, Watched
+from anabranch.coordinator.pause_estimate import Experience, Watched
 from anabranch.coordinator.standby_plan import Copies
 from anabranch.coordinator.store import ContainerRecord
 from anabranch.event_time import durations

@@ -314,7 +314,7 @@ class JobRegistry:
         running_job.progress.watch(result.pause, result.closing, running_job.reports, accepted_at)
 
     def put_drain(self, running_job: RunningJob, drain: Drain | None, who: str, what: str, why: str = "") -> None:
-        """A drain is wished for, has come so far, or is wished for no more."""
+        """A drain was asked for, has come so far, or was taken back."""
         event = self.event(running_job.job, who, what, why)
         self.write(self.store.put_drain, running_job.job, running_job.deployment, drain, event)
         running_job.progress.drain = drain

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import msgspec
 
 from anabranch.assignment.seating import Placing
-from anabranch.coordinator import pausing
+from anabranch.coordinator import pause_estimate
 from anabranch.coordinator.jobs import racks, seats
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.states import DeploymentState
@@ -183,7 +183,7 @@ def next_generation(
         partitions={name: counts[name] for name in model.expands},
         closing=ending,
         lanes=change.lanes,
-        pause=pausing.expected(
+        pause=pause_estimate.expected(
             ending, running_job.reports, running_job.progress.shown, seats.until_seated(running_job, free)
         ),
         free=free,

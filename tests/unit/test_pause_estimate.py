@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from anabranch.coordinator import pausing
+from anabranch.coordinator import pause_estimate
 from anabranch.coordinator.coordinator import Coordinator
-from anabranch.coordinator.pausing import Experience, Watched
+from anabranch.coordinator.pause_estimate import Experience, Watched
 from anabranch.coordinator.store import Store
 from anabranch.messages import BatchProgress, LaneReport, Scaling
 from tests.unit.coordinator_helpers import lane
@@ -33,14 +33,14 @@ def told(name: str, **fields: Any) -> dict[str, LaneReport]:
 def test_a_pause_is_a_batch_and_what_the_last_change_has_shown(
     fields: dict[str, Any], stateful: bool, seconds: float
 ) -> None:
-    assert pausing.expected([lane("0-a", stateful=stateful)], told("0-a", **fields)) == pytest.approx(seconds)
+    assert pause_estimate.expected([lane("0-a", stateful=stateful)], told("0-a", **fields)) == pytest.approx(seconds)
 
 
 def test_the_slowest_lane_counts_and_where_nothing_closes_nothing_stands_still() -> None:
     reports = told("0-a", usual_seconds=1.0) | told("0-b", usual_seconds=7.0)
-    assert pausing.expected([lane("0-a"), lane("0-b")], reports) == pytest.approx(7.6)
-    assert pausing.expected([], reports) == 0.0
-    assert pausing.expected([lane("0-c")], reports) == pytest.approx(0.4)
+    assert pause_estimate.expected([lane("0-a"), lane("0-b")], reports) == pytest.approx(7.6)
+    assert pause_estimate.expected([], reports) == 0.0
+    assert pause_estimate.expected([lane("0-c")], reports) == pytest.approx(0.4)
 
 
 def test_a_plan_tells_the_pause_and_which_seats_are_free() -> None:
@@ -66,18 +66,18 @@ def test_a_batch_that_is_broken_off_adds_the_time_that_was_spent_on_it(
 ) -> None:
     progress = BatchProgress(number=3, planned=100, seconds=seconds, left=left)
     reports = told("0-a", usual_seconds=1.0, batch_progress=progress)
-    assert pausing.expected([lane("0-a")], reports) == pytest.approx(1.6 + more)
+    assert pause_estimate.expected([lane("0-a")], reports) == pytest.approx(1.6 + more)
 
 
 def test_state_takes_as_long_as_former_changes_have_shown() -> None:
     reports = told("0-a", usual_seconds=1.0, state_bytes=1_000_000_000)
     stateful = [lane("0-a", stateful=True)]
-    before = pausing.expected(stateful, reports)
+    before = pause_estimate.expected(stateful, reports)
     assert before == pytest.approx(2.2 + 10)
     shown = Experience()
     for _ in range(8):
-        shown = shown.after(pausing.expected(stateful, reports, shown), 2.2 + 4, 1_000_000_000)
-    assert pausing.expected(stateful, reports, shown) == pytest.approx(2.2 + 4, rel=0.05)
+        shown = shown.after(pause_estimate.expected(stateful, reports, shown), 2.2 + 4, 1_000_000_000)
+    assert pause_estimate.expected(stateful, reports, shown) == pytest.approx(2.2 + 4, rel=0.05)
 
 
 def test_what_a_change_without_state_takes_says_nothing_of_the_speed_of_state() -> None:
@@ -85,7 +85,7 @@ def test_what_a_change_without_state_takes_says_nothing_of_the_speed_of_state() 
 
 
 def test_a_container_that_must_start_is_waited_for() -> None:
-    assert pausing.expected([lane("0-a")], told("0-a", usual_seconds=1.0), starting=12.0) == 12.0
+    assert pause_estimate.expected([lane("0-a")], told("0-a", usual_seconds=1.0), starting=12.0) == 12.0
 
 
 def test_a_pause_is_measured_once_all_that_follow_have_committed_something() -> None:
@@ -132,6 +132,6 @@ def test_how_long_a_container_takes_is_learned_from_those_that_were_started_for_
 def test_a_drain_takes_what_is_left_of_its_batch_and_each_stage_with_its_windows() -> None:
     progress = BatchProgress(number=3, planned=100, seconds=1.0, left=4.0)
     reports = told("0-a", usual_seconds=1.0, batch_progress=progress) | told("1-b", usual_seconds=0.4, windows=120_000)
-    nothing = pausing.drain({}, {})
-    both = pausing.drain({"0": ("0-a",), "1": ("1-b",)}, reports)
+    nothing = pause_estimate.drain({}, {})
+    both = pause_estimate.drain({"0": ("0-a",), "1": ("1-b",)}, reports)
     assert both - nothing == pytest.approx(4.0 + (0.6 + 1.0) + (0.6 + 0.4 + 2.0))
