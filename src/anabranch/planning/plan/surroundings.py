@@ -18,33 +18,47 @@ __all__ = ["Surroundings"]
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a plan needs to know besides the graph: settings and what the systems say.
-
-    ``partitions``: counts of the streams that exist; ``systems``: of the streams that are bound to one, others live in
-    ``default_system`` (see :func:`stages.systems`); ``patterns``: the inputs that are several streams (see
-    :func:`anabranch.planning.patterns.found`), whose systems are known, too; ``at_least_once``: the outputs with that
-    delivery. ``real_time``: the settings that real-time mode goes by, None in micro-batches. ``lanes``: how many a
-    group without state has in each container. ``bases``: of a job that is there already, with how many partitions state
-    of streams was first written: its keys are together if they were then. ``rules``: how tasks get their seats;
-    ``racks``: those of the seats, in turn; ``replicas``: those of partitions, see
-    :class:`anabranch.assignment.seating.Where`.
-    """
+    """What a plan needs to know besides the graph: settings, and what the systems say."""
 
     factor: int
     containers: int
     grouper_name: str
     grouper: Grouper
+
     partitions: dict[str, int]
+    """How many partitions each stream has that exists."""
+
     systems: dict[str, str]
+    """The system of each stream that is bound to one; see :func:`anabranch.planning.stages.systems`."""
+
     default_system: str = "embedded"
+    """The system of all other streams."""
+
     patterns: Mapping[str, Matched] = field(default_factory=dict)
+    """The inputs that are several streams, whose systems are known, too; see
+    :func:`anabranch.planning.patterns.found`."""
+
     at_least_once: Collection[str] = ()
+    """The outputs with that delivery."""
+
     real_time: RealTime | None = None
+    """The settings of real-time mode; None: the job runs in micro-batches."""
+
     lanes: int = 1
+    """How many lanes a group without state has in each container."""
+
     bases: Mapping[str, int] = field(default_factory=dict)
+    """For a job that exists: how many partitions each stream had when state of it was first written. Keys that were
+    in one task then still are."""
+
     rules: Rules = field(default_factory=Rules)
+    """How tasks get their seats."""
+
     racks: Sequence[str] = ()
+    """The racks of the seats, in turn."""
+
     replicas: Mapping[str, Mapping[int, Sequence[str | None]]] = field(default_factory=dict)
+    """The racks of partitions; see :class:`anabranch.assignment.seating.Where`."""
 
     def delivered(self, stream: str) -> str:
         """What the output into a stream promises."""

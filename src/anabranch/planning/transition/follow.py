@@ -21,7 +21,7 @@ __all__ = ["as_planned", "fed", "following", "heads", "new_partitions"]
 
 
 def heads(lanes: Iterable[Lane]) -> list[Lane]:
-    """Those that aren't closed, and that no other one goes on from: the lanes of the present generation."""
+    """The lanes of the present generation: the open ones that no other lane follows."""
     found = list(lanes)
     followed = {name for lane in found for name in lane.predecessors}
     return [lane for lane in open_lanes(found) if lane.id not in followed]
@@ -35,9 +35,13 @@ def following(
     new_id: Callable[[], str],
     placing: Placing,
 ) -> Change:
-    """The next generation with other tasks in its stages: ``after``, in the order of the model. Lanes that have what
-    they should have are left alone. Arguments as for
-    :func:`anabranch.planning.transition.rescale.rescaled`."""
+    """The next generation, whose stages have other tasks. A lane that already has its share is left alone.
+
+    Arguments as for :func:`anabranch.planning.transition.rescale.rescaled`, and:
+
+    Args:
+        after: the stages with their tasks, in the order of the model.
+    """
     present = heads(lanes.values())
     found = placing(after, model.seats_of_tasks())
     seats = list(found.racks)
@@ -77,7 +81,7 @@ def following(
 
 
 def new_partitions(before: StageModel, after: StageModel) -> dict[SSP, SSP]:
-    """The partitions that a stage is to have and didn't have, each with its base."""
+    """The partitions that a stage gets and didn't have, each with its base."""
     had, has = ({s.whole for t in each.tasks for s in (*t.ssps, *t.broadcast)} for each in (before, after))
     return {whole: after.base.get(str(whole), whole) for whole in sorted(has - had, key=in_order)}
 
@@ -146,7 +150,7 @@ def _dead_letters(lane: Lane, matched: Mapping[str, Sequence[str]]) -> dict[str,
 
 
 def fed(new: Sequence[Lane]) -> list[Lane]:
-    """The new lanes with those that write their inputs from now on."""
+    """The new lanes, each with the lanes that write its inputs from now on."""
     followers: dict[str, list[str]] = {}
     for lane in new:
         for name in lane.predecessors:
