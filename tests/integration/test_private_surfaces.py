@@ -166,12 +166,19 @@ def processing(site: Site) -> Job:
     return job
 
 
+def keyed(site: Site) -> Job:
+    site.log.create("in", 1)
+    job = Job("j")
+    job.read("in", key="k string", schema="n int").partition_by("n").agg(c="count(*)").write("out")
+    return job
+
+
 REFUSED: dict[Surface, Callable[[SparkSession, Site], object]] = {
     checkpoint_layout.SURFACE: lambda spark, site: Folder(spark, f"file://{site.root}/lane"),
     hadoop_files.SURFACE: lambda spark, site: Folder(spark, f"file://{site.root}/lane"),
     executors.SURFACE: lambda spark, _: executors.cores(spark),
     java_functions.SURFACE: lambda _, site: site.deployed(counting(site)).ran(),
-    query_plan.SURFACE: lambda _, site: site.deployed(counting(site)),
+    query_plan.SURFACE: lambda _, site: site.deployed(keyed(site)),
     state_rewrite.SURFACE: lambda spark, _: state_rewrite.rewrite(spark, "a", "b", 0, 1, lambda rows: rows),
     state_rows.SURFACE: lambda spark, _: state_rows.read(spark, "nowhere", 0),
     type_verifiers.SURFACE: lambda _, site: site.deployed(processing(site)).ran(),

@@ -73,10 +73,15 @@ def test_a_probe_without_an_answer_is_one(monkeypatch: pytest.MonkeyPatch) -> No
             return ""
 
     begun = time.monotonic()
-    for mine in (Surface("mine", "mining", [Silent()]), Surface("mine", "mining", tried=Silent().missing)):
-        assert mine.probe(spark()).missing == "it was looked for in vain for 0.2 s"
+    several = Surface("mine", "mining", [Silent()]), Surface("mine", "mining", tried=Silent().missing)
+    mine_only = spark()
+    for mine in several:
+        assert mine.probe(mine_only).missing == "it was looked for in vain for 0.2 s"
+    slow, quick = Surface("slow", "mining", [Silent()]), Surface("quick", "mining", [Needed()])
+    assert [each.works for each in surface.look(spark(), [quick, slow])] == [True, False]
     assert time.monotonic() - begun < 20
     answer.set()
+    assert all(mine.probe(mine_only).works for mine in several), "it is asked for once more"
 
 
 def test_a_refusal_names_the_version_that_was_found_and_those_that_are_supported() -> None:

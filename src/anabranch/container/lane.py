@@ -375,7 +375,7 @@ class LaneRunner:
         def end() -> None:
             assert self._query is not None
             writing = self._query.writing
-            held.go(lambda: writing.is_set() or not folder.pending)
+            held.go(lambda: writing.wait(_POLL) or not folder.pending)
             # However much state there is to come out: nobody sees whether the batch goes on.
             self._stop_at_boundary(folder, query, partial(self._take_progress, folder, query))
 

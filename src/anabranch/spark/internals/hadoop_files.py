@@ -21,7 +21,6 @@ SURFACE = Surface(
         JavaMembers(f"{_FS}.FileUtil"),
         JavaMembers("org.apache.commons.lang3.ArrayUtils"),
         JavaMembers("org.apache.commons.io.IOUtils"),
-        JavaMembers("org.apache.spark.api.java.JavaSparkContext", ("hadoopConfiguration",)),
     ],
 )
 probe = SURFACE.probe

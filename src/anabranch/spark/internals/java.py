@@ -21,6 +21,7 @@ __all__ = [
     "execution",
     "frame",
     "gateway",
+    "has_class",
     "items",
     "java_class",
     "jvm",
@@ -46,6 +47,12 @@ def java_class(spark: SparkSession, name: str) -> Any:
 def singleton(spark: SparkSession, name: str) -> Any:
     """A Scala ``object``, by its whole name."""
     return getattr(java_class(spark, f"{name}$"), "MODULE$")
+
+
+def has_class(spark: SparkSession, name: str) -> bool:
+    """Whether a class can be loaded; it isn't."""
+    loader = jvm(spark).Thread.currentThread().getContextClassLoader()
+    return loader.getResource(f"{name.replace('.', '/')}.class") is not None
 
 
 def class_file(spark: SparkSession, name: str) -> bytes | None:

@@ -25,6 +25,7 @@ from anabranch.spark.internals import (
     state_rewrite,
     state_rows,
     stop_at_batch,
+    surface,
     thread_dump,
     type_verifiers,
     unsupported_operations,
@@ -68,7 +69,7 @@ log = logs.get_logger()
 
 def look(spark: SparkSession) -> list[Probe]:
     """Whether a session's Spark has each of the surfaces, and they do what they should."""
-    return [surface.probe(spark) for surface in SURFACES]
+    return [each.probe(spark) for each in SURFACES]
 
 
 def insist(spark: SparkSession) -> None:
@@ -78,8 +79,9 @@ def insist(spark: SparkSession) -> None:
     Raises:
         UnsupportedSparkError: it lacks one without which no job runs.
     """
-    found = [each.probe(spark) if each.always else each.look(spark) for each in SURFACES]
-    lost = [probe for probe in found if not probe.works]
+    found = surface.look(spark, SURFACES)
+    tried = [each.surface.probe(spark) if each.works and each.surface.always else each for each in found]
+    lost = [probe for probe in tried if not probe.works]
     for probe in lost:
         log.warning("a private surface of Spark is missing", surface=probe.surface.name, why=probe.summary)
     for probe in lost:

@@ -17,7 +17,7 @@ _TIMEOUT, _BUFFER = "spark.python.authenticate.socketTimeout", "spark.buffer.siz
 SURFACE = Surface(
     "source_environment",
     "the environment of Python sources",
-    [JavaMembers(_UTILS, ("getLocalDir",)), JavaMembers("org.apache.spark.SparkConf", ("getTimeAsSeconds", "getInt"))],
+    [JavaMembers(_UTILS, ("getLocalDir",))],
     otherwise="sources begin with values from Spark's public settings, which Spark sets anew when a query starts",
 )
 probe = SURFACE.probe

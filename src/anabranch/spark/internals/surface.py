@@ -27,16 +27,16 @@ from anabranch.errors import UnsupportedSparkError
 from anabranch.spark.internals import class_files, java
 from anabranch.spark.internals.class_files import ClassFile
 
-__all__ = ["DEADLINE", "SUPPORTED", "TRIED_WITHIN", "JavaMembers", "Need", "Probe", "PythonName", "Surface"]
+__all__ = ["DEADLINE", "SUPPORTED", "TRIED_WITHIN", "JavaMembers", "Need", "Probe", "PythonName", "Surface", "look"]
 
 SUPPORTED = "PySpark 4.3"
 """What anabranch was tried with, as its package demands it."""
 
-DEADLINE = 8.0
-"""Seconds in which it must be known whether a surface is there, which takes milliseconds: else it is missing."""
-TRIED_WITHIN = 60.0
-"""Seconds in which it must have been tried out: Spark loads hundreds of classes for it, which a busy machine may take
-long for."""
+DEADLINE = 60.0
+"""Seconds in which it must be known whether a surface is there: else it is taken for missing, until it is looked for
+again. It takes milliseconds; a machine that is busy with other things may take thousands of times as long."""
+TRIED_WITHIN = 300.0
+"""Seconds in which it must have been tried out: Spark loads hundreds of classes for that, and may be the first to."""
 
 
 _files: dict[str, ClassFile | None] = {}
@@ -59,12 +59,12 @@ class JavaMembers:
     members: tuple[str, ...] = ()
 
     def missing(self, spark: SparkSession) -> str:
-        lost, due = {*self.members}, [self.name]
+        if not java.has_class(spark, self.name):
+            return f"it has no class {self.name}"
+        lost, due = {*self.members}, [self.name] if self.members else []
         while due:
             name = due.pop()
             found = _class_file(spark, name)
-            if found is None and name == self.name:
-                return f"it has no class {self.name}"
             if found is not None:
                 lost -= found.members
                 due += [each for each in found.parents if lost and not each.startswith("java.")]
@@ -154,7 +154,9 @@ class Surface:
         there = self._there
         if there is None or there[0] is not spark.sparkContext:
             missing = _within(DEADLINE, partial(self._missing, spark))
-            there = self._there = spark.sparkContext, Probe(self, pyspark.__version__, missing)
+            if missing is None:
+                return self._in_vain(DEADLINE)
+            there = self._looked(spark, missing)
         return there[1]
 
     @property
@@ -167,9 +169,12 @@ class Surface:
         probed = self._probed
         if probed is None or probed[0] is not spark.sparkContext:
             found = self.look(spark)
-            if found.works:
-                found = replace(found, missing=_within(TRIED_WITHIN, partial(self.tried, spark)))
-            probed = self._probed = spark.sparkContext, found
+            if not found.works:
+                return found
+            missing = _within(TRIED_WITHIN, partial(self.tried, spark))
+            if missing is None:
+                return self._in_vain(TRIED_WITHIN)
+            probed = self._probed = spark.sparkContext, replace(found, missing=missing)
         return probed[1]
 
     def works(self, spark: SparkSession) -> bool:
@@ -186,6 +191,22 @@ class Surface:
         """Let the next one who asks have it looked for again."""
         self._there = self._probed = None
 
+    def look_here(self, spark: SparkSession) -> None:
+        """As :meth:`look`, in this thread, and as long as it takes."""
+        self._looked(spark, _said(partial(self._missing, spark)))
+
+    def found(self, spark: SparkSession) -> Probe:
+        """What :meth:`look_here` has found by now: missing, if nothing."""
+        there = self._there
+        return there[1] if there is not None and there[0] is spark.sparkContext else self._in_vain(DEADLINE)
+
+    def _in_vain(self, seconds: float) -> Probe:
+        return Probe(self, pyspark.__version__, f"it was looked for in vain for {seconds:g} s")
+
+    def _looked(self, spark: SparkSession, missing: str) -> tuple[object, Probe]:
+        self._there = spark.sparkContext, Probe(self, pyspark.__version__, missing)
+        return self._there
+
     def _missing(self, spark: SparkSession) -> str:
         return next(filter(None, (each.missing(spark) for each in self.needs)), "")
 
@@ -197,18 +218,32 @@ def _class_file(spark: SparkSession, name: str) -> ClassFile | None:
     return _files[name]
 
 
-def _within(seconds: float, ask: Callable[[], str]) -> str:
-    """What is asked for; what is raised, or that it takes too long, is an answer as well."""
+def look(spark: SparkSession, surfaces: Sequence[Surface]) -> list[Probe]:
+    """Look for all of them in one thread: each further one costs a connection to Java."""
+
+    def look_for_all() -> None:
+        for each in surfaces:
+            each.look_here(spark)
+
+    thread = threading.Thread(target=look_for_all, name="probes Spark", daemon=True)
+    thread.start()
+    thread.join(DEADLINE)
+    return [each.found(spark) for each in surfaces]
+
+
+def _within(seconds: float, ask: Callable[[], str]) -> str | None:
+    """What is asked for; None: it takes too long."""
     said: list[str] = []
-
-    def run() -> None:
-        try:
-            said.append(ask())
-        except Exception as error:
-            lines = str(error).strip().splitlines()
-            said.append(f"looking for it failed with {type(error).__name__}{f': {lines[0]}' if lines else ''}")
-
-    thread = threading.Thread(target=run, name="probes Spark", daemon=True)
+    thread = threading.Thread(target=lambda: said.append(_said(ask)), name="probes Spark", daemon=True)
     thread.start()
     thread.join(seconds)
-    return said[0] if said else f"it was looked for in vain for {seconds:g} s"
+    return said[0] if said else None
+
+
+def _said(ask: Callable[[], str]) -> str:
+    """What is asked for, or what is raised."""
+    try:
+        return ask()
+    except Exception as error:
+        lines = str(error).strip().splitlines()
+        return f"looking for it failed with {type(error).__name__}{f': {lines[0]}' if lines else ''}"
