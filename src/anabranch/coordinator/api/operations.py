@@ -12,7 +12,6 @@ from typing import Annotated, Any
 
 from anabranch.coordinator.api.operation import Caller, Operation, Query, operation
 from anabranch.coordinator.store import Event
-from anabranch.job_code.artifact import MAX_BYTES as MAX_ARTIFACT_BYTES
 from anabranch.messages import (
     Answer,
     Assigning,
@@ -41,7 +40,7 @@ from anabranch.model.lane import Lane
 __all__ = ["MAX_PLAN_BYTES", "OPERATIONS", "Operations", "Pages"]
 
 MAX_ARTIFACT_BYTES = 50_000_000
-"""The largest body with the code of a job: as much as :mod:`anabranch.artifact` packs, which no client imports."""
+"""The largest body with the code of a job: what :mod:`anabranch.job_code.artifact` packs, which no client imports."""
 MAX_PLAN_BYTES = 100_000_000
 """The largest body with the plan of a job: one of 1,000 containers has some thirty million bytes."""
 
