@@ -193,9 +193,9 @@ class Surface:
 
     def look_here(self, spark: SparkSession) -> None:
         """As :meth:`look`, in this thread, and as long as it takes."""
-        self._looked(spark, _said(partial(self._missing, spark)))
+        self._looked(spark, _answer(partial(self._missing, spark)))
 
-    def found(self, spark: SparkSession) -> Probe:
+    def latest(self, spark: SparkSession) -> Probe:
         """What :meth:`look_here` has found by now: missing, if nothing."""
         there = self._there
         return there[1] if there is not None and there[0] is spark.sparkContext else self._in_vain(DEADLINE)
@@ -228,19 +228,19 @@ def look(spark: SparkSession, surfaces: Sequence[Surface]) -> list[Probe]:
     thread = threading.Thread(target=look_for_all, name="probes Spark", daemon=True)
     thread.start()
     thread.join(DEADLINE)
-    return [each.found(spark) for each in surfaces]
+    return [each.latest(spark) for each in surfaces]
 
 
 def _within(seconds: float, ask: Callable[[], str]) -> str | None:
     """What is asked for; None: it takes too long."""
     said: list[str] = []
-    thread = threading.Thread(target=lambda: said.append(_said(ask)), name="probes Spark", daemon=True)
+    thread = threading.Thread(target=lambda: said.append(_answer(ask)), name="probes Spark", daemon=True)
     thread.start()
     thread.join(seconds)
     return said[0] if said else None
 
 
-def _said(ask: Callable[[], str]) -> str:
+def _answer(ask: Callable[[], str]) -> str:
     """What is asked for, or what is raised."""
     try:
         return ask()
