@@ -55,7 +55,8 @@ def expanded(
     """The next generation, with these partition counts of the streams that others write, and with all that match a
     pattern.
 
-    Without any that is another one, no lane is closed. Arguments as for :func:`anabranch.planning.rescale.rescaled`.
+    Without any that is another one, no lane is closed. Arguments as for
+    :func:`anabranch.planning.transition.rescale.rescaled`.
 
     Raises:
         ConflictError: a stream is gone, has fewer partitions than before, or a number that its state can't go along
