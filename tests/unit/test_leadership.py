@@ -178,6 +178,8 @@ ROUTES: dict[str, tuple[str, str, Any]] = {
     "register": ("POST", "/containers", ME),
     "beat": ("POST", "/containers/delays:0:1/heartbeat", Heartbeat(container="delays:0:1", epoch=1, number=99)),
     "fence": ("POST", "/containers/delays:0:1/fence", None),
+    "assignment": ("GET", "/jobs/delays/assignment", None),
+    "sizing": ("GET", "/jobs/delays/sizing", None),
     "alive": ("GET", "/containerHeartbeat?executionContainerId=execution-1", None),
 }
 

@@ -100,7 +100,7 @@ class Operations(Caller):
     def assign(self, job: str, request: Assigning) -> Scaled:
         """Move its tasks to where they should be by racks; 409 while it is being changed"""
 
-    @operation("GET", "/jobs/{job}/assignment", asks_systems=True)
+    @operation("GET", "/jobs/{job}/assignment", asks_systems=True, by_leader=True)
     def assignment(self, job: str) -> Assignment:
         """Where its tasks are, should be, and why"""
 
@@ -116,7 +116,7 @@ class Operations(Caller):
     def drain(self, job: str, request: DrainNotification) -> Drained:
         """Let it finish what it has taken in, with all windows, and end; 409 while it is being changed"""
 
-    @operation("GET", "/jobs/{job}/sizing")
+    @operation("GET", "/jobs/{job}/sizing", by_leader=True)
     def sizing(self, job: str) -> Sizing:
         """How its lanes cope, for an autosizer"""
 
