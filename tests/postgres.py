@@ -152,7 +152,7 @@ def _binaries(folder: Path) -> Path:
     with zipfile.ZipFile(jar) as archive:
         packed = next(entry for entry in archive.namelist() if entry.endswith(".txz"))
         with archive.open(packed) as raw, tarfile.open(fileobj=raw, mode="r|xz") as unpacked:
-            unpacked.extractall(folder / "postgres", filter="tar")
+            unpacked.extractall(folder / "postgres")  # Python 3.11.0 has no filters
     return folder / "postgres" / "bin"
 
 

@@ -19,6 +19,7 @@ from confluent_kafka import Producer
 
 from anabranch.cli.main import called
 from anabranch.model.hashing import partition_for
+from anabranch.spark import session
 from anabranch.systems.kafka import broker, jars
 from anabranch.systems.kafka.broker import Cluster
 from tests import kafka_peers
@@ -61,6 +62,7 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.Ca
         out, err = capfdbinary.readouterr()
         return Said(code, out.decode(), err.decode())
 
+    monkeypatch.setattr(session, "probed", lambda _: [])  # it stops its session, which is that of all tests here
     path = sys.path[:]
     yield ran
     sys.path[:] = path  # a job file's folder comes before it

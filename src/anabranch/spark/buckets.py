@@ -146,7 +146,9 @@ class _Queue:
         return parts
 
     async def do(self, part: _Part, rows: pa.RecordBatch) -> None:
-        """Do the work of a part."""
+        """Do the work of a part, unless that of another one has failed."""
+        if self._error is not None:
+            return
         begun = time.perf_counter()
         try:
             result = await self.work(rows)
