@@ -11,8 +11,9 @@ from confluent_kafka.admin import AdminClient
 
 from anabranch import Job, tumbling
 from anabranch.errors import AnabranchError, ConfigError, JobFailedError, UsageError
+from anabranch.spark.internals import class_path
 from anabranch.systems.kafka.broker import Cluster
-from anabranch.testing import KILL, Message, Result, run, session
+from anabranch.testing import KILL, Message, Result, run
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -134,7 +135,7 @@ def test_a_kill_needs_batches(tmp_path: Path) -> None:
 
 def test_a_session_without_the_connector_is_refused(broker: str, monkeypatch: pytest.MonkeyPatch) -> None:
     before = left(broker)
-    monkeypatch.setattr(session, "_CONNECTOR", "org/apache/spark/sql/kafka010/NoSuchProvider.class")
+    monkeypatch.setattr(class_path, "has_kafka_connector", lambda _: False)
     with pytest.raises(
         AnabranchError, match=r"session of this process has no Kafka connector(.|\n)*scripts/fetch-jars"
     ):
