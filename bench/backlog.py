@@ -296,6 +296,8 @@ class Run:
             held_up = self._deploy() if kind == "deploy" else self._end(kind)
             found.whole = time.monotonic() - called
             found.called = found.whole if held_up is None else held_up
+            if kind == "deploy":
+                self.verb("stop", self.name)  # its containers outlive the coordinator
             return found
         if kind == SCALED:
             self._until(settings, "5 s", lambda status: cleared(status) or time.monotonic() > ran + BEFORE)
