@@ -33,8 +33,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pyarrow as pa
-
 from anabranch import config as configuration
 from anabranch.cli import finding
 from anabranch.config import KafkaSettings, Settings
@@ -43,13 +41,13 @@ from anabranch.messages import JobStatus, LaneReport
 from anabranch.systems.contract import System
 from anabranch.systems.embedded import EmbeddedSystem
 from anabranch.systems.kafka.system import KafkaSystem
-from anabranch.systems.records import RECORD_SCHEMA
 from bench.support import cluster as clusters
+from bench.support import records
 from bench.support.cluster import Cluster
 from bench.support.processes import EndedError, Side, explained, interruptible, side
 from bench.support.sides import anabranch
 
-RECORDS, WAIT_MS, KEYS, PARTITIONS = 60_000, 2.0, 4_000, 2
+RECORDS, WAIT_MS, PARTITIONS = 60_000, 2.0, 2
 BEST, BEFORE = 16, 5.0
 LOOK = 0.1
 STOOD_STILL = "output stood still"
@@ -122,7 +120,7 @@ class Backlog:
         """Keys and values, in order."""
         for number in range(self.records):
             value = {"n": number, "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(_AT + number // 1000))}
-            yield b"k%05d" % (number * 7919 % KEYS), json.dumps(value).encode()
+            yield records.key_of(number), json.dumps(value).encode()
 
     def job(self, name: str, first: Path) -> str:
         """Its file. ``first`` is touched when the function gets its first record."""
@@ -132,24 +130,14 @@ class Backlog:
     def fill(self, system: System) -> None:
         system.create("in", PARTITIONS)
         system.create("out", PARTITIONS)
-        appender = system.appender("in")
-        rows = self.rows()
-        while several := [*itertools.islice(rows, 10_000)]:
-            keys, values = zip(*several, strict=True)
-            columns = [pa.array(keys), pa.array(values), pa.nulls(len(keys), RECORD_SCHEMA[2].type)]
-            columns.append(pa.array([time.time_ns() // 1000] * len(keys), RECORD_SCHEMA[3].type))
-            appender.append(pa.record_batch(columns, schema=RECORD_SCHEMA))
-        appender.close()
+        records.append(system, "in", self.rows())
 
     def check(self, system: System) -> None:
         """Raises SystemExit if what came out isn't what must come of what went in."""
         found: dict[bytes | None, list[int]] = defaultdict(list)
-        for partition, end in system.ends("out").items():
-            for _, batch in system.read("out", partition, [(0, end)]):
-                for key, value in zip(batch.column("key").to_pylist(), batch.column("value").to_pylist(), strict=True):
-                    row = json.loads(value)
-                    windowed = self.work == "windows"
-                    found[row["k"].encode() if windowed else key].append(row["seen" if windowed else "n"])
+        windowed = self.work == "windows"
+        for key, row in records.read(system, "out"):
+            found[row["k"].encode() if windowed else key].append(row["seen" if windowed else "n"])
         wanted: dict[bytes, list[int]] = defaultdict(list)
         for number, (key, _) in enumerate(self.rows()):
             wanted[key].append(number)

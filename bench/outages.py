@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import os
 import signal
 import subprocess
@@ -27,8 +26,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import pyarrow as pa
-
 from anabranch import config as configuration
 from anabranch.cli import finding
 from anabranch.config import KafkaSettings
@@ -38,12 +35,12 @@ from anabranch.systems.contract import System
 from anabranch.systems.embedded import EmbeddedSystem
 from anabranch.systems.kafka import broker
 from anabranch.systems.kafka.system import KafkaSystem
-from anabranch.systems.records import RECORD_SCHEMA
+from bench.support import records
 from bench.support.cluster import fetched_jars
 from bench.support.processes import EndedError, Side, explained, interruptible, side
 from bench.support.sides import anabranch
 
-PARTITIONS, KEYS = 2, 4_000
+PARTITIONS = 2
 RECORDS = {"function": 1_200_000, "sql": 6_000_000}
 WARM, WINDOW = 30.0, 30.0
 GOAL = 0.95
@@ -79,20 +76,10 @@ class Place:
     settings: str
     brokers: broker.Cluster | None
 
-    def fill(self, records: int) -> None:
+    def fill(self, count: int) -> None:
         self.system.create("in", PARTITIONS)
         self.system.create("out", PARTITIONS)
-        appender = self.system.appender("in")
-        numbers = iter(range(records))
-        while several := [*itertools.islice(numbers, 50_000)]:
-            columns = [
-                pa.array([_key(n) for n in several]),
-                pa.array([b'{"n": %d}' % n for n in several]),
-                pa.nulls(len(several), RECORD_SCHEMA[2].type),
-                pa.array([time.time_ns() // 1000] * len(several), RECORD_SCHEMA[3].type),
-            ]
-            appender.append(pa.record_batch(columns, schema=RECORD_SCHEMA))
-        appender.close()
+        records.append(self.system, "in", ((records.key_of(n), b'{"n": %d}' % n) for n in range(count)))
 
     @contextmanager
     def disturbed(self, outage: str, started: Side) -> Iterator[None]:
@@ -118,24 +105,18 @@ class Place:
                 for pid in frozen:
                     os.kill(pid, signal.SIGCONT)
 
-    def check(self, records: int) -> int:
+    def check(self, count: int) -> int:
         """How many records came out; raises SystemExit if they aren't the first ones of each key, once, in order."""
         found: dict[bytes | None, list[int]] = defaultdict(list)
-        for partition, end in self.system.ends("out").items():
-            for _, batch in self.system.read("out", partition, [(0, end)]):
-                for key, value in zip(batch.column("key").to_pylist(), batch.column("value").to_pylist(), strict=True):
-                    found[key].append(json.loads(value)["n"])
+        for key, row in records.read(self.system, "out"):
+            found[key].append(row["n"])
         wanted: dict[bytes, list[int]] = defaultdict(list)
-        for number in range(records):
-            wanted[_key(number)].append(number)
+        for number in range(count):
+            wanted[records.key_of(number)].append(number)
         for key, numbers in found.items():
             if key is None or numbers != wanted[key][: len(numbers)]:
                 raise SystemExit(f"key {key!r}: {numbers[:20]} came out of {wanted.get(key or b'', [])[:20]}")
         return sum(map(len, found.values()))
-
-
-def _key(number: int) -> bytes:
-    return b"k%05d" % (number * 7919 % KEYS)
 
 
 @contextmanager
