@@ -559,8 +559,10 @@ class LaneRunner:
         breaking.runs(folder, query.writing)
         held = texts(self._positions(folder))
         limit = 0 if query.real_time else query.pacer.limit
-        self._tell(phase="running", batch=folder.committed(), positions=held, run=str(started.runId), limit=limit)
-        self._tell(sequential=query.sequential)
+        run, sequential = str(started.runId), query.sequential
+        self._tell(
+            phase="running", batch=folder.committed(), positions=held, run=run, limit=limit, sequential=sequential
+        )
         if not query.has_event_time:
             self._note_progress(folder, Progress())
         self._sample(query)
