@@ -233,7 +233,7 @@ class Copies:
 
 
 class LaneRun:
-    """One lane in a container, as in :mod:`anabranch.container.keeping` and :mod:`anabranch.container.lane`.
+    """One lane in a container, as in :mod:`anabranch.container.keeping` and :mod:`anabranch.container.lane.runner`.
 
     Its folder, acknowledgement, batches, end; and the next attempt when it fails. ``closing``: it finishes what was
     begun, and ends.

@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from anabranch.container import lane as lanes
 from anabranch.container.ahead import Handover
 from anabranch.container.attempts import Standstill
-from anabranch.container.lane import LaneRunner
+from anabranch.container.lane import attempt
+from anabranch.container.lane.runner import LaneRunner
 from anabranch.container.place import Place
 from anabranch.event_time.progress import Progress
 from tests.unit.coordinator_helpers import lane
@@ -86,7 +86,7 @@ def made(place: LocalPlace, handover: Handover | None = None) -> LaneRunner:
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalPlace:
-    monkeypatch.setattr(lanes, "Inputs", Inputs)
+    monkeypatch.setattr(attempt, "Inputs", Inputs)
     return LocalPlace(tmp_path)
 
 

@@ -10,7 +10,7 @@ import msgspec
 from anabranch import logs
 from anabranch.container import restarts
 from anabranch.container.attempts import Attempts
-from anabranch.container.lane import LaneRunner
+from anabranch.container.lane.runner import LaneRunner
 from anabranch.container.restarts import Step
 from anabranch.messages import LaneReport, WantedLane
 from anabranch.model.lane import Lane

@@ -26,7 +26,8 @@ from anabranch.container.drained import Hook
 from anabranch.container.folder import Folder
 from anabranch.container.inputs import Inputs
 from anabranch.container.keeping import Keeper
-from anabranch.container.lane import LaneRunner, Offsets, Trace, logged, one_at_a_time
+from anabranch.container.lane.attempt import Offsets, one_at_a_time
+from anabranch.container.lane.runner import LaneRunner, Trace, logged
 from anabranch.container.place import Place
 from anabranch.container.preparing import Preparations
 from anabranch.container.restarts import ProcessBrokenError, Restarts
