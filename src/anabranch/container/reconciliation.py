@@ -25,9 +25,10 @@ from anabranch.container.copies import Copies
 from anabranch.container.drained import Hook
 from anabranch.container.folder import Folder
 from anabranch.container.inputs import Inputs
-from anabranch.container.keeping import Keeper
 from anabranch.container.lane.attempt import Offsets, one_at_a_time
+from anabranch.container.lane.life import Life
 from anabranch.container.lane.runner import LaneRunner, Trace, logged
+from anabranch.container.lane.supervisor import LaneSupervisor
 from anabranch.container.place import Place
 from anabranch.container.preparing import Preparations
 from anabranch.container.restarts import ProcessBrokenError, Restarts
@@ -93,7 +94,7 @@ class Container:
         self._beginnings = Beginnings(self._begin_ahead, lambda lane: self._preparations.foreseen(lane) is not None)
         self._closing: list[tuple[WantedLane, list[Lane]]] = []
         self.copies = Copies(lambda lane, epoch: self._place.of(graph.job, lane, epoch), self._turn.set)
-        self._keepers: dict[str, Keeper] = {}
+        self._keepers: dict[str, LaneSupervisor] = {}
         self._readers: dict[forgetting.Reader, set[str]] = {}
         self._noted: dict[str, dict[int, int]] = {}
         self._forgotten = time.monotonic()
@@ -194,12 +195,12 @@ class Container:
             elif each.lane.id in self._keepers:
                 self._keepers[each.lane.id].go_on(each)
 
-    def _kept(self, wanted: WantedLane, until_caught_up: bool) -> Keeper:
+    def _kept(self, wanted: WantedLane, until_caught_up: bool) -> LaneSupervisor:
         lane, standstill = wanted.lane, self._standstill()
         log.debug("lane starts", action="start_lane", lane=lane.id, epoch=lane.epoch)
-        return Keeper(
+        return LaneSupervisor(
             wanted,
-            lambda newest: self._runner(newest, until_caught_up, standstill),
+            lambda newest, life: self._runner(newest, until_caught_up, standstill, life),
             Attempts(self._settings.job.attempts),
             replaceable=lambda: self._restarts_for(lane.id) is not None,
         )
@@ -213,7 +214,7 @@ class Container:
         for lane, keeper in self._keepers.items():
             if keeper.needs_process:
                 following = self._restarts_for(
-                    lane, f"lane {lane} failed in {keeper.begun} of {keeper.begun} attempts: {keeper.trouble}"
+                    lane, f"lane {lane} failed in {keeper.attempts} of {keeper.attempts} attempts: {keeper.trouble}"
                 )
                 assert following is not None
                 raise ProcessBrokenError(following)
@@ -225,7 +226,7 @@ class Container:
             patience += query.real_time_seconds(self._settings)
         return Standstill(patience)
 
-    def _runner(self, lane: Lane, until_caught_up: bool, standstill: Standstill) -> LaneRunner:
+    def _runner(self, lane: Lane, until_caught_up: bool, standstill: Standstill, life: Life) -> LaneRunner:
         starting = self._starting(lane, lane.begins)
         until = self._until(lane) if until_caught_up else None
 
@@ -254,6 +255,7 @@ class Container:
                 ends_at=partial(self._beginnings.end_at, lane.id),
             ),
             trace=self._trace,
+            life=life,
         )
 
     def _query(

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from anabranch.container.ahead import Handover
 from anabranch.container.folder import Folder
 from anabranch.container.inputs import Inputs
-from anabranch.container.lane.orders import Orders
+from anabranch.container.lane.life import Life
 from anabranch.container.lane.reporting import Reporter
 from anabranch.container.place import Place
 from anabranch.messages import LaneReport
@@ -62,7 +62,7 @@ class Attempt:
     build: Build
     starting: Offsets
     until: Offsets | None
-    orders: Orders
+    life: Life
     reporter: Reporter
     handover: Handover
     folder_taken: Folder | None = None
@@ -95,7 +95,7 @@ class Attempt:
     @property
     def report(self) -> LaneReport:
         """The report as others see it."""
-        return self.reporter.shown(self.query, drains=self.orders.drain is not None)
+        return self.reporter.shown(self.query, self.life.state)
 
     def take_folder(self, folder: Folder) -> None:
         """A first batch that was planned begins where the lane began then, and so does one that wasn't."""

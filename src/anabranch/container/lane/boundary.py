@@ -30,7 +30,7 @@ class Boundary:
 
     def __init__(self, attempt: Attempt, monitor: Monitor, upkeep: Upkeep, queries: Queries) -> None:
         self._attempt = attempt
-        self._orders = attempt.orders
+        self._life = attempt.life
         self._monitor = monitor
         self._upkeep = upkeep
         self._queries = queries
@@ -38,7 +38,7 @@ class Boundary:
     def reach(self, started: StreamingQuery, turn: Callable[[], None] | None = None) -> None:
         """Let the running batch end, and no other one begin; one that was just being planned is finished by itself.
         ``turn`` is called meanwhile; None: sees that the batch goes on."""
-        attempt, query, orders = self._attempt, self._attempt.current, self._orders
+        attempt, query, life = self._attempt, self._attempt.current, self._life
         ending = self._breaking(turn is None)
         if query.real_time:
             started.stop()
@@ -49,19 +49,17 @@ class Boundary:
                 query.writing.is_set,
                 turn or partial(self._upkeep.look, started),
                 ending.due,
-                another=orders.closes.is_set()
-                and 0 < attempt.reporter.usual < _BRIEF
-                and attempt.handover.is_awaited(),
+                another=life.closes() and 0 < attempt.reporter.usual < _BRIEF and attempt.handover.is_awaited(),
                 decided=ending.decided,
             )
         self._monitor.take_progress(started)
         if ending.broken:
             self._broken_off()
             return
-        failed = None if orders.at_once.is_set() else started.exception()
+        failed = None if life.leaves_at_once() else started.exception()
         if failed is not None:
             raise failed
-        if attempt.folder.pending and not orders.at_once.is_set():
+        if attempt.folder.pending and not life.leaves_at_once():
             with one_at_a_time:
                 last = query.start(once=True, taken=True)
             last.awaitTermination()
@@ -92,20 +90,20 @@ class Boundary:
     def _takes_back(self, query: LaneQuery) -> bool:
         """Take the batch back that a former query has begun, if nobody may have seen anything of it."""
         attempt, folder = self._attempt, self._attempt.folder
-        repeats = query.repeats and not self._orders.now.is_set()
+        repeats = query.repeats and not self._life.closes_now()
         if repeats or query.real_time or folder.batch(folder.planned()).drains or not breaking.is_quiet(folder):
             return False
         return breaking.taken_back(attempt.place, attempt.lane, attempt.epoch, folder)
 
     def _breaking(self, may: bool) -> Breaking:
         """Decides whether the running batch is broken off; ``may`` False: it isn't."""
-        query, orders, reporter = self._attempt.current, self._orders, self._attempt.reporter
+        query, life, reporter = self._attempt.current, self._life, self._attempt.reporter
         return Breaking(
             query.gate,
-            wanted=lambda: may and orders.stops.is_set(),
-            now=orders.now.is_set,
+            wanted=lambda: may and life.stops(),
+            now=life.closes_now,
             writing=query.writing.is_set,
-            hurry=orders.at_once.is_set,
+            hurry=life.leaves_at_once,
             keeps=self._why_kept,
             left=lambda number, spent: breaking.estimated(
                 self._attempt.report.batch_progress, number, spent, reporter.usual
@@ -118,9 +116,9 @@ class Boundary:
     def _why_kept(self, number: int) -> str:
         """Why a batch that runs can't be taken back, if it is to be; the gate knows the rest."""
         attempt, query = self._attempt, self._attempt.current
-        if not self._orders.closes.is_set():
+        if not self._life.closes():
             return ""  # it stays planned
-        if number == self._queries.pending_at_start and query.repeats and not self._orders.now.is_set():
+        if number == self._queries.pending_at_start and query.repeats and not self._life.closes_now():
             return f"was begun before, and {query.repeats}"
         try:
             return "is seen in part" if attempt.place.seen(attempt.lane) >= number else ""
@@ -129,7 +127,7 @@ class Boundary:
 
     def _broken_off(self) -> None:
         """The query was stopped in the middle of a batch, of which nothing can be published any more."""
-        attempt, folder, closes = self._attempt, self._attempt.folder, self._orders.closes.is_set
+        attempt, folder, closes = self._attempt, self._attempt.folder, self._life.closes
         quiet.wait(attempt)
         if folder.pending and not closes():
             attempt.current.refresh()  # else its open transactions would keep readers waiting
@@ -142,5 +140,5 @@ class Boundary:
     def _tell_end(self) -> None:
         """Say where the last batch ends, as soon as it is planned: others may go on from there."""
         attempt, folder = self._attempt, self._attempt.folder
-        if self._orders.closes.is_set() and not self._orders.at_once.is_set() and folder.planned() >= 0:
+        if self._life.closes() and not self._life.leaves_at_once() and folder.planned() >= 0:
             attempt.handover.ends_at(attempt.wholes(folder.planned_positions(folder.planned())))

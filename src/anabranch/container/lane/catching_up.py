@@ -35,7 +35,7 @@ def _has_read_all(attempt: Attempt) -> bool:
         if ssp.whole in attempt.until:
             if at < attempt.until[ssp.whole]:
                 return False
-        elif not attempt.orders.upstream_ended.is_set() or at < _end_of(attempt, ssp.whole, ends):
+        elif not attempt.life.upstream_ended() or at < _end_of(attempt, ssp.whole, ends):
             return False
     return True
 

@@ -57,7 +57,7 @@ class LaneDrain:
         drained: Callable[[Lane], None],
     ) -> None:
         self._attempt = attempt
-        self._orders = attempt.orders
+        self._life = attempt.life
         self._monitor = monitor
         self._upkeep = upkeep
         self._queries = queries
@@ -87,13 +87,13 @@ class LaneDrain:
         self._queries.make()
         run = self._queries.run_planned
         begin = self._queries.begin_with_nothing
-        return self._settled(self._drain(run=run, begin=begin, end=run, pause=self._orders.pause)())
+        return self._settled(self._drain(run=run, begin=begin, end=run, pause=self._life.pause)())
 
     def by_holding(self, started: StreamingQuery) -> bool:
         """Drain with the query that runs: if the lane has drained, that has ended."""
 
         def look() -> None:
-            if self._orders.at_once.is_set():
+            if self._life.leaves_at_once():
                 raise _HurryError
             raise_if_ended(self._attempt.lane.id, started)
             self._monitor.take_progress(started)
@@ -105,7 +105,7 @@ class LaneDrain:
         def pause(seconds: float) -> None:
             look()
             self._upkeep.stand_by()
-            self._orders.pause(seconds)
+            self._life.pause(seconds)
 
         def end() -> None:
             writing = self._attempt.current.writing
@@ -117,7 +117,7 @@ class LaneDrain:
         try:
             with suppress(_HurryError), closing(self._hold(started, turn)) as hold:
                 outcome = self._drain(run=hold.run, begin=hold.begin, end=end, pause=pause)()
-                if not outcome.drained and not self._orders.stops.is_set():
+                if not outcome.drained and not self._life.stops():
                     hold.release()
         except NotHeldError as error:
             log.warning("a query can't be held, and is stopped instead", lane=self._attempt.lane.id, error=error.what)
@@ -132,7 +132,7 @@ class LaneDrain:
 
     def _drain(self, **ways: Any) -> Drain:
         """``ways``: what depends on whether the query runs."""
-        attempt, orders = self._attempt, self._orders
+        attempt, life = self._attempt, self._life
         return Drain(
             lane=attempt.lane.id,
             folder=attempt.folder,
@@ -141,9 +141,9 @@ class LaneDrain:
             systems=attempt.place.systems,
             ssps=attempt.inputs.ssps,
             starting=attempt.starting,
-            wanted=lambda: orders.drain,
-            upstream_ended=orders.upstream_ended.is_set,
-            leaving=orders.stops.is_set,
+            wanted=life.drain,
+            upstream_ended=life.upstream_ended,
+            leaving=life.stops,
             tell=self._tell_halted,
             now=clock.unix_ms,
             **ways,
@@ -157,7 +157,7 @@ class LaneDrain:
         return outcome.drained
 
     def _tell_halted(self) -> None:
-        attempt, report, order = self._attempt, self._attempt.reporter.current, self._orders.drain
+        attempt, report, order = self._attempt, self._attempt.reporter.current, self._life.drain()
         positions = texts(attempt.positions())
         if order is not None and (report.halted != order.uuid or report.positions != positions):
             attempt.reporter.update(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 from pyspark.sql.streaming.query import StreamingQuery
@@ -50,10 +50,10 @@ class Queries:
         self._upkeep = upkeep
         self._sizes = sizes
         self._outputs_taken = outputs_taken
+        self._analysis: threading.Thread | None = None
         self._analyzed: LaneQuery | None = None
 
-    @contextmanager
-    def analyzing(self) -> Iterator[None]:
+    def begin_analysis(self) -> None:
         """Let Spark analyze the query meanwhile. What is wrong with it comes out when it starts."""
 
         def analyze() -> None:
@@ -63,12 +63,13 @@ class Queries:
                     query.analyze()
                 self._analyzed = query
 
-        thread = threading.Thread(target=analyze, name=f"analyzes {self._attempt.lane.id}", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            thread.join()
+        self._analysis = threading.Thread(target=analyze, name=f"analyzes {self._attempt.lane.id}", daemon=True)
+        self._analysis.start()
+
+    def end_analysis(self) -> None:
+        """Wait until it has come to an end, if it was begun."""
+        if self._analysis is not None:
+            self._analysis.join()
 
     def abandon_prestarted(self) -> None:
         prestarted, self.prestarted = self.prestarted, None
@@ -127,7 +128,7 @@ class Queries:
             attempt.reporter.update(begun=True, halted="")
             started = attempt.started = replace(query, nothing=True).start()
         while attempt.folder.committed() < 0 and started.isActive:
-            attempt.orders.pause(POLL)
+            attempt.life.pause(POLL)
         stop_at_batch.end(attempt.place.spark, started, query.writing.is_set)
         failed = started.exception()
         if failed is not None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from time import monotonic
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from anabranch.container import live
+from anabranch.container.lane.lifecycle import LaneState
 from anabranch.container.live import Live
 from anabranch.messages import LaneReport
 from anabranch.model.lane import Lane
@@ -31,14 +32,11 @@ class Reporter:
         has_folder = lane.folder_epoch and not lane.abandoned
         self.current = LaneReport(lane=lane.id, phase="starting", folder_epoch=lane.folder_epoch if has_folder else 0)
         self._lane = lane
-        self._wake = wake
+        self.wake = wake
+        self._last: LaneReport | None = None
         self._live = Live(lane)
         self._stuck_at = 0.0
         self._stuck: dict[str, Any] = {}
-
-    @property
-    def ended(self) -> bool:
-        return self.current.phase in ("ended", "failed")
 
     @property
     def usual(self) -> float:
@@ -46,16 +44,21 @@ class Reporter:
         return self._live.usual
 
     def update(self, **changes: Any) -> None:
-        kept = {name: getattr(self.current, name) for name in self.current.__struct_fields__}
-        self.current = LaneReport(**{**kept, **changes})
+        self.current = self._with(**changes)
         if not _URGENT.isdisjoint(changes):
-            self._wake()
+            self.wake()
 
-    def shown(self, query: LaneQuery | None, *, drains: bool) -> LaneReport:
+    def conclude(self, phase: Literal["ended", "failed"], **changes: Any) -> None:
+        """The last report. It isn't shown before the lane's state says that it has ended."""
+        self._last = self._with(phase=phase, **changes)
+
+    def shown(self, query: LaneQuery | None, state: LaneState) -> LaneReport:
         """The report as others see it, with what the query is doing now."""
-        query = None if self.ended else query
-        report = self._live.applied(self.current, query)
-        if not drains:
+        if state.ended and self._last is not None:
+            report, query = self._last, None
+        else:
+            report = self._live.applied(self.current, query)
+        if state.drain is None:
             return report
         if monotonic() > self._stuck_at + _STUCK_EVERY:
             self._stuck_at, self._stuck = monotonic(), self._longest_work(query)
@@ -67,6 +70,10 @@ class Reporter:
 
     def no_batch_ended(self) -> None:
         self.update(**self._live.idled(self.current))
+
+    def _with(self, **changes: Any) -> LaneReport:
+        kept = {name: getattr(self.current, name) for name in self.current.__struct_fields__}
+        return LaneReport(**{**kept, **changes})
 
     def _longest_work(self, query: LaneQuery | None) -> dict[str, Any]:
         """What a function has worked on for long."""

@@ -1,4 +1,4 @@
-"""One lane in this container: takes its folder, runs its query, and ends it at a batch boundary."""
+"""Performs what a lane's life asks for: takes the folder, starts a query, watches it, ends it at a batch boundary."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from anabranch.container import failures, root_cause
 from anabranch.container.ahead import Handover
 from anabranch.container.attempts import Standstill
 from anabranch.container.failures import Remedy
-from anabranch.container.lane import error_attribution
+from anabranch.container.lane import error_attribution, lifecycle
 from anabranch.container.lane.attempt import POLL, Attempt, Build, Offsets
 from anabranch.container.lane.batch_sizes import BatchSizes
 from anabranch.container.lane.boundary import Boundary
 from anabranch.container.lane.catching_up import has_caught_up
 from anabranch.container.lane.drain import LaneDrain, raise_if_ended
+from anabranch.container.lane.life import Life
+from anabranch.container.lane.lifecycle import Action, Event, Phase
 from anabranch.container.lane.monitor import Monitor
-from anabranch.container.lane.orders import Orders
 from anabranch.container.lane.queries import Queries
 from anabranch.container.lane.reporting import Reporter
 from anabranch.container.lane.upkeep import Upkeep
@@ -29,7 +30,7 @@ from anabranch.container.place import Place
 from anabranch.event_time.progress import Progress
 from anabranch.messages import Draining, LaneReport
 from anabranch.model.lane import Lane
-from anabranch.model.ssp import SSP, texts
+from anabranch.model.ssp import SSP, parsed, texts
 from anabranch.spark import clock, isolation
 from anabranch.spark.query import LaneQuery
 
@@ -71,14 +72,15 @@ class LaneRunner:
         drained: Callable[[Lane], None] = lambda _: None,
         handover: Handover = _ALONE,
         trace: Trace = logged,
+        life: Life | None = None,
     ) -> None:
         self.lane = lane
+        self.life = life or Life(lane)
         self.remedy = Remedy.ATTEMPT
         self._outputs_taken = taken
         self._trace = trace
-        self._orders = Orders()
         reporter = Reporter(lane, wake)
-        self._attempt = Attempt(place, lane, epoch, build, starting, until, self._orders, reporter, handover)
+        self._attempt = Attempt(place, lane, epoch, build, starting, until, self.life, reporter, handover)
         self._monitor = Monitor(self._attempt)
         self._upkeep = Upkeep(self._attempt, self._monitor, standstill)
         self._sizes = BatchSizes(self._attempt)
@@ -97,10 +99,6 @@ class LaneRunner:
         return self._attempt.query
 
     @property
-    def ended(self) -> bool:
-        return self._attempt.reporter.ended
-
-    @property
     def stalled(self) -> bool:
         """Whether it failed for it stood still."""
         return self._upkeep.stalled
@@ -111,111 +109,124 @@ class LaneRunner:
 
     def stop(self, at_once: bool = False) -> None:
         """End at the next batch boundary; or at once: who goes on finishes the batch."""
-        self._orders.stop(at_once)
+        self.life.tell(lifecycle.Leave(unwanted=True, at_once=at_once))
 
     def close(self, now: bool = False) -> None:
         """Finish what was begun, or take it back, and end at a batch boundary: others go on from there. ``now``: don't
         wait for what can be done again."""
-        self._orders.close(now)
+        self.life.tell(lifecycle.Close(now))
 
     def drain(self, order: Draining | None) -> None:
         """Drain so; None: go on as before."""
-        self._orders.drain_by(order)
+        self.life.tell(lifecycle.Drain(order))
 
     def acknowledge(self, upstream_ended: bool) -> None:
         """The coordinator knows the lane's folder: only now may its query begin."""
-        self._orders.acknowledge(upstream_ended)
+        self.life.tell(lifecycle.Acknowledge(upstream_ended))
 
     def join(self, timeout: float) -> bool:
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        try:
-            self._take_folder()
-            if self._await_acknowledgement():
-                self._run_queries()
-        except Exception as error:
-            self._fail(error)
+        result: Event | None = lifecycle.Started()
+        while result is not None:
+            result = self._perform_all(self.life.tell(result))
 
-    def _take_folder(self) -> None:
+    def _perform_all(self, actions: tuple[Action, ...]) -> Event | None:
+        """Gives what is told by the last one; None: there was none."""
+        result: Event | None = None
+        for action in actions:
+            if isinstance(action, lifecycle.Fail):
+                return self._fail(action.error)
+            try:
+                result = self._perform(action)
+                self._look_up_sources()
+            except Exception as error:
+                return self._failed(error)
+        return result
+
+    def _perform(self, action: Action) -> Event | None:
+        match action:
+            case lifecycle.TakeFolder():
+                return self._take_folder()
+            case lifecycle.AwaitAcknowledgement():
+                return self._await_acknowledgement()
+            case lifecycle.AbandonPrestarted():
+                self._queries.abandon_prestarted()
+            case lifecycle.StartQuery():
+                self._queries.start()
+                return lifecycle.QueryStarted()
+            case lifecycle.Watch():
+                return self._watch()
+            case lifecycle.Tend():
+                self._tend()
+            case lifecycle.DrainHeld():
+                return lifecycle.DrainEnded(self._drain.by_holding(self._started))
+            case lifecycle.DrainByBatches():
+                return lifecycle.DrainEnded(self._drain.by_batches())
+            case lifecycle.StopQuery():
+                self._boundary.reach(self._started)
+                return lifecycle.QueryStopped()
+            case lifecycle.FinishPending():
+                self._boundary.finish()
+                return lifecycle.Finished()
+            case lifecycle.End(has_begun):
+                return self._end(has_begun=has_begun)
+            case lifecycle.Announce():
+                self._announce()
+        return None
+
+    @property
+    def _started(self) -> StreamingQuery:
+        assert self._attempt.started is not None
+        return self._attempt.started
+
+    def _take_folder(self) -> Event:
         attempt, prestarted = self._attempt, self._attempt.handover.begun()
         self._queries.prestarted = prestarted
         folder = attempt.place.folder(
-            self.lane, attempt.epoch, self._orders.leaves.is_set, self._outputs_taken(), prestarted is not None
+            self.lane, attempt.epoch, self.life.leaves, self._outputs_taken(), prestarted is not None
         )
         attempt.take_folder(folder)
-        attempt.reporter.update(folder_epoch=attempt.reporter.current.folder_epoch or attempt.epoch)
+        return lifecycle.FolderTaken(self.life.state.folder_epoch or attempt.epoch)
 
-    def _await_acknowledgement(self) -> bool:
-        """Wait until the coordinator knows the folder; False: the lane had to leave before, and has ended."""
-        with self._queries.analyzing():
-            if self._queries.prestarted is None:
-                self._attempt.inputs.take(self._attempt.folder)
-            while not self._orders.folder_known.wait(POLL):
-                if self._orders.leaves.is_set():
-                    self._queries.abandon_prestarted()
-                    self._end(has_begun=False)
-                    return False
-        return True
+    def _await_acknowledgement(self) -> Event:
+        self._attempt.reporter.update(folder_epoch=self.life.state.folder_epoch)
+        self._queries.begin_analysis()
+        if self._queries.prestarted is None:
+            self._attempt.inputs.take(self._attempt.folder)
+        self.life.await_acknowledgement()
+        if self.life.state.acknowledged:
+            self._queries.end_analysis()
+        return lifecycle.Awaited()
 
-    def _run_queries(self) -> None:
-        while not self._orders.closes.is_set() or self._attempt.started is not None:
-            if self._drains():
-                self._queries.abandon_prestarted()
-                if self._drain.by_batches() or self._orders.stops.is_set():
-                    break
-                continue
-            started = self._queries.start()
-            try:
-                drained = self._watch(started)
-            except Exception as error:
-                if not self._sizes.goes_on_smaller(error):
-                    raise
-            else:
-                if drained or self._orders.stops.is_set() or not self._drains():
-                    break
-        else:
-            self._queries.abandon_prestarted()
-            self._boundary.finish()
-        self._end()
+    def _look_up_sources(self) -> None:
+        """Once the lane is to drain, it has to be known which inputs it has."""
+        if self.life.state.needs_sources and self._drain.reads_sources:
+            self.life.tell(lifecycle.SourcesLookedUp(reads_sources=True))
 
-    def _drains(self) -> bool:
-        """Whether it takes in no more by itself: at once, if it reads what the job doesn't write itself; else once all
-        that write its inputs have ended."""
-        if self._orders.drain is None:
-            return False
-        return self._drain.reads_sources or self._orders.upstream_ended.is_set()
+    def _watch(self) -> Event:
+        self._monitor.take_progress(self._started)
+        caught_up = not self.life.stops() and has_caught_up(self._attempt)
+        if not (caught_up or self.life.stops()):
+            raise_if_ended(self.lane.id, self._started)
+        return lifecycle.Watched(caught_up, self._drain.holdable)
 
-    def _watch(self, started: StreamingQuery) -> bool:
-        """Until the query has ended; gives whether the lane has drained."""
-        while True:
-            self._monitor.take_progress(started)
-            if self._orders.stops.is_set() or has_caught_up(self._attempt):
-                break
-            raise_if_ended(self.lane.id, started)
-            if self._drains():
-                if not self._drain.holdable:
-                    break
-                if self._drain.by_holding(started):
-                    return True
-                continue
-            self._upkeep.check_progress()
-            slow = self._sizes.outlasting()
-            if slow is not None and self._sizes.break_off(started, slow):
-                started = self._queries.start()
-            self._upkeep.turn()
-            self._orders.pause(POLL)
-        self._boundary.reach(started)
-        return False
+    def _tend(self) -> None:
+        self._upkeep.check_progress()
+        slow = self._sizes.outlasting()
+        if slow is not None and self._sizes.break_off(self._started, slow):
+            self._queries.start()
+        self._upkeep.turn()
+        self.life.pause(POLL)
 
-    def _end(self, *, has_begun: bool = True) -> None:
-        """``has_begun`` False: whoever is next does what was to be done."""
-        attempt, orders, query = self._attempt, self._orders, self._attempt.query
-        closes, folder, reporter = orders.closes.is_set(), attempt.folder, attempt.reporter
+    def _end(self, *, has_begun: bool) -> Event:
+        attempt, life, query = self._attempt, self.life, self._attempt.query
+        closes, folder, reporter = life.closes(), attempt.folder, attempt.reporter
         if (
             query is not None
-            and not reporter.current.drained  # that has settled already
+            and not life.state.drained  # that has settled already
             and (not closes or query.own & self.lane.outputs.keys())
         ):
             query.settle()
@@ -225,25 +236,31 @@ class LaneRunner:
         clock.forget(attempt.clock)
         self._monitor.note_speed(ends=True)
         positions = attempt.positions()
-        reporter.update(
-            phase="ended",
+        reporter.conclude(
+            "ended",
             waits="",
             positions=texts(positions),
             batch=folder.committed(),
-            ends=self._monitor.ends.now(fresh=not orders.closes.is_set()),
+            ends=self._monitor.ends.now(fresh=not life.closes()),
             dead_letters=self._monitor.dead_letters(),
             dropped=attempt.counts.dropped,
-            stopped=(attempt.until is not None or orders.drain is not None) and orders.stops.is_set(),
+            stopped=(attempt.until is not None or life.drain() is not None) and life.stops(),
             pending=folder.pending or not has_begun,
             wrote=self._wrote(),
         )
-        attempt.inputs.tell(positions)  # others may go on from it meanwhile
+        return lifecycle.Ended()
+
+    def _announce(self) -> None:
+        """The last report is there."""
+        self._attempt.reporter.wake()
+        self._queries.end_analysis()
+        if self.life.state.phase is Phase.ENDED:
+            self._attempt.inputs.tell(parsed(self.report.positions))  # others may go on from it meanwhile
 
     def _wrote(self) -> dict[str, int]:
         """Where the streams between stages end that the lane writes, if others may go on from it."""
         attempt, query = self._attempt, self._attempt.query
-        drained = attempt.reporter.current.drained
-        if query is None or not (self._orders.closes.is_set() or attempt.until is not None or drained):
+        if query is None or not (self.life.closes() or attempt.until is not None or self.life.state.drained):
             return {}
         wrote: dict[str, int] = {}
         for stream in sorted(query.own & self.lane.outputs.keys()):
@@ -252,7 +269,17 @@ class LaneRunner:
             wrote |= texts({SSP(system=name, stream=stream, partition=p): end for p, end in ends.items()})
         return wrote
 
-    def _fail(self, error: Exception) -> None:
+    def _failed(self, error: Exception) -> Event:
+        try:
+            smaller = self.life.state.has_query and self._sizes.goes_on_smaller(error)
+            if smaller:
+                self._look_up_sources()
+            return lifecycle.Failed(error, smaller=smaller)
+        except Exception as another:
+            return lifecycle.Failed(another)
+
+    def _fail(self, error: Exception) -> Event:
+        self._queries.end_analysis()
         failed = error_attribution.attributed(self._attempt, error)
         self.remedy = failed.remedy
         isolation.note(self.lane.id, error)
@@ -263,4 +290,5 @@ class LaneRunner:
         if self._attempt.started is not None:
             self._attempt.started.stop()  # what failed may be ours, and not the query
         clock.forget(self._attempt.clock)
-        self._attempt.reporter.update(phase="failed", error=failed.told, fenced=failures.is_fenced(error))
+        self._attempt.reporter.conclude("failed", error=failed.told, fenced=failures.is_fenced(error))
+        return lifecycle.FailureReported()
