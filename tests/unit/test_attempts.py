@@ -13,8 +13,9 @@ from anabranch.container.lane import lifecycle
 from anabranch.container.lane.life import Life
 from anabranch.container.lane.lifecycle import Closing, LaneState, Leaving, Phase
 from anabranch.container.lane.supervisor import LaneSupervisor
-from anabranch.messages import LaneReport, WantedLane
 from anabranch.model.lane import Lane
+from anabranch.protocol.container import WantedLane
+from anabranch.protocol.lane_report import LaneReport
 from tests.unit.coordinator_helpers import FIRST, FLIGHTS, Clock, lane
 
 

@@ -52,11 +52,11 @@ from anabranch.container.lane.lifecycle import (
     step,
 )
 from anabranch.container.restarts import Step
-from anabranch.messages import Draining
+from anabranch.protocol.drain import DrainOrder
 from tests.unit.coordinator_helpers import lane
 
 ERROR = RuntimeError("boom")
-ORDER = Draining(uuid="1")
+ORDER = DrainOrder(uuid="1")
 LEAVE = Leave(unwanted=False)
 UNWANTED = Leave(unwanted=True)
 SOURCES = SourcesLookedUp(reads_sources=True)

@@ -16,9 +16,9 @@ from anabranch.container.inputs import Inputs
 from anabranch.container.lane.life import Life
 from anabranch.container.lane.reporting import Reporter
 from anabranch.container.place import Place
-from anabranch.messages import LaneReport
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP, parsed, texts
+from anabranch.protocol.lane_report import LaneReport
 from anabranch.spark.query import LaneQuery
 
 __all__ = ["POLL", "Attempt", "Build", "Offsets", "one_at_a_time"]

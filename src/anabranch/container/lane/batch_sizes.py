@@ -10,8 +10,8 @@ from anabranch import logs
 from anabranch.container import pacing
 from anabranch.container.lane import quiet
 from anabranch.container.lane.attempt import Attempt
-from anabranch.messages import BatchProgress
 from anabranch.pace.controller import Ran
+from anabranch.protocol.lane_report import BatchProgress
 from anabranch.spark.query import LaneQuery
 
 __all__ = ["BatchSizes"]

@@ -6,8 +6,8 @@ import threading
 
 from anabranch.container.lane import lifecycle
 from anabranch.container.lane.lifecycle import Action, Closing, Event, LaneState, Leaving, Order
-from anabranch.messages import Draining
 from anabranch.model.lane import Lane
+from anabranch.protocol.drain import DrainOrder
 
 __all__ = ["Life"]
 
@@ -65,5 +65,5 @@ class Life:
     def upstream_ended(self) -> bool:
         return self._state.upstream_ended
 
-    def drain(self) -> Draining | None:
+    def drain(self) -> DrainOrder | None:
         return self._state.drain

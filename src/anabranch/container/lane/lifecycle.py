@@ -11,8 +11,8 @@ import enum
 from dataclasses import dataclass, replace
 
 from anabranch.container.restarts import Step
-from anabranch.messages import Draining
 from anabranch.model.lane import Lane
+from anabranch.protocol.drain import DrainOrder
 
 __all__ = ["Action", "Event", "LaneState", "Phase", "initial", "step"]
 
@@ -80,7 +80,7 @@ class LaneState:
     leaving: Leaving = Leaving.NO
     acknowledged: bool = False
     upstream_ended: bool = False
-    drain: Draining | None = None
+    drain: DrainOrder | None = None
     reads_sources: bool = False
     drained: bool = False
     unwanted: bool = False
@@ -139,7 +139,7 @@ class Leave:
 class Drain:
     """None: it is to go on as before."""
 
-    order: Draining | None
+    order: DrainOrder | None
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ class Want:
     owner_lost: bool = False
     upstream_ended: bool = False
     closing: Closing = Closing.NO
-    drain: Draining | None = None
+    drain: DrainOrder | None = None
     rested: bool = True
     thread_ended: bool = True
 

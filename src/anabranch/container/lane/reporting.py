@@ -11,8 +11,8 @@ import msgspec
 from anabranch.container import live
 from anabranch.container.lane.lifecycle import LaneState
 from anabranch.container.live import Live
-from anabranch.messages import LaneReport
 from anabranch.model.lane import Lane
+from anabranch.protocol.lane_report import LaneReport
 from anabranch.spark.query import LaneQuery
 
 __all__ = ["Reporter"]

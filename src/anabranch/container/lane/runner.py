@@ -28,9 +28,10 @@ from anabranch.container.lane.reporting import Reporter
 from anabranch.container.lane.upkeep import Upkeep
 from anabranch.container.place import Place
 from anabranch.event_time.progress import Progress
-from anabranch.messages import Draining, LaneReport
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP, parsed, texts
+from anabranch.protocol.drain import DrainOrder
+from anabranch.protocol.lane_report import LaneReport
 from anabranch.spark import clock, isolation
 from anabranch.spark.query import LaneQuery
 
@@ -116,7 +117,7 @@ class LaneRunner:
         wait for what can be done again."""
         self.life.tell(lifecycle.Close(now))
 
-    def drain(self, order: Draining | None) -> None:
+    def drain(self, order: DrainOrder | None) -> None:
         """Drain so; None: go on as before."""
         self.life.tell(lifecycle.Drain(order))
 

@@ -14,8 +14,9 @@ from anabranch.container.attempts import Attempts
 from anabranch.container.failures import Remedy
 from anabranch.container.lane.life import Life
 from anabranch.container.lane.lifecycle import Close, Closing, Drain, Judged, LaneState, Leave, Phase, Want
-from anabranch.messages import LaneReport, WantedLane
 from anabranch.model.lane import Lane
+from anabranch.protocol.container import WantedLane
+from anabranch.protocol.lane_report import LaneReport
 
 __all__ = ["LaneSupervisor", "Runner"]
 
