@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import pytest
 
-from anabranch.container.ahead import Handover
 from anabranch.container.attempts import Standstill
 from anabranch.container.lane import attempt
+from anabranch.container.lane.handover import Handover
 from anabranch.container.lane.runner import LaneRunner
 from anabranch.container.place import Place
 from anabranch.event_time.progress import Progress
@@ -108,7 +108,7 @@ def test_it_ends_though_nobody_knows_its_folder_and_says_that_there_is_more_to_d
 
 def test_a_lane_that_never_begins_abandons_what_was_begun_ahead_of_it(place: LocalPlace) -> None:
     begun: Any = Begun()
-    runner = made(place, Handover(begun=lambda: begun))
+    runner = made(place, Handover(prestarted=lambda: begun))
     runner.start()
     assert not runner.join(0.5)
     assert not begun.abandoned

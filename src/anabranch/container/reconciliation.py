@@ -18,7 +18,6 @@ from anabranch.clocks import boottime
 from anabranch.config import Settings
 from anabranch.container import forgetting, remembering
 from anabranch.container.agent import Agent
-from anabranch.container.ahead import Ahead, Beginnings, Handover
 from anabranch.container.attempts import Attempts, Standstill
 from anabranch.container.beats import Beats, Coordination, Direct
 from anabranch.container.copies import Copies
@@ -26,6 +25,7 @@ from anabranch.container.drained import Hook
 from anabranch.container.folder import Folder
 from anabranch.container.inputs import Inputs
 from anabranch.container.lane.attempt import Offsets, one_at_a_time
+from anabranch.container.lane.handover import Handover, PrestartedQuery, Prestarter
 from anabranch.container.lane.life import Life
 from anabranch.container.lane.runner import LaneRunner, Trace, logged
 from anabranch.container.lane.supervisor import LaneSupervisor
@@ -92,7 +92,7 @@ class Container:
         self._place = Place(spark, settings.storage.root, Path(self._clocks.name), systems)
         self._turn = threading.Event()
         self._preparations: Preparations[Foreseen] = Preparations(self._take, self._turn.set, self._foresee)
-        self._beginnings = Beginnings(self._begin_ahead, lambda lane: self._preparations.foreseen(lane) is not None)
+        self._prestarter = Prestarter(self._prestart, lambda lane: self._preparations.foreseen(lane) is not None)
         self._closing: list[tuple[WantedLane, list[Lane]]] = []
         self.copies = Copies(lambda lane, epoch: self._place.of(graph.job, lane, epoch), self._turn.set)
         self._keepers: dict[str, LaneSupervisor] = {}
@@ -160,7 +160,7 @@ class Container:
 
     def _reconcile(self, answer: HeartbeatResponse) -> None:
         self._preparations.begin(answer.coming)
-        self._beginnings.announce(answer.coming, (each.lane.id for each in answer.wanted))
+        self._prestarter.announce(answer.coming, (each.lane.id for each in answer.wanted))
         wanted = {each.lane.id: each for each in self._not_too_early(answer)}
         for lane_id, keeper in tuple(self._keepers.items()):
             if lane_id in wanted:
@@ -251,9 +251,9 @@ class Container:
             wake=self._turn.set,
             drained=self._hook.drained,
             handover=Handover(
-                begun=lambda: None if until else self._begun_ahead(lane, starting),
-                is_awaited=partial(self._beginnings.is_awaited, lane.id),
-                ends_at=partial(self._beginnings.end_at, lane.id),
+                prestarted=lambda: None if until else self._prestarted(lane, starting),
+                is_awaited=partial(self._prestarter.is_awaited, lane.id),
+                ends_at=partial(self._prestarter.end_at, lane.id),
             ),
             trace=self._trace,
             life=life,
@@ -300,7 +300,7 @@ class Container:
         with one_at_a_time:
             return foreseeing.foreseen(query)
 
-    def _begin_ahead(self, lane: Lane, starting: Offsets) -> Ahead | None:
+    def _prestart(self, lane: Lane, starting: Offsets) -> PrestartedQuery | None:
         """Begin the query of a coming lane that will begin there, if it was foreseen; in fresh partitions it begins
         where its ``read`` says."""
         starting = self._starting(lane, starting)
@@ -311,7 +311,7 @@ class Container:
         if foreseen is None or known is None:
             return None
         with one_at_a_time:
-            ahead = Ahead(foreseen, known, folder, starting)
+            ahead = PrestartedQuery(foreseen, known, folder, starting)
         try:
             Inputs(self._place.systems, lane, starting).take(folder)
         except Exception:
@@ -319,9 +319,9 @@ class Container:
             raise
         return ahead
 
-    def _begun_ahead(self, lane: Lane, starting: Offsets) -> Ahead | None:
+    def _prestarted(self, lane: Lane, starting: Offsets) -> PrestartedQuery | None:
         """The query of a lane that was begun ahead, if the lane begins so."""
-        ahead = self._beginnings.begun(lane)
+        ahead = self._prestarter.take(lane)
         if ahead is None:
             return None
         query = self._query(lane, self._place.at(lane, lane.epoch), str(self._place.clock(lane)), starting)
@@ -371,7 +371,7 @@ class Container:
 
     def _stop_all(self) -> None:
         self.copies.end()
-        self._beginnings.end()
+        self._prestarter.end()
         for keeper in self._keepers.values():
             keeper.leave()
         end = time.monotonic() + _ENDS_WITHIN

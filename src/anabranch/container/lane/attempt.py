@@ -10,9 +10,9 @@ from pathlib import Path
 
 from pyspark.sql.streaming.query import StreamingQuery
 
-from anabranch.container.ahead import Handover
 from anabranch.container.folder import Folder
 from anabranch.container.inputs import Inputs
+from anabranch.container.lane.handover import Handover
 from anabranch.container.lane.life import Life
 from anabranch.container.lane.reporting import Reporter
 from anabranch.container.place import Place

@@ -11,9 +11,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch import logs
 from anabranch.container import breaking, starting
-from anabranch.container.ahead import Ahead
 from anabranch.container.lane.attempt import POLL, Attempt, one_at_a_time
 from anabranch.container.lane.batch_sizes import BatchSizes
+from anabranch.container.lane.handover import PrestartedQuery
 from anabranch.container.lane.monitor import Monitor
 from anabranch.container.lane.upkeep import Upkeep
 from anabranch.event_time.progress import Progress
@@ -41,7 +41,7 @@ class Queries:
         sizes: BatchSizes,
         outputs_taken: Callable[[], bool],
     ) -> None:
-        self.prestarted: Ahead | None = None
+        self.prestarted: PrestartedQuery | None = None
         """The query that was begun ahead of the lane, as long as it may be needed."""
         self.pending_at_start = -1
         """The batch that was pending when the present query was started; -1 for none."""

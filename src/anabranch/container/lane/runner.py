@@ -11,7 +11,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch import logs
 from anabranch.container import failures, root_cause
-from anabranch.container.ahead import Handover
 from anabranch.container.attempts import Standstill
 from anabranch.container.failures import Remedy
 from anabranch.container.lane import error_attribution, lifecycle
@@ -20,6 +19,7 @@ from anabranch.container.lane.batch_sizes import BatchSizes
 from anabranch.container.lane.boundary import Boundary
 from anabranch.container.lane.catching_up import has_caught_up
 from anabranch.container.lane.drain import LaneDrain, raise_if_ended
+from anabranch.container.lane.handover import Handover
 from anabranch.container.lane.life import Life
 from anabranch.container.lane.lifecycle import Action, Event, Phase
 from anabranch.container.lane.monitor import Monitor
@@ -184,7 +184,7 @@ class LaneRunner:
         return self._attempt.started
 
     def _take_folder(self) -> Event:
-        attempt, prestarted = self._attempt, self._attempt.handover.begun()
+        attempt, prestarted = self._attempt, self._attempt.handover.prestarted()
         self._queries.prestarted = prestarted
         folder = attempt.place.folder(
             self.lane, attempt.epoch, self.life.leaves, self._outputs_taken(), prestarted is not None
