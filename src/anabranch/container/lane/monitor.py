@@ -8,10 +8,10 @@ from time import monotonic
 from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch import crash_points
-from anabranch.container.ends import Ends
 from anabranch.container.idleness import Idleness
 from anabranch.container.lane.attempt import Attempt
 from anabranch.container.lane.handover import PrestartedQuery
+from anabranch.container.lane.input_ends import InputEnds
 from anabranch.container.remembering import Memory
 from anabranch.event_time.progress import Progress
 from anabranch.model.ssp import parsed, texts
@@ -33,7 +33,7 @@ class Monitor:
     """
 
     def __init__(self, attempt: Attempt) -> None:
-        self.ends = Ends(attempt.lane.id, attempt.inputs.ends, attempt.until)
+        self.ends = InputEnds(attempt.lane.id, attempt.inputs.ends, attempt.until)
         self.prestarted: PrestartedQuery | None = None
         self.began = 0.0
         self.time_noted = False
