@@ -21,7 +21,7 @@ from anabranch.container.agent import Agent
 from anabranch.container.attempts import Attempts, Standstill
 from anabranch.container.beats import Beats, Coordination, Direct
 from anabranch.container.copies import Copies
-from anabranch.container.drained import Hook
+from anabranch.container.drain_hook import DrainHook
 from anabranch.container.folder import Folder
 from anabranch.container.inputs import Inputs
 from anabranch.container.lane.attempt import Offsets, one_at_a_time
@@ -99,7 +99,7 @@ class Container:
         self._readers: dict[forgetting.Reader, set[str]] = {}
         self._noted: dict[str, dict[int, int]] = {}
         self._forgotten = time.monotonic()
-        self._hook = Hook(functions, lambda: [keeper.lane for keeper in tuple(self._keepers.values())])
+        self._hook = DrainHook(functions, lambda: [keeper.lane for keeper in tuple(self._keepers.values())])
 
     def run(self, registration: Registration, leaving: threading.Event | None = None) -> None:
         """Register and reconcile until the coordinator says that nothing is left to run, or ``leaving`` is set.
