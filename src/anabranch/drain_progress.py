@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from anabranch.messages import JobStatus, LaneReport, LaneStatus
 from anabranch.model.lane import LaneState
+from anabranch.protocol.lane_report import LaneReport
+from anabranch.protocol.status import JobStatus, LaneStatus
 
 __all__ = ["Left", "foretold", "functions_part", "left", "seconds_left"]
 

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from anabranch.drain_progress import functions_part
-from anabranch.messages import LaneReport
 from anabranch.model.lane import Lane
 from anabranch.pace.breaking_off import is_worth_it
 from anabranch.pace.speeds import FIRST_PART
+from anabranch.protocol.lane_report import LaneReport
 
 __all__ = ["Experience", "Watched", "expected"]
 
