@@ -24,7 +24,7 @@ from anabranch.systems.embedded import output as embedded
 from anabranch.systems.kafka import output as kafka
 from anabranch.systems.systems import Systems
 
-__all__ = ["Place"]
+__all__ = ["Place", "published"]
 
 _LOCK_PATIENCE = 60.0
 _POLL = 0.1
@@ -190,12 +190,17 @@ class Place:
         return kafka.peeked(self.systems.kafka, lane) if self.systems.marks(lane) else -1
 
     def published(self, lane: Lane) -> int:
-        """The last batch of which an output of a lane holds anything, -1 if none."""
-        local = [stream for stream in lane.outputs if lane.system(stream) == "embedded"]
-        found = embedded.published(self.systems.embedded, lane.id, local)
-        found = max(found, self.systems.in_tables(lane))
-        in_kafka = any(lane.system(stream) == "kafka" for stream in lane.outputs)
-        return max(found, kafka.published(self.systems.kafka, lane)) if in_kafka else found
+        """As :func:`published`."""
+        return published(self.systems, lane)
+
+
+def published(systems: Systems, lane: Lane) -> int:
+    """The last batch of which an output of a lane holds anything, -1 if none."""
+    local = [stream for stream in lane.outputs if lane.system(stream) == "embedded"]
+    found = embedded.published(systems.embedded, lane.id, local)
+    found = max(found, systems.in_tables(lane))
+    in_kafka = any(lane.system(stream) == "kafka" for stream in lane.outputs)
+    return max(found, kafka.published(systems.kafka, lane)) if in_kafka else found
 
 
 def _has_former_state(lane: Lane) -> bool:
