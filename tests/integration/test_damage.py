@@ -29,6 +29,7 @@ class Stopped:
     """A lane with state that has run three batches and was stopped, with records that it hasn't read yet."""
 
     def __init__(self, spark: SparkSession, root: Path) -> None:
+        (root / "site").mkdir()
         self.site = Site(spark, root / "site")
         self._kept = root / "kept"
         self.site.log.create("in", 1)

@@ -209,6 +209,16 @@ def test_a_lane_that_has_nothing_to_do_waits_no_more() -> None:
     assert kept.turn(21).awaits == ""
 
 
+def test_a_lane_that_waits_can_be_stopped() -> None:
+    kept = Kept()
+    kept.runners[-1].remedy, kept.runners[-1].awaits = Remedy.WAIT, "room on a disk"
+    kept.fail()
+    kept.turn()
+    kept.keeper.stop()
+    told = kept.keeper.report
+    assert (told.phase, told.error, told.stopped, told.pending, told.awaits) == ("ended", None, True, True, "")
+
+
 def test_a_lane_may_wait_for_so_long_only() -> None:
     kept = Kept(longest=30)
     for _ in range(4):

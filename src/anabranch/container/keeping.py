@@ -85,9 +85,13 @@ class Keeper:
         told = msgspec.structs.replace(self._runner.report, begun=self._query_begun or self._runner.report.begun)
         if self._wait is not None:
             told = msgspec.structs.replace(told, awaits=self._wait.awaited, awaits_since=self._wait.since)
+        if self._given_up and told.phase == "failed" and self._awaits_surroundings:  # it goes on at the next start
+            return msgspec.structs.replace(
+                told, phase="ended", error=None, stopped=True, pending=True, awaits="", awaits_since=0.0
+            )
         if self._is_waiting:
             trouble = told.error or ""
-            if self._runner.remedy is Remedy.WAIT and not self._leaving:
+            if self._awaits_surroundings and not self._leaving:
                 return msgspec.structs.replace(
                     told,
                     phase="starting",
@@ -171,6 +175,11 @@ class Keeper:
     def _is_waiting(self) -> bool:
         """Whether the runner has failed, and another attempt follows."""
         return self._step in (Step.ATTEMPT, Step.PROCESS)
+
+    @property
+    def _awaits_surroundings(self) -> bool:
+        """Whether the runner's failure will pass by itself, and the lane may wait for that."""
+        return self._runner.remedy is Remedy.WAIT and not self._waited_out
 
     @property
     def _step(self) -> Step | None:
