@@ -11,8 +11,10 @@ import pytest
 from anabranch.container.attempts import Attempts, Standstill
 from anabranch.container.failures import Remedy
 from anabranch.container.keeping import Keeper, Patience
-from anabranch.messages import Draining, LaneReport, WantedLane
 from anabranch.model.lane import Lane
+from anabranch.protocol.container import WantedLane
+from anabranch.protocol.drain import DrainOrder
+from anabranch.protocol.lane_report import LaneReport
 from tests.unit.coordinator_helpers import FIRST, FLIGHTS, Clock, lane
 
 
@@ -86,7 +88,7 @@ class Runner:
     def close(self, now: bool = False) -> None:
         self.closed = True
 
-    def drain(self, how: Draining | None) -> None:
+    def drain(self, how: DrainOrder | None) -> None:
         pass
 
     def acknowledge(self, upstream_ended: bool) -> None:
@@ -108,7 +110,7 @@ class Kept:
         self.clock = Clock()
         self.lane = lane(FIRST)
         make: Any = self._make
-        patience = Patience(longest, chance=lambda: 0.5, now=lambda: 1000 + self.clock.at)
+        patience = Patience(longest, chance=lambda: 0.5, now=self.clock)
         self.keeper = Keeper(
             WantedLane(lane=self.lane), make, Attempts(most), self.clock, lambda: replaceable, patience
         )

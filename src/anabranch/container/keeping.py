@@ -17,8 +17,9 @@ from anabranch.container.failures import Remedy
 from anabranch.container.lane import LaneRunner
 from anabranch.container.restarts import Step
 from anabranch.container.waiting import Wait
-from anabranch.messages import LaneReport, WantedLane
 from anabranch.model.lane import Lane
+from anabranch.protocol.container import WantedLane
+from anabranch.protocol.lane_report import LaneReport
 
 __all__ = ["Keeper", "Patience"]
 
