@@ -14,8 +14,8 @@ from anabranch import config as configuration
 from anabranch.cli import finding, printing, progress
 from anabranch.config import Settings
 from anabranch.coordinator import maintenance, queries
-from anabranch.messages import JobStatus
 from anabranch.model.lane import Lane, LaneState
+from anabranch.protocol.status import JobStatus
 
 if TYPE_CHECKING:
     from anabranch.container.checkpoint.review import Finding, LaneFiles
