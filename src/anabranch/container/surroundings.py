@@ -86,7 +86,7 @@ def awaited(text: str) -> Awaited | None:
 
 def full_disks(places: Iterable[str]) -> list[str]:
     """What to tell of those of these folders whose disks are full."""
-    notes = {}
+    notes: dict[tuple[int, int], str] = {}
     for place in places:
         try:
             state = os.statvfs(place)
