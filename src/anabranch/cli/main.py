@@ -40,6 +40,7 @@ _VERBS = {
     "compact": "compact:compact",
     "sizing": "sizing:sizing",
     "stop": "stop:stop",
+    "check": "check:check",
     "doctor": "doctor:doctor",
     "demo": "demo:demo",
     "stream": "stream:app",

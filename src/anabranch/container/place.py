@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
 
+from anabranch.container import surroundings
+from anabranch.container.checkpoint import damage
+from anabranch.container.failures import Failure
 from anabranch.container.folder import Come, Folder
 from anabranch.errors import ConflictError, StateError
 from anabranch.event_time import progress
@@ -19,7 +24,7 @@ from anabranch.systems.embedded import output as embedded
 from anabranch.systems.kafka import output as kafka
 from anabranch.systems.systems import Systems
 
-__all__ = ["Place"]
+__all__ = ["Place", "published"]
 
 _LOCK_PATIENCE = 60.0
 _POLL = 0.1
@@ -78,9 +83,20 @@ class Place:
         parted = not lane.folder_epoch and _has_former_state(
             lane
         )  # from a lane that is closed, and has nothing pending
+        if parted:
+            damage.check(folder, lane)
+        elif not ahead:
+            damage.mend(folder, lane, published)
         if not ahead and not (parted and folder.planned() >= 0):
             folder.clear_leftovers(anew=lane.first_batch == 0 and lane.last_batch < 0 and published < 0)
         return folder
+
+    def explained(self, failed: Failure) -> Failure:
+        """A failure with the disks that are full, if one is awaited that has room: most errors name no file."""
+        if failed.awaits != surroundings.DISK.name:
+            return failed
+        places = (urlsplit(self.root).path, str(self.systems.embedded.log.root), tempfile.gettempdir())
+        return replace(failed, reasons=(*failed.reasons, *surroundings.full_disks(places)))
 
     def check_new(self, lane: Lane, published: int) -> None:
         """Raises StateError if the outputs of a lane that is new hold a batch of it."""
@@ -174,12 +190,17 @@ class Place:
         return kafka.peeked(self.systems.kafka, lane) if self.systems.marks(lane) else -1
 
     def published(self, lane: Lane) -> int:
-        """The last batch of which an output of a lane holds anything, -1 if none."""
-        local = [stream for stream in lane.outputs if lane.system(stream) == "embedded"]
-        found = embedded.published(self.systems.embedded, lane.id, local)
-        found = max(found, self.systems.in_tables(lane))
-        in_kafka = any(lane.system(stream) == "kafka" for stream in lane.outputs)
-        return max(found, kafka.published(self.systems.kafka, lane)) if in_kafka else found
+        """As :func:`published`."""
+        return published(self.systems, lane)
+
+
+def published(systems: Systems, lane: Lane) -> int:
+    """The last batch of which an output of a lane holds anything, -1 if none."""
+    local = [stream for stream in lane.outputs if lane.system(stream) == "embedded"]
+    found = embedded.published(systems.embedded, lane.id, local)
+    found = max(found, systems.in_tables(lane))
+    in_kafka = any(lane.system(stream) == "kafka" for stream in lane.outputs)
+    return max(found, kafka.published(systems.kafka, lane)) if in_kafka else found
 
 
 def _has_former_state(lane: Lane) -> bool:
