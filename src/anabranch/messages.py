@@ -11,6 +11,7 @@ from anabranch.model.document import Document
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane
+from anabranch.model.outline import Basis, Outline
 from anabranch.model.traffic import Traffic
 
 
@@ -315,13 +316,16 @@ class WantedLane(Document, frozen=True, kw_only=True):
 class Scaling(Document, frozen=True, kw_only=True):
     """A job is to have another factor, or number of containers; None: as it is. ``request``: said twice, it is the
     same wish. ``dry``: only find out what that would change. ``now``: it doesn't wait for batches that write at least
-    once, which is done twice then."""
+    once, which is done twice then. ``brief``: say what comes of it as an outline, without whole lanes. ``expect``:
+    what the job was planned for: if it isn't so any more, it isn't changed."""
 
     factor: int | None = None
     containers: int | None = None
     request: str = ""
     dry: bool = False
     now: bool = False
+    brief: bool = False
+    expect: Basis | None = None
 
 
 class Expanding(Document, frozen=True, kw_only=True):
@@ -330,6 +334,8 @@ class Expanding(Document, frozen=True, kw_only=True):
     request: str = ""
     dry: bool = False
     now: bool = False
+    brief: bool = False
+    expect: Basis | None = None
 
 
 class Assigning(Document, frozen=True, kw_only=True):
@@ -338,6 +344,8 @@ class Assigning(Document, frozen=True, kw_only=True):
     request: str = ""
     dry: bool = False
     now: bool = False
+    brief: bool = False
+    expect: Basis | None = None
 
 
 class Scaled(Document, frozen=True, kw_only=True):
@@ -348,6 +356,8 @@ class Scaled(Document, frozen=True, kw_only=True):
     are for, and that no container has: they begin once one has.
     ``before`` and ``after``: what is read from which rack, where racks are known; ``why_not``: why they don't count,
     where they should. ``moved``: tasks that get another seat, where nothing else changes.
+    ``basis``: what it was planned for, to be given back as what is expected. ``outline``: its lanes, if it is to be
+    brief; ``closing`` and ``lanes`` are empty then.
     """
 
     generation: int
@@ -357,6 +367,8 @@ class Scaled(Document, frozen=True, kw_only=True):
     closing: tuple[Lane, ...] = ()
     lanes: tuple[Lane, ...] = ()
     pause: float = 0.0
+    basis: Basis | None = None
+    outline: Outline | None = None
     free: tuple[str, ...] = ()
     before: Traffic | None = None
     after: Traffic | None = None
@@ -374,6 +386,8 @@ class Rewinding(Document, frozen=True, kw_only=True):
     request: str = ""
     dry: bool = False
     now: bool = False
+    brief: bool = False
+    expect: Basis | None = None
 
 
 class Rewound(Document, frozen=True, kw_only=True):
@@ -385,6 +399,8 @@ class Rewound(Document, frozen=True, kw_only=True):
     closing: tuple[Lane, ...] = ()
     lanes: tuple[Lane, ...] = ()
     pause: float = 0.0
+    basis: Basis | None = None
+    outline: Outline | None = None
 
 
 class Assigned(Document, frozen=True, kw_only=True):
@@ -422,6 +438,8 @@ class Deploying(Document, frozen=True, kw_only=True):
     request: str = ""
     dry: bool = False
     now: bool = False
+    brief: bool = False
+    expect: Basis | None = None
 
 
 class RollingBack(Document, frozen=True, kw_only=True):
@@ -431,6 +449,8 @@ class RollingBack(Document, frozen=True, kw_only=True):
     request: str = ""
     dry: bool = False
     now: bool = False
+    brief: bool = False
+    expect: Basis | None = None
 
 
 class Deployed(Document, frozen=True, kw_only=True):
@@ -446,6 +466,8 @@ class Deployed(Document, frozen=True, kw_only=True):
     lanes: tuple[Lane, ...] = ()
     notes: tuple[str, ...] = ()
     pause: float = 0.0
+    basis: Basis | None = None
+    outline: Outline | None = None
 
 
 class LaneSizing(Document, frozen=True, kw_only=True):
@@ -523,7 +545,8 @@ class Answer(Document, frozen=True, kw_only=True):
 
 
 class ContainerStatus(Document, frozen=True, kw_only=True):
-    """A container as ``status`` shows it. ``lease``: seconds until it ends (None: nobody serves the job).
+    """A container as ``status`` shows it. ``lease``: seconds until it ends, and ``alive``: whether it hasn't (None: who
+    was asked doesn't serve the job, and can't know).
 
     ``deployment``: whose lanes it runs. ``gone``: why it has lost its seat.
     """
@@ -534,7 +557,7 @@ class ContainerStatus(Document, frozen=True, kw_only=True):
     host: str
     pid: int
     rack: str | None = None
-    alive: bool = True
+    alive: bool | None = True
     lease: float | None = None
     gone: str | None = None
     deployment: int = 0

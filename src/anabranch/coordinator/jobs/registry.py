@@ -30,6 +30,7 @@ from anabranch.coordinator.states import DeploymentState, Snapshot, Transition, 
 from anabranch.coordinator.store import ContainerRecord, DeploymentRecord, Event, Store
 from anabranch.errors import ConflictError, StoreUnavailableError
 from anabranch.messages import Deployed, Drain, JobStatus, Rewound, Scaled, Start
+from anabranch.model.graph import Graph
 from anabranch.model.lane import Lane, LaneState
 from anabranch.planning.transition import opening, rewind
 
@@ -72,6 +73,7 @@ class JobRegistry:
         self.leases = threading.Lock()
         self.polls = LongPolls()
         self._lock = threading.Condition()
+        self._graphs: dict[str, tuple[int, Graph]] = {}
         self.first = first
 
     @contextmanager
@@ -190,8 +192,12 @@ class JobRegistry:
         return self.present(running_job)
 
     def present(self, running_job: RunningJob) -> Generation:
+        """The present generation of a job. Its graph is read from the store once a deployment."""
         job, deployment = running_job.job, running_job.deployment
-        return Generation(self.store.graph(job, deployment), self.store.model(job, deployment, running_job.generation))
+        known = self._graphs.get(job)
+        if known is None or known[0] != deployment:
+            known = self._graphs[job] = (deployment, self.store.graph(job, deployment))
+        return Generation(known[1], running_job.model)
 
     def status(self, running_job: RunningJob, lost: Sequence[ContainerRecord] = ()) -> JobStatus:
         """A job as it is now. ``lost``: its last processes that have lost their seats."""
