@@ -10,7 +10,7 @@ from anabranch.errors import ConflictError, NotFoundError, UsageError
 from anabranch.formats import Format
 from anabranch.messages import JobStatus, LaneStatus, Running
 from anabranch.model.job_model import JobModel
-from anabranch.model.lane import Lane, open_lanes
+from anabranch.model.lane import Lane
 
 if TYPE_CHECKING:
     from anabranch.coordinator.store import Store
@@ -39,7 +39,7 @@ def jobs(store: Store) -> list[JobStatus]:
 
 
 def status(store: Store, job: str) -> JobStatus:
-    """A job as it was left: ``served`` is false, and no container is known to live."""
+    """A job as it was left: ``served`` is false, and of no container it is known whether it lives."""
     its = deployment(store, job)
     present = store.model(job, its.id, its.generation)
     return JobStatus(
@@ -47,8 +47,8 @@ def status(store: Store, job: str) -> JobStatus:
         deployment=its.id,
         generation=its.generation,
         state=its.state,
-        lanes=tuple(LaneStatus(lane=lane) for lane in open_lanes(store.lanes(job).values())),
-        containers=tuple(container.status(alive=False) for container in store.containers(job)),
+        lanes=tuple(LaneStatus(lane=lane) for lane in store.open_lanes(job)),
+        containers=tuple(container.status(alive=None) for container in store.containers(job)),
         error=its.error,
         served=False,
         promises=its.promises,

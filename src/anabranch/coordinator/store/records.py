@@ -6,7 +6,7 @@ from anabranch.formats import Format
 from anabranch.messages import ContainerStatus, Drain, Program, Registration
 from anabranch.model.document import Document
 
-__all__ = ["ContainerRecord", "DeploymentRecord", "Event", "LeaderRecord"]
+__all__ = ["ALL_EVENTS", "ContainerRecord", "DeploymentRecord", "Event", "EventRange", "LeaderRecord"]
 
 
 class DeploymentRecord(Document, frozen=True, kw_only=True):
@@ -48,7 +48,7 @@ class ContainerRecord(Document, frozen=True, kw_only=True):
         its = self.execution, self.host, self.pid, self.instance
         return its == (registration.execution, registration.host, registration.pid, registration.instance)
 
-    def status(self, alive: bool, lease: float | None = None) -> ContainerStatus:
+    def status(self, alive: bool | None, lease: float | None = None) -> ContainerStatus:
         return ContainerStatus(
             container=self.id,
             seat=self.seat,
@@ -64,13 +64,28 @@ class ContainerRecord(Document, frozen=True, kw_only=True):
 
 
 class Event(Document, frozen=True, kw_only=True):
-    """Something that happened to a job: ``who`` did ``what``, and ``why``. ``at``: seconds since 1970."""
+    """Something that happened to a job: ``who`` did ``what``, and ``why``. ``at``: seconds since 1970. ``id``: rises
+    with each event of the store; 0: it isn't stored yet."""
 
     job: str
     at: float
     who: str
     what: str
     why: str = ""
+    id: int = 0
+
+
+class EventRange(Document, frozen=True, kw_only=True):
+    """Which events are wanted: those ``after`` an id, ``before`` an id, and from ``since`` to before ``until``, in
+    seconds since 1970. None: no bound."""
+
+    after: int | None = None
+    before: int | None = None
+    since: float | None = None
+    until: float | None = None
+
+
+ALL_EVENTS = EventRange()
 
 
 class LeaderRecord(Document, frozen=True, kw_only=True):
