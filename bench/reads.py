@@ -21,10 +21,13 @@ from typing import Any
 
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
-from anabranch.messages import Assigning, Heartbeat, LaneReport, Program, Registration, Scaling, Start
 from anabranch.model.document import Document, compact
 from anabranch.model.lane import Lane
 from anabranch.planning import plan as planning
+from anabranch.protocol.commands import AssignRequest, ScaleRequest
+from anabranch.protocol.container import Heartbeat, Registration
+from anabranch.protocol.deployment import Program, StartRequest
+from anabranch.protocol.lane_report import LaneReport
 from bench.coordinator import graph, planned
 
 ALLOWED_HOLD_MS, ALLOWED_PLAN_MS = 50.0, 300.0
@@ -66,7 +69,7 @@ def started(store: Store, partitions: int, factor: int) -> Coordinator:
     lanes = planning.lanes_of(plan, 4, lambda: f"{random.getrandbits(32):08x}")
     program = Program(artifact="0" * 64, file="job.py", settings={}, schemas={})
     coordinator = Coordinator(store, grace=5.0, lease=600.0)
-    coordinator.start(Start(graph=graph(JOB), model=plan.model, lanes=lanes, fingerprint={}, program=program))
+    coordinator.start(StartRequest(graph=graph(JOB), model=plan.model, lanes=lanes, fingerprint={}, program=program))
     for number in range(CONTAINERS):
         asked = Registration(job=JOB, execution=f"e{number}", host="here", pid=number + 1)
         me = coordinator.register(asked)
@@ -116,9 +119,9 @@ def calls(coordinator: Coordinator) -> Iterable[tuple[str, Callable[[], Any]]]:
     yield "GET /jobs/J/sizing again", lambda: coordinator.sizing(JOB)
     yield "GET /jobs/J/assignment", lambda: coordinator.assignment(JOB)
     other = factor * 2 if factor < 1024 else factor // 2
-    yield "scale, another factor", lambda: coordinator.scale(JOB, Scaling(factor=other, dry=True))
-    yield "scale, 50 containers", lambda: coordinator.scale(JOB, Scaling(containers=50, dry=True, request="r1"))
-    yield "assign", lambda: coordinator.assign(JOB, Assigning(dry=True))
+    yield "scale, another factor", lambda: coordinator.scale(JOB, ScaleRequest(factor=other, dry=True))
+    yield "scale, 50 containers", lambda: coordinator.scale(JOB, ScaleRequest(containers=50, dry=True, request="r1"))
+    yield "assign", lambda: coordinator.assign(JOB, AssignRequest(dry=True))
     yield "a tick", coordinator.tick
 
 

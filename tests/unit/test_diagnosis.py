@@ -7,17 +7,11 @@ from typing import Any
 import pytest
 
 from anabranch.coordinator import diagnosis
-from anabranch.messages import (
-    ContainerStatus,
-    CopyStatus,
-    Drain,
-    DrainNotification,
-    JobStatus,
-    LaneReport,
-    LaneStatus,
-    Launching,
-)
 from anabranch.model.lane import LaneState
+from anabranch.protocol.drain import DrainNotification, DrainProgress
+from anabranch.protocol.lane_report import LaneReport
+from anabranch.protocol.standby import StandbyStatus
+from anabranch.protocol.status import ContainerStatus, JobStatus, LaneStatus, LaunchStatus
 from anabranch.views.live import ChangeProgress
 from tests.unit.coordinator_helpers import FIRST, SECOND, lane
 
@@ -50,12 +44,12 @@ def of(name: str = FIRST, report: dict[str, Any] | None = None, **given: Any) ->
 
 
 CHANGE = ChangeProgress(generation=4, began=100.0, predicted=2.0, closing=("a", "b"), starting=("c",), closed=1)
-DRAIN = Drain(notification=DrainNotification(uuid="u", run_id=1))
+DRAIN = DrainProgress(notification=DrainNotification(uuid="u", run_id=1))
 
 CASES = {
     "job-failed": (status(state="failed", error="it can't"), None),
     "lane-failed": (status(of(state=LaneState.FAILED, error="ValueError: no")), None),
-    "launcher-gave-up": (status(launching=Launching(wanted=2, running=0, failures=5, gave_up=True)), None),
+    "launcher-gave-up": (status(launching=LaunchStatus(wanted=2, running=0, failures=5, gave_up=True)), None),
     "no-leader": (
         status(
             served=False,
@@ -75,8 +69,8 @@ CASES = {
     "skew": (status(of(report={"skew": 6.3, "working": 0.95, "slowest": "embedded/flights/0#3"})), None),
     "holds-time": (status(of(), of(SECOND, {"watermark": 1_000_000 + 41 * 60_000})), None),
     "input-changed": (status(inputs={"embedded/flights": 0}), None),
-    "standby-broken": (status(copies=(CopyStatus(lane=FIRST, number=0, container="c", error="disk full"),)), None),
-    "standby-behind": (status(copies=(CopyStatus(lane=FIRST, number=0, container="c", behind=14),)), None),
+    "standby-broken": (status(copies=(StandbyStatus(lane=FIRST, number=0, container="c", error="disk full"),)), None),
+    "standby-behind": (status(copies=(StandbyStatus(lane=FIRST, number=0, container="c", behind=14),)), None),
     "dead-letters": (status(of(report={"dead_letters": 12}, dead_letters={"flights": "late"})), None),
     "drain-stuck": (status(of(report={"stuck": "map works on flights/1", "overdue": True}), drain=DRAIN), None),
 }

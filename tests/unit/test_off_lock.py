@@ -16,9 +16,9 @@ from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.jobs import transitions
 from anabranch.coordinator.store import Store
 from anabranch.errors import AnabranchError, ConflictError
-from anabranch.messages import Assigning, Expanding, Rewinding, Scaled, Scaling
 from anabranch.model.lane import Lane
 from anabranch.model.outline import Basis, digest
+from anabranch.protocol.commands import AssignRequest, ExpandRequest, RewindRequest, ScaleRequest, ScaleResult
 from tests.unit.coordinator_helpers import Clock
 from tests.unit.test_scaling import JOB, Worker, running
 
@@ -54,7 +54,7 @@ def test_others_get_at_a_job_while_it_is_planned(
         other.join(10)
 
     during_plans(monkeypatch, look)
-    coordinator.scale(JOB, Scaling(factor=4, dry=dry))
+    coordinator.scale(JOB, ScaleRequest(factor=4, dry=dry))
     assert seen == ["running"]
 
 
@@ -66,11 +66,11 @@ def test_a_job_that_has_changed_meanwhile_is_planned_anew(
 
     def scale_first() -> None:
         if once:
-            coordinator.scale(JOB, Scaling(factor=once.pop()))
+            coordinator.scale(JOB, ScaleRequest(factor=once.pop()))
             worker.turns(6)
 
     made = during_plans(monkeypatch, scale_first)
-    told = coordinator.scale(JOB, Scaling(factor=16))
+    told = coordinator.scale(JOB, ScaleRequest(factor=16))
     assert (told.generation, told.factor, len(made)) == (3, 16, 3)
     assert {lane.factor for lane in told.closing} == {4}
 
@@ -84,13 +84,13 @@ def test_a_job_that_changes_all_the_time_is_left_alone(
 
     def always() -> None:
         patched.undo()
-        coordinator.scale(JOB, Scaling(factor=next(factors)))
+        coordinator.scale(JOB, ScaleRequest(factor=next(factors)))
         worker.turns(6)
         during_plans(patched, always)
 
     during_plans(patched, always)
     with pytest.raises(ConflictError, match="has changed each time that it was planned"):
-        coordinator.scale(JOB, Scaling(factor=16))
+        coordinator.scale(JOB, ScaleRequest(factor=16))
     patched.undo()
     assert coordinator.status(JOB).factor != 16
 
@@ -106,7 +106,7 @@ def test_one_that_fails_while_it_is_planned_is_not_changed(
 
     during_plans(monkeypatch, fail)
     with pytest.raises(ConflictError):
-        coordinator.scale(JOB, Scaling(factor=4))
+        coordinator.scale(JOB, ScaleRequest(factor=4))
     assert coordinator.status(JOB).generation == 1
 
 
@@ -123,13 +123,13 @@ def test_a_plan_for_a_snapshot_is_the_one_for_the_job_that_is_held(
     factor, containers = start
     workers = [running(coordinator, factor=factor, containers=1, partitions=4)]
     for factor, containers in changes:
-        coordinator.scale(JOB, Scaling(factor=factor, containers=containers))
+        coordinator.scale(JOB, ScaleRequest(factor=factor, containers=containers))
         while len(workers) < containers:
             workers.append(Worker(coordinator, str(len(workers)), pid=len(workers) + 1))
         for _ in range(5):
             for worker in workers:
                 worker.turn()
-    request = Scaling(factor=then[0], containers=then[1])
+    request = ScaleRequest(factor=then[0], containers=then[1])
 
     def planned(take: bool) -> Any:
         with coordinator.registry.locked(JOB) as running_job:
@@ -150,15 +150,15 @@ def outcome(plan: Callable[[], transitions.NextGeneration | None]) -> Any:
     if found is None:
         return None
     result = found.result
-    assert isinstance(result, Scaled)
+    assert isinstance(result, ScaleResult)
     rest = msgspec.structs.replace(result, lanes=(), closing=())
     return found.ending, found.who, found.why, rest, digest(result.closing, result.lanes)
 
 
 def test_a_brief_answer_has_the_same_lanes_in_few_bytes(coordinator: Coordinator) -> None:
     running(coordinator)
-    whole = coordinator.scale(JOB, Scaling(factor=4, dry=True))
-    brief = coordinator.scale(JOB, Scaling(factor=4, dry=True, brief=True))
+    whole = coordinator.scale(JOB, ScaleRequest(factor=4, dry=True))
+    brief = coordinator.scale(JOB, ScaleRequest(factor=4, dry=True, brief=True))
     assert (brief.closing, brief.lanes, whole.outline) == ((), (), None)
     assert brief.basis == whole.basis == Basis(deployment=1, generation=1, digest=whole.basis.digest)  # type: ignore[union-attr]
     outline = brief.outline
@@ -174,21 +174,21 @@ def row_of(lane: Lane) -> tuple[Any, ...]:
 
 def test_a_plan_is_applied_to_what_it_was_made_for(coordinator: Coordinator) -> None:
     running(coordinator)
-    dry = coordinator.scale(JOB, Scaling(factor=4, dry=True))
-    told = coordinator.scale(JOB, Scaling(factor=4, expect=dry.basis, request="mine"))
+    dry = coordinator.scale(JOB, ScaleRequest(factor=4, dry=True))
+    told = coordinator.scale(JOB, ScaleRequest(factor=4, expect=dry.basis, request="mine"))
     assert told.generation == 2
-    again = coordinator.scale(JOB, Scaling(factor=4, expect=dry.basis, request="mine"))
+    again = coordinator.scale(JOB, ScaleRequest(factor=4, expect=dry.basis, request="mine"))
     assert again.generation == 2
 
 
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda coordinator, basis: coordinator.scale(JOB, Scaling(factor=4, expect=basis)),
-        lambda coordinator, basis: coordinator.assign(JOB, Assigning(expect=basis)),
-        lambda coordinator, basis: coordinator.expand(JOB, Expanding(expect=basis)),
+        lambda coordinator, basis: coordinator.scale(JOB, ScaleRequest(factor=4, expect=basis)),
+        lambda coordinator, basis: coordinator.assign(JOB, AssignRequest(expect=basis)),
+        lambda coordinator, basis: coordinator.expand(JOB, ExpandRequest(expect=basis)),
         lambda coordinator, basis: coordinator.rewind(
-            JOB, Rewinding(to={"embedded/in/0": 0}, state="keep", expect=basis)
+            JOB, RewindRequest(to={"embedded/in/0": 0}, state="keep", expect=basis)
         ),
     ],
     ids=["scale", "assign", "expand", "rewind"],
@@ -211,7 +211,7 @@ def test_a_plan_for_another_generation_is_refused_and_says_which(
 
 def test_a_plan_of_which_something_else_comes_now_is_refused(coordinator: Coordinator) -> None:
     running(coordinator)
-    dry = coordinator.scale(JOB, Scaling(factor=8, dry=True))
+    dry = coordinator.scale(JOB, ScaleRequest(factor=8, dry=True))
     with pytest.raises(ConflictError, match="isn't what was planned"):
-        coordinator.scale(JOB, Scaling(factor=4, expect=dry.basis))
+        coordinator.scale(JOB, ScaleRequest(factor=4, expect=dry.basis))
     assert coordinator.status(JOB).generation == 1

@@ -15,7 +15,7 @@ from anabranch.coordinator.api import server
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Event, Store
 from anabranch.errors import NotFoundError, UsageError
-from anabranch.messages import Scaling
+from anabranch.protocol.commands import ScaleRequest
 from tests.unit.coordinator_helpers import Clock
 from tests.unit.test_scaling import JOB, Worker, running, start
 
@@ -71,7 +71,7 @@ def test_nobody_is_said_to_be_dead_where_the_job_is_not_served(coordinator: Coor
 def test_a_change_under_way_is_told_with_its_lanes(coordinator: Coordinator) -> None:
     worker = running(coordinator)
     worker.closes = False
-    told = coordinator.scale(JOB, Scaling(factor=4))
+    told = coordinator.scale(JOB, ScaleRequest(factor=4))
     worker.turn()
     found = coordinator.live(JOB).change
     assert found is not None
@@ -148,7 +148,7 @@ def test_a_model_is_sent_once_a_generation(coordinator: Coordinator, asked: Test
     known = {"If-None-Match": first.headers["etag"]}
     again = asked.get(f"/jobs/{JOB}/model", headers=known)
     assert (again.status_code, again.content) == (304, b"")
-    coordinator.scale(JOB, Scaling(factor=4))
+    coordinator.scale(JOB, ScaleRequest(factor=4))
     worker.turns(6)
     after = asked.get(f"/jobs/{JOB}/model", headers=known)
     assert (after.status_code, after.json()["factor"]) == (200, 4)
@@ -232,7 +232,7 @@ def test_the_kind_of_an_event_is_read_off_what_it_says(who: str, what: str, kind
 
 def test_no_event_that_the_coordinator_writes_is_of_no_kind(coordinator: Coordinator) -> None:
     worker = running(coordinator)
-    coordinator.scale(JOB, Scaling(factor=4))
+    coordinator.scale(JOB, ScaleRequest(factor=4))
     worker.turns(6)
     coordinator.stop(JOB)
     worker.turns()

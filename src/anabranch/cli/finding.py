@@ -13,8 +13,8 @@ from anabranch.coordinator.api.client import Client
 from anabranch.coordinator.api.operations import Operations
 from anabranch.coordinator.store import address
 from anabranch.errors import ConflictError, UsageError
-from anabranch.messages import JobStatus
 from anabranch.model.job_model import JobModel
+from anabranch.protocol.status import JobStatus
 from anabranch.views.events import LoggedEvent
 
 if TYPE_CHECKING:

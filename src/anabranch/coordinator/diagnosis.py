@@ -6,8 +6,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
 from anabranch.coordinator.states import DeploymentState
-from anabranch.messages import JobStatus, LaneReport, LaneStatus
 from anabranch.model.lane import LaneState
+from anabranch.protocol.lane_report import LaneReport
+from anabranch.protocol.status import JobStatus, LaneStatus
 from anabranch.views.findings import SEVERITIES, Finding
 from anabranch.views.live import ChangeProgress
 

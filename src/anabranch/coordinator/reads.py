@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from importlib import metadata
-from typing import Any
 
-from anabranch.coordinator import diagnosis, event_kinds, queries
+from anabranch.coordinator import diagnosis, event_kinds, partition_view, queries
 from anabranch.coordinator.jobs import live_view
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.naming import check_name
 from anabranch.coordinator.store import EventRange
 from anabranch.errors import NotFoundError, UsageError
-from anabranch.messages import LaneReport
 from anabranch.model.job_model import JobModel, StageModel
-from anabranch.model.lane import Lane, LaneState
+from anabranch.model.lane import LaneState
 from anabranch.model.names import parse
-from anabranch.model.ssp import wholes
 from anabranch.operators.rules import is_boundary
 from anabranch.planning import stages
 from anabranch.views.about import (
@@ -45,7 +42,6 @@ _MOST_ROWS = 2_000
 _MOST_CELLS = 20_000
 _DEPLOYMENTS = 50
 _SCANNED_AT_ONCE, _SCANNED = 1_000, 10_000
-PARTITIONS = ("ssp", "lane", "position", "end", "lag", "held", "idle")
 
 
 class Reads:
@@ -314,69 +310,12 @@ class Reads:
             UsageError: there is no such column, or so many can't be asked for.
         """
         _check_limit(limit, _MOST_ROWS)
-        column, falling = sort.removeprefix("-"), sort.startswith("-")
-        if column not in PARTITIONS:
-            raise UsageError(f"there is no column {column[:40]!r}", f"sort by one of {', '.join(PARTITIONS)}")
+        wanted = partition_view.Wanted(stage, lane, sort, start, limit)
         found = self.snapshot(job)
-        lanes = (
-            self._store.open_lanes(job)
-            if found is None
-            else [each for each in found.lanes if each.state is not LaneState.CLOSED]
-        )
-        if found is None:
-            queries.deployment(self._store, job)
-        reports = {} if found is None else found.reports
-        its = [each for each in lanes if (not stage or each.stage == stage) and (not lane or each.id == lane)]
-        rows = [row for each in its for row in _rows(each, reports.get(each.id))]
-        place = PARTITIONS.index(column)
-        known = [row for row in rows if row[place] is not None]
-        unknown = [row for row in rows if row[place] is None]
-        rows = [*sorted(known, key=lambda row: row[place], reverse=falling), *unknown]
-        lags = sorted(row[4] for row in rows if row[4] is not None)
-        watermarks = [
-            (each.id, reports[each.id].watermark, reports[each.id].held_by) for each in its if each.id in reports
-        ]
-        return Partitions(
-            at=self._registry.now(),
-            job=job,
-            served=found is not None,
-            start=start,
-            total=len(rows),
-            table=Table.of(PARTITIONS, rows[start : start + limit]),
-            totals={
-                "lag": sum(lags),
-                "idle": sum(row[6] is True for row in rows),
-                "unknown": len(rows) - len(lags),
-            },
-            quantiles=_quantiles(lags),
-            watermarks=Table.of(("lane", "watermark", "heldBy"), watermarks),
-        )
-
-
-def _rows(lane: Lane, report: LaneReport | None) -> Iterable[tuple[Any, ...]]:
-    names = list(dict.fromkeys(map(str, wholes((*lane.ssps, *lane.broadcast)))))
-    if report is None:
-        return ((name, lane.id, None, None, None, None, None) for name in names)
-    idle, positions, ends = set(report.idle), report.positions, report.ends
-    return (
-        (
-            name,
-            lane.id,
-            positions.get(name),
-            ends.get(name),
-            max(0, ends[name] - positions.get(name, 0)) if name in ends else None,
-            name == report.held_by,
-            name in idle,
-        )
-        for name in names
-    )
-
-
-def _quantiles(ordered: Sequence[int]) -> dict[str, int]:
-    if not ordered:
-        return {}
-    last = len(ordered) - 1
-    return {name: ordered[round(last * part)] for name, part in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("max", 1))}
+        if found is not None:
+            return partition_view.partitions(job, self._registry.now(), found.lanes, found.reports, wanted)
+        queries.deployment(self._store, job)
+        return partition_view.partitions(job, self._registry.now(), self._store.open_lanes(job), None, wanted)
 
 
 def _stage(model: JobModel, name: str) -> StageModel:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from anabranch.messages import Drain, Launching
 from anabranch.model.document import Document
+from anabranch.protocol.drain import DrainProgress
+from anabranch.protocol.status import LaunchStatus
 from anabranch.views.table import Table
 
 __all__ = ["CONTAINERS", "COPIES", "LANES", "RESTING", "ChangeProgress", "Live"]
@@ -92,8 +93,8 @@ class Live(Document, frozen=True, kw_only=True):
     containers: Table
     resting: Table
     copies: Table
-    drain: Drain | None = None
+    drain: DrainProgress | None = None
     change: ChangeProgress | None = None
     rescale_seconds: float | None = None
-    launching: Launching | None = None
+    launching: LaunchStatus | None = None
     warnings: tuple[str, ...] = ()

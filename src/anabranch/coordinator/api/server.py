@@ -29,9 +29,9 @@ from anabranch.coordinator.api.operations import OPERATIONS, Operations
 from anabranch.coordinator.api.representation import Kept, Representation, knows, respond, tagged
 from anabranch.coordinator.coordinator import MOST_WAIT, Coordinator
 from anabranch.errors import AnabranchError, UsageError
-from anabranch.messages import Start
 from anabranch.metrics import CONTENT_TYPE, exposition
 from anabranch.model.document import Document, compact, decode
+from anabranch.protocol.deployment import StartRequest
 
 __all__ = ["AlwaysLeads", "Leader", "app"]
 
@@ -59,7 +59,7 @@ class Leader(Protocol):
         """Raises NotLeadingError if it doesn't lead now."""
         ...
 
-    def start(self, plan: Start, /) -> int: ...
+    def start(self, plan: StartRequest, /) -> int: ...
 
     def resume(self, job: str, /) -> int: ...
 

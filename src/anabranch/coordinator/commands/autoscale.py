@@ -11,8 +11,9 @@ from anabranch.coordinator.commands.off_lock import JobSnapshot
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.errors import AnabranchError
-from anabranch.messages import JobStatus, Scaling, Sizing
 from anabranch.model.factor import FACTORS
+from anabranch.protocol.commands import ScaleRequest
+from anabranch.protocol.status import JobStatus, Sizing
 
 __all__ = ["autoscale", "explain"]
 
@@ -30,7 +31,7 @@ def autoscale(registry: JobRegistry, job: str) -> None:
         if verdict is None:
             return
         snapshot = off_lock.take(registry, jobs[job])
-    planned, refused, request = None, None, Scaling(factor=verdict.factor)
+    planned, refused, request = None, None, ScaleRequest(factor=verdict.factor)
     try:
         planned = scale.plan(
             snapshot.running_job, snapshot.present, request, registry.grace is None, "autoscale", verdict.why

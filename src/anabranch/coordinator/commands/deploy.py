@@ -16,14 +16,14 @@ from anabranch.coordinator.jobs.transitions import Generation
 from anabranch.coordinator.naming import check_name
 from anabranch.coordinator.states import DeploymentState
 from anabranch.errors import ConflictError, UsageError
-from anabranch.messages import Deployed, Deploying, RollingBack
 from anabranch.model.outline import Basis
 from anabranch.planning.transition import follow
+from anabranch.protocol.deployment import DeployRequest, DeployResult, RollbackRequest
 
 __all__ = ["already", "apply", "change", "check", "plan", "present", "run"]
 
 
-def run(context: Context, job: str, request: Deploying) -> Deployed:
+def run(context: Context, job: str, request: DeployRequest) -> DeployResult:
     """The job is changing until all of its lanes run; one that is at rest is started. Said twice with the same request,
     nothing more happens.
 
@@ -40,8 +40,8 @@ def run(context: Context, job: str, request: Deploying) -> Deployed:
 
 
 def change(
-    context: Context, job: str, request: Deploying | RollingBack, planned: Callable[[Present], NextDeployment]
-) -> Deployed:
+    context: Context, job: str, request: DeployRequest | RollbackRequest, planned: Callable[[Present], NextDeployment]
+) -> DeployResult:
     """Plan while no job is held, and apply that if the job is still the same; else plan anew. Errors as :func:`run`."""
     registry = context.registry
     for _ in range(off_lock.TRIES):
@@ -91,10 +91,12 @@ def _is_still(registry: JobRegistry, found: Present) -> bool:
     return is_at_rest and queries.deployment(registry.store, job) == found.stored
 
 
-def already(registry: JobRegistry, found: Present) -> Deployed:
+def already(registry: JobRegistry, found: Present) -> DeployResult:
     """What is said of a request that was carried out before."""
     number = found.stored.id
-    return Deployed(deployment=number, version_of=next_deployment.version_of(registry.store, found.stored.job, number))
+    return DeployResult(
+        deployment=number, version_of=next_deployment.version_of(registry.store, found.stored.job, number)
+    )
 
 
 def check(found: Present) -> None:
@@ -119,12 +121,14 @@ def check(found: Present) -> None:
         )
 
 
-def plan(found: Present, request: Deploying) -> NextDeployment:
+def plan(found: Present, request: DeployRequest) -> NextDeployment:
     """What comes of it. Errors as :func:`anabranch.coordinator.jobs.next_deployment.deployed`."""
     return next_deployment.deployed(found, request.start, 0, request.drop_state, request.request)
 
 
-def apply(registry: JobRegistry, found: Present, planned: NextDeployment, request: Deploying | RollingBack) -> Deployed:
+def apply(
+    registry: JobRegistry, found: Present, planned: NextDeployment, request: DeployRequest | RollbackRequest
+) -> DeployResult:
     """Go into the deployment that was planned; start a job that is at rest with it. Whoever calls this holds the
     job."""
     if found.running_job is not None:

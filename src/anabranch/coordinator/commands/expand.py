@@ -13,13 +13,13 @@ from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.jobs.transitions import Generation, NextGeneration
 from anabranch.coordinator.states import DeploymentState
 from anabranch.errors import AnabranchError, ConflictError
-from anabranch.messages import Expanding, Scaled
 from anabranch.planning.transition import expand
+from anabranch.protocol.commands import ExpandRequest, ScaleResult
 
 __all__ = ["apply", "check", "follow_inputs", "look", "plan", "run"]
 
 
-def run(context: Context, job: str, request: Expanding) -> Scaled:
+def run(context: Context, job: str, request: ExpandRequest) -> ScaleResult:
     """The job is changing until all of its lanes run. Said twice with the same request, or when there are no more
     partitions, nothing happens.
 
@@ -43,7 +43,7 @@ def run(context: Context, job: str, request: Expanding) -> Scaled:
     def planned(running_job: RunningJob, present: Generation) -> NextGeneration | None:
         return plan(running_job, present, counts, "user", request.request)
 
-    def applied(running_job: RunningJob, present: Generation, found: NextGeneration | None) -> Scaled:
+    def applied(running_job: RunningJob, present: Generation, found: NextGeneration | None) -> ScaleResult:
         return apply(registry, running_job, present, found, request)
 
     return off_lock.change(registry, job, request, planned, applied)
@@ -99,8 +99,8 @@ def apply(
     running_job: RunningJob,
     present: Generation,
     planned: NextGeneration | None,
-    request: Expanding,
-) -> Scaled:
+    request: ExpandRequest,
+) -> ScaleResult:
     """Go into the generation that was planned, if there is one."""
     return enter(registry, running_job, present, planned, request)
 

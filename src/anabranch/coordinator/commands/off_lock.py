@@ -14,9 +14,10 @@ from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.jobs.transitions import Generation
 from anabranch.errors import ConflictError
-from anabranch.messages import Deployed, Rewound, Scaled
 from anabranch.model.outline import Basis, digest, outlined
 from anabranch.planning.transition import follow
+from anabranch.protocol.commands import RewindResult, ScaleResult
+from anabranch.protocol.deployment import DeployResult
 
 __all__ = ["TRIES", "JobSnapshot", "Request", "always_changes", "change", "check_expected", "take", "told"]
 
@@ -44,11 +45,11 @@ class Planned(Protocol):
     """What all plans have."""
 
     @property
-    def result(self) -> Scaled | Rewound | Deployed: ...
+    def result(self) -> ScaleResult | RewindResult | DeployResult: ...
 
 
 P = TypeVar("P", bound=Planned)
-R = TypeVar("R", Scaled, Rewound, Deployed)
+R = TypeVar("R", ScaleResult, RewindResult, DeployResult)
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,9 @@ def always_changes(job: str) -> ConflictError:
     )
 
 
-def check_expected(job: str, request: Request, basis: Basis, result: Scaled | Rewound | Deployed | None) -> None:
+def check_expected(
+    job: str, request: Request, basis: Basis, result: ScaleResult | RewindResult | DeployResult | None
+) -> None:
     """Raises ConflictError if a change is asked for on a condition that doesn't hold.
 
     Args:
@@ -158,11 +161,11 @@ def told(result: R, basis: Basis, request: Request, heads: int) -> R:
     return msgspec.structs.replace(result, basis=basis, outline=outline, closing=(), lanes=())
 
 
-def _digest(result: Scaled | Rewound | Deployed) -> str:
+def _digest(result: ScaleResult | RewindResult | DeployResult) -> str:
     """Of all that comes of a change, but for how long output stands still, which is another guess each time."""
-    if isinstance(result, Scaled):
+    if isinstance(result, ScaleResult):
         rest = [result.factor, result.containers, result.partitions, result.free]
-    elif isinstance(result, Rewound):
+    elif isinstance(result, RewindResult):
         rest = [result.to]
     else:
         rest = [result.deployment, result.version_of, result.notes]

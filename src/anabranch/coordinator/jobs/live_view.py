@@ -11,8 +11,8 @@ from anabranch.coordinator.jobs.parts import Process
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.states import DeploymentState
 from anabranch.coordinator.store import ContainerRecord
-from anabranch.messages import LaneReport
 from anabranch.model.lane import Lane, LaneState, open_lanes
+from anabranch.protocol.lane_report import LaneReport
 from anabranch.views.live import CONTAINERS, COPIES, LANES, RESTING, ChangeProgress, Live
 from anabranch.views.table import Table
 
