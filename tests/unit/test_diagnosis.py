@@ -99,7 +99,7 @@ def test_the_worst_comes_first_and_there_is_an_end() -> None:
 def test_it_says_who_holds_event_time_back_and_by_how_much() -> None:
     (only,) = diagnosis.findings(CASES["holds-time"][0], 150.0, 10.0)
     assert only.subject == {"ssp": "embedded/flights/0", "lane": FIRST}
-    assert "41 min behind" in only.what
+    assert "41 min behind" in only.summary
 
 
 @pytest.mark.parametrize(

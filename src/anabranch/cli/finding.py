@@ -11,11 +11,11 @@ from anabranch.config import CoordinatorSettings, Settings, secrets
 from anabranch.coordinator import endpoint, event_kinds, queries
 from anabranch.coordinator.api.client import Client
 from anabranch.coordinator.api.operations import Operations
+from anabranch.coordinator.event_kinds import LoggedEvent
 from anabranch.coordinator.store import address
 from anabranch.errors import ConflictError, UsageError
 from anabranch.model.job_model import JobModel
 from anabranch.protocol.status import JobStatus
-from anabranch.views.events import LoggedEvent
 
 if TYPE_CHECKING:
     from anabranch.coordinator.store import Store

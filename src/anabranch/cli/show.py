@@ -32,7 +32,7 @@ def overview(config: Config = None, json: Json = False) -> None:
     if json:
         printing.as_json(found)
         return
-    rows = ({**each.to_builtins(), "worst": each.worst.what if each.worst else ""} for each in found.jobs)
+    rows = ({**each.to_builtins(), "worst": each.worst.summary if each.worst else ""} for each in found.jobs)
     _draw(("job", "state", "factor", "seats", "containers", "lag", "rows", "arriving", "worst"), rows)
 
 

@@ -25,6 +25,6 @@ def why(
     if not found:
         typer.echo(f"nothing that is known holds job {job} back")
     for each in found:
-        typer.echo(f"{each.severity}: {each.what}" + (f": {each.why}" if each.why else ""))
+        typer.echo(f"{each.severity}: {each.summary}" + (f": {each.why}" if each.why else ""))
         if each.cure:
             typer.echo(f"  {each.cure}")

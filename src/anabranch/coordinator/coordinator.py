@@ -16,6 +16,7 @@ from anabranch.coordinator.api.operation import Operation
 from anabranch.coordinator.api.operations import Operations
 from anabranch.coordinator.commands import assign, autoscale, expand
 from anabranch.coordinator.commands.context import Context
+from anabranch.coordinator.event_kinds import LoggedEvent
 from anabranch.coordinator.jobs import seats
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.launch_policy import Demand
@@ -34,7 +35,6 @@ from anabranch.protocol.deployment import RunningDeployment
 from anabranch.protocol.status import Assignment, JobStatus, LaunchStatus, Sizing
 from anabranch.systems.systems import Systems
 from anabranch.views.about import CoordinatorInfo, DeploymentInfo, GraphView, Partitions, Placement
-from anabranch.views.events import LoggedEvent
 from anabranch.views.findings import Finding
 from anabranch.views.live import Live
 from anabranch.views.overview import Overview

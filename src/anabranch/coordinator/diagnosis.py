@@ -46,7 +46,7 @@ def _failed_lanes(status: JobStatus, at: float, change: ChangeProgress | None) -
                 severity="failed",
                 rule="lane-failed",
                 subject={"lane": lane.lane.id},
-                what=f"lane {lane.lane.id} has failed",
+                summary=f"lane {lane.lane.id} has failed",
                 why=lane.lane.error or (report.error or "" if report else ""),
                 cure=f"mend what it says; then: anabranch stop {status.job}, and start it again",
             )
@@ -58,7 +58,7 @@ def _failed_job(status: JobStatus, at: float, change: ChangeProgress | None) -> 
             severity="failed",
             rule="job-failed",
             subject={"job": status.job},
-            what=f"job {status.job} has failed",
+            summary=f"job {status.job} has failed",
             why=status.error or "",
             cure=f"mend what it says, and start it again: anabranch start {status.job}",
         )
@@ -70,7 +70,7 @@ def _not_served(status: JobStatus, at: float, change: ChangeProgress | None) -> 
             severity="attention",
             rule="no-leader",
             subject={"job": status.job},
-            what=f"job {status.job} is {status.state}, and no coordinator that was asked serves it",
+            summary=f"job {status.job} is {status.state}, and no coordinator that was asked serves it",
             why="its containers may run on; what they do isn't known here",
             cure="ask the coordinator that leads, or start one: anabranch coordinator",
         )
@@ -79,14 +79,14 @@ def _not_served(status: JobStatus, at: float, change: ChangeProgress | None) -> 
 def _empty_seats(status: JobStatus, at: float, change: ChangeProgress | None) -> Iterable[Finding]:
     if not status.served or not DeploymentState(status.state).active:
         return
-    held = sum(each.gone is None and each.alive for each in status.containers)
+    held = sum(each.gone is None and each.alive is True for each in status.containers)
     if held < status.seats:
         lost = next((each for each in status.containers if each.gone is not None), None)
         yield Finding(
             severity="attention",
             rule="seats-empty",
             subject={"job": status.job},
-            what=f"{status.seats - held} of {status.seats} containers are missing",
+            summary=f"{status.seats - held} of {status.seats} containers are missing",
             why="" if lost is None else f"{lost.container} lost its seat: {lost.gone}",
             figures={"seats": status.seats, "held": held, "standingBy": status.standing_by},
             cure="their lanes wait: start containers, or see what keeps the launcher from it",
@@ -100,7 +100,7 @@ def _gave_up(status: JobStatus, at: float, change: ChangeProgress | None) -> Ite
             severity="failed",
             rule="launcher-gave-up",
             subject={"job": status.job},
-            what=f"no containers are started any more after {launching.failures} failures",
+            summary=f"no containers are started any more after {launching.failures} failures",
             why=launching.reason,
             figures={"failures": launching.failures, "wanted": launching.wanted, "running": launching.running},
             cure=f"see what they said in {launching.logs or 'their logs'}; then: anabranch start {status.job}",
@@ -114,7 +114,7 @@ def _leases(status: JobStatus, lease: float) -> Iterable[Finding]:
                 severity="attention",
                 rule="lease-runs-out",
                 subject={"container": each.container, "seat": each.seat},
-                what=f"container {each.container} wasn't heard for {lease - each.lease:.1f} s, of {lease:g} s",
+                summary=f"container {each.container} wasn't heard for {lease - each.lease:.1f} s, of {lease:g} s",
                 figures={"lease": each.lease},
                 cure=f"see whether process {each.pid} on {each.host} lives, and reaches the coordinator",
             )
@@ -127,7 +127,7 @@ def _unfenced(status: JobStatus, at: float, change: ChangeProgress | None) -> It
                 severity="attention",
                 rule="lane-unfenced",
                 subject={"lane": lane.lane.id},
-                what=f"lane {lane.lane.id} waits until its former process can write no more",
+                summary=f"lane {lane.lane.id} waits until its former process can write no more",
                 why="its container has lost its seat, and its outputs aren't fenced yet",
                 cure=f"see anabranch events {status.job}: it says why, if they can't be",
             )
@@ -142,7 +142,7 @@ def _slow_change(status: JobStatus, at: float, change: ChangeProgress | None) ->
             severity="attention",
             rule="change-slow",
             subject={"job": status.job},
-            what=f"the change to generation {change.generation} has taken {takes:.0f} s so far",
+            summary=f"the change to generation {change.generation} has taken {takes:.0f} s so far",
             why=f"{change.closed} of {len(change.closing)} lanes have closed, {change.running} of "
             f"{len(change.starting)} that follow run; output was expected to stand still for {change.predicted:.1f} s",
             figures={"seconds": takes, "predicted": change.predicted},
@@ -158,7 +158,7 @@ def _restarts(status: JobStatus, at: float, change: ChangeProgress | None) -> It
                 severity="attention",
                 rule="lane-restarts",
                 subject={"lane": lane.lane.id},
-                what=f"lane {lane.lane.id} was begun {report.attempt} times"
+                summary=f"lane {lane.lane.id} was begun {report.attempt} times"
                 + (f", {report.stalls} of them as it stood still" if report.stalls else ""),
                 why=report.trouble,
                 figures={"attempts": report.attempt, "stalls": report.stalls},
@@ -177,7 +177,7 @@ def _growing_lag(status: JobStatus, at: float, change: ChangeProgress | None) ->
             severity="attention",
             rule="lag-grows",
             subject={"job": status.job, "lane": slowest[0].lane.id},
-            what=f"{arriving:,.0f} records a second come in, and {read:,.0f} are read: the lag of {lag:,} grows",
+            summary=f"{arriving:,.0f} records a second come in, and {read:,.0f} are read: the lag of {lag:,} grows",
             why=f"lane {slowest[0].lane.id} is furthest behind, by {slowest[0].lag:,}; it is busy for "
             f"{slowest[1].busy:.0%} of the time, functions work for {slowest[1].working:.0%}",
             figures={"lag": lag, "arriving": arriving, "read": read},
@@ -192,7 +192,7 @@ def _skew(status: JobStatus, at: float, change: ChangeProgress | None) -> Iterab
                 severity="attention",
                 rule="skew",
                 subject={"lane": lane.lane.id, "ssp": report.slowest},
-                what=f"functions spend {report.skew:.1f} times the mean on {report.slowest}",
+                summary=f"functions spend {report.skew:.1f} times the mean on {report.slowest}",
                 why=f"they work for {report.working:.0%} of the time, and lane {lane.lane.id} is {lane.lag:,} behind",
                 figures={"skew": report.skew, "working": report.working, "lag": lane.lag},
                 cure="one key can't be split: a larger factor helps only if many keys are in that bucket",
@@ -214,8 +214,8 @@ def _held_time(status: JobStatus, at: float, change: ChangeProgress | None) -> I
                 severity="attention",
                 rule="holds-time",
                 subject={"ssp": report.held_by or "", "lane": lane.lane.id},
-                what=f"{report.held_by} holds back event time in lane {lane.lane.id}: it is {behind / 60_000:.0f} min "
-                f"behind other lanes{windows}",
+                summary=f"{report.held_by} holds back event time in lane {lane.lane.id}: it is "
+                f"{behind / 60_000:.0f} min behind other lanes{windows}",
                 figures={"behindMs": behind, "windows": report.windows},
                 cure="see whether anything comes from it; one that is silent for long can be declared idle",
             )
@@ -228,16 +228,16 @@ def _inputs(status: JobStatus, at: float, change: ChangeProgress | None) -> Iter
                 severity="failed",
                 rule="input-changed",
                 subject={"stream": name},
-                what=f"stream {name} is gone",
+                summary=f"stream {name} is gone",
                 cure="restore it: its lanes go on as long as they can",
             )
     for warning in status.warnings:
-        what, _, cure = warning.partition("\n")
+        said, _, cure = warning.partition("\n")
         yield Finding(
             severity="attention",
-            rule="input-changed" if "partitions" in what or "stream" in what else "warning",
+            rule="input-changed" if "partitions" in said or "stream" in said else "warning",
             subject={"job": status.job},
-            what=what,
+            summary=said,
             cure=cure.strip(),
         )
 
@@ -250,7 +250,7 @@ def _standbys(status: JobStatus, at: float, change: ChangeProgress | None) -> It
                 severity="attention",
                 rule="standby-broken",
                 subject=subject,
-                what=f"standby {each.number} of lane {each.lane} can't be brought up to date",
+                summary=f"standby {each.number} of lane {each.lane} can't be brought up to date",
                 why=each.error,
                 cure="mend what it says; until then, another container copies the state when it takes the lane over",
             )
@@ -259,7 +259,7 @@ def _standbys(status: JobStatus, at: float, change: ChangeProgress | None) -> It
                 severity="notice",
                 rule="standby-behind",
                 subject=subject,
-                what=f"standby {each.number} of lane {each.lane} is {each.behind} batches behind",
+                summary=f"standby {each.number} of lane {each.lane} is {each.behind} batches behind",
                 figures={"behind": each.behind},
             )
 
@@ -273,7 +273,7 @@ def _dead_letters(status: JobStatus, at: float, change: ChangeProgress | None) -
             severity="notice",
             rule="dead-letters",
             subject={"stream": streams[0]} if streams else {"job": status.job},
-            what=f"{count:,} records could not be processed and are in {', '.join(streams) or 'dead letters'}",
+            summary=f"{count:,} records could not be processed and are in {', '.join(streams) or 'dead letters'}",
             figures={"deadLetters": count},
             cure="read them: anabranch stream cat" + (f" {streams[0]}" if streams else ""),
         )
@@ -286,7 +286,7 @@ def _stuck(status: JobStatus, at: float, change: ChangeProgress | None) -> Itera
                 severity="attention" if report.overdue else "notice",
                 rule="drain-stuck" if status.drain is not None else "function-slow",
                 subject={"lane": lane.lane.id},
-                what=f"lane {lane.lane.id}: {report.stuck}",
+                summary=f"lane {lane.lane.id}: {report.stuck}",
                 why="it works on it for longer than it may" if report.overdue else "",
                 cure=f"see anabranch status {status.job}",
             )

@@ -5,11 +5,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Literal, get_args
 
 from anabranch.coordinator.store import Event
-from anabranch.views.events import EventKind, LoggedEvent
 
-__all__ = ["kind_of", "logged"]
+__all__ = ["KINDS", "EventKind", "LoggedEvent", "kind_of", "logged"]
+
+EventKind = Literal["state", "change", "lane", "seat", "fence", "drain", "launcher", "autoscale", "input", "other"]
+KINDS: tuple[str, ...] = get_args(EventKind)
+
+
+class LoggedEvent(Event, frozen=True, kw_only=True):
+    """An event with its kind. ``lane`` and ``container``: what it is about; empty: nothing of the kind.
+    ``generation``: the one that a change began, or 0."""
+
+    kind: EventKind = "other"
+    lane: str = ""
+    container: str = ""
+    generation: int = 0
+
 
 _LANE = re.compile(r"^lane (\S+) ")
 _CONTAINER = re.compile(r"^(\S+:\S+:\d+) has lost its seat$")

@@ -34,7 +34,7 @@ class Wanted:
 def partitions(
     job: str, at: float, lanes: Iterable[Lane], reports: Mapping[str, LaneReport] | None, wanted: Wanted
 ) -> Partitions:
-    """``reports`` None: the job isn't served here, and no positions are known. UsageError if there is no such column."""
+    """``reports`` None: the job isn't served here, and no positions are known. UsageError for an unknown column."""
     column, falling = wanted.sort.removeprefix("-"), wanted.sort.startswith("-")
     if column not in COLUMNS:
         raise UsageError(f"there is no column {column[:40]!r}", f"sort by one of {', '.join(COLUMNS)}")

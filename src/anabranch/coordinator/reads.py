@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from importlib import metadata
 
 from anabranch.coordinator import diagnosis, event_kinds, partition_view, queries
+from anabranch.coordinator.event_kinds import KINDS, LoggedEvent
 from anabranch.coordinator.jobs import live_view
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
@@ -28,7 +29,6 @@ from anabranch.views.about import (
     Partitions,
     Placement,
 )
-from anabranch.views.events import KINDS, LoggedEvent
 from anabranch.views.findings import Finding
 from anabranch.views.live import Live
 from anabranch.views.overview import JobOverview, Overview

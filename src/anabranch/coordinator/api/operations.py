@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from anabranch.coordinator.api.operation import Caller, Operation, Query, operation
+from anabranch.coordinator.event_kinds import LoggedEvent
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane
 from anabranch.protocol.commands import (
@@ -26,7 +27,6 @@ from anabranch.protocol.deployment import DeployRequest, DeployResult, RollbackR
 from anabranch.protocol.drain import DrainAccepted, DrainNotification
 from anabranch.protocol.status import Assignment, JobStatus, Sizing
 from anabranch.views.about import CoordinatorInfo, DeploymentInfo, GraphView, Partitions, Placement
-from anabranch.views.events import LoggedEvent
 from anabranch.views.findings import Finding
 from anabranch.views.live import Live
 from anabranch.views.overview import Overview

@@ -73,7 +73,7 @@ def knows(request: Request, etag: str) -> bool:
 class _Entry:
     key: str = ""
     until: float = 0.0
-    found: Representation | None = None
+    answer: Representation | None = None
     building: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -94,7 +94,7 @@ class Kept:
         while len(self._entries) > _MOST_KEPT:
             self._entries.popitem(last=False)
         async with entry.building:
-            if entry.found is None or entry.key != key or self._clock() >= entry.until:
-                entry.found = await build()
+            if entry.answer is None or entry.key != key or self._clock() >= entry.until:
+                entry.answer = await build()
                 entry.key, entry.until = key, self._clock() + fresh_for
-            return entry.found
+            return entry.answer

@@ -137,9 +137,9 @@ class _Endpoints:
                 return Response(answer, media_type=media_type)
             return await respond(request, tagged(answer, media_type))
 
-        return self._keeping(operation, carry_out) if operation.by_generation or operation.fresh_for else endpoint
+        return self._cached(operation, carry_out) if operation.by_generation or operation.fresh_for else endpoint
 
-    def _keeping(self, operation: Operation[..., Any], carry_out: Callable[..., Any]) -> Endpoint:
+    def _cached(self, operation: Operation[..., Any], carry_out: Callable[..., Any]) -> Endpoint:
         """An operation whose answer is kept for all who ask for the same: for as long as the job has the same
         generation, or for some time."""
 

@@ -55,10 +55,10 @@ def change(
         off_lock.check_expected(job, request, basis, following.result)
         heads = len(follow.heads(found.lanes))
         if request.dry:
-            return off_lock.told(following.result, basis, request, heads)
+            return off_lock.response(following.result, basis, request, heads)
         with registry.locked_all():
             if _is_still(registry, found):
-                return off_lock.told(apply(registry, found, following, request), basis, request, heads)
+                return off_lock.response(apply(registry, found, following, request), basis, request, heads)
     raise off_lock.always_changes(job)
 
 

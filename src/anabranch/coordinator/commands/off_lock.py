@@ -19,7 +19,16 @@ from anabranch.planning.transition import follow
 from anabranch.protocol.commands import RewindResult, ScaleResult
 from anabranch.protocol.deployment import DeployResult
 
-__all__ = ["TRIES", "JobSnapshot", "Request", "always_changes", "change", "check_expected", "take", "told"]
+__all__ = [
+    "TRIES",
+    "JobSnapshot",
+    "Request",
+    "always_changes",
+    "change",
+    "check_expected",
+    "response",
+    "take",
+]
 
 TRIES = 10
 """So often is a change planned anew as the job has changed meanwhile."""
@@ -102,7 +111,7 @@ def change(
                 check_expected(job, request, snapshot.basis, planned.result)
         if request.dry:
             heads = follow.heads(seen.lanes) if request.brief else []
-            return told(apply(seen, snapshot.present, planned), snapshot.basis, request, len(heads))
+            return response(apply(seen, snapshot.present, planned), snapshot.basis, request, len(heads))
         with registry.locked(job) as running_job:
             present = registry.up_to_date(running_job)
             if snapshot.is_still(running_job):
@@ -110,7 +119,7 @@ def change(
                 break
     else:
         raise always_changes(job)
-    return told(result, snapshot.basis, request, len(follow.heads(seen.lanes)) if request.brief else 0)
+    return response(result, snapshot.basis, request, len(follow.heads(seen.lanes)) if request.brief else 0)
 
 
 def always_changes(job: str) -> ConflictError:
@@ -148,7 +157,7 @@ def check_expected(
         )
 
 
-def told(result: R, basis: Basis, request: Request, heads: int) -> R:
+def response(result: R, basis: Basis, request: Request, heads: int) -> R:
     """What is said of a plan: with its basis, and without the records of lanes if it is to be brief.
 
     Args:
