@@ -114,6 +114,22 @@ def deployments(job: Job, config: Config = None, json: Json = False) -> None:
 
 
 @app.command()
+def changes(
+    job: Job,
+    limit: Annotated[int, typer.Option(help="How many, the last ones.")] = 50,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """The last changes of a job: what was predicted, and what was measured."""
+    found = _read(config, job, lambda asked: asked.changes(job, limit))
+    if json:
+        typer.echo(msgspec.json.encode([each.to_builtins() for each in found]).decode())
+        return
+    columns = ("generation", "kind", "who", "outcome", "predictedPause", "measuredPause", "seconds", "why", "reason")
+    _draw(columns, (each.to_builtins() for each in found))
+
+
+@app.command()
 def coordinator(config: Config = None, json: Json = False) -> None:
     """What the coordinator is, and who leads."""
     found: Document = _read(config, None, lambda asked: asked.info())

@@ -35,6 +35,7 @@ from anabranch.protocol.deployment import RunningDeployment
 from anabranch.protocol.status import Assignment, JobStatus, LaunchStatus, Sizing
 from anabranch.systems.systems import Systems
 from anabranch.views.about import CoordinatorInfo, DeploymentInfo, GraphView, Partitions, Placement
+from anabranch.views.changes import ChangeRecord
 from anabranch.views.findings import Finding
 from anabranch.views.live import Live
 from anabranch.views.overview import Overview
@@ -46,6 +47,7 @@ R = TypeVar("R")
 
 MOST_WAIT = 30.0
 """So many seconds can be waited for events at most."""
+_LAST_ID = 2**62
 _LOOK_AGAIN = 1.0
 _LOST_SHOWN = 5
 """So many processes that have lost their seats are shown."""
@@ -187,6 +189,10 @@ class Coordinator(Operations):
         """See :meth:`Reads.placement`."""
         return self.reads.placement(job, stage, start, limit)
 
+    def changes(self, job: str, limit: int = 50, before: int = 0) -> list[ChangeRecord]:
+        """See :meth:`Reads.changes`."""
+        return self.reads.changes(job, limit, before)
+
     def graph(self, job: str, deployment: int = 0) -> GraphView:
         """See :meth:`Reads.graph`."""
         return self.reads.graph(job, deployment)
@@ -203,7 +209,7 @@ class Coordinator(Operations):
         self,
         job: str,
         limit: int = 100,
-        after: int = -1,
+        after: int = 0,
         before: int = 0,
         kind: str = "",
         lane: str = "",
@@ -211,10 +217,12 @@ class Coordinator(Operations):
         until: float = 0.0,
         wait: float = 0.0,
     ) -> list[LoggedEvent]:
-        """See :meth:`Reads.events`. ``after`` below 0, and 0 of the others: no bound. With ``wait``, those after an
-        event are waited for, so many seconds at most."""
+        """See :meth:`Reads.events`; 0: no bound. With ``wait``, some are waited for, so many seconds at most."""
         wanted = EventRange(
-            after=None if after < 0 else after, before=before or None, since=since or None, until=until or None
+            after=min(after, _LAST_ID) or None,
+            before=min(before, _LAST_ID) or None,
+            since=since or None,
+            until=until or None,
         )
         end = time.monotonic() + min(wait, MOST_WAIT)
         while True:

@@ -33,7 +33,12 @@ _RULES: Sequence[tuple[EventKind, re.Pattern[str]]] = [
     ("fence", re.compile(r"^lane \S+ (is fenced|can't be fenced yet)$|^new folders are made for ")),
     ("lane", re.compile(r"^lane ")),
     ("seat", re.compile(r"has lost its seat$|^(took|left) seat |^seat \S+ closes ")),
-    ("change", re.compile(r" → changing, |^the change |^output stood still |^nothing came to be read in the change$")),
+    (
+        "change",
+        re.compile(
+            r" → changing, |^the change |^output (should stand|stood) still |^nothing came to be read in the change$"
+        ),
+    ),
     ("drain", re.compile(r"^drain, up to |^the user cancelled the drain$|^all is taken in|^the drain takes in ")),
     ("input", re.compile(r"^the job doesn't go along with its inputs$")),
     ("state", re.compile(r" → |^planned deployment |^the stop is hastened$")),

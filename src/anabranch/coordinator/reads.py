@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from importlib import metadata
 
-from anabranch.coordinator import diagnosis, event_kinds, partition_view, queries
+from anabranch.coordinator import change_log, diagnosis, event_kinds, partition_view, queries
 from anabranch.coordinator.event_kinds import KINDS, LoggedEvent
 from anabranch.coordinator.jobs import live_view
 from anabranch.coordinator.jobs.registry import JobRegistry
@@ -29,6 +29,7 @@ from anabranch.views.about import (
     Partitions,
     Placement,
 )
+from anabranch.views.changes import ChangeRecord
 from anabranch.views.findings import Finding
 from anabranch.views.live import Live
 from anabranch.views.overview import JobOverview, Overview
@@ -39,6 +40,8 @@ __all__ = ["Reads"]
 _LOST_SHOWN = 5
 """So many processes that have lost their seats are shown."""
 _MOST_ROWS = 2_000
+_MOST_CHANGES, _EVENTS_OF_A_CHANGE = 1_000, 5
+_LAST_ID = 2**62
 _MOST_CELLS = 20_000
 _DEPLOYMENTS = 50
 _SCANNED_AT_ONCE, _SCANNED = 1_000, 10_000
@@ -216,15 +219,28 @@ class Reads:
             wanted = _beyond(wanted, part[-1].id if forward else part[0].id)
         return found
 
+    def changes(self, job: str, limit: int = 50, before: int = 0) -> list[ChangeRecord]:
+        """The last changes of a job, newest first; those before the one of an id. NotFoundError if nobody knows it."""
+        _check_limit(limit, _MOST_CHANGES)
+        queries.deployment(self._store, job)
+        wanted = EventRange(patterns=change_log.PATTERNS, before=min(before, _LAST_ID) or None)
+        found = change_log.records(self._store.events(job, _EVENTS_OF_A_CHANGE * limit, wanted))
+        return found[: -limit - 1 : -1]
+
     def graph(self, job: str, deployment: int = 0) -> GraphView:
         """The graph of a deployment; 0: of the last one. NotFoundError if nobody knows it."""
-        its = queries.deployment(self._store, job, deployment or None)
+        last = queries.deployment(self._store, job)
+        if deployment > last.id:
+            raise NotFoundError(f"job {job!r} has no deployment {deployment}", f"its last one is {last.id}")
+        its = queries.deployment(self._store, job, deployment) if deployment else last
         graph, model = self._store.graph(job, its.id), self._store.model(job, its.id, its.generation)
         by_name = {each.stage: each for each in model.stages}
         found, edges = [], []
         writers: dict[str, str] = {}
         for cut in stages.cut(graph):
-            stage = by_name[cut.id]
+            stage = by_name.get(cut.id)
+            if stage is None:
+                continue
             outputs = [
                 stages.stream_of(graph, sink) for sink in cut.sinks if "stream" in sink.args or is_boundary(sink)
             ]

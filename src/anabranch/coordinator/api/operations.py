@@ -27,6 +27,7 @@ from anabranch.protocol.deployment import DeployRequest, DeployResult, RollbackR
 from anabranch.protocol.drain import DrainAccepted, DrainNotification
 from anabranch.protocol.status import Assignment, JobStatus, Sizing
 from anabranch.views.about import CoordinatorInfo, DeploymentInfo, GraphView, Partitions, Placement
+from anabranch.views.changes import ChangeRecord
 from anabranch.views.findings import Finding
 from anabranch.views.live import Live
 from anabranch.views.overview import Overview
@@ -92,6 +93,10 @@ class Operations(Caller):
     ) -> Placement:
         """Which containers have how much of each partition of a stage"""
 
+    @operation("GET", "/jobs/{job}/changes", field="changes", fresh_for=1.0)
+    def changes(self, job: str, limit: int = 50, before: int = 0) -> list[ChangeRecord]:
+        """Its last changes, newest first: what was predicted, and what was measured"""
+
     @operation("GET", "/jobs/{job}/graph")
     def graph(self, job: str, deployment: int = 0) -> GraphView:
         """Its operators, and the stages that they are cut into; of the last deployment, or the one of a number"""
@@ -117,7 +122,7 @@ class Operations(Caller):
         self,
         job: str,
         limit: int = 100,
-        after: int = -1,
+        after: int = 0,
         before: int = 0,
         kind: Annotated[str, Query(longest=40)] = "",
         lane: Annotated[str, Query(longest=200)] = "",
@@ -125,8 +130,8 @@ class Operations(Caller):
         until: Annotated[float, Query("to")] = 0.0,
         wait: float = 0.0,
     ) -> list[LoggedEvent]:
-        """What happened to it, oldest first: the last ones, or those before or after an id; after one, it may wait so
-        many seconds for some"""
+        """What happened to it, oldest first: the last ones, or those before or after an id; wait=20: if there are
+        none, some are waited for"""
 
     @operation("POST", "/jobs/{job}/start", field="deployment", changes=True)
     def resume(self, job: str) -> int:

@@ -209,7 +209,7 @@ class _Endpoints:
         """Whoever waits for events waits on the event loop, and takes no thread."""
         operation = Operations.events
         arguments = dict(zip(operation.signature.parameters, await _arguments(operation, request), strict=True))
-        wait = min(arguments.pop("wait"), MOST_WAIT) if arguments["after"] >= 0 else 0.0
+        wait = min(arguments.pop("wait"), MOST_WAIT)
         news, clock = _News(), asyncio.get_running_loop().time
         end = clock() + wait
         with self._coordinator.reads.listening(news.come):

@@ -80,12 +80,13 @@ class Event(Document, frozen=True, kw_only=True):
 
 class EventRange(Document, frozen=True, kw_only=True):
     """Which events are wanted: those ``after`` an id, ``before`` an id, and from ``since`` to before ``until``, in
-    seconds since 1970. None: no bound."""
+    seconds since 1970. None: no bound. ``patterns``: what is said of them is like one of these, in SQL's words."""
 
     after: int | None = None
     before: int | None = None
     since: float | None = None
     until: float | None = None
+    patterns: tuple[str, ...] = ()
 
 
 ALL_EVENTS = EventRange()

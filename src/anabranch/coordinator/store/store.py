@@ -184,6 +184,8 @@ class Store:
             its.append(events.c.at >= wanted.since)
         if wanted.until is not None:
             its.append(events.c.at < wanted.until)
+        if wanted.patterns:
+            its.append(sa.or_(*(events.c.what.like(pattern) for pattern in wanted.patterns)))
         newest_first = wanted.after is None
         order = events.c.id.desc() if newest_first else events.c.id
         with self._reading() as connection:
@@ -269,11 +271,17 @@ class Store:
             _add_deployment(connection, start, state, event.at)
 
     def replace_deployment(
-        self, start: StartRequest, state: str, former: str, changed: Iterable[Lane], event: Event
+        self,
+        start: StartRequest,
+        state: str,
+        former: str,
+        changed: Iterable[Lane],
+        event: Event,
+        noted: Sequence[Event] = (),
     ) -> None:
         """As :meth:`create_deployment`, for one that goes on from the lanes of ``start.model.replaces``: that one comes
-        into the state ``former``, and its lanes are changed."""
-        with self._writing(event) as connection:
+        into the state ``former``, and its lanes are changed. ``noted``: more events."""
+        with self._writing(event, *noted) as connection:
             _move(connection, start.graph.job, start.model.replaces, state=former, error=None, at=event.at)
             _put_lanes(connection, changed)
             _add_deployment(connection, start, state, event.at)
@@ -307,10 +315,16 @@ class Store:
             _put_drain(connection, job, deployment, drain)
 
     def change_deployment(
-        self, model: JobModel, state: str, changed: Iterable[Lane], new: Sequence[Lane], event: Event
+        self,
+        model: JobModel,
+        state: str,
+        changed: Iterable[Lane],
+        new: Sequence[Lane],
+        event: Event,
+        noted: Sequence[Event] = (),
     ) -> None:
-        """Put a deployment into its next generation: some lanes changed, others new."""
-        with self._writing(event) as connection:
+        """Put a deployment into its next generation: some lanes changed, others new. ``noted``: more events."""
+        with self._writing(event, *noted) as connection:
             _move(connection, model.job, model.run_id, state=state, error=None, at=event.at)
             document = encode(model).decode()
             its = {"job": model.job, "deployment": model.run_id, "generation": model.generation}
