@@ -29,6 +29,8 @@ _VERBS = {
     "status": "looking:status",
     "describe": "looking:describe",
     "events": "looking:events",
+    "why": "why:why",
+    "show": "show:app",
     "fence": "fence:fence",
     "scale": "scale:scale",
     "deploy": "deploy:deploy",
