@@ -24,7 +24,7 @@ from anabranch.coordinator.api.operations import OPERATIONS
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Event, Store
 from anabranch.errors import AnabranchError, ConfigError
-from anabranch.messages import Program, Running
+from anabranch.protocol.deployment import Program, RunningDeployment
 from tests.unit.coordinator_helpers import plan
 from tests.unit.test_request_checks import NAMES, filled
 
@@ -78,7 +78,7 @@ def test_whoever_may_only_read_changes_nothing_and_sees_neither_settings_nor_cod
         if each.name == "put_artifact":
             sent = {"content": b"x"}
         reads = asked(server, each.method, each.path + query, READS, **sent)
-        allowed = each.method == "GET" and each.result not in (Running, bytes)
+        allowed = each.method == "GET" and each.result not in (RunningDeployment, bytes)
         assert (reads.status_code == 403) is not allowed, (each.name, reads.text)
         assert each.changes is (each.method != "GET"), each.name
         if each.method == "GET":

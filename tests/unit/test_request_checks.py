@@ -14,7 +14,8 @@ from anabranch.coordinator.api import server as server_api
 from anabranch.coordinator.api.client import Client
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
-from anabranch.messages import Program, Registration
+from anabranch.protocol.container import Registration
+from anabranch.protocol.deployment import Program
 from tests.unit.coordinator_helpers import plan
 
 SHA = "0" * 64

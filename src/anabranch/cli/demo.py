@@ -20,7 +20,7 @@ from anabranch import own_files
 from anabranch.cli import progress, run
 from anabranch.errors import AnabranchError, NotFoundError
 from anabranch.launch import loading
-from anabranch.messages import JobStatus
+from anabranch.protocol.status import JobStatus
 from anabranch.systems.systems import Systems
 from anabranch.tour import flights as data
 from anabranch.tour.board import Board

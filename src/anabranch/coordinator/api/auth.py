@@ -20,7 +20,7 @@ from anabranch.coordinator.api.audit import Requested, Trail
 from anabranch.coordinator.api.browsers import Headers, Names, Refusal
 from anabranch.coordinator.api.limits import Refusals, prompt
 from anabranch.coordinator.api.operation import Operation
-from anabranch.messages import Running
+from anabranch.protocol.deployment import RunningDeployment
 
 __all__ = ["Access", "Role", "Tokens"]
 
@@ -81,7 +81,7 @@ class Access:
         self._app = app
         self._tokens = tokens
         self._names = names
-        self._private = [compile_path(each.path)[0] for each in operations if each.result in (Running, bytes)]
+        self._private = [compile_path(each.path)[0] for each in operations if each.result in (RunningDeployment, bytes)]
         self._trail = trail
         self._refusals = Refusals()
 

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from anabranch.config.addresses import check_urls
 from anabranch.coordinator.api import tls
 from anabranch.coordinator.api.http_errors import error_of
 from anabranch.coordinator.api.operation import Operation
@@ -45,6 +46,9 @@ _ZIP = {"Content-Type": "application/zip"}
 class Client(Operations):
     """Raises what the coordinator raised; NotFoundError when nothing listens, OutOfTimeError if it's mute.
 
+    Raises:
+        UsageError: ``url`` isn't a coordinator's, or its port is above 65535.
+
     Args:
         url: several, separated by commas, are of coordinators on one store: the one that leads is found.
         timeout: seconds for an answer, beyond what a call asks the coordinator to wait.
@@ -60,6 +64,10 @@ class Client(Operations):
         token: str | Callable[[], str | None] | None = None,
         trust: ssl.SSLContext | None = None,
     ) -> None:
+        try:
+            check_urls(url)
+        except ValueError as error:
+            raise UsageError(str(error), "give http://HOST:PORT, of several coordinators separated by commas") from None
         self._urls = [each.strip().rstrip("/") for each in url.split(",")]
         self._timeout = timeout
         bearer = _Bearer(token if callable(token) else lambda: token)
