@@ -104,12 +104,14 @@ class Access:
     def _refusal(self, scope: Scope, headers: Headers, role: Role | None) -> Refusal | None:
         method, path, server = scope["method"], scope["path"], scope.get("server")
         own_address = None if server is None else server[0]
-        foreign = browsers.check(method, path, headers, self._names, own_address, scope["scheme"])
+        foreign = browsers.foreign(method, path, headers, self._names, own_address, scope["scheme"])
         if foreign is not None or _is_open(method, path):
             return foreign
         if role is None:
             return _NO_TOKEN
-        return _READS_ONLY if role is Role.READ and not self._may_read(method, path) else None
+        if role is Role.READ and not self._may_read(method, path):
+            return _READS_ONLY
+        return browsers.wrong_kind(method, path, headers)
 
     async def _refuse(self, scope: Scope, headers: Headers, role: Role | None, refusal: Refusal, send: Send) -> None:
         address = _address(scope)

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-__all__ = ["Names", "Refusal", "check"]
+__all__ = ["Names", "Refusal", "foreign", "wrong_kind"]
 
 _PORTS = {"http": 80, "https": 443}
 _SAFE = {"GET", "HEAD"}
@@ -56,10 +56,10 @@ class Names:
         return host in self.hosts or host == own_address or _is_loopback(host)
 
 
-def check(
+def foreign(
     method: str, path: str, headers: Headers, names: Names, own_address: str | None, scheme: str = "http"
 ) -> Refusal | None:
-    """Why a request is refused; None: it isn't. ``headers``: by names in lower case."""
+    """Why a request is refused that comes from elsewhere; None: it doesn't. ``headers``: by names in lower case."""
     hosts = _texts(headers, b"host")
     host = _split(f"//{hosts[0]}") if len(hosts) == 1 else None
     if host is None or not names.has_host(host[1], own_address):
@@ -75,7 +75,7 @@ def check(
     sites = _texts(headers, b"sec-fetch-site")
     if any(site not in _OWN_SITE for site in sites) and not _is_link(method, path, headers):
         return _foreign("another site's page")
-    return _kind_of_body(method, path, headers)
+    return None
 
 
 def _is_own(origin: str, host: tuple[str, str, int | None], scheme: str, names: Names) -> bool:
@@ -98,7 +98,8 @@ def _is_link(method: str, path: str, headers: Headers) -> bool:
     return method in _SAFE and is_page and opened == (["navigate"], ["document"])
 
 
-def _kind_of_body(method: str, path: str, headers: Headers) -> Refusal | None:
+def wrong_kind(method: str, path: str, headers: Headers) -> Refusal | None:
+    """Why a request is refused whose body isn't said to be JSON; None: it is, or there is none."""
     if method in _SAFE:
         return None
     kinds = [each.partition(";")[0].strip().lower() for each in _texts(headers, b"content-type")]
