@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from anabranch import config
+from anabranch import config, own_files
 from anabranch.config import Settings
 from anabranch.errors import AnabranchError, ConfigError, ConflictError
 from anabranch.formats import Format, settling
@@ -209,7 +209,7 @@ def refuse_several(settings: Settings) -> None:
 def writable(folder: Path, what: str) -> None:
     """Raises AnabranchError if the folder can't be made or written."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        own_files.make_folder(folder)
         probe = folder / ".anabranch-writable"
         probe.touch()
         probe.unlink()
