@@ -29,6 +29,7 @@ _VERBS = {
     "status": "looking:status",
     "describe": "looking:describe",
     "events": "looking:events",
+    "dashboard": "dashboard:dashboard",
     "fence": "fence:fence",
     "scale": "scale:scale",
     "deploy": "deploy:deploy",

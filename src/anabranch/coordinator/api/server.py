@@ -20,6 +20,7 @@ from starlette.routing import Route
 
 from anabranch import logs
 from anabranch.coordinator.api.auth import TokenRequired
+from anabranch.coordinator.api.dashboard import Dashboard
 from anabranch.coordinator.api.http_errors import SERVICE, payload_of, status_of
 from anabranch.coordinator.api.openapi import described
 from anabranch.coordinator.api.operation import Operation, Parameter
@@ -83,7 +84,7 @@ def app(coordinator: Coordinator, leader: Leader | None = None, token: str | Non
     endpoints = _Endpoints(coordinator, AlwaysLeads(coordinator) if leader is None else leader)
     return Starlette(
         routes=[Route(each.path, endpoints.of(each), methods=[each.method]) for each in OPERATIONS],
-        middleware=[] if token is None else [Middleware(TokenRequired, token=token)],
+        middleware=[Middleware(Dashboard), *([] if token is None else [Middleware(TokenRequired, token=token)])],
         exception_handlers={AnabranchError: _refused, HTTPException: _no_route, Exception: _broken},
     )
 
