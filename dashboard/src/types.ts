@@ -143,7 +143,7 @@ export interface Change {
 
 export interface UnderWay {
   generation: number;
-  kind: string;
+  kind?: string;
   began: number;
   predicted: number | null;
   closing: string[];
@@ -170,7 +170,7 @@ export interface Live {
   copies: LiveCopy[];
   drain: DrainProgress | null;
   change: UnderWay | null;
-  lastChange: Change | null;
+  lastChange?: Change | null;
   launching: Launching | null;
   warnings: string[];
 }
@@ -296,17 +296,14 @@ export interface Sizing {
 export interface CoordinatorInfo {
   at: number;
   program: string;
-  url: string;
   leads: boolean;
   leader: string | null;
-  since: number | null;
   lease: number;
   grace: number | null;
-  period: number;
   invalidHeartbeats: number;
-  can: string[];
-  launcher: string;
   store: string;
+  /** What the token that was sent may do; an older coordinator doesn't say. */
+  can?: string[];
 }
 
 export interface Graph {
@@ -322,17 +319,17 @@ export interface Graph {
     outputs: string[];
     tasks: number;
   }[];
-  edges: { from: string; to: string; stream: string }[];
+  edges: { fromStage: string; toStage: string; stream: string }[];
 }
 
-export interface Partitions extends Columns {
+export interface Partitions {
   at: number;
   served: boolean;
-  from: number;
+  start: number;
   total: number;
-  totals: { lag: Num; idle: number; unknown: number };
+  table: Columns;
+  totals: Record<string, Num>;
   quantiles: Record<string, Num>;
-  watermarks: { lane: string; watermark: Num | null; heldBy: string | null }[];
 }
 
 export interface History {

@@ -18,7 +18,7 @@ export function Changes({ job }: { job: string }) {
 /** Whether this page may change anything; the coordinator decides in the end. */
 export function mayChange(): boolean {
   const known = coordinator().data.value;
-  return known === null || known.can.includes("change");
+  return known?.can?.includes("change") ?? true;
 }
 
 function All({ job }: { job: string }) {
@@ -76,7 +76,7 @@ export function Following({ of, at }: { of: UnderWay; at: number }) {
   return (
     <Panel title="Under way">
       <p>
-        <Status of="changing" /> <Text of={of.kind} /> to generation {of.generation} · {seconds(Math.max(0, at - of.began))} so far
+        <Status of="changing" /> <Text of={of.kind ?? "change"} /> to generation {of.generation} · {seconds(Math.max(0, at - of.began))} so far
       </p>
       <Facts
         of={[

@@ -1,6 +1,6 @@
 // The coordinator that serves this page.
 
-import { Command, Facts, Loaded, Moment, Panel, Status, Text } from "../parts/basics";
+import { Command, Facts, Loaded, Panel, Status, Text } from "../parts/basics";
 import { coordinator } from "../data";
 import { count, seconds } from "../format";
 
@@ -16,13 +16,11 @@ export function Coordinators() {
               of={[
                 ["leads", <>{data.leads ? <Status of="running" /> : <Status of="stands by" />}</>],
                 ["leader", <Text of={data.leader} />],
-                ["since", data.since === null ? "–" : <Moment ms={data.since * 1000} />],
                 ["version", <Text of={data.program} />],
                 ["store", <Text of={data.store} />],
-                ["lease, grace, period", `${seconds(data.lease)}, ${seconds(data.grace)}, ${seconds(data.period)}`],
-                ["launcher", <Text of={data.launcher} />],
+                ["lease and grace", `${seconds(data.lease)}, ${seconds(data.grace)}`],
                 ["heartbeats refused", count(data.invalidHeartbeats)],
-                ["this token may", data.can.join(", ")],
+                ["this token may", data.can?.join(", ") ?? "read, change"],
               ]}
             />
           )}

@@ -19,14 +19,14 @@ export interface Box {
 }
 
 /** Stages in layers: each stands behind all that it reads from. */
-export function layers(stages: string[], edges: { from: string; to: string }[]): Box[] {
+export function layers(stages: string[], edges: { fromStage: string; toStage: string }[]): Box[] {
   const level = new Map<string, number>();
   const of = (stage: string, above: Set<string>): number => {
     const known = level.get(stage);
     if (known !== undefined) return known;
     if (above.has(stage)) return 0;
-    const before = edges.filter((each) => each.to === stage && each.from !== stage);
-    const found = before.length ? 1 + Math.max(...before.map((each) => of(each.from, new Set(above).add(stage)))) : 0;
+    const before = edges.filter((each) => each.toStage === stage && each.fromStage !== stage);
+    const found = before.length ? 1 + Math.max(...before.map((each) => of(each.fromStage, new Set(above).add(stage)))) : 0;
     level.set(stage, found);
     return found;
   };
@@ -99,12 +99,12 @@ function Picture({ job, graph, lanes }: { job: string; graph: Found; lanes: Live
     <div class="scroll" tabIndex={0} role="region" aria-label="graph of stages">
       <svg width={wide} height={high} viewBox={`0 0 ${wide} ${high}`} role="img" aria-label={`${boxes.length} stages: ${boxes.map((each) => each.stage).join(", ")}`}>
         {graph.edges.map((each) => {
-          const from = of.get(each.from);
-          const to = of.get(each.to);
+          const from = of.get(each.fromStage);
+          const to = of.get(each.toStage);
           if (!from || !to) return null;
           const middle = (x(from) + WIDE + x(to)) / 2;
           const [y1, y2] = [y(from) + HIGH / 2, y(to) + HIGH / 2];
-          return <path key={`${each.from} ${each.to} ${each.stream}`} class="edge" d={`M${x(from) + WIDE},${y1} C${middle},${y1} ${middle},${y2} ${x(to) - 6},${y2} m-6,-4 l6,4 l-6,4`} />;
+          return <path key={`${each.fromStage} ${each.toStage} ${each.stream}`} class="edge" d={`M${x(from) + WIDE},${y1} C${middle},${y1} ${middle},${y2} ${x(to) - 6},${y2} m-6,-4 l6,4 l-6,4`} />;
         })}
         {boxes.map((box) => {
           const figures = figuresOf(lanes, box.stage);

@@ -151,7 +151,7 @@ function LastChange({ job, live }: { job: string; live: Live }) {
     return (
       <Panel title="Change under way">
         <p>
-          <Status of="changing" /> <Text of={kind} />, {seconds(Math.max(0, live.at - began))} so far · closing {closed}/{closing.length} · starting{" "}
+          <Status of="changing" /> <Text of={kind ?? "change"} />, {seconds(Math.max(0, live.at - began))} so far · closing {closed}/{closing.length} · starting{" "}
           {running}/{starting.length} · predicted pause {seconds(predicted)} · <a href={link(["jobs", job, "changes"])}>details</a>
         </p>
       </Panel>

@@ -15,14 +15,13 @@ interface Row {
   position: Num | null;
   end: Num | null;
   lag: Num | null;
-  time: number | null;
-  idle: boolean;
-  held: boolean;
+  time?: number | null;
+  idle: boolean | null;
+  held: boolean | null;
 }
 
 const SORTS: [string, string][] = [
   ["-lag", "the furthest behind first"],
-  ["time", "the oldest event time first"],
   ["ssp", "by name"],
   ["lane", "by lane"],
 ];
@@ -94,7 +93,7 @@ function Watermarks({ job, lanes }: { job: string; lanes: LiveLane[] }) {
 }
 
 function List({ job, data, from }: { job: string; data: Found; from: number }) {
-  const rows = records<Row>(data);
+  const rows = records<Row>(data.table);
   return (
     <>
       <p class="dim">
@@ -107,7 +106,7 @@ function List({ job, data, from }: { job: string; data: Found; from: number }) {
         columns={[
           { id: "ssp", title: "partition", cell: (row) => <Text of={row.ssp} /> },
           { id: "state", title: "event time", cell: (row) => <>{row.held && <Status of="holds" />}{row.idle && <Status of="idle" />}{!row.held && !row.idle && "–"}</> },
-          { id: "time", title: "its time", cell: (row) => <Moment ms={row.time} /> },
+          ...(data.table.columns.includes("time") ? [{ id: "time", title: "its time", cell: (row: Row) => <Moment ms={row.time} /> }] : []),
           { id: "lag", title: "lag", number: true, cell: (row) => count(row.lag) },
           { id: "position", title: "next offset", number: true, cell: (row) => count(row.position) },
           { id: "end", title: "end", number: true, cell: (row) => count(row.end) },
