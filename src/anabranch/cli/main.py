@@ -31,6 +31,7 @@ _VERBS = {
     "events": "looking:events",
     "why": "why:why",
     "show": "show:app",
+    "dashboard": "dashboard:dashboard",
     "fence": "fence:fence",
     "scale": "scale:scale",
     "deploy": "deploy:deploy",

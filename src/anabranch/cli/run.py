@@ -20,7 +20,7 @@ import typer
 from anabranch.cli import drawing, haste, progress
 from anabranch.config import Settings, secrets
 from anabranch.coordinator import endpoint, token_file
-from anabranch.coordinator.api import listening
+from anabranch.coordinator.api import dashboard, listening
 from anabranch.coordinator.api.audit import Audit, Trail
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.input_monitor import InputMonitor
@@ -174,6 +174,7 @@ def _serve(
     server = listening.serve(coordinator, token=_token(prepared.settings), trail=trail)
     served.callback(server.close)
     endpoint.write(prepared.settings.coordinator.store, name, server.url)
+    progress.say(f"look at it in a browser: {server.url}{dashboard.PATH}")
     signals = _Signals(coordinator, name)
     watching = threading.Event()
     shown = threading.Thread(target=drawing.watch, args=(coordinator, name, watching, show), daemon=True)

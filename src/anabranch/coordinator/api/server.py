@@ -24,6 +24,7 @@ from anabranch import logs
 from anabranch.coordinator.api.audit import Trail
 from anabranch.coordinator.api.auth import Access, Tokens
 from anabranch.coordinator.api.browsers import Names
+from anabranch.coordinator.api.dashboard import Dashboard
 from anabranch.coordinator.api.http_errors import SERVICE, payload_of, status_of
 from anabranch.coordinator.api.openapi import described
 from anabranch.coordinator.api.operation import Operation, Parameter
@@ -103,7 +104,7 @@ def app(
     access = Middleware(Access, tokens=tokens, names=names, operations=OPERATIONS, trail=trail)
     return Starlette(
         routes=[Route(each.path, endpoints.of(each), methods=[each.method]) for each in OPERATIONS],
-        middleware=[access],
+        middleware=[Middleware(Dashboard), access],
         exception_handlers={AnabranchError: _refused, HTTPException: _no_route, Exception: _broken},
     )
 
