@@ -30,6 +30,7 @@ from anabranch.launch import loading, local_store, outputs, preparation
 from anabranch.launch.loading import JobFile
 from anabranch.launch.preparation import Prepared
 from anabranch.messages import JobStatus, Registration
+from anabranch.systems.folders import writable
 from anabranch.systems.systems import Systems
 
 if TYPE_CHECKING:
@@ -84,8 +85,9 @@ def execute(
     replacer = replacer or replacing.Replacer(may=False)
     store_url, name = settings.coordinator.store, file.graph.job
     if "://" not in settings.storage.root:
-        preparation.writable(Path(settings.storage.root), "storage root")
-    preparation.writable(settings.systems.embedded.root, "embedded root")
+        writable(Path(settings.storage.root), "storage root")
+    for folder in (folder for system in Systems(settings).all for folder in system.folders()):
+        writable(folder.path, folder.label)
     preparation.refuse_several(settings)
     model, drained = local_store.present_model(store_url, name)
     preparation.check_reset(name, reset_state, drained)
