@@ -37,7 +37,8 @@ from anabranch import config as configuration
 from anabranch.cli import finding
 from anabranch.config import KafkaSettings, Settings
 from anabranch.errors import AnabranchError
-from anabranch.messages import JobStatus, LaneReport
+from anabranch.protocol.lane_report import LaneReport
+from anabranch.protocol.status import JobStatus
 from anabranch.systems.contract import System
 from anabranch.systems.embedded import EmbeddedSystem
 from anabranch.systems.kafka.system import KafkaSystem

@@ -28,11 +28,12 @@ from anabranch import Job
 from anabranch.coordinator.api.client import Client
 from anabranch.errors import NotLeadingError
 from anabranch.grouping import groupers
-from anabranch.messages import Answer, Program, Registered, Registration, Start
 from anabranch.model.document import compact, decode, encode
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel
 from anabranch.planning import plan as planning
+from anabranch.protocol.container import HeartbeatResponse, Registration, RegistrationResponse
+from anabranch.protocol.deployment import Program, StartRequest
 from bench.support import processes
 from bench.support.beating import Connection, Container, positions
 from bench.support.processes import Side
@@ -66,11 +67,11 @@ def planned(name: str, partitions: int, factor: int, containers: int) -> plannin
     )
 
 
-def start_of(name: str, containers: int) -> Start:
+def start_of(name: str, containers: int) -> StartRequest:
     plan = planned(name, containers * _SSPS, 1, containers)
     lanes = planning.lanes_of(plan, 4, lambda: f"{random.getrandbits(32):08x}")
     program = Program(artifact="0" * 64, file="job.py", settings={}, schemas={})
-    return Start(graph=graph(name), model=plan.model, lanes=lanes, fingerprint={}, program=program)
+    return StartRequest(graph=graph(name), model=plan.model, lanes=lanes, fingerprint={}, program=program)
 
 
 # Beats
@@ -173,9 +174,9 @@ async def loaded(side: Side, url: str, jobs: list[str], each: int, count: int, s
         async with many:
             connection, tells = await connected(), await connected()
             asked = Registration(job=job, execution=f"{job}-{number}", host="here", pid=number + 1)
-            me = decode(await connection.ask("/containers", compact(asked)), Registered)
+            me = decode(await connection.ask("/containers", compact(asked)), RegistrationResponse)
             body = b'{"container":"%b","epoch":%d,"number":0}' % (me.container.encode(), me.epoch)
-            answer = decode(await connection.ask(f"/containers/{me.container}/heartbeat", body), Answer)
+            answer = decode(await connection.ask(f"/containers/{me.container}/heartbeat", body), HeartbeatResponse)
             return Container(me.container, me.epoch, connection, tells, answer.wanted[0].lane.id, at)
 
     async def seated(job: str, number: int) -> None:
@@ -227,7 +228,7 @@ def beats(given: argparse.Namespace) -> None:
             asyncio.run(loaded(side, url, jobs, each, given.positions, given.seconds, given.news))
 
 
-def _start(client: Client, start: Start) -> None:
+def _start(client: Client, start: StartRequest) -> None:
     end = time.monotonic() + processes.PATIENCE
     while True:
         try:

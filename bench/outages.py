@@ -30,7 +30,7 @@ from anabranch import config as configuration
 from anabranch.cli import finding
 from anabranch.config import KafkaSettings
 from anabranch.errors import AnabranchError
-from anabranch.messages import JobStatus
+from anabranch.protocol.status import JobStatus
 from anabranch.systems.contract import System
 from anabranch.systems.embedded import EmbeddedSystem
 from anabranch.systems.kafka import broker

@@ -28,7 +28,7 @@ import pyarrow as pa
 from anabranch import config as configuration
 from anabranch.cli import finding
 from anabranch.errors import AnabranchError
-from anabranch.messages import JobStatus
+from anabranch.protocol.status import JobStatus
 from anabranch.systems.embedded import EmbeddedSystem
 from anabranch.systems.records import RECORD_SCHEMA
 from bench.support.processes import Side, explained, interruptible, side

@@ -28,7 +28,9 @@ from anabranch import Job, crash_points
 from anabranch.config import Settings, StorageSettings
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store.store import Store
-from anabranch.messages import LaneReport, Scaling, Start
+from anabranch.protocol.commands import ScaleRequest
+from anabranch.protocol.deployment import StartRequest
+from anabranch.protocol.lane_report import LaneReport
 from anabranch.spark import session
 from anabranch.systems.systems import Systems
 from bench.support import far
@@ -93,7 +95,9 @@ def moved(site: Away, keys: int, storage: Far, far_by: tuple[float, float], warm
     coordinator = Coordinator(Store("sqlite://"), grace=1000.0, systems=Systems(run.settings, "j"))
     settings: dict[str, Any] = {"assignment": {"standbys": int(warm)}}
     lanes = tuple(run.lanes)
-    coordinator.start(Start(graph=run.job.graph, model=run.plan.model, lanes=lanes, fingerprint={}, settings=settings))
+    coordinator.start(
+        StartRequest(graph=run.job.graph, model=run.plan.model, lanes=lanes, fingerprint={}, settings=settings)
+    )
 
     def reports() -> list[LaneReport]:
         return [lane.report for lane in coordinator.status("j").lanes if lane.report is not None]
@@ -110,7 +114,7 @@ def moved(site: Away, keys: int, storage: Far, far_by: tuple[float, float], warm
             if seat == "0":
                 until(is_read, 240)
                 storage.latency, storage.speed = far_by
-                coordinator.scale("j", Scaling(containers=2))
+                coordinator.scale("j", ScaleRequest(containers=2))
         begun = time.monotonic()
         while coordinator.status("j").state != "running" or not all(r.changeover for r in reports()):
             for partition in range(PARTITIONS):

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from anabranch.coordinator.api.client import Client
-from anabranch.messages import JobStatus, LaneReport
+from anabranch.protocol.lane_report import LaneReport
+from anabranch.protocol.status import JobStatus
 
 Until = Callable[[str, Callable[[], bool]], None]
 

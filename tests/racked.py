@@ -16,8 +16,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from py4j.java_gateway import JavaGateway
 
 from anabranch.coordinator.api.client import Client
-from anabranch.messages import Assigning
 from anabranch.model.traffic import Traffic
+from anabranch.protocol.commands import AssignRequest
 from anabranch.systems.kafka import broker, jars
 from tests import jvm, kafka_peers
 from tests.acceptance.harness import Process, Workspace
@@ -127,7 +127,7 @@ def _run(workspace: Workspace, replicas: Sequence[Sequence[int]], strategy: str,
     with Client(url) as client:
         coordinator.until("it runs", lambda: client.status(JOB).state == "running")
         if strategy != "none" and racks:
-            moves = client.assign(JOB, Assigning(dry=True)).moved
+            moves = client.assign(JOB, AssignRequest(dry=True)).moved
             applied = workspace.call("assign", "apply", JOB, coordinator__url=url)
             said = f"{moves} task(s) get another container; " if moves else "all tasks are where they should be"
             assert said in applied.stderr, applied.stderr

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from anabranch.messages import LaneReport
 from anabranch.model.document import compact
+from anabranch.protocol.lane_report import LaneReport
 
 _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 _REVISION = re.compile(rb'"revision":(-?\d+)')

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from anabranch.messages import JobStatus, LaneStatus
 from anabranch.model.lane import LaneState
+from anabranch.protocol.status import JobStatus, LaneStatus
 
 __all__ = ["Left", "left"]
 

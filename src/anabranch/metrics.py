@@ -8,7 +8,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from anabranch import drain_progress
-from anabranch.messages import JobStatus, LaneReport, LaneStatus
+from anabranch.protocol.lane_report import LaneReport
+from anabranch.protocol.status import JobStatus, LaneStatus
 
 __all__ = ["CONTENT_TYPE", "exposition"]
 

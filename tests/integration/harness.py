@@ -37,7 +37,6 @@ from anabranch.container.place import Place
 from anabranch.formats import Format
 from anabranch.grouping import groupers
 from anabranch.launch import loading, outputs, preparation
-from anabranch.messages import LaneReport
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP
 from anabranch.operators.rules import is_boundary
@@ -45,6 +44,7 @@ from anabranch.planning import plan as planning
 from anabranch.planning import stages
 from anabranch.planning.plan import Plan, Surroundings
 from anabranch.planning.real_time import RealTime
+from anabranch.protocol.lane_report import LaneReport
 from anabranch.spark import resolution, session
 from anabranch.spark.query import LaneQuery
 from anabranch.systems.contract import System

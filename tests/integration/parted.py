@@ -10,11 +10,12 @@ import msgspec
 
 from anabranch import Job
 from anabranch.coordinator.store import Event, Store
-from anabranch.messages import LaneReport, Start
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, LaneState, Position
 from anabranch.model.ssp import parsed
 from anabranch.planning.transition import opening, rescale
+from anabranch.protocol.deployment import StartRequest
+from anabranch.protocol.lane_report import LaneReport
 from tests.integration.harness import Deployed, Site
 
 KEYS = [f"k{n}" for n in range(40)]
@@ -88,7 +89,7 @@ class Parted:
         self.lanes |= {lane.id: lane for lane in self.job.lanes}
         stored, model = Store("sqlite://"), msgspec.structs.replace(self.model, run_id=1, generation=1)
         lanes = tuple(msgspec.structs.replace(lane, deployment=1) for lane in self.lanes.values())
-        start = Start(graph=self.job.job.graph, model=model, lanes=lanes, fingerprint={})
+        start = StartRequest(graph=self.job.job.graph, model=model, lanes=lanes, fingerprint={})
         happened = Event(job="j", at=0, who="test", what="stopped")
         stored.create_deployment(start, "stopped", happened)
         for _ in range(self.job.epoch):

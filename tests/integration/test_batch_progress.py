@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from anabranch import Job, Processor, Timers
-from anabranch.messages import BatchProgress, LaneReport
+from anabranch.protocol.lane_report import BatchProgress, LaneReport
 from tests.integration.harness import Deployed, KafkaSite, Site
 
 SECONDS = 12.0

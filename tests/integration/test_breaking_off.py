@@ -23,9 +23,9 @@ from anabranch.config import OutputSettings, StreamSettings
 from anabranch.container.attempts import Standstill
 from anabranch.container.lane import LaneRunner
 from anabranch.container.place import Place
-from anabranch.messages import LaneReport
 from anabranch.model.lane import Lane, Position
 from anabranch.model.ssp import parsed
+from anabranch.protocol.lane_report import LaneReport
 from tests.integration.harness import PATIENCE, Deployed, KafkaSite, Site
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

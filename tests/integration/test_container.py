@@ -20,7 +20,9 @@ from anabranch.container.reconciliation import Container
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store.store import Store
 from anabranch.errors import ConflictError
-from anabranch.messages import JobStatus, Registration, Start
+from anabranch.protocol.container import Registration
+from anabranch.protocol.deployment import StartRequest
+from anabranch.protocol.status import JobStatus
 from tests.integration.harness import Deployed, Site
 
 
@@ -29,7 +31,9 @@ def started(run: Deployed, until_caught_up: bool) -> Coordinator:
     coordinator = Coordinator(Store("sqlite://"))
     lanes = tuple(run.lanes)
     coordinator.start(
-        Start(graph=run.job.graph, model=run.plan.model, lanes=lanes, fingerprint={}, until_caught_up=until_caught_up)
+        StartRequest(
+            graph=run.job.graph, model=run.plan.model, lanes=lanes, fingerprint={}, until_caught_up=until_caught_up
+        )
     )
     return coordinator
 

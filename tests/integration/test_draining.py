@@ -21,10 +21,10 @@ from anabranch import Job, crash_points, tumbling
 from anabranch.container.attempts import Standstill
 from anabranch.container.lane import LaneRunner
 from anabranch.coordinator import reports
-from anabranch.messages import Draining
 from anabranch.model.lane import LaneState
 from anabranch.planning import plan as planning
 from anabranch.planning.transition import after_drain
+from anabranch.protocol.drain import DrainOrder
 from anabranch.spark.internals import query_hold
 from anabranch.spark.internals.query_hold import HeldQuery
 from anabranch.testing import DRAIN, run
@@ -60,7 +60,7 @@ class Drained:
             )
             self.runners.append(runner)
 
-    def begin(self, how: Draining | None = None) -> None:
+    def begin(self, how: DrainOrder | None = None) -> None:
         for runner in self.runners:
             runner.drain(how)
             runner.start()
@@ -74,7 +74,7 @@ class Drained:
         """Where each source stands once the lanes that read them have halted."""
         first = [r for r in self.runners if r.lane.stage == "0"]
         for runner in first:
-            runner.drain(Draining(uuid="1"))
+            runner.drain(DrainOrder(uuid="1"))
         until(lambda: all(r.report.halted == "1" for r in first))
         places: dict[str, int] = {}
         for runner in first:
@@ -86,7 +86,7 @@ class Drained:
         for stage in sorted({r.lane.stage for r in self.runners}):
             its = [r for r in self.runners if r.lane.stage == stage]
             for runner in its:
-                runner.drain(Draining(uuid="1", until=to, last=True))
+                runner.drain(DrainOrder(uuid="1", until=to, last=True))
                 runner.acknowledge(upstream_ended=True)
             for runner in its:
                 assert runner.join(PATIENCE), runner.report
@@ -140,7 +140,7 @@ def test_told_before_it_starts_it_reads_nothing(site: Site) -> None:
     put(site, 0, flights(1, hours=3))
     run = site.deployed(chained())
     drained = Drained(run)
-    drained.begin(Draining(uuid="1"))
+    drained.begin(DrainOrder(uuid="1"))
     to = drained.halted()
     assert set(to.values()) == {0}
     drained.end(to)
@@ -228,7 +228,7 @@ def test_a_lane_that_is_stopped_in_its_last_batch_ends_well(site: Site, at_once:
     with crash_points.watched(stop):
         drained.begin()
         until(drained.has_taken_in)
-        runner.drain(Draining(uuid="1", until={"embedded/flights/0": len(its)}, last=True))
+        runner.drain(DrainOrder(uuid="1", until={"embedded/flights/0": len(its)}, last=True))
         assert runner.join(PATIENCE)
     assert stopped == last
     report = runner.report

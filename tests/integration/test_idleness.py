@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from anabranch import Job, tumbling
-from anabranch.messages import LaneReport
+from anabranch.protocol.lane_report import LaneReport
 from tests.integration.harness import PATIENCE, Site
 
 HOUR = timedelta(hours=1)

@@ -17,7 +17,9 @@ from anabranch.container.folder import Folder
 from anabranch.container.tree import Tree
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store.store import Store
-from anabranch.messages import JobStatus, Scaling, Start
+from anabranch.protocol.commands import ScaleRequest
+from anabranch.protocol.deployment import StartRequest
+from anabranch.protocol.status import JobStatus
 from anabranch.systems.systems import Systems
 from tests.integration.harness import Deployed, Site
 from tests.integration.test_container import serve, until
@@ -189,7 +191,9 @@ def test_a_lane_that_is_parted_goes_on_until_there_are_standbys_and_then_each_ha
         feed(site, partition, 0, 20)
     coordinator = Coordinator(Store("sqlite://"), grace=1000.0, systems=Systems(run.settings, "j"))
     settings, lanes = {"assignment": {"standbys": 1}}, tuple(run.lanes)
-    coordinator.start(Start(graph=run.job.graph, model=run.plan.model, lanes=lanes, fingerprint={}, settings=settings))
+    coordinator.start(
+        StartRequest(graph=run.job.graph, model=run.plan.model, lanes=lanes, fingerprint={}, settings=settings)
+    )
 
     def status() -> JobStatus:
         return coordinator.status("j")
@@ -203,7 +207,7 @@ def test_a_lane_that_is_parted_goes_on_until_there_are_standbys_and_then_each_ha
             if seat == "0":
                 until(lambda: counts(site) == expected(dict.fromkeys(range(4), 20)))
                 assert status().copies == ()
-                coordinator.scale("j", Scaling(containers=2))
+                coordinator.scale("j", ScaleRequest(containers=2))
         for partition in range(4):
             feed(site, partition, 20, 5)
         until(lambda: status().state == "running" and counts(site) == expected(dict.fromkeys(range(4), 25)))

@@ -11,8 +11,11 @@ import msgspec
 from anabranch.container.agent import Agent, Sent
 from anabranch.coordinator.api.client import AWAY
 from anabranch.errors import AnabranchError, FencedError
-from anabranch.messages import Answer, Copy, CopyReport, Draining, LaneReport, Registered, Registration, WantedLane
 from anabranch.model.ssp import SSP
+from anabranch.protocol.container import HeartbeatResponse, Registration, RegistrationResponse, WantedLane
+from anabranch.protocol.drain import DrainOrder
+from anabranch.protocol.lane_report import LaneReport
+from anabranch.protocol.standby import StandbyOrder, StandbyReport
 from tests.simulation.inputs import number_of
 from tests.simulation.network import Client
 from tests.simulation.outputs import Folder, Storage
@@ -86,7 +89,7 @@ class ContainerProcess(Actor):
             self._registration = msgspec.structs.replace(self._registration, deployment=found)
         self.after(_ASK_AGAIN, self._ask)
 
-    def _asked(self, asked: float, found: Registered | AnabranchError) -> None:
+    def _asked(self, asked: float, found: RegistrationResponse | AnabranchError) -> None:
         if self.agent is not None:
             return
         if isinstance(found, AWAY):
@@ -117,7 +120,7 @@ class ContainerProcess(Actor):
         sent = self.agent.beat(self._reports, leaving=leaving, copies=self.copies.reports)
         self._client.call(lambda by: by.heartbeat(self, sent), lambda answer: self._hear(sent, answer, leaving=leaving))
 
-    def _hear(self, sent: Sent, answer: Answer | AnabranchError, *, leaving: bool) -> None:
+    def _hear(self, sent: Sent, answer: HeartbeatResponse | AnabranchError, *, leaving: bool) -> None:
         assert self.agent is not None
         if isinstance(answer, AnabranchError):
             self.agent.miss(answer.what)
@@ -182,7 +185,7 @@ class ContainerProcess(Actor):
         for what in self.copies.turn(faults=self.world.faults):
             self.note(what)
 
-    def _reconcile(self, answer: Answer) -> None:
+    def _reconcile(self, answer: HeartbeatResponse) -> None:
         self.copies.wanted = answer.copies
         wanted = {one.lane.id: one for one in answer.wanted}
         for lane, run in tuple(self._runs.items()):
@@ -202,13 +205,13 @@ class Copies:
     none everything is as it was."""
 
     def __init__(self, storage: Storage, random: Random) -> None:
-        self.wanted: Sequence[Copy] = ()
-        self._kept: dict[tuple[str, int, int], CopyReport] = {}
+        self.wanted: Sequence[StandbyOrder] = ()
+        self._kept: dict[tuple[str, int, int], StandbyReport] = {}
         self._storage = storage
         self._random = random
 
     @property
-    def reports(self) -> tuple[CopyReport, ...]:
+    def reports(self) -> tuple[StandbyReport, ...]:
         return tuple(self._kept.values())
 
     def turn(self, *, faults: bool) -> list[str]:
@@ -217,7 +220,7 @@ class Copies:
         self._kept = {key: its for key, its in self._kept.items() if key in wanted}
         happened = []
         for (lane, epoch, number), one in wanted.items():
-            its = self._kept.get((lane, epoch, number), CopyReport(lane=lane, epoch=epoch, number=number))
+            its = self._kept.get((lane, epoch, number), StandbyReport(lane=lane, epoch=epoch, number=number))
             if self._random.random() < 0.7:
                 continue
             if one.to == "remove":
@@ -332,7 +335,7 @@ class LaneRun:
         folder.plan(self._epoch, {number: random.randint(0, 4) for number in folder.positions})
         self._next(self._publish, 0.05, 0.5)
 
-    def _drain(self, how: Draining) -> bool:
+    def _drain(self, how: DrainOrder) -> bool:
         """Plan what is to be read yet, or the batch in which time ends; gives whether one was planned."""
         folder, random = self._folder_of(), self.process.world.random
         if folder.over:

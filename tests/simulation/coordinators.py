@@ -10,7 +10,7 @@ from anabranch.coordinator.leadership.election import Election
 from anabranch.coordinator.leadership.leadership import Leadership
 from anabranch.coordinator.store import Store
 from anabranch.errors import AnabranchError, NotLeadingError, StateError
-from anabranch.messages import Answer, Registered, Registration
+from anabranch.protocol.container import HeartbeatResponse, Registration, RegistrationResponse
 from anabranch.systems.systems import Systems
 from tests.simulation.inputs import Source
 from tests.simulation.store import Line, MemoryStore
@@ -62,10 +62,10 @@ class CoordinatorProcess(Actor):
         self._scenario.invariants.leads()
         return done
 
-    def register(self, registration: Registration) -> Registered:
+    def register(self, registration: Registration) -> RegistrationResponse:
         return self.coordinator.register(registration)
 
-    def heartbeat(self, process: ContainerProcess, sent: Sent) -> Answer:
+    def heartbeat(self, process: ContainerProcess, sent: Sent) -> HeartbeatResponse:
         answer = self.coordinator.heartbeat(sent.beat)
         if not answer.alive:
             self.note(f"tells {process.name} to stop: {answer.reason}")

@@ -9,7 +9,7 @@ from anabranch.coordinator.states import DeploymentState
 from anabranch.model.lane import Lane, LaneState
 
 if TYPE_CHECKING:
-    from anabranch.messages import Registered
+    from anabranch.protocol.container import RegistrationResponse
     from tests.simulation.containers import ContainerProcess, LaneRun
     from tests.simulation.coordinators import CoordinatorProcess
     from tests.simulation.outputs import Storage
@@ -121,7 +121,7 @@ class Invariants:
         if len(leading) > 1:
             raise Broken("one-leader", f"{' and '.join(leading)} lead")
 
-    def alive(self, process: ContainerProcess, me: Registered, until: float) -> None:
+    def alive(self, process: ContainerProcess, me: RegistrationResponse, until: float) -> None:
         """A process hears that it is alive; it counts its lease until then."""
         if until <= self._world.now or me.epoch <= self._stopped_at.get(process.job, 0):
             return

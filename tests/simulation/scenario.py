@@ -15,23 +15,15 @@ from anabranch import Job
 from anabranch.coordinator.api.client import AWAY
 from anabranch.coordinator.states import DeploymentState
 from anabranch.grouping import groupers
-from anabranch.messages import (
-    Deployed,
-    Deploying,
-    DrainNotification,
-    Program,
-    Rewinding,
-    Rewound,
-    Scaled,
-    Scaling,
-    Start,
-)
 from anabranch.model.graph import Graph
 from anabranch.model.lane import Lane, LaneState, open_lanes
 from anabranch.operators.rules import is_boundary
 from anabranch.planning import plan, stages
 from anabranch.planning.plan import Plan
 from anabranch.planning.transition import follow
+from anabranch.protocol.commands import RewindRequest, RewindResult, ScaleRequest, ScaleResult
+from anabranch.protocol.deployment import DeployRequest, DeployResult, Program, StartRequest
+from anabranch.protocol.drain import DrainNotification
 from tests.simulation.containers import ContainerProcess
 from tests.simulation.coordinators import LEASE, CoordinatorProcess
 from tests.simulation.inputs import AT_FIRST, FINEST, PARTITIONS
@@ -61,12 +53,12 @@ class _Wish:
     ``change``: what was not answered yet; ``changed``: what was answered last.
     """
 
-    plan: Start
+    plan: StartRequest
     fenced: bool
     spare: int
     runs: bool = True
-    change: Scaling | Rewinding | Deploying | None = None
-    changed: Scaling | Rewinding | Deploying | None = None
+    change: ScaleRequest | RewindRequest | DeployRequest | None = None
+    changed: ScaleRequest | RewindRequest | DeployRequest | None = None
     cancels: bool = False
     drains: DrainNotification | None = None
 
@@ -129,7 +121,7 @@ class Scenario:
         settings = {"job": {"expansion_check": "3 seconds"}, "assignment": {"standbys": standbys}}
         program = Program(artifact="0" * 64, file="job.py", settings=settings, schemas={})
         between = {f"output stream {stages.stream_of(graph, node)}": "" for node in graph.nodes if is_boundary(node)}
-        start = Start(graph=graph, model=its.model, lanes=lanes, fingerprint=between, program=program)
+        start = StartRequest(graph=graph, model=its.model, lanes=lanes, fingerprint=between, program=program)
         return _Wish(start, fenced, random.randint(0, 1))
 
     def _coordinator(self, name: str) -> CoordinatorProcess:
@@ -249,21 +241,21 @@ class Scenario:
         self._user.note(f"wants {job} to drain deployment {number}, up to {mode}")
         return DrainNotification(uuid=str(UUID(int=random.getrandbits(128))), run_id=number, mode=mode)
 
-    def _wanted(self, job: str, wish: _Wish, request: str) -> Scaling | Rewinding | Deploying:
+    def _wanted(self, job: str, wish: _Wish, request: str) -> ScaleRequest | RewindRequest | DeployRequest:
         random = self.world.random
         if random.random() < _DEPLOYS:
             self._user.note(f"wants {job} to be deployed")
-            return Deploying(start=wish.plan, request=request)
+            return DeployRequest(start=wish.plan, request=request)
         if random.random() < _REWINDS:
             ssps = sorted({str(ssp.whole) for task in wish.plan.model.stages[0].tasks for ssp in task.ssps})
             state: Any = random.choice(["keep", "clear"])
             some = ssps if state == "clear" else [random.choice(ssps)]
             to = {ssp: random.randint(0, 60) for ssp in some}
             self._user.note(f"wants {job} to be rewound to {to}, state: {state}")
-            return Rewinding(to=to, state=state, request=request)
+            return RewindRequest(to=to, state=state, request=request)
         factor, containers = random.choice((None, None, *_FACTORS)), random.choice((None, 1, 2, 3))
         self._user.note(f"wants {job} to have factor {factor}, containers {containers}")
-        return Scaling(factor=factor, containers=containers, request=request)
+        return ScaleRequest(factor=factor, containers=containers, request=request)
 
     def _grow(self, job: str) -> None:
         """The input of a job gets twice as many partitions now and then."""
@@ -377,10 +369,12 @@ class Scenario:
                 raise Broken("progress", f"{lane.id} has {len(whole)} standbys, not {due}")
 
 
-def _changed(by: CoordinatorProcess, job: str, wish: Scaling | Rewinding | Deploying) -> Scaled | Rewound | Deployed:
-    if isinstance(wish, Deploying):
+def _changed(
+    by: CoordinatorProcess, job: str, wish: ScaleRequest | RewindRequest | DeployRequest
+) -> ScaleResult | RewindResult | DeployResult:
+    if isinstance(wish, DeployRequest):
         return by.coordinator.deploy(job, wish)
-    if isinstance(wish, Scaling):
+    if isinstance(wish, ScaleRequest):
         return by.coordinator.scale(job, wish)
     return by.coordinator.rewind(job, wish)
 

@@ -10,10 +10,12 @@ import msgspec
 
 from anabranch.coordinator.store import ContainerRecord, DeploymentRecord, Event, LeaderRecord
 from anabranch.errors import NotLeadingError, StoreUnavailableError
-from anabranch.messages import Drain, Registration, Start
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane
+from anabranch.protocol.container import Registration
+from anabranch.protocol.deployment import StartRequest
+from anabranch.protocol.drain import DrainProgress
 from tests.simulation.world import Actor
 
 _replace = msgspec.structs.replace
@@ -117,7 +119,7 @@ class MemoryStore:
         finally:
             self.epoch = 0
 
-    def create_deployment(self, start: Start, state: str, event: Event) -> None:
+    def create_deployment(self, start: StartRequest, state: str, event: Event) -> None:
         self.check_leads()
         job, number = start.graph.job, start.model.run_id
         self.database.epochs.setdefault(job, 0)
@@ -140,7 +142,9 @@ class MemoryStore:
         self.database.lanes.setdefault(job, {}).update({lane.id: lane for lane in start.lanes})
         self.note([event])
 
-    def replace_deployment(self, start: Start, state: str, former: str, changed: Iterable[Lane], event: Event) -> None:
+    def replace_deployment(
+        self, start: StartRequest, state: str, former: str, changed: Iterable[Lane], event: Event
+    ) -> None:
         self.check_leads()
         self._move(start.graph.job, start.model.replaces, former, None, event.at)
         self._put(changed)
@@ -161,14 +165,14 @@ class MemoryStore:
         self.note([event])
 
     def move_deployment(
-        self, job: str, deployment: int, state: str, error: str | None, event: Event, drain: Drain | None = None
+        self, job: str, deployment: int, state: str, error: str | None, event: Event, drain: DrainProgress | None = None
     ) -> None:
         self.check_leads()
         self._move(job, deployment, state, error, event.at)
         self._put_drain(job, deployment, drain)
         self.note([event])
 
-    def put_drain(self, job: str, deployment: int, drain: Drain | None, event: Event) -> None:
+    def put_drain(self, job: str, deployment: int, drain: DrainProgress | None, event: Event) -> None:
         self.check_leads()
         self._put_drain(job, deployment, drain)
         self.note([event])
@@ -269,7 +273,7 @@ class MemoryStore:
         its = self.database.deployments[job]
         its[deployment] = _replace(its[deployment], state=state, error=error, changed_at=at)
 
-    def _put_drain(self, job: str, deployment: int, drain: Drain | None) -> None:
+    def _put_drain(self, job: str, deployment: int, drain: DrainProgress | None) -> None:
         its = self.database.deployments[job]
         its[deployment] = _replace(its[deployment], drain=drain)
 

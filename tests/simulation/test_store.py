@@ -10,23 +10,24 @@ import pytest
 
 from anabranch.coordinator.store import ContainerRecord, Event, Store
 from anabranch.errors import NotLeadingError
-from anabranch.messages import Registration, Start
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import ContainerModel, JobModel
 from anabranch.model.lane import Lane, LaneState
 from anabranch.model.ssp import SSP
+from anabranch.protocol.container import Registration
+from anabranch.protocol.deployment import StartRequest
 from tests.simulation.store import Database, MemoryStore
 
 _STEPS = 80
 
 
-def _plan(job: str, number: int) -> Start:
+def _plan(job: str, number: int) -> StartRequest:
     ssp = SSP(system="embedded", stream="flights", partition=0)
     fields: dict[str, Any] = {"stage": "0", "group": "outputs", "tasks": ("Partition_0",), "ssps": (ssp,)}
     lanes = tuple(Lane(id=f"{job}-{number}-{k}", job=job, deployment=number, seat=str(k), **fields) for k in range(2))
     seats = tuple(ContainerModel(seat=str(k), tasks={}) for k in range(2))
     model = JobModel(job=job, run_id=number, generation=1, factor=1, stages=(), containers=seats)
-    return Start(graph=Graph(job=job, nodes=()), model=model, lanes=lanes, fingerprint={"factor": "1"})
+    return StartRequest(graph=Graph(job=job, nodes=()), model=model, lanes=lanes, fingerprint={"factor": "1"})
 
 
 class _Steps:

@@ -8,11 +8,13 @@ from typing import Any
 
 from anabranch.coordinator.api.client import Client
 from anabranch.coordinator.coordinator import Coordinator
-from anabranch.messages import Answer, Heartbeat, LaneReport, Registered, Registration, Start
 from anabranch.model.graph import Graph, Node
 from anabranch.model.job_model import ContainerModel, JobModel
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP
+from anabranch.protocol.container import Heartbeat, HeartbeatResponse, Registration, RegistrationResponse
+from anabranch.protocol.deployment import StartRequest
+from anabranch.protocol.lane_report import LaneReport
 
 FIRST, SECOND = "flights-00000001", "by-dest-00000002"
 FLIGHTS = SSP(system="embedded", stream="flights", partition=0)
@@ -40,7 +42,7 @@ def lane(lane_id: str, **fields: Any) -> Lane:
     return Lane(id=lane_id, ssps=(FLIGHTS,), **{**given, **fields})
 
 
-def plan(job: str = "delays", lanes: tuple[Lane, ...] | None = None, **fields: Any) -> Start:
+def plan(job: str = "delays", lanes: tuple[Lane, ...] | None = None, **fields: Any) -> StartRequest:
     """Two lanes in one seat, the second reads what the first writes."""
     if lanes is None:
         lanes = (lane(FIRST, job=job), lane(SECOND, job=job, upstream=(FIRST,)))
@@ -58,7 +60,7 @@ def plan(job: str = "delays", lanes: tuple[Lane, ...] | None = None, **fields: A
         "fingerprint": {"graph": "a" * 64, "factor": "4"},
         "promises": {"late": "exactly once"},
     }
-    return Start(graph=graph, model=model, lanes=lanes, **{**given, **fields})
+    return StartRequest(graph=graph, model=model, lanes=lanes, **{**given, **fields})
 
 
 def report(lane_id: str, phase: str, offset: int | None = None, **fields: Any) -> LaneReport:
@@ -71,14 +73,14 @@ class Seat:
 
     def __init__(self, coordinator: Coordinator | Client, job: str = "delays", seat: str = "0", pid: int = 1) -> None:
         self.coordinator = coordinator
-        self.me: Registered = coordinator.register(
+        self.me: RegistrationResponse = coordinator.register(
             Registration(job=job, seat=seat, execution=f"execution-{pid}", host="here", pid=pid)
         )
         self.seen = -1
-        self.told = Answer(alive=True, revision=-1)
+        self.told = HeartbeatResponse(alive=True, revision=-1)
         self.number = 0
 
-    def beat(self, *reports: LaneReport, wait: float = 0.0) -> Answer:
+    def beat(self, *reports: LaneReport, wait: float = 0.0) -> HeartbeatResponse:
         self.number += 1
         who = {"container": self.me.container, "epoch": self.me.epoch}
         beat = Heartbeat(**who, number=self.number, seen=self.seen, lanes=reports)
@@ -87,11 +89,11 @@ class Seat:
         self.seen = self.told.revision
         return self.told
 
-    def report(self, phase: str, *lanes: str, **fields: Any) -> Answer:
+    def report(self, phase: str, *lanes: str, **fields: Any) -> HeartbeatResponse:
         return self.beat(*(report(one, phase, **fields) for one in lanes or (FIRST, SECOND)))
 
 
-def wanted(answer: Answer) -> list[str]:
+def wanted(answer: HeartbeatResponse) -> list[str]:
     return [one.lane.id for one in answer.wanted]
 
 

@@ -19,9 +19,11 @@ from anabranch.coordinator.api import listening
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.errors import AnabranchError, ConflictError, NotFoundError
-from anabranch.messages import Assigning, Registration, Scaling, Start
 from anabranch.model.traffic import Traffic
 from anabranch.planning import plan as planning
+from anabranch.protocol.commands import AssignRequest, ScaleRequest
+from anabranch.protocol.container import Registration
+from anabranch.protocol.deployment import StartRequest
 from tests.unit.coordinator_helpers import Clock
 from tests.unit.test_leadership import PROGRAM
 from tests.unit.test_plan import around
@@ -48,7 +50,7 @@ class Replicas:
         return {name: self.racks for name in streams if name == IN}
 
 
-def start(assignment: dict[str, Any], containers: int = 3, racks: tuple[str, ...] = ()) -> Start:
+def start(assignment: dict[str, Any], containers: int = 3, racks: tuple[str, ...] = ()) -> StartRequest:
     made = Job(JOB)
     made.read("in", key="k binary", schema="n int").agg(n="count(*)", name="counted").write("counts")
     surroundings = replace(
@@ -61,7 +63,7 @@ def start(assignment: dict[str, Any], containers: int = 3, racks: tuple[str, ...
     plan = planning.make(made.graph, surroundings)
     program = msgspec.structs.replace(PROGRAM, settings={**PROGRAM.settings, "assignment": assignment})
     lanes = planning.lanes_of(plan, 4, new_id)
-    return Start(graph=made.graph, model=plan.model, lanes=lanes, fingerprint={}, program=program)
+    return StartRequest(graph=made.graph, model=plan.model, lanes=lanes, fingerprint={}, program=program)
 
 
 @pytest.fixture
@@ -111,22 +113,22 @@ def test_tasks_go_to_the_racks_of_their_partitions_when_it_is_wished(
     (told,) = coordinator.status(JOB).warnings
     assert told.startswith("tasks were placed for other racks: seat 0 is in rack a, not no rack, seat 1 is in rack b")
     before = placed(coordinator)
-    dry = coordinator.assign(JOB, Assigning(dry=True))
+    dry = coordinator.assign(JOB, AssignRequest(dry=True))
     assert (placed(coordinator), coordinator.status(JOB).state) == (before, "running")
     assert dry.before is not None
     assert dry.after is not None
     assert (dry.before.across, dry.after.across, dry.after.total) == (4, 0, 6)
     assert dry.after == Traffic(read={rack: {rack: 2} for rack in RACKS})
     assert dry.moved == sum(seat != str(int(name[-1]) % 3) for name, seat in before.items()) > 0
-    done = coordinator.assign(JOB, Assigning(request="once"))
+    done = coordinator.assign(JOB, AssignRequest(request="once"))
     assert coordinator.status(JOB).state == "changing"
-    assert coordinator.assign(JOB, Assigning(request="once")).generation == done.generation
+    assert coordinator.assign(JOB, AssignRequest(request="once")).generation == done.generation
     turns(workers)
     status = coordinator.status(JOB)
     assert (status.state, status.generation, status.warnings) == ("running", 2, ())
     assert placed(coordinator) == {f"Partition_{number}": str(number % 3) for number in range(6)}
     assert [each.rack for each in coordinator.model(JOB).containers] == list(RACKS)
-    again = coordinator.assign(JOB, Assigning(request="twice"))
+    again = coordinator.assign(JOB, AssignRequest(request="twice"))
     assert (again.lanes, again.generation) == ((), 2)
     assert coordinator.status(JOB).generation == 2
 
@@ -138,7 +140,7 @@ def test_what_is_in_all_racks_need_not_move_and_it_is_known_that_it_was_looked_a
     coordinator.start(start(BY_RACKS))
     crew(coordinator, *RACKS)
     lanes = [each.lane.id for each in coordinator.status(JOB).lanes]
-    assert coordinator.assign(JOB, Assigning()).lanes == ()
+    assert coordinator.assign(JOB, AssignRequest()).lanes == ()
     status = coordinator.status(JOB)
     assert (status.state, status.generation, status.warnings) == ("running", 2, ())
     assert [each.lane.id for each in status.lanes] == lanes
@@ -149,7 +151,7 @@ def test_replicas_that_moved_are_taken_up(coordinator: Coordinator, replicas: Re
     workers = crew(coordinator, *RACKS)
     assert placed(coordinator)["Partition_0"] == "0"
     replicas.racks |= {0: ("b",), 1: ("a",)}
-    told = coordinator.assign(JOB, Assigning())
+    told = coordinator.assign(JOB, AssignRequest())
     assert told.moved == 2
     turns(workers)
     assert (placed(coordinator)["Partition_0"], placed(coordinator)["Partition_1"]) == ("1", "0")
@@ -167,29 +169,29 @@ def test_a_container_takes_the_seat_that_was_placed_for_its_rack(coordinator: Co
 def test_what_is_not_known_is_said_and_nothing_moves(coordinator: Coordinator, replicas: Replicas) -> None:
     coordinator.start(start(BY_RACKS))
     crew(coordinator, "a", "b", None)
-    told = coordinator.assign(JOB, Assigning())
+    told = coordinator.assign(JOB, AssignRequest())
     assert (told.lanes, told.why_not, told.after) == ((), "container seat 2 has no rack", None)
     replicas.away = True
     with pytest.raises(AnabranchError, match="doesn't answer"):
-        coordinator.assign(JOB, Assigning())
+        coordinator.assign(JOB, AssignRequest())
 
 
 def test_scaling_places_by_racks_and_a_cancelled_change_goes_back(coordinator: Coordinator) -> None:
     coordinator.start(start(BY_RACKS, racks=RACKS))
     workers = crew(coordinator, *RACKS)
     before = placed(coordinator)
-    told = coordinator.scale(JOB, Scaling(factor=2))
+    told = coordinator.scale(JOB, ScaleRequest(factor=2))
     assert told.after is not None
     assert (told.after.across, told.moved) == (0, 0)
     turns(workers)
-    fewer = coordinator.scale(JOB, Scaling(containers=2))
+    fewer = coordinator.scale(JOB, ScaleRequest(containers=2))
     assert fewer.after is not None
     assert fewer.after.read.keys() == {"a", "b"}
     assert len({placed(coordinator)[f"Partition_2-{bucket}-2"] for bucket in (0, 1)}) == 1
     coordinator.cancel(JOB)
     turns(workers)
     assert coordinator.status(JOB).state == "running"
-    coordinator.scale(JOB, Scaling(factor=1))
+    coordinator.scale(JOB, ScaleRequest(factor=1))
     turns(workers)
     assert placed(coordinator) == before
 
@@ -198,7 +200,7 @@ def test_an_assignment_can_be_cancelled(coordinator: Coordinator) -> None:
     coordinator.start(start(BY_RACKS))
     workers = crew(coordinator, *RACKS)
     before = placed(coordinator)
-    coordinator.assign(JOB, Assigning())
+    coordinator.assign(JOB, AssignRequest())
     assert placed(coordinator) != before
     coordinator.cancel(JOB)
     turns(workers)
@@ -209,18 +211,18 @@ def test_without_racks_no_system_is_asked(coordinator: Coordinator, replicas: Re
     coordinator.start(start({}))
     crew(coordinator, None, None, None)
     coordinator.look()
-    told = coordinator.assign(JOB, Assigning())
+    told = coordinator.assign(JOB, AssignRequest())
     assert (told.lanes, told.why_not, told.before, replicas.asked) == ((), "", None, 0)
 
 
 def test_where_racks_only_are_shown_a_system_need_not_answer(coordinator: Coordinator, replicas: Replicas) -> None:
     coordinator.start(start({}))
     crew(coordinator, *RACKS)
-    told = coordinator.scale(JOB, Scaling(factor=2, dry=True))
+    told = coordinator.scale(JOB, ScaleRequest(factor=2, dry=True))
     assert told.before is not None
     assert told.before.across == 4
     replicas.away = True
-    told = coordinator.scale(JOB, Scaling(factor=2, dry=True))
+    told = coordinator.scale(JOB, ScaleRequest(factor=2, dry=True))
     assert (told.before, len(told.lanes)) == (None, 3)
 
 
@@ -231,7 +233,7 @@ def test_not_while_it_runs_in_real_time(coordinator: Coordinator) -> None:
     coordinator.start(wished)
     crew(coordinator, *RACKS)
     with pytest.raises(ConflictError, match="runs in real time"):
-        coordinator.assign(JOB, Assigning())
+        coordinator.assign(JOB, AssignRequest())
 
 
 @pytest.fixture

@@ -10,8 +10,10 @@ import pytest
 from anabranch.container.attempts import Attempts, Standstill
 from anabranch.container.failures import Remedy
 from anabranch.container.keeping import Keeper
-from anabranch.messages import Draining, LaneReport, WantedLane
 from anabranch.model.lane import Lane
+from anabranch.protocol.container import WantedLane
+from anabranch.protocol.drain import DrainOrder
+from anabranch.protocol.lane_report import LaneReport
 from tests.unit.coordinator_helpers import FIRST, FLIGHTS, Clock, lane
 
 
@@ -85,7 +87,7 @@ class Runner:
     def close(self, now: bool = False) -> None:
         self.closed = True
 
-    def drain(self, how: Draining | None) -> None:
+    def drain(self, how: DrainOrder | None) -> None:
         pass
 
     def acknowledge(self, upstream_ended: bool) -> None:

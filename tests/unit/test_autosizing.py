@@ -15,8 +15,11 @@ from anabranch.coordinator import autosizing
 from anabranch.coordinator.autosizing import Findings, Verdict
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Event, Store
-from anabranch.messages import BatchProgress, ContainerStatus, JobStatus, LaneReport, LaneStatus, Scaling, WantedLane
 from anabranch.model.factor import FACTORS
+from anabranch.protocol.commands import ScaleRequest
+from anabranch.protocol.container import WantedLane
+from anabranch.protocol.lane_report import BatchProgress, LaneReport
+from anabranch.protocol.status import ContainerStatus, JobStatus, LaneStatus
 from tests.unit import test_scaling
 from tests.unit.coordinator_helpers import FIRST, SECOND, Clock, lane
 from tests.unit.test_leadership import PROGRAM
@@ -538,12 +541,12 @@ def test_it_waits_after_a_user_has_scaled(store: Store, clock: Clock) -> None:
     worker.working = 0.0
     passed(worker, clock, 500)
     assert decisions(coordinator) == []
-    coordinator.scale(JOB, Scaling(factor=8))
+    coordinator.scale(JOB, ScaleRequest(factor=8))
     passed(worker, clock, 112)
     assert (coordinator.status(JOB).factor, decisions(coordinator)) == (8, [])
     passed(worker, clock, 40)
     assert coordinator.status(JOB).factor == 2
-    coordinator.scale(JOB, Scaling(factor=16))
+    coordinator.scale(JOB, ScaleRequest(factor=16))
     passed(worker, clock, 500)
     assert coordinator.status(JOB).factor == 16, "beyond the maximum: it was the user's wish"
 

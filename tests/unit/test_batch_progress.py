@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from anabranch.container.batch_progress import Planned, Tracker
 from anabranch.container.load import Load
-from anabranch.messages import BatchProgress, LaneReport
 from anabranch.model.ssp import WHOLE
+from anabranch.protocol.lane_report import BatchProgress, LaneReport
 from anabranch.task_progress.counts import PUBLISHING, READING, Count, Heard, Received, Told
 
 SLOW = "map 'slow'"

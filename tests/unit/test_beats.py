@@ -17,12 +17,13 @@ from anabranch.container.agent import Agent
 from anabranch.container.beats import Beating, Direct
 from anabranch.coordinator.jobs.long_polls import LongPolls
 from anabranch.errors import FencedError, UnreachableError
-from anabranch.messages import Answer, BatchProgress, Heartbeat, LaneReport, Registered, Registration
 from anabranch.model.job_model import JobModel
+from anabranch.protocol.container import Heartbeat, HeartbeatResponse, Registration, RegistrationResponse
+from anabranch.protocol.lane_report import BatchProgress, LaneReport
 from tests.unit.coordinator_helpers import FIRST, Clock, report
 
 LEASE = 9.0
-ME = Registered(lease=LEASE, seat="0", container="delays:0:1", epoch=1)
+ME = RegistrationResponse(lease=LEASE, seat="0", container="delays:0:1", epoch=1)
 FOREVER = 30.0
 
 
@@ -40,8 +41,8 @@ def agent_of(clock: Clock, *, survives: bool = True) -> Agent:
     return Agent(ME, clock.at, clock, survives=survives)
 
 
-def ok(revision: int, **fields: Any) -> Answer:
-    return Answer(alive=True, revision=revision, **fields)
+def ok(revision: int, **fields: Any) -> HeartbeatResponse:
+    return HeartbeatResponse(alive=True, revision=revision, **fields)
 
 
 # The agent
@@ -130,12 +131,12 @@ def test_a_refusal_counts_for_ever(clock: Clock, *, survives: bool) -> None:
     agent = agent_of(clock, survives=survives)
     old, refused, newer = agent.beat([]), agent.beat([]), agent.beat([])
     agent.hear(newer, ok(3))
-    agent.hear(refused, Answer(alive=False, revision=-1, reason="it was not heard for 12 s"))
+    agent.hear(refused, HeartbeatResponse(alive=False, revision=-1, reason="it was not heard for 12 s"))
     agent.hear(old, ok(1))
     agent.hear(agent.beat([]), ok(9))
     assert agent.must_stop == "it was not heard for 12 s"
     nameless = agent_of(clock)
-    nameless.hear(nameless.beat([]), Answer(alive=False, revision=-1))
+    nameless.hear(nameless.beat([]), HeartbeatResponse(alive=False, revision=-1))
     assert nameless.must_stop
 
 
@@ -149,22 +150,22 @@ class Scripted:
         self.beats: list[Heartbeat] = []
         self.waits: list[float] = []
         self.come = threading.Condition()
-        self.answered: Callable[[Heartbeat, float], Answer] = self.hold
+        self.answered: Callable[[Heartbeat, float], HeartbeatResponse] = self.hold
         self.release = threading.Event()
 
-    def register(self, registration: Registration) -> Registered:
+    def register(self, registration: Registration) -> RegistrationResponse:
         raise NotImplementedError
 
     def model(self, job: str) -> JobModel:
         raise NotImplementedError
 
-    def hold(self, _beat: Heartbeat, wait: float) -> Answer:
+    def hold(self, _beat: Heartbeat, wait: float) -> HeartbeatResponse:
         """Polls are held until ``release``, news are answered."""
         if wait:
             self.release.wait(FOREVER)
         return ok(1)
 
-    def heartbeat(self, beat: Heartbeat, wait: float = 0) -> Answer:
+    def heartbeat(self, beat: Heartbeat, wait: float = 0) -> HeartbeatResponse:
         with self.come:
             self.beats.append(beat)
             self.waits.append(wait)
@@ -241,7 +242,7 @@ class Counted(threading.Event):
 def test_whatever_goes_wrong_is_a_missed_beat(script: Scripted, clock: Clock, error: Exception) -> None:
     said: list[str] = []
 
-    def breaks(_beat: Heartbeat, _wait: float) -> Answer:
+    def breaks(_beat: Heartbeat, _wait: float) -> HeartbeatResponse:
         raise error
 
     script.answered = breaks
@@ -263,7 +264,7 @@ def test_whatever_goes_wrong_is_a_missed_beat(script: Scripted, clock: Clock, er
 
 
 def test_beats_go_on_when_nobody_can_be_told(script: Scripted, clock: Clock) -> None:
-    def breaks(_beat: Heartbeat, _wait: float) -> Answer:
+    def breaks(_beat: Heartbeat, _wait: float) -> HeartbeatResponse:
         raise UnreachableError("nothing runs", "")
 
     def say(_: str) -> None:
@@ -288,7 +289,7 @@ def test_who_may_not_survive_is_stopped_in_its_loop(script: Scripted, clock: Clo
 
 
 def test_a_refusal_stops_the_loop_and_the_beats_come_slowly(script: Scripted, clock: Clock) -> None:
-    script.answered = lambda _beat, _wait: Answer(alive=False, revision=-1, reason="another has its seat")
+    script.answered = lambda _beat, _wait: HeartbeatResponse(alive=False, revision=-1, reason="another has its seat")
     with Beating(script, agent_of(clock), FOREVER) as beats:
         until(lambda: bool(beats.must_stop))
         with pytest.raises(FencedError, match="must stop: another has its seat"):
@@ -321,11 +322,11 @@ def test_in_one_process_every_turn_is_a_beat(script: Scripted, clock: Clock) -> 
     beats = Direct(script, agent_of(clock))
     assert beats.take([report(FIRST, "running")]) == ok(1)
     assert script.waits == [0]
-    script.answered = lambda _beat, _wait: Answer(alive=False, revision=-1, reason="another has its seat")
+    script.answered = lambda _beat, _wait: HeartbeatResponse(alive=False, revision=-1, reason="another has its seat")
     with pytest.raises(FencedError, match="another has its seat"):
         beats.take([])
 
-    def breaks(_beat: Heartbeat, _wait: float) -> Answer:
+    def breaks(_beat: Heartbeat, _wait: float) -> HeartbeatResponse:
         raise ValueError("the coordinator is broken")
 
     script.answered = breaks
@@ -441,10 +442,10 @@ def test_how_far_a_batch_is_is_told_each_second_and_at_once_when_it_begins(clock
     polled = threading.Event()
 
     class Coordinator:
-        def register(self, registration: Registration) -> Registered:
+        def register(self, registration: Registration) -> RegistrationResponse:
             return ME
 
-        def heartbeat(self, beat: Heartbeat, wait: float = 0) -> Answer:
+        def heartbeat(self, beat: Heartbeat, wait: float = 0) -> HeartbeatResponse:
             if wait > 1.0:  # which a poll was that began before
                 polled.wait(5)
             elif beat.lanes and beat.lanes[0].batch_progress is not None:

@@ -11,7 +11,7 @@ import pytest
 from anabranch import crash_points
 from anabranch.container import breaking
 from anabranch.container.breaking import Breaking, Verdict
-from anabranch.messages import BatchProgress
+from anabranch.protocol.lane_report import BatchProgress
 from anabranch.spark.gate import Gate
 from tests.unit.coordinator_helpers import lane
 

@@ -16,8 +16,8 @@ from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.states import DeploymentState, LaneView, Snapshot, Transition, step
 from anabranch.coordinator.store import Store
 from anabranch.errors import ConflictError, NotFoundError, OutOfTimeError, StateError, UsageError
-from anabranch.messages import Answer, Heartbeat
 from anabranch.model.lane import LaneState, Position
+from anabranch.protocol.container import Heartbeat, HeartbeatResponse
 from tests.unit.coordinator_helpers import FIRST, FLIGHTS, SECOND, Clock, Seat, lane, plan, report, wait_for, wanted
 
 S = DeploymentState
@@ -511,7 +511,7 @@ def test_a_poll_is_answered_when_something_changes(
     coordinator.start(plan(lanes=(lane(FIRST), lane(SECOND, seat="1"))))
     seat = Seat(asked)
     seat.beat()
-    answers: list[Answer] = []
+    answers: list[HeartbeatResponse] = []
     waiting = threading.Thread(target=lambda: answers.append(seat.beat(report(FIRST, "running"), wait=5.0)))
     begun = time.monotonic()
     waiting.start()
@@ -526,7 +526,7 @@ def test_a_process_without_lanes_is_told_at_once_that_it_is_replaced(coordinator
     coordinator.start(plan(lanes=(lane(SECOND, seat="1"),)))
     seat = Seat(coordinator)
     seat.beat()
-    answers: list[Answer] = []
+    answers: list[HeartbeatResponse] = []
     waiting = threading.Thread(target=lambda: answers.append(seat.beat(wait=5.0)))
     begun = time.monotonic()
     waiting.start()

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from anabranch.container.copies import Copies
-from anabranch.messages import Copy, CopyReport
+from anabranch.protocol.standby import StandbyOrder, StandbyReport
 from tests.unit.coordinator_helpers import Clock, wait_for
 
 
@@ -38,8 +38,8 @@ class Folder:
         self.did.append(f"remove {self.number}")
 
 
-COPY = Copy(lane="0-a", epoch=3, number=1)
-REPORT = CopyReport(lane="0-a", epoch=3, number=1)
+COPY = StandbyOrder(lane="0-a", epoch=3, number=1)
+REPORT = StandbyReport(lane="0-a", epoch=3, number=1)
 
 
 class Kept:

@@ -14,22 +14,14 @@ from anabranch import Job
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.errors import ConflictError, NotFoundError, UsageError
-from anabranch.messages import (
-    Answer,
-    Deployed,
-    Deploying,
-    DrainNotification,
-    Heartbeat,
-    LaneReport,
-    Launching,
-    Program,
-    Registration,
-    RollingBack,
-    Start,
-)
 from anabranch.model.lane import Lane, LaneState
 from anabranch.model.ssp import wholes
 from anabranch.planning import plan as planning
+from anabranch.protocol.container import Heartbeat, HeartbeatResponse, Registration
+from anabranch.protocol.deployment import DeployRequest, DeployResult, Program, RollbackRequest, StartRequest
+from anabranch.protocol.drain import DrainNotification
+from anabranch.protocol.lane_report import LaneReport
+from anabranch.protocol.status import LaunchStatus
 from tests.unit.coordinator_helpers import Clock
 from tests.unit.test_compatibility import version
 from tests.unit.test_plan import around
@@ -47,12 +39,14 @@ def job(state: str = "counted", more: bool = False, size: str = "count(*)") -> J
     return made
 
 
-def start(made: Job, containers: int = 1, code: str = "a" * 64) -> Start:
+def start(made: Job, containers: int = 1, code: str = "a" * 64) -> StartRequest:
     found = planning.make(made.graph, around(containers=containers, **{"in": 2}))
     told = version(made, containers=str(containers))
     program = Program(artifact=code, file="j.py", settings={}, schemas=dict(told.schemas))
     lanes = planning.lanes_of(found, 4, lambda: f"{next(IDS):08x}")
-    return Start(graph=made.graph, model=found.model, lanes=lanes, fingerprint=dict(told.fingerprint), program=program)
+    return StartRequest(
+        graph=made.graph, model=found.model, lanes=lanes, fingerprint=dict(told.fingerprint), program=program
+    )
 
 
 class Process:
@@ -69,7 +63,7 @@ class Process:
         self.coordinator = coordinator
         self.me = coordinator.register(self.registration)
         self.number = 0
-        self.answer = Answer(alive=True, revision=-1)
+        self.answer = HeartbeatResponse(alive=True, revision=-1)
         self.reports: dict[str, LaneReport] = {}
 
     @property
@@ -81,7 +75,7 @@ class Process:
         self.me = self.coordinator.register(self.registration)
         return self.seat
 
-    def beat(self, leaving: bool = False) -> Answer:
+    def beat(self, leaving: bool = False) -> HeartbeatResponse:
         self.number += 1
         beat = Heartbeat(
             container=self.me.container,
@@ -96,7 +90,7 @@ class Process:
         self.answer = self.answer if answer.same else answer
         return self.answer
 
-    def work(self, begin: bool = True) -> Answer:
+    def work(self, begin: bool = True) -> HeartbeatResponse:
         """Beat until nothing changes: folders are told first, then lanes run, or end."""
         for _ in range(6):
             for each in self.beat().wanted:
@@ -149,8 +143,8 @@ def running(store: Store, containers: int = 1) -> tuple[Coordinator, list[Proces
     return coordinator, processes
 
 
-def deploy(coordinator: Coordinator, made: Job, containers: int = 1, **wish: Any) -> Deployed:
-    return coordinator.deploy("j", Deploying(start=start(made, containers, "b" * 64), **wish))
+def deploy(coordinator: Coordinator, made: Job, containers: int = 1, **wish: Any) -> DeployResult:
+    return coordinator.deploy("j", DeployRequest(start=start(made, containers, "b" * 64), **wish))
 
 
 def relieved(process: Process, deployment: int) -> Process:
@@ -227,7 +221,7 @@ def test_a_process_with_code_that_nobody_needs_is_sent_away(store: Store) -> Non
 
 def test_nothing_ends_before_a_container_with_the_new_code_is_warm(store: Store) -> None:
     coordinator, (old,) = running(store)
-    coordinator.launched("j", Launching(wanted=1, running=1, logs="logs"), [])
+    coordinator.launched("j", LaunchStatus(wanted=1, running=1, logs="logs"), [])
     deploy(coordinator, job(more=True))
     new = Process(coordinator, 2, warm=False)
     assert not any(each.closing for each in old.beat().wanted)
@@ -249,10 +243,10 @@ def test_seats_are_given_one_by_one(store: Store) -> None:
 
 
 def test_with_a_launcher_nothing_ends_before_the_next_ones_are_there(store: Store) -> None:
-    from anabranch.messages import Launching
+    from anabranch.protocol.status import LaunchStatus
 
     coordinator, (old,) = running(store)
-    coordinator.launched("j", Launching(wanted=1, running=1), [])
+    coordinator.launched("j", LaunchStatus(wanted=1, running=1), [])
     deploy(coordinator, job(more=True))
     (demand,) = coordinator.demands([])
     assert demand.wanted == 2
@@ -272,7 +266,7 @@ def test_a_rollback_deploys_the_version_before(store: Store) -> None:
     deploy(coordinator, job(more=True))
     new = relieved(old, 2)
     new.work()
-    told = coordinator.rollback("j", RollingBack())
+    told = coordinator.rollback("j", RollbackRequest())
     assert (told.deployment, told.version_of) == (3, 1)
     assert "below is written no more" in told.notes
     back = relieved(new, 3)
@@ -281,10 +275,10 @@ def test_a_rollback_deploys_the_version_before(store: Store) -> None:
     assert coordinator.running("j").program.artifact == "a" * 64
     assert store.graph("j", 3) == store.graph("j", 1)
     with pytest.raises(ConflictError, match="no version before this one"):
-        coordinator.rollback("j", RollingBack())
+        coordinator.rollback("j", RollbackRequest())
     deploy(coordinator, job(more=True))
     relieved(back, 4).work()
-    assert coordinator.rollback("j", RollingBack(dry=True)).version_of == 1
+    assert coordinator.rollback("j", RollbackRequest(dry=True)).version_of == 1
 
 
 def test_a_rollback_goes_by_the_same_check(store: Store) -> None:
@@ -292,8 +286,8 @@ def test_a_rollback_goes_by_the_same_check(store: Store) -> None:
     deploy(coordinator, job(state="other"), drop_state=("counted",))
     relieved(old, 2).work()
     with pytest.raises(ConflictError, match="was 'other', and the state hangs on that name"):
-        coordinator.rollback("j", RollingBack())
-    told = coordinator.rollback("j", RollingBack(drop_state=("other",)))
+        coordinator.rollback("j", RollbackRequest())
+    told = coordinator.rollback("j", RollbackRequest(drop_state=("other",)))
     assert "counted begins without state, at the present positions" in told.notes
 
 
@@ -303,9 +297,9 @@ def test_what_cannot_follow_is_refused_and_nothing_happens(store: Store) -> None
     with pytest.raises(ConflictError, match="the state of agg 'counted'"):
         deploy(coordinator, job(size="max(n)"))
     with pytest.raises(UsageError, match="is of job 'j', not 'k'"):
-        coordinator.deploy("k", Deploying(start=start(job())))
+        coordinator.deploy("k", DeployRequest(start=start(job())))
     with pytest.raises(NotFoundError):
-        coordinator.rollback("nobody", RollingBack())
+        coordinator.rollback("nobody", RollbackRequest())
     assert deploy(coordinator, job(more=True), dry=True).deployment == 2
     assert store.events("j", 100) == before
     assert coordinator.status("j").deployment == 1
@@ -314,7 +308,7 @@ def test_what_cannot_follow_is_refused_and_nothing_happens(store: Store) -> None
 def test_the_same_request_twice_is_one_deployment(store: Store) -> None:
     coordinator, _ = running(store)
     assert deploy(coordinator, job(more=True), request="r").deployment == 2
-    assert deploy(coordinator, job(more=True), request="r") == Deployed(deployment=2, version_of=2)
+    assert deploy(coordinator, job(more=True), request="r") == DeployResult(deployment=2, version_of=2)
     with pytest.raises(ConflictError, match="is changing"):
         deploy(coordinator, job(more=True), request="s")
 
@@ -426,7 +420,7 @@ def test_a_job_that_was_stopped_when_some_lanes_had_drained_already_can_have_no_
         deploy(coordinator, job(more=True))
     assert "anabranch start j" in caught.value.cure
     with pytest.raises(ConflictError, match="was stopped while it drained"):
-        coordinator.rollback("j", RollingBack())
+        coordinator.rollback("j", RollbackRequest())
     assert coordinator.status("j").deployment == 1
 
 
@@ -443,7 +437,7 @@ def test_another_coordinator_goes_on_with_it(store: Store, done: int) -> None:
     assert other.adopt("j")
     for process in (old, new):
         process.coordinator = other
-        process.answer = Answer(alive=True, revision=-1)
+        process.answer = HeartbeatResponse(alive=True, revision=-1)
     for step in steps[done:]:
         step()
     assert other.status("j").state == "running"
@@ -477,7 +471,7 @@ def test_what_runs_in_one_process_has_its_code_only_there(store: Store) -> None:
         deploy(coordinator, job(more=True))
 
 
-def replace_program(given: Start) -> Start:
+def replace_program(given: StartRequest) -> StartRequest:
     return msgspec.structs.replace(given, program=None)
 
 

@@ -12,9 +12,11 @@ from anabranch.cli import progress
 from anabranch.container.drained import Hook
 from anabranch.drain_progress import Left, left
 from anabranch.errors import GraphError
-from anabranch.messages import Drain, DrainNotification, JobStatus, LaneReport, LaneStatus
 from anabranch.metrics import exposition
 from anabranch.model.lane import LaneState
+from anabranch.protocol.drain import DrainNotification, DrainProgress
+from anabranch.protocol.lane_report import LaneReport
+from anabranch.protocol.status import JobStatus, LaneStatus
 from tests.unit.coordinator_helpers import FLIGHTS, lane
 
 SAID = DrainNotification(uuid="c0ffee00-0000-4000-8000-000000000001", run_id=1)
@@ -24,7 +26,7 @@ def told(lane_id: str, at: int, end: int, **fields: Any) -> LaneReport:
     return LaneReport(lane=lane_id, phase="running", positions={str(FLIGHTS): at}, ends={str(FLIGHTS): end}, **fields)
 
 
-def status(drain: Drain | None) -> JobStatus:
+def status(drain: DrainProgress | None) -> JobStatus:
     lanes = (
         LaneStatus(lane=lane("0-a", stage="0"), report=told("0-a", 10, 50)),
         LaneStatus(lane=lane("1-b", stage="1"), report=told("1-b", 20, 50, windows=7)),
@@ -34,15 +36,15 @@ def status(drain: Drain | None) -> JobStatus:
 
 
 def test_records_are_left_up_to_where_it_stops() -> None:
-    drain = Drain(notification=SAID, until={str(FLIGHTS): 30})
+    drain = DrainProgress(notification=SAID, until={str(FLIGHTS): 30})
     assert left(status(drain)) == Left(stages=2, lanes=2, records=20 + 10, windows=7)
-    assert left(status(Drain(notification=SAID))) == Left(stages=2, lanes=2, records=40 + 30, windows=7)
+    assert left(status(DrainProgress(notification=SAID))) == Left(stages=2, lanes=2, records=40 + 30, windows=7)
     line = "job delays drains (takes in): 2 stage(s), 2 lane(s), 30 record(s) and 7 window(s) left"
     assert progress.draining(status(drain)) == line
 
 
 def test_metrics_have_it_while_a_job_drains() -> None:
-    text = exposition([status(Drain(notification=SAID, until={str(FLIGHTS): 30}))], 0, True).decode()
+    text = exposition([status(DrainProgress(notification=SAID, until={str(FLIGHTS): 30}))], 0, True).decode()
     assert 'anabranch_drain_records_left{job="delays"} 30.0' in text
     assert 'anabranch_drain_windows_left{job="delays"} 7.0' in text
     assert "anabranch_drain_lanes_left{" not in exposition([status(None)], 0, True).decode()

@@ -16,11 +16,15 @@ from anabranch.coordinator.api import server
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.errors import AnabranchError, ConflictError, UsageError
-from anabranch.messages import Drain, DrainNotification, LaneReport, Scaling, Start, WantedLane
 from anabranch.model.lane import Lane, LaneState, Position
 from anabranch.model.ssp import SSP, wholes
 from anabranch.planning import plan as planning
 from anabranch.planning.transition import after_drain
+from anabranch.protocol.commands import ScaleRequest
+from anabranch.protocol.container import WantedLane
+from anabranch.protocol.deployment import StartRequest
+from anabranch.protocol.drain import DrainNotification, DrainProgress
+from anabranch.protocol.lane_report import LaneReport
 from tests.unit import coordinator_helpers
 from tests.unit.coordinator_helpers import Clock
 from tests.unit.test_leadership import PROGRAM
@@ -40,10 +44,10 @@ def job() -> Job:
     return made
 
 
-def start() -> Start:
+def start() -> StartRequest:
     graph = job().graph
     plan = planning.make(graph, around("partition", 1, 1, **{"in": 2}))
-    return Start(
+    return StartRequest(
         graph=graph, model=plan.model, lanes=planning.lanes_of(plan, 4, new_id), fingerprint={}, program=PROGRAM
     )
 
@@ -207,7 +211,7 @@ def test_twice_is_once_and_others_are_refused_meanwhile(coordinator: Coordinator
     assert coordinator.drain(JOB, first).uuid == first.uuid
     assert coordinator.drain(JOB, said(mode="latest")).uuid == first.uuid
     with pytest.raises(ConflictError, match="draining"):
-        coordinator.scale(JOB, Scaling(factor=4))
+        coordinator.scale(JOB, ScaleRequest(factor=4))
     with pytest.raises(ConflictError, match="running already"):
         coordinator.start(start())
     worker.turns(12)
@@ -360,7 +364,7 @@ def test_nothing_that_lanes_before_have_taken_in_is_taken_in_again(begins: tuple
     """Lanes that became one were not equally far, and it drains before it is where the furthest was."""
     ssp = coordinator_helpers.FLIGHTS
     merged = coordinator_helpers.lane("0-a", starting=begins, predecessors=("0-b", "0-c"))
-    drain = Drain(notification=said())
+    drain = DrainProgress(notification=said())
     told = {"0-a": LaneReport(lane="0-a", phase="running", positions={str(ssp): 12}, halted=drain.notification.uuid)}
     following = progress.following(drain, [merged], told)
     assert following is not None

@@ -13,19 +13,20 @@ from anabranch.coordinator import queries
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.errors import ConflictError, FencedError, NotFoundError, NotLeadingError, StoreUnavailableError
-from anabranch.messages import Answer, Heartbeat, Program, Registered, Registration, Start
 from anabranch.model.lane import Lane, LaneState
+from anabranch.protocol.container import Heartbeat, HeartbeatResponse, Registration, RegistrationResponse
+from anabranch.protocol.deployment import Program, StartRequest
 from tests.unit.coordinator_helpers import FIRST, FLIGHTS, SECOND, Clock, Seat, lane, plan, report, wanted
 
 LEASE, GRACE = 10.0, 2.0
 PROGRAM = Program(artifact="a" * 64, file="job.py", settings={"job": {"cores": 1}}, schemas={})
 
 
-def planned(**fields: Any) -> Start:
+def planned(**fields: Any) -> StartRequest:
     return plan(program=PROGRAM, **fields)
 
 
-def two_seats() -> Start:
+def two_seats() -> StartRequest:
     return planned(lanes=(lane(FIRST), lane(SECOND, seat="1")))
 
 
@@ -33,7 +34,7 @@ def made(store: Store, clock: Clock) -> Coordinator:
     return Coordinator(store, clock, LEASE, now=lambda: 7.0, grace=GRACE)
 
 
-def asks(coordinator: Coordinator, pid: int, seat: str | None = None) -> Registered:
+def asks(coordinator: Coordinator, pid: int, seat: str | None = None) -> RegistrationResponse:
     return coordinator.register(
         Registration(job="delays", seat=seat, execution=f"execution-{pid}", host="here", pid=pid)
     )
@@ -269,7 +270,7 @@ def test_a_beat_that_changes_nothing_waits_for_no_step_of_others(
 ) -> None:
     clock.at += LEASE / 2
     answer = coordinator.membership.hear_at_once(steady)
-    assert answer == Answer(alive=True, revision=steady.seen, same=True)
+    assert answer == HeartbeatResponse(alive=True, revision=steady.seen, same=True)
     serving, process = coordinator.registry.holder(steady.container)
     assert serving is not None
     assert process is not None
@@ -352,7 +353,7 @@ def test_a_process_gets_the_seat_that_it_names_or_any(store: Store, clock: Clock
     with pytest.raises(NotFoundError, match="has no seat '7'"):
         asks(coordinator, 2, "7")
     assert asks(coordinator, 2).seat == "0"
-    assert asks(coordinator, 3) == Registered(lease=LEASE)
+    assert asks(coordinator, 3) == RegistrationResponse(lease=LEASE)
 
 
 def test_a_job_that_is_over_needs_no_process(coordinator: Coordinator, store: Store, clock: Clock) -> None:
@@ -407,7 +408,7 @@ def test_who_is_never_expelled_is_not_fenced(store: Store, clock: Clock) -> None
 # Leaving
 
 
-def leave(seat: Seat, *phases: tuple[str, str]) -> Answer:
+def leave(seat: Seat, *phases: tuple[str, str]) -> HeartbeatResponse:
     seat.number += 1
     reports = tuple(report(lane_id, phase, folder_epoch=seat.me.epoch) for lane_id, phase in phases)
     who = {"container": seat.me.container, "epoch": seat.me.epoch}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from anabranch.container.forgetting import behind
-from anabranch.messages import LaneReport
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP
+from anabranch.protocol.lane_report import LaneReport
 
 
 def lane(name: str, held: dict[str, int], batch: int = 3, more: tuple[str, ...] = ()) -> tuple[Lane, LaneReport]:

@@ -9,7 +9,9 @@ from anabranch.cli import haste
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.jobs.registry import HASTE
 from anabranch.coordinator.store import Store
-from anabranch.messages import JobStatus, LaneReport, LaneStatus, Scaling
+from anabranch.protocol.commands import ScaleRequest
+from anabranch.protocol.lane_report import LaneReport
+from anabranch.protocol.status import JobStatus, LaneStatus
 from tests.unit.coordinator_helpers import FIRST, Clock, lane, report
 from tests.unit.test_scaling import JOB, Worker, start
 
@@ -26,7 +28,7 @@ def running(clock: Clock, store: Store) -> tuple[Coordinator, Worker]:
 @pytest.mark.parametrize("now", [False, True])
 def test_lanes_that_close_are_told_of_it_and_it_is_noted(now: bool) -> None:
     coordinator, worker = running(Clock(), Store("sqlite://"))
-    coordinator.scale(JOB, Scaling(factor=2, now=now))
+    coordinator.scale(JOB, ScaleRequest(factor=2, now=now))
     closing = [one for one in worker.turn() if one.closing]
     assert closing
     assert {one.now for one in closing} == {now}
@@ -35,23 +37,23 @@ def test_lanes_that_close_are_told_of_it_and_it_is_noted(now: bool) -> None:
 
 def test_a_change_that_waits_is_hastened_by_the_same_wish_and_the_next_change_is_not() -> None:
     coordinator, worker = running(Clock(), Store("sqlite://"))
-    coordinator.scale(JOB, Scaling(factor=2))
+    coordinator.scale(JOB, ScaleRequest(factor=2))
     assert not any(one.now for one in worker.turn())
-    coordinator.scale(JOB, Scaling(factor=2, now=True))
-    coordinator.scale(JOB, Scaling(factor=2, now=True))
+    coordinator.scale(JOB, ScaleRequest(factor=2, now=True))
+    coordinator.scale(JOB, ScaleRequest(factor=2, now=True))
     assert {one.now for one in worker.turn() if one.closing} == {True}
     assert [event.why for event in coordinator.events(JOB) if event.what == "the change is hastened"] == [HASTE]
     worker.closes = True
     worker.turns(8)
     assert coordinator.status(JOB).state == "running"
     worker.closes = False
-    coordinator.scale(JOB, Scaling(factor=1))
+    coordinator.scale(JOB, ScaleRequest(factor=1))
     assert {one.now for one in worker.turn() if one.closing} == {False}
 
 
 def test_what_a_lane_waits_for_is_noted_once_each_time() -> None:
     coordinator, worker = running(Clock(), Store("sqlite://"))
-    coordinator.scale(JOB, Scaling(factor=2))
+    coordinator.scale(JOB, ScaleRequest(factor=2))
     worker.turn()
     (name, told) = next(iter(worker.reports.items()))
     for waits in ("batch 7 is seen: 9 s left", "batch 7 is seen: 8 s left", "", "batch 7 is seen: 1 s left"):

@@ -18,7 +18,8 @@ from anabranch.coordinator.api import listening
 from anabranch.coordinator.api import server as server_api
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store, tables
-from anabranch.messages import Heartbeat, Program, Registration
+from anabranch.protocol.container import Heartbeat, Registration
+from anabranch.protocol.deployment import Program
 from tests.unit.coordinator_helpers import FIRST, Seat, plan, report
 
 TOKEN = "t0ken-of-tests"

@@ -16,9 +16,9 @@ from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.input_monitor import InputMonitor, counted
 from anabranch.coordinator.store import Store
 from anabranch.errors import AnabranchError, ConflictError
-from anabranch.messages import Expanding, Scaling
 from anabranch.metrics import exposition
 from anabranch.model.job_model import Matched
+from anabranch.protocol.commands import ExpandRequest, ScaleRequest
 from anabranch.systems.embedded import EmbeddedSystem
 from tests.unit.coordinator_helpers import Clock, wait_for
 from tests.unit.test_scaling import JOB, Worker, open_lanes, start
@@ -120,7 +120,7 @@ def test_what_it_cannot_go_along_with_is_said_once_and_lanes_run_on(
         assert [told in why for why in whys(coordinator, "doesn't go along")].count(True) == 1
     assert [lane.id for lane in open_lanes(coordinator)] == before
     with pytest.raises(ConflictError, match="embedded/in is gone"):
-        coordinator.expand(JOB, Expanding())
+        coordinator.expand(JOB, ExpandRequest())
     counts.counts[IN] = 6
     clock.at += 60
     worker.turn()
@@ -136,7 +136,7 @@ def test_a_system_that_does_not_answer_holds_nothing_up(coordinator: Coordinator
         "how many partitions its inputs have isn't known: the cluster doesn't answer",
     )
     with pytest.raises(AnabranchError, match="doesn't answer"):
-        coordinator.expand(JOB, Expanding())
+        coordinator.expand(JOB, ExpandRequest())
     counts.away = False
     clock.at += 60
     coordinator.look()
@@ -145,21 +145,21 @@ def test_a_system_that_does_not_answer_holds_nothing_up(coordinator: Coordinator
 
 def test_a_user_needs_not_wait(coordinator: Coordinator, counts: Counts) -> None:
     worker = running(coordinator)
-    assert coordinator.expand(JOB, Expanding()).partitions == {}
+    assert coordinator.expand(JOB, ExpandRequest()).partitions == {}
     counts.counts[IN] = 4
-    dry = coordinator.expand(JOB, Expanding(dry=True))
+    dry = coordinator.expand(JOB, ExpandRequest(dry=True))
     assert (dry.generation, dry.partitions, len(dry.closing), len(dry.lanes)) == (2, {IN: 4}, 2, 2)
     assert coordinator.status(JOB).generation == 1
-    assert coordinator.expand(JOB, Expanding(request="r")).generation == 2
+    assert coordinator.expand(JOB, ExpandRequest(request="r")).generation == 2
     counts.counts[IN] = 8
-    again = coordinator.expand(JOB, Expanding(request="r"))
+    again = coordinator.expand(JOB, ExpandRequest(request="r"))
     assert (again.generation, again.lanes) == (2, ())
     with pytest.raises(ConflictError, match="only one that is running"):
-        coordinator.expand(JOB, Expanding())
+        coordinator.expand(JOB, ExpandRequest())
     with pytest.raises(ConflictError, match="can't have fewer partitions again"):
         coordinator.cancel(JOB)
     worker.turns()
-    coordinator.scale(JOB, Scaling(factor=4))
+    coordinator.scale(JOB, ScaleRequest(factor=4))
     coordinator.cancel(JOB)
     worker.turns(6)
     model = coordinator.model(JOB)
@@ -191,7 +191,7 @@ def test_a_coordinator_that_dies_behind_the_store_is_followed_by_one_that_goes_o
 ) -> None:
     worker = running(coordinator)
     counts.counts[IN] = 4
-    coordinator.expand(JOB, Expanding())  # and nobody is told
+    coordinator.expand(JOB, ExpandRequest())  # and nobody is told
     coordinator.abandon()
     other = Coordinator(store, clock=clock, lease=10, grace=2, counting=counts)
     assert other.adopt(JOB)
@@ -207,7 +207,7 @@ def test_a_coordinator_that_dies_behind_the_store_is_followed_by_one_that_goes_o
 def test_a_lane_that_cannot_start_is_left_alone_and_tried_again(coordinator: Coordinator, counts: Counts) -> None:
     worker = running(coordinator)
     counts.counts[IN] = 4
-    coordinator.expand(JOB, Expanding())
+    coordinator.expand(JOB, ExpandRequest())
     worker.fails = lambda lane: lane.stateful and bool(lane.fresh)
     worker.turns()
     status = coordinator.status(JOB)
@@ -215,7 +215,7 @@ def test_a_lane_that_cannot_start_is_left_alone_and_tried_again(coordinator: Coo
     assert [lane.lane.error for lane in status.lanes if lane.lane.error] == ["it can't"]
     counts.counts[IN] = 8
     with pytest.raises(ConflictError, match="has failed"):
-        coordinator.expand(JOB, Expanding())
+        coordinator.expand(JOB, ExpandRequest())
 
 
 def test_over_http(coordinator: Coordinator, counts: Counts) -> None:
@@ -225,10 +225,10 @@ def test_over_http(coordinator: Coordinator, counts: Counts) -> None:
         with Client(server.url) as client:
             counts.counts[IN] = 3
             with pytest.raises(ConflictError, match="first written with 2"):
-                client.expand(JOB, Expanding())
+                client.expand(JOB, ExpandRequest())
             counts.counts[IN] = 4
-            assert client.expand(JOB, Expanding(dry=True)).partitions == {IN: 4}
-            told = client.expand(JOB, Expanding())
+            assert client.expand(JOB, ExpandRequest(dry=True)).partitions == {IN: 4}
+            told = client.expand(JOB, ExpandRequest())
             assert (told.generation, len(told.lanes), client.status(JOB).inputs) == (2, 2, {IN: 4})
     finally:
         server.close()
@@ -243,13 +243,13 @@ def test_a_job_in_real_time_goes_along_when_it_starts_again(store: Store, clock:
     Worker(coordinator).turns()
     counts.counts[IN] = 4
     with pytest.raises(ConflictError, match="a task slot for each new partition"):
-        coordinator.expand(JOB, Expanding())
+        coordinator.expand(JOB, ExpandRequest())
 
 
 def test_what_came_to_a_lane_that_never_began_comes_to_the_next_one(coordinator: Coordinator, counts: Counts) -> None:
     worker = running(coordinator)
     counts.counts[IN] = 4
-    coordinator.expand(JOB, Expanding())
+    coordinator.expand(JOB, ExpandRequest())
     worker.fails = lambda lane: bool(lane.fresh)
     worker.turns()
     assert coordinator.status(JOB).state == "failed"

@@ -10,7 +10,7 @@ from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.store import Store
 from anabranch.errors import ConflictError, NotFoundError, StoreUnavailableError
-from anabranch.messages import Program
+from anabranch.protocol.deployment import Program
 from tests.unit.coordinator_helpers import plan
 
 PROGRAM = Program(artifact="0" * 64, file="delays.py", settings={}, schemas={})

@@ -14,8 +14,8 @@ from anabranch.api.timers import INFINITY
 from anabranch.container.draining import Drain
 from anabranch.container.folder import Folder
 from anabranch.container.offset_log import Entry
-from anabranch.messages import Draining
 from anabranch.model.ssp import SSP
+from anabranch.protocol.drain import DrainOrder
 from anabranch.spark.query import LaneQuery
 from anabranch.systems.systems import Systems
 
@@ -42,11 +42,11 @@ class Lane:
         self.stateful, self.tells_time, self.has_event_time = stateful, False, False
         self.pacer = SimpleNamespace(limit=10)
         self.own = frozenset({BETWEEN.stream})
-        self.wanted: Draining | None = Draining(uuid="1")
+        self.wanted: DrainOrder | None = DrainOrder(uuid="1")
         self.upstream_ended = False
         self.leaves = False
         self.halts = 0
-        self.then: list[Draining | None] = []
+        self.then: list[DrainOrder | None] = []
 
     # The folder
 
@@ -137,7 +137,7 @@ def test_until_it_is_told_where_to_stop_it_takes_in_what_is_planned_and_no_more(
 
 def test_it_reads_on_to_where_all_stop_in_batches_that_are_small_enough_and_waits_there() -> None:
     lane = Lane(dict.fromkeys(IN, 4), dict.fromkeys(IN, 100))
-    lane.then = [Draining(uuid="1", until=texts({IN[0]: 40, IN[1]: 6}))]
+    lane.then = [DrainOrder(uuid="1", until=texts({IN[0]: 40, IN[1]: 6}))]
     assert not lane.drained()
     assert lane.positions() == {"in": {0: 40, 1: 6}}
     read = [sum(entry.positions(0).values()) for entry in lane.entries]
@@ -151,7 +151,7 @@ def test_it_reads_on_to_where_all_stop_in_batches_that_are_small_enough_and_wait
 
 def test_what_a_reader_may_not_see_yet_is_waited_for() -> None:
     lane = Lane({IN[0]: 4}, {IN[0]: 10})
-    lane.wanted = Draining(uuid="1", until=texts({IN[0]: 20}), last=True)
+    lane.wanted = DrainOrder(uuid="1", until=texts({IN[0]: 20}), last=True)
     assert not lane.drained()
     assert lane.positions() == {"in": {0: 10}}
     assert not any(entry.drains for entry in lane.entries)
@@ -159,7 +159,7 @@ def test_what_a_reader_may_not_see_yet_is_waited_for() -> None:
 
 def test_time_ends_once_in_a_batch_that_reads_nothing() -> None:
     lane = Lane(dict.fromkeys(IN, 4), dict.fromkeys(IN, 100))
-    lane.wanted = Draining(uuid="1", until=texts(dict.fromkeys(IN, 4)), last=True)
+    lane.wanted = DrainOrder(uuid="1", until=texts(dict.fromkeys(IN, 4)), last=True)
     assert lane.drained()
     last = lane.entries[-1]
     assert (last.watermark, last.positions(0), len(lane.entries)) == (INFINITY, {0: 4, 1: 4}, 2)
@@ -169,7 +169,7 @@ def test_time_ends_once_in_a_batch_that_reads_nothing() -> None:
 
 def test_a_process_that_begins_after_time_was_to_end_finishes_just_that() -> None:
     lane = Lane({IN[0]: 4}, {IN[0]: 100})
-    lane.wanted = Draining(uuid="1", until=texts({IN[0]: 4}), last=True)
+    lane.wanted = DrainOrder(uuid="1", until=texts({IN[0]: 4}), last=True)
     lane.entries.append(lane.entries[0].with_watermark(INFINITY))
     assert lane.drained()
     assert (lane.commits, len(lane.entries)) == (2, 2)
@@ -177,7 +177,7 @@ def test_a_process_that_begins_after_time_was_to_end_finishes_just_that() -> Non
 
 def test_a_stage_is_read_out_when_all_that_write_it_have_ended() -> None:
     lane = Lane({BETWEEN: 3}, {BETWEEN: 9})
-    lane.wanted = Draining(uuid="1", until={}, last=True)
+    lane.wanted = DrainOrder(uuid="1", until={}, last=True)
     assert not lane.drained()
     assert lane.positions() == {BETWEEN.stream: {0: 9}}
     assert not any(entry.drains for entry in lane.entries)
@@ -189,7 +189,7 @@ def test_a_stage_is_read_out_when_all_that_write_it_have_ended() -> None:
 
 def test_a_lane_without_state_that_tells_nobody_the_time_just_ends() -> None:
     lane = Lane({IN[0]: 4}, {IN[0]: 100}, stateful=False)
-    lane.wanted = Draining(uuid="1", until=texts({IN[0]: 4}), last=True)
+    lane.wanted = DrainOrder(uuid="1", until=texts({IN[0]: 4}), last=True)
     assert lane.drained()
     assert len(lane.entries) == 1
 
@@ -198,14 +198,14 @@ def test_a_lane_without_state_that_tells_nobody_the_time_just_ends() -> None:
 def test_timers_of_processing_time_fire_by_the_time_of_the_batch(ticks: bool, at: int) -> None:
     lane = Lane({IN[0]: 4}, {IN[0]: 100})
     lane.ticks = ticks
-    lane.wanted = Draining(uuid="1", until=texts({IN[0]: 4}), last=True)
+    lane.wanted = DrainOrder(uuid="1", until=texts({IN[0]: 4}), last=True)
     assert lane.drained()
     assert lane.entries[-1].metadata == {"batchWatermarkMs": INFINITY, "batchTimestampMs": at}
 
 
 def test_a_lane_whose_last_batch_is_broken_off_has_not_drained_until_it_is_finished() -> None:
     lane = Lane({IN[0]: 4}, {IN[0]: 100})
-    lane.wanted = Draining(uuid="1", until=texts({IN[0]: 4}), last=True)
+    lane.wanted = DrainOrder(uuid="1", until=texts({IN[0]: 4}), last=True)
     lane.breaks_off = True
     assert not lane.drained()
     assert lane.pending
@@ -216,7 +216,7 @@ def test_a_lane_whose_last_batch_is_broken_off_has_not_drained_until_it_is_finis
 
 def test_a_lane_that_is_told_to_leave_in_its_last_batch_has_drained() -> None:
     lane = Lane({IN[0]: 4}, {IN[0]: 100})
-    lane.wanted = Draining(uuid="1", until=texts({IN[0]: 4}), last=True)
+    lane.wanted = DrainOrder(uuid="1", until=texts({IN[0]: 4}), last=True)
     lane.leaves_at_the_end = True
     assert lane.drained()
 

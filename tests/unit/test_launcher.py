@@ -22,7 +22,7 @@ from anabranch.coordinator.launcher import Launcher
 from anabranch.coordinator.processes import Processes
 from anabranch.coordinator.store import Store
 from anabranch.errors import AnabranchError, ConflictError
-from anabranch.messages import Registration
+from anabranch.protocol.container import Registration
 from tests.unit.coordinator_helpers import Clock, plan
 from tests.unit.test_expulsion import PROGRAM
 

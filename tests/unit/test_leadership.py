@@ -19,19 +19,12 @@ from anabranch.coordinator.leadership.election import Election
 from anabranch.coordinator.leadership.leadership import Leadership
 from anabranch.coordinator.store import Store
 from anabranch.errors import AnabranchError, ConflictError, NotLeadingError
-from anabranch.messages import (
-    Assigning,
-    Deploying,
-    DrainNotification,
-    Expanding,
-    Heartbeat,
-    Registration,
-    Rewinding,
-    RollingBack,
-    Scaling,
-)
 from anabranch.model.document import compact
 from anabranch.model.lane import Lane
+from anabranch.protocol.commands import AssignRequest, ExpandRequest, RewindRequest, ScaleRequest
+from anabranch.protocol.container import Heartbeat, Registration
+from anabranch.protocol.deployment import DeployRequest, RollbackRequest
+from anabranch.protocol.drain import DrainNotification
 from tests.unit.coordinator_helpers import FIRST, SECOND, Clock, Seat, plan, wanted
 from tests.unit.test_expulsion import PROGRAM
 
@@ -167,13 +160,13 @@ ROUTES: dict[str, tuple[str, str, Any]] = {
     "resume": ("POST", "/jobs/delays/start", None),
     "stop": ("POST", "/jobs/delays/stop", None),
     "cancel": ("POST", "/jobs/delays/cancel", None),
-    "scale": ("POST", "/jobs/delays/scale", Scaling(factor=2)),
-    "deploy": ("POST", "/jobs/delays/deploy", Deploying(start=plan())),
-    "rollback": ("POST", "/jobs/delays/rollback", RollingBack()),
+    "scale": ("POST", "/jobs/delays/scale", ScaleRequest(factor=2)),
+    "deploy": ("POST", "/jobs/delays/deploy", DeployRequest(start=plan())),
+    "rollback": ("POST", "/jobs/delays/rollback", RollbackRequest()),
     "drain": ("POST", "/jobs/delays/drain", DrainNotification(uuid="u", run_id=1)),
-    "rewind": ("POST", "/jobs/delays/rewind", Rewinding(to="earliest")),
-    "expand": ("POST", "/jobs/delays/expand", Expanding()),
-    "assign": ("POST", "/jobs/delays/assign", Assigning()),
+    "rewind": ("POST", "/jobs/delays/rewind", RewindRequest(to="earliest")),
+    "expand": ("POST", "/jobs/delays/expand", ExpandRequest()),
+    "assign": ("POST", "/jobs/delays/assign", AssignRequest()),
     "artifact": ("PUT", f"/artifacts/{HASH}", b"code"),
     "register": ("POST", "/containers", ME),
     "beat": ("POST", "/containers/delays:0:1/heartbeat", Heartbeat(container="delays:0:1", epoch=1, number=99)),

@@ -17,8 +17,8 @@ from anabranch.coordinator.api.client import Client
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import ContainerRecord, LeaderRecord, Store, tables
 from anabranch.errors import NotLeadingError, StoreUnavailableError
-from anabranch.messages import Registration
 from anabranch.model.lane import LaneState
+from anabranch.protocol.container import Registration
 from tests.unit.coordinator_helpers import FIRST, lane, plan
 from tests.unit.store_helpers import event, filled, raw
 

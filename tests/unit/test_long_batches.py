@@ -14,7 +14,8 @@ from anabranch.coordinator.autosizing import Look
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.long_batches import LongBatches
 from anabranch.coordinator.store import Store
-from anabranch.messages import BatchProgress, JobStatus, LaneReport, LaneSizing, LaneStatus
+from anabranch.protocol.lane_report import BatchProgress, LaneReport
+from anabranch.protocol.status import JobStatus, LaneSizing, LaneStatus
 from tests.unit.coordinator_helpers import FIRST, Clock, Seat, lane, plan, report
 
 LANE = "0-3fa85b12"

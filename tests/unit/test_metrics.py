@@ -12,7 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families as parsed
 from anabranch.coordinator.api import listening
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
-from anabranch.messages import CopyReport, Heartbeat
+from anabranch.protocol.container import Heartbeat
+from anabranch.protocol.standby import StandbyReport
 from tests.unit.coordinator_helpers import FIRST, FLIGHTS, SECOND, Clock, Seat, plan, report
 
 Labels = frozenset[tuple[str, str]]
@@ -81,8 +82,8 @@ def test_a_job_that_runs(coordinator: Coordinator, url: str) -> None:
 def test_the_standbys_of_lanes(coordinator: Coordinator, url: str) -> None:
     coordinator.start(plan())
     seat = Seat(coordinator)
-    whole = CopyReport(lane=FIRST, epoch=1, number=0, batch=5)
-    half = CopyReport(lane=FIRST, epoch=1, number=1, error="full")
+    whole = StandbyReport(lane=FIRST, epoch=1, number=0, batch=5)
+    half = StandbyReport(lane=FIRST, epoch=1, number=1, error="full")
     who: dict[str, Any] = {"container": seat.me.container, "epoch": seat.me.epoch}
     lanes = (report(FIRST, "running", batch=7),)
     coordinator.heartbeat(Heartbeat(**who, number=1, lanes=lanes, copies=(whole, half)))

@@ -15,8 +15,9 @@ from anabranch.coordinator.api.client import Client
 from anabranch.coordinator.api.operation import Operation, operation
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
-from anabranch.messages import Heartbeat, Scaled, Scaling
 from anabranch.model.document import Document
+from anabranch.protocol.commands import ScaleRequest, ScaleResult
+from anabranch.protocol.container import Heartbeat
 
 NAMES = [each.name for each in operations.OPERATIONS]
 
@@ -86,7 +87,7 @@ def test_the_client_has_a_method_for_each_with_its_parameters() -> None:
 def test_an_operation_is_read_off_its_signature() -> None:
     class Table(operations.Operations):
         @operation("POST", "/jobs/{job}/grow", changes=True, asks_systems=True)
-        def grow(self, job: str, request: Scaling, often: int = 3) -> Scaled:  # type: ignore[empty-body]
+        def grow(self, job: str, request: ScaleRequest, often: int = 3) -> ScaleResult:  # type: ignore[empty-body]
             """Grow it"""
 
         @operation("POST", "/containers/{container}/beat")
@@ -97,13 +98,13 @@ def test_an_operation_is_read_off_its_signature() -> None:
             return operation.name, dict(operation.bound(*args, **kwargs))
 
     grow: Operation[..., Any] = Table.grow
-    assert (grow.name, grow.body, grow.request, grow.result) == ("grow", "request", Scaling, Scaled)
+    assert (grow.name, grow.body, grow.request, grow.result) == ("grow", "request", ScaleRequest, ScaleResult)
     assert [(one.sent_as, one.in_path, one.kind, one.required) for one in grow.parameters] == [
         ("job", True, str, True),
         ("often", False, int, False),
     ]
     assert list(grow.signature.parameters) == ["job", "request", "often"]
-    wish = Scaling(factor=2)
+    wish = ScaleRequest(factor=2)
     assert Table().grow("j", wish) == ("grow", {"job": "j", "request": wish, "often": 3})
     with pytest.raises(TypeError, match="request"):
         Table().grow("j")

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from anabranch.container import pacing
-from anabranch.messages import BatchProgress
+from anabranch.protocol.lane_report import BatchProgress
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,6 @@ from anabranch.coordinator.input_monitor import counted
 from anabranch.coordinator.store import Store
 from anabranch.errors import AnabranchError, ConflictError, GraphError, NotFoundError
 from anabranch.grouping.ownership import floors, owned
-from anabranch.messages import Expanding, Registration, Start
 from anabranch.model.hashing import bucket, partition_for
 from anabranch.model.job_model import JobModel, Matched
 from anabranch.model.lane import Lane, LaneState, Position, open_lanes
@@ -31,6 +30,9 @@ from anabranch.planning import plan as planning
 from anabranch.planning.plan import Plan
 from anabranch.planning.transition import expand, rescale, rewind
 from anabranch.planning.transition.change import Change
+from anabranch.protocol.commands import ExpandRequest
+from anabranch.protocol.container import Registration
+from anabranch.protocol.deployment import StartRequest
 from anabranch.systems.embedded import EmbeddedSystem
 from tests.unit.coordinator_helpers import Clock
 from tests.unit.test_input_monitor import Counts
@@ -357,10 +359,10 @@ def test_a_key_stays_in_its_task_and_each_message_is_taken_once_whatever_comes(
 # --- the coordinator --------------------------------------------------------------------------------------------------
 
 
-def start(**counts: int) -> Start:
+def start(**counts: int) -> StartRequest:
     made = job()
     plan = planned(made, **counts)
-    return Start(
+    return StartRequest(
         graph=made.graph, model=plan.model, lanes=planning.lanes_of(plan, 4, new_id), fingerprint={}, program=PROGRAM
     )
 
@@ -373,7 +375,7 @@ def test_a_coordinator_lets_streams_come() -> None:
     worker = Worker(coordinator)
     worker.turns()
     counts.counts = {**named({"a": 2, "b": 2, "out": 1})}
-    dry = coordinator.expand("j", Expanding(dry=True))
+    dry = coordinator.expand("j", ExpandRequest(dry=True))
     assert dry.partitions == named({"b": 2})
     coordinator.look()
     assert coordinator.status("j").inputs == named({"a": 2, "b": 2})
@@ -409,7 +411,7 @@ def test_the_racks_of_streams_that_come_are_looked_up() -> None:
     coordinator.start(start(in_a=2))
     coordinator.register(Registration(job="j", execution="execution-1", host="here", pid=1, rack="a"))
     Worker(coordinator).turns()
-    coordinator.expand("j", Expanding(dry=True))
+    coordinator.expand("j", ExpandRequest(dry=True))
     coordinator.look()
     assert asked == [["embedded/in-a", "embedded/in-b"]] * 2
 

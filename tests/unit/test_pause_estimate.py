@@ -11,7 +11,8 @@ from anabranch.coordinator import pause_estimate
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.pause_estimate import Experience, Watched
 from anabranch.coordinator.store import Store
-from anabranch.messages import BatchProgress, LaneReport, Scaling
+from anabranch.protocol.commands import ScaleRequest
+from anabranch.protocol.lane_report import BatchProgress, LaneReport
 from tests.unit.coordinator_helpers import lane
 from tests.unit.test_scaling import JOB, Worker, start
 
@@ -47,9 +48,9 @@ def test_a_plan_tells_the_pause_and_which_seats_are_free() -> None:
     coordinator = Coordinator(Store("sqlite://"), lease=10, grace=2)
     coordinator.start(start())
     Worker(coordinator).turns()
-    told = coordinator.scale(JOB, Scaling(containers=2, dry=True))
+    told = coordinator.scale(JOB, ScaleRequest(containers=2, dry=True))
     assert (told.pause, told.free) == (pytest.approx(1.2), ("1",))
-    assert coordinator.scale(JOB, Scaling(factor=4, dry=True)).free == ()
+    assert coordinator.scale(JOB, ScaleRequest(factor=4, dry=True)).free == ()
 
 
 @pytest.mark.parametrize(
@@ -112,7 +113,7 @@ def test_the_events_of_a_job_say_what_was_foretold_and_what_was_measured() -> No
     coordinator.start(start())
     worker = Worker(coordinator)
     worker.turns()
-    coordinator.scale(JOB, Scaling(factor=4))
+    coordinator.scale(JOB, ScaleRequest(factor=4))
     worker.turns()
     assert not [each for each in coordinator.events(JOB, 100) if "stood still" in each.what]
     told = {name: msgspec.structs.replace(each, first_output=5e9) for name, each in worker.reports.items()}

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from anabranch.cli import progress
-from anabranch.messages import CopyStatus, JobStatus, LaneReport
+from anabranch.protocol.lane_report import LaneReport
+from anabranch.protocol.standby import StandbyStatus
+from anabranch.protocol.status import JobStatus
 
 
 @pytest.mark.parametrize(
@@ -23,10 +25,10 @@ def test_what_holds_windows_open_is_said(watermark: int | None, held_by: str | N
 
 def test_standbys_are_shown_with_who_keeps_them_and_how_far_behind_they_are() -> None:
     copies = (
-        CopyStatus(lane="0-b", number=0, container="j:1:4", rack="a", batch=7, behind=0),
-        CopyStatus(lane="0-a", number=1, container="", batch=3, behind=2),
-        CopyStatus(lane="0-a", number=0, container="j:1:4", error="No space left on device"),
-        CopyStatus(lane="0-c", number=0, container="j:1:4"),
+        StandbyStatus(lane="0-b", number=0, container="j:1:4", rack="a", batch=7, behind=0),
+        StandbyStatus(lane="0-a", number=1, container="", batch=3, behind=2),
+        StandbyStatus(lane="0-a", number=0, container="j:1:4", error="No space left on device"),
+        StandbyStatus(lane="0-c", number=0, container="j:1:4"),
     )
     status = JobStatus(job="j", deployment=1, generation=1, state="running", copies=copies)
     assert progress.standbys(status) == [

@@ -16,7 +16,7 @@ from anabranch.cli import rewind as verb
 from anabranch.cli.main import app
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.errors import ConflictError, NotFoundError, UsageError
-from anabranch.messages import JobStatus
+from anabranch.protocol.status import JobStatus
 from tests.unit.test_rewinding import begun, clock, coordinator, store, systems
 from tests.unit.test_scaling import JOB, Worker, running
 

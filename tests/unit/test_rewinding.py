@@ -24,13 +24,14 @@ from anabranch.event_time import progress
 from anabranch.event_time.control import Control
 from anabranch.event_time.progress import Progress, Upstream
 from anabranch.grouping import positions
-from anabranch.messages import Rewinding, Scaling, Start
 from anabranch.model import lane as lane_model
 from anabranch.model.lane import Lane, LaneState, Position, Rewind
 from anabranch.model.ssp import SSP, wholes
 from anabranch.planning import plan as planning
 from anabranch.planning.transition import rewind
 from anabranch.planning.transition.change import Change
+from anabranch.protocol.commands import RewindRequest, ScaleRequest
+from anabranch.protocol.deployment import StartRequest
 from anabranch.systems.embedded import EmbeddedSystem
 from anabranch.systems.records import RECORD_SCHEMA
 from anabranch.systems.systems import Systems
@@ -231,7 +232,7 @@ def chained(
     lanes = planning.lanes_of(plan, 4, new_id)
     given: dict[str, Any] = {"until_caught_up": until_caught_up, "program": PROGRAM, "fingerprint": {}}
     coordinator = Coordinator(store, clock=clock, lease=10, grace=2, systems=systems)
-    coordinator.start(Start(graph=chain.graph, model=plan.model, lanes=lanes, **given))
+    coordinator.start(StartRequest(graph=chain.graph, model=plan.model, lanes=lanes, **given))
     worker = Worker(coordinator)
     worker.turns()
     writer, reader = (lane.id for lane in lanes)
@@ -246,8 +247,8 @@ def running_(lanes: dict[str, Lane]) -> dict[str, Lane]:
     return {name: msgspec.structs.replace(lane, state=LaneState.RUNNING) for name, lane in lanes.items()}
 
 
-def clear(to: Any = "earliest", **given: Any) -> Rewinding:
-    return Rewinding(to=to, state="clear", **given)
+def clear(to: Any = "earliest", **given: Any) -> RewindRequest:
+    return RewindRequest(to=to, state="clear", **given)
 
 
 def test_lanes_begin_again_and_state_is_cleared(coordinator: Coordinator, store: Store) -> None:
@@ -273,7 +274,7 @@ def test_state_is_kept_where_that_is_said(coordinator: Coordinator) -> None:
     worker = running(coordinator)
     worker.read = 5
     worker.turns()
-    coordinator.rewind(JOB, Rewinding(to={"embedded/in/1": 2}, state="keep"))
+    coordinator.rewind(JOB, RewindRequest(to={"embedded/in/1": 2}, state="keep"))
     worker.turns()
     assert begun(coordinator) == {"outputs-embedded": [5, 2], "counted": [5, 2]}
     counted = next(lane for lane in open_lanes(coordinator) if lane.stateful)
@@ -362,7 +363,7 @@ def test_a_job_is_scaled_after_it_was_rewound(coordinator: Coordinator, store: S
     coordinator.rewind(JOB, clear())
     worker.read = 2
     worker.turns()
-    coordinator.scale(JOB, Scaling(factor=2))
+    coordinator.scale(JOB, ScaleRequest(factor=2))
     worker.turns()
     assert begun(coordinator)["outputs-embedded"] == [2] * 4
     assert store.model(JOB, 1, 3).rewound == ()
@@ -371,7 +372,7 @@ def test_a_job_is_scaled_after_it_was_rewound(coordinator: Coordinator, store: S
 @pytest.mark.parametrize(
     ("wish", "match"),
     [
-        (Rewinding(to="earliest"), "(?s)keeps state in counted.*--state clear.*--state keep"),
+        (RewindRequest(to="earliest"), "(?s)keeps state in counted.*--state clear.*--state keep"),
         (clear({"embedded/in/0": 0}), "it has to do with embedded/in/1 too"),
         (clear({"embedded/in/0": 99, "embedded/in/1": 0}), "no offset 99: that is beyond its end"),
         (clear({"embedded/in/0": -1, "embedded/in/1": 0}), "no offset -1: that is before its first record, 0"),
@@ -386,7 +387,7 @@ def test_a_job_is_scaled_after_it_was_rewound(coordinator: Coordinator, store: S
         (clear("2025-01-01T10:00:00Z"), "no record that job 'j' reads has the time"),
     ],
 )
-def test_what_cannot_be_is_refused(coordinator: Coordinator, wish: Rewinding, match: str) -> None:
+def test_what_cannot_be_is_refused(coordinator: Coordinator, wish: RewindRequest, match: str) -> None:
     running(coordinator)
     with pytest.raises(AnabranchError, match=match):
         coordinator.rewind(JOB, wish)
@@ -488,7 +489,7 @@ def test_a_lane_waits_for_nothing_from_a_rewound_one_that_has_failed(
 ) -> None:
     """It wasn't closed itself: those that it was planned to be fed by are no more."""
     coordinator, worker, _, reader = chained(store, clock, systems, until_caught_up=True)
-    (again,) = coordinator.rewind(JOB, Rewinding(to="earliest", state="keep")).lanes
+    (again,) = coordinator.rewind(JOB, RewindRequest(to="earliest", state="keep")).lanes
     worker.turns()
     assert coordinator.status(JOB).state == "running"
     assert coordinator.known_lanes(JOB)[reader].state is LaneState.RUNNING

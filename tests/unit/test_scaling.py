@@ -10,11 +10,14 @@ import pytest
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.errors import AnabranchError, ConflictError
-from anabranch.messages import LaneReport, Scaling, Start, WantedLane
 from anabranch.metrics import exposition
 from anabranch.model.lane import Lane, LaneState
 from anabranch.model.ssp import wholes
 from anabranch.planning import plan as planning
+from anabranch.protocol.commands import ScaleRequest
+from anabranch.protocol.container import WantedLane
+from anabranch.protocol.deployment import StartRequest
+from anabranch.protocol.lane_report import LaneReport
 from tests.unit.coordinator_helpers import Clock, Seat
 from tests.unit.test_leadership import PROGRAM
 from tests.unit.test_plan import around
@@ -23,11 +26,11 @@ from tests.unit.test_transitions import job, new_id
 JOB = "j"
 
 
-def start(factor: int = 1, containers: int = 1, partitions: int = 2) -> Start:
+def start(factor: int = 1, containers: int = 1, partitions: int = 2) -> StartRequest:
     made = job()
     plan = planning.make(made.graph, around("partition", factor, containers, **{"in": partitions}))
     lanes = planning.lanes_of(plan, 4, new_id)
-    return Start(graph=made.graph, model=plan.model, lanes=lanes, fingerprint={}, program=PROGRAM)
+    return StartRequest(graph=made.graph, model=plan.model, lanes=lanes, fingerprint={}, program=PROGRAM)
 
 
 class Worker:
@@ -114,7 +117,7 @@ def test_a_container_hears_of_coming_lanes_until_they_are_wanted(coordinator: Co
     worker = running(coordinator)
     worker.closes = False
     assert worker.seat.beat(*worker.reports.values()).coming == ()
-    told = coordinator.scale(JOB, Scaling(factor=4))
+    told = coordinator.scale(JOB, ScaleRequest(factor=4))
     answer = worker.seat.beat(*worker.reports.values())
     assert {each.id for each in answer.coming} == {each.id for each in told.lanes}
     assert {(each.epoch, each.may_start) for each in answer.coming} == {(1, False)}
@@ -129,7 +132,7 @@ def test_lanes_are_closed_and_others_go_on_from_them(coordinator: Coordinator, s
     worker = running(coordinator)
     worker.read = 5
     before = {lane.id for lane in open_lanes(coordinator)}
-    told = coordinator.scale(JOB, Scaling(factor=4))
+    told = coordinator.scale(JOB, ScaleRequest(factor=4))
     assert (told.generation, told.factor, {lane.id for lane in told.closing}) == (2, 4, before)
     status = coordinator.status(JOB)
     assert (status.state, status.factor, status.generation) == ("changing", 4, 2)
@@ -155,22 +158,22 @@ def test_lanes_are_closed_and_others_go_on_from_them(coordinator: Coordinator, s
 
 def test_said_twice_it_is_done_once(coordinator: Coordinator) -> None:
     worker = running(coordinator)
-    coordinator.scale(JOB, Scaling(factor=4, request="r"))
-    assert coordinator.scale(JOB, Scaling(factor=4)).lanes == ()
-    assert coordinator.scale(JOB, Scaling(factor=8, request="r")).lanes == ()
+    coordinator.scale(JOB, ScaleRequest(factor=4, request="r"))
+    assert coordinator.scale(JOB, ScaleRequest(factor=4)).lanes == ()
+    assert coordinator.scale(JOB, ScaleRequest(factor=8, request="r")).lanes == ()
     with pytest.raises(ConflictError, match="is changing: only one that is running"):
-        coordinator.scale(JOB, Scaling(factor=8))
+        coordinator.scale(JOB, ScaleRequest(factor=8))
     worker.turns()
-    assert coordinator.scale(JOB, Scaling(factor=4)).generation == 2
-    assert coordinator.scale(JOB, Scaling(containers=1)).generation == 2
+    assert coordinator.scale(JOB, ScaleRequest(factor=4)).generation == 2
+    assert coordinator.scale(JOB, ScaleRequest(containers=1)).generation == 2
 
 
 def test_what_was_cancelled_is_not_done_again(coordinator: Coordinator) -> None:
     worker = running(coordinator)
-    coordinator.scale(JOB, Scaling(factor=4, request="r"))
+    coordinator.scale(JOB, ScaleRequest(factor=4, request="r"))
     coordinator.cancel(JOB)
     worker.turns(6)
-    again = coordinator.scale(JOB, Scaling(factor=4, request="r"))
+    again = coordinator.scale(JOB, ScaleRequest(factor=4, request="r"))
     assert (again.generation, again.factor, again.lanes) == (3, 1, ())
     assert coordinator.status(JOB).state == "running"
 
@@ -178,7 +181,7 @@ def test_what_was_cancelled_is_not_done_again(coordinator: Coordinator) -> None:
 def test_a_dry_run_changes_nothing(coordinator: Coordinator) -> None:
     running(coordinator)
     before = open_lanes(coordinator)
-    told = coordinator.scale(JOB, Scaling(factor=4, dry=True))
+    told = coordinator.scale(JOB, ScaleRequest(factor=4, dry=True))
     assert (told.generation, len(told.lanes), len(told.closing)) == (2, 2, 2)
     assert (coordinator.status(JOB).state, open_lanes(coordinator)) == ("running", before)
 
@@ -186,13 +189,13 @@ def test_a_dry_run_changes_nothing(coordinator: Coordinator) -> None:
 @pytest.mark.parametrize(
     ("wish", "match"),
     [
-        (Scaling(factor=3), "factor 3"),
-        (Scaling(factor=2048), "factor 2048"),
-        (Scaling(containers=0), "can't have 0 containers"),
-        (Scaling(containers=-1), "can't have -1 containers"),
+        (ScaleRequest(factor=3), "factor 3"),
+        (ScaleRequest(factor=2048), "factor 2048"),
+        (ScaleRequest(containers=0), "can't have 0 containers"),
+        (ScaleRequest(containers=-1), "can't have -1 containers"),
     ],
 )
-def test_what_cannot_be_is_refused(coordinator: Coordinator, wish: Scaling, match: str) -> None:
+def test_what_cannot_be_is_refused(coordinator: Coordinator, wish: ScaleRequest, match: str) -> None:
     running(coordinator)
     with pytest.raises(AnabranchError, match=match):
         coordinator.scale(JOB, wish)
@@ -204,16 +207,16 @@ def test_a_job_in_real_time_keeps_its_containers(coordinator: Coordinator) -> No
     coordinator.start(msgspec.structs.replace(start(), program=program))
     Worker(coordinator).turns()
     with pytest.raises(ConflictError, match="runs in real time"):
-        coordinator.scale(JOB, Scaling(containers=2))
-    assert coordinator.scale(JOB, Scaling(factor=2)).generation == 2
+        coordinator.scale(JOB, ScaleRequest(containers=2))
+    assert coordinator.scale(JOB, ScaleRequest(factor=2)).generation == 2
 
 
 def test_one_process_has_one_container(store: Store) -> None:
     alone = Coordinator(store)
     running(alone)
     with pytest.raises(ConflictError, match="one process with its coordinator"):
-        alone.scale(JOB, Scaling(containers=2))
-    assert alone.scale(JOB, Scaling(factor=2)).generation == 2
+        alone.scale(JOB, ScaleRequest(containers=2))
+    assert alone.scale(JOB, ScaleRequest(factor=2)).generation == 2
 
 
 def test_a_job_with_a_failed_lane_is_not_changed(coordinator: Coordinator) -> None:
@@ -222,7 +225,7 @@ def test_a_job_with_a_failed_lane_is_not_changed(coordinator: Coordinator) -> No
     worker.fails = lambda lane: lane.id == broken
     worker.turns()
     with pytest.raises(ConflictError, match=f"lane {broken} of job 'j' has failed"):
-        coordinator.scale(JOB, Scaling(factor=2))
+        coordinator.scale(JOB, ScaleRequest(factor=2))
 
 
 def test_lanes_that_have_ended_are_closed_at_once(coordinator: Coordinator, store: Store) -> None:
@@ -231,7 +234,7 @@ def test_lanes_that_have_ended_are_closed_at_once(coordinator: Coordinator, stor
     worker.turns()
     over = next(lane for lane in open_lanes(coordinator) if lane.stateful).id
     worker.seat.beat(msgspec.structs.replace(worker.reports[over], phase="ended"))
-    coordinator.scale(JOB, Scaling(factor=2))
+    coordinator.scale(JOB, ScaleRequest(factor=2))
     assert store.lanes(JOB)[over].state is LaneState.CLOSED
     del worker.reports[over]
     worker.turns()
@@ -242,7 +245,7 @@ def test_lanes_that_have_ended_are_closed_at_once(coordinator: Coordinator, stor
 def test_more_containers_and_fewer(coordinator: Coordinator) -> None:
     first = running(coordinator)
     first.read = 3
-    coordinator.scale(JOB, Scaling(containers=2))
+    coordinator.scale(JOB, ScaleRequest(containers=2))
     first.turns()
     assert coordinator.status(JOB).state == "changing"
     second = Worker(coordinator, "1", pid=2)
@@ -253,7 +256,7 @@ def test_more_containers_and_fewer(coordinator: Coordinator) -> None:
     assert coordinator.status(JOB).state == "running"
     assert {lane.seat for lane in open_lanes(coordinator)} == {"0", "1"}
     assert coordinator.status(JOB).consumption == {"0": 1.0}
-    coordinator.scale(JOB, Scaling(containers=1))
+    coordinator.scale(JOB, ScaleRequest(containers=1))
     for _ in range(4):
         first.turn()
         answer = second.seat.beat(*second.reports.values())
@@ -278,7 +281,7 @@ def test_what_a_seat_leaves_that_is_no_more_is_closed_by_another(coordinator: Co
         first.turn()
         second.turn()
     assert coordinator.status(JOB).state == "running"
-    coordinator.scale(JOB, Scaling(containers=1))
+    coordinator.scale(JOB, ScaleRequest(containers=1))
     for _ in range(7):
         clock.at += 2
         first.turn()
@@ -298,7 +301,7 @@ def test_what_a_seat_leaves_that_is_no_more_is_closed_by_another(coordinator: Co
 def test_a_change_is_cancelled(coordinator: Coordinator) -> None:
     worker = running(coordinator)
     worker.closes, worker.read = False, 4
-    coordinator.scale(JOB, Scaling(factor=4))
+    coordinator.scale(JOB, ScaleRequest(factor=4))
     worker.turn()
     coordinator.cancel(JOB)
     with pytest.raises(ConflictError, match="goes back already, from generation 2"):
@@ -317,7 +320,7 @@ def test_a_change_whose_lane_cannot_start_is_undone(coordinator: Coordinator, st
     worker = running(coordinator)
     worker.read = 4
     worker.fails = lambda lane: lane.factor == 4 and lane.stateful
-    coordinator.scale(JOB, Scaling(factor=4))
+    coordinator.scale(JOB, ScaleRequest(factor=4))
     worker.turns(8)
     status = coordinator.status(JOB)
     assert (status.state, status.factor, status.generation) == ("running", 1, 3)
@@ -332,7 +335,7 @@ def test_a_change_whose_lane_cannot_start_is_undone(coordinator: Coordinator, st
 
 def test_a_lane_that_could_not_start_is_followed_even_if_all_of_it_stays_where_it_is(coordinator: Coordinator) -> None:
     worker = running(coordinator)
-    told = coordinator.scale(JOB, Scaling(containers=2))
+    told = coordinator.scale(JOB, ScaleRequest(containers=2))
     new = {lane.id for lane in told.lanes}
     worker.fails = lambda lane: lane.stateful and lane.id in new
     worker.turns(10)
@@ -345,7 +348,7 @@ def test_a_lane_that_could_not_start_is_followed_even_if_all_of_it_stays_where_i
 @pytest.mark.parametrize("told", [False, True])
 def test_a_lane_that_may_have_written_is_not_undone(coordinator: Coordinator, clock: Clock, told: bool) -> None:
     worker = running(coordinator)
-    coordinator.scale(JOB, Scaling(factor=4))
+    coordinator.scale(JOB, ScaleRequest(factor=4))
     while not any(lane.folder_epoch for lane in open_lanes(coordinator) if lane.predecessors):
         worker.seat.beat(
             *(
@@ -371,7 +374,7 @@ def test_a_lane_that_may_have_written_is_not_undone(coordinator: Coordinator, cl
 def test_a_lane_that_cannot_start_fails_after_the_change_was_cancelled(coordinator: Coordinator) -> None:
     worker = running(coordinator)
     worker.read = 4
-    coordinator.scale(JOB, Scaling(factor=4))
+    coordinator.scale(JOB, ScaleRequest(factor=4))
     worker.turn()
     worker.turn()
     coordinator.cancel(JOB)
@@ -389,7 +392,7 @@ def test_a_lane_that_cannot_start_fails_after_the_change_was_cancelled(coordinat
 def test_it_is_not_undone_for_ever(coordinator: Coordinator) -> None:
     worker = running(coordinator)
     worker.fails = lambda lane: bool(lane.predecessors) and lane.stateful
-    coordinator.scale(JOB, Scaling(factor=4))
+    coordinator.scale(JOB, ScaleRequest(factor=4))
     worker.turns(10)
     assert coordinator.status(JOB).generation == 3
     assert LaneState.FAILED in {lane.state for lane in open_lanes(coordinator)}
@@ -400,7 +403,7 @@ def test_a_coordinator_that_takes_over_goes_on(store: Store, clock: Clock, after
     first = Coordinator(store, clock=clock, lease=10, grace=2)
     worker = running(first)
     worker.read = 5
-    first.scale(JOB, Scaling(factor=2))
+    first.scale(JOB, ScaleRequest(factor=2))
     worker.turns(after)
     second = Coordinator(store, clock=clock, lease=10, grace=2)
     assert second.adopt(JOB)
@@ -414,7 +417,7 @@ def test_a_coordinator_that_takes_over_goes_on(store: Store, clock: Clock, after
 def test_a_job_that_is_stopped_in_a_change_goes_on_with_it(coordinator: Coordinator, clock: Clock) -> None:
     worker = running(coordinator)
     worker.closes, worker.read = False, 5
-    coordinator.scale(JOB, Scaling(factor=2))
+    coordinator.scale(JOB, ScaleRequest(factor=2))
     worker.turn()
     coordinator.stop(JOB)
     ended = [

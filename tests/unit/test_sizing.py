@@ -8,8 +8,9 @@ from anabranch.cli import sizing as sizing_verb
 from anabranch.container.load import Load
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
-from anabranch.messages import LaneReport, LaneSizing, Sizing
 from anabranch.model.lane import Lane
+from anabranch.protocol.lane_report import LaneReport
+from anabranch.protocol.status import LaneSizing, Sizing
 from anabranch.spark import busy
 from tests.unit.coordinator_helpers import FIRST
 from tests.unit.test_scaling import JOB, Worker, start

@@ -8,8 +8,9 @@ from anabranch.coordinator import standby_plan
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.standby_plan import Member
 from anabranch.coordinator.store.store import Store
-from anabranch.messages import Copy, CopyReport, Heartbeat, Registration
 from anabranch.model.lane import Lane, LaneState
+from anabranch.protocol.container import Heartbeat, Registration
+from anabranch.protocol.standby import StandbyOrder, StandbyReport
 from tests.unit.coordinator_helpers import Clock, Seat, lane, plan, report, wanted
 
 FIRST, SECOND = "0-a", "0-b"
@@ -19,8 +20,8 @@ def running(name: str, **fields: object) -> Lane:
     return lane(name, stateful=True, **{"folder_epoch": 3, "state": LaneState.RUNNING, **fields})
 
 
-def has(name: str, number: int = 0, epoch: int = 3, **fields: object) -> CopyReport:
-    return CopyReport(lane=name, epoch=epoch, number=number, **fields)
+def has(name: str, number: int = 0, epoch: int = 3, **fields: object) -> StandbyReport:
+    return StandbyReport(lane=name, epoch=epoch, number=number, **fields)
 
 
 def told(
@@ -114,16 +115,16 @@ def test_of_a_lane_that_moves_each_that_follows_gets_one() -> None:
         ([has(FIRST, 0, batch=95), has(SECOND, 1, batch=95)], False),
     ],
 )
-def test_a_lane_may_end_once_there_is_a_standby_for_each_that_follows(copies: list[CopyReport], warm: bool) -> None:
+def test_a_lane_may_end_once_there_is_a_standby_for_each_that_follows(copies: list[StandbyReport], warm: bool) -> None:
     assert standby_plan.is_warm(running(FIRST), 100, 2, [Member(rack=None, copies=tuple(copies))]) is warm
 
 
 class Keeper(Seat):
     """A container that says what standbys it keeps."""
 
-    copies: tuple[CopyReport, ...] = ()
+    copies: tuple[StandbyReport, ...] = ()
 
-    def hear(self, *reports: object) -> tuple[Copy, ...]:
+    def hear(self, *reports: object) -> tuple[StandbyOrder, ...]:
         self.number += 1
         who = {"container": self.me.container, "epoch": self.me.epoch}
         beat = Heartbeat(**who, number=self.number, seen=self.seen, lanes=reports, copies=self.copies)
@@ -142,21 +143,21 @@ def test_containers_hear_of_standbys_and_status_tells_how_far_behind_they_are() 
     mine = report(FIRST, "running", folder_epoch=first.me.epoch, batch=7)
     theirs = report(SECOND, "running", folder_epoch=second.me.epoch, batch=7)
     first.hear(mine)
-    assert second.hear(theirs) == (Copy(lane=FIRST, epoch=first.me.epoch, number=0),)
-    assert first.hear(mine) == (Copy(lane=SECOND, epoch=second.me.epoch, number=0),)
+    assert second.hear(theirs) == (StandbyOrder(lane=FIRST, epoch=first.me.epoch, number=0),)
+    assert first.hear(mine) == (StandbyOrder(lane=SECOND, epoch=second.me.epoch, number=0),)
     assert coordinator.status("delays").copies == ()
     second.copies = (has(FIRST, epoch=first.me.epoch),)
     second.hear(theirs)
     assert coordinator.status("delays").copies[0].behind is None
     second.copies = (has(FIRST, epoch=first.me.epoch, batch=5),)
-    assert second.hear(theirs) == (Copy(lane=FIRST, epoch=first.me.epoch, number=0),)
+    assert second.hear(theirs) == (StandbyOrder(lane=FIRST, epoch=first.me.epoch, number=0),)
     (told,) = coordinator.status("delays").copies
     assert (told.lane, told.container, told.behind) == (FIRST, second.me.container, 2)
     clock.at += 11
     second.hear(theirs)
     clock.at += 2
     coordinator.tick()  # the first is silent for too long: what there is of it is left as it is
-    assert second.hear(theirs) == (Copy(lane=FIRST, epoch=first.me.epoch, number=0, to="hold"),)
+    assert second.hear(theirs) == (StandbyOrder(lane=FIRST, epoch=first.me.epoch, number=0, to="hold"),)
 
 
 def test_one_that_stands_by_is_told_and_heard() -> None:
@@ -168,7 +169,7 @@ def test_one_that_stands_by_is_told_and_heard() -> None:
     asking = Registration(job="delays", execution="warm", host="here", pid=9, rack="b")
     assert coordinator.register(asking).copies == ()
     coordinator.tick()
-    copy = Copy(lane=FIRST, epoch=first.me.epoch, number=0)
+    copy = StandbyOrder(lane=FIRST, epoch=first.me.epoch, number=0)
     its = has(FIRST, epoch=first.me.epoch, batch=6)
     asking = Registration(job="delays", execution="warm", host="here", pid=9, rack="b", copies=(its,))
     assert coordinator.register(asking).copies == (copy,)

@@ -12,8 +12,8 @@ import sqlalchemy as sa
 from anabranch.coordinator import plans
 from anabranch.coordinator.store import Store, tables
 from anabranch.errors import AnabranchError, ConfigError, NotFoundError, UnsupportedFormatError
-from anabranch.messages import Registration
 from anabranch.model.lane import LaneState
+from anabranch.protocol.container import Registration
 from tests.unit.coordinator_helpers import FIRST, plan
 from tests.unit.store_helpers import event, filled, raw
 

@@ -15,8 +15,8 @@ import sqlalchemy as sa
 from anabranch.coordinator.store import Store, address, tables
 from anabranch.errors import ConfigError, NotLeadingError, UnsupportedFormatError
 from anabranch.formats import Format
-from anabranch.messages import Registration
 from anabranch.model.lane import LaneState
+from anabranch.protocol.container import Registration
 from tests.postgres import Server
 from tests.unit import old_stores
 from tests.unit.store_helpers import event, filled, raw

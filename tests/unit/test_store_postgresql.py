@@ -18,8 +18,8 @@ import sqlalchemy as sa
 from anabranch.coordinator import endpoint
 from anabranch.coordinator.store import Store, address, postgresql, tables
 from anabranch.errors import AnabranchError, ConfigError, StoreUnavailableError
-from anabranch.messages import Registration
 from anabranch.model.lane import Lane, LaneState
+from anabranch.protocol.container import Registration
 from tests.postgres import PASSWORD, Server
 from tests.unit.coordinator_helpers import FIRST, SECOND
 from tests.unit.store_helpers import event, filled, raw

@@ -18,7 +18,7 @@ from anabranch.assignment.racks.problem import Answer, Problem
 from anabranch.cli import drawing, finding, haste, printing, progress, scale
 from anabranch.cli import traffic as pictures
 from anabranch.errors import NotFoundError, UsageError
-from anabranch.messages import Assigning, Scaled
+from anabranch.protocol.commands import AssignRequest, ScaleResult
 
 __all__ = ["app"]
 
@@ -117,12 +117,12 @@ def explain(
         typer.echo(f"anabranch assign apply {job} moves what is not where it should be")
 
 
-def wished(dry: bool = False, now: bool = False) -> Assigning:
+def wished(dry: bool = False, now: bool = False) -> AssignRequest:
     """What is asked for."""
-    return Assigning(request=uuid.uuid4().hex, dry=dry, now=now)
+    return AssignRequest(request=uuid.uuid4().hex, dry=dry, now=now)
 
 
-def _saved(told: Scaled) -> str:
+def _saved(told: ScaleResult) -> str:
     if told.before is None or told.after is None:
         return ""
     return f"; partitions read across racks: {told.before.across} → {told.after.across} of {told.after.total}"

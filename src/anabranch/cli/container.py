@@ -26,8 +26,9 @@ from anabranch.errors import AnabranchError, ConflictError, JobFailedError
 from anabranch.event_time import durations
 from anabranch.job_code import artifact
 from anabranch.launch import loading
-from anabranch.messages import Registered, Registration, Running
 from anabranch.model.graph import Graph
+from anabranch.protocol.container import Registration, RegistrationResponse
+from anabranch.protocol.deployment import RunningDeployment
 from anabranch.tables import opening
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def _code(client: Client, sha256: str, in_image: bool) -> Path:
     return artifact.unpacked(sha256, cache) or artifact.unpack(client.artifact(sha256), sha256, cache)
 
 
-def _settings(running: Running, master: str | None, rack: str | None) -> Settings:
+def _settings(running: RunningDeployment, master: str | None, rack: str | None) -> Settings:
     settings = configuration.restored(running.program.settings)
     spark, kafka = settings.spark, settings.systems.kafka
     if master is not None:
@@ -209,13 +210,15 @@ def _check_ended_well(client: Client, job: str, deployment: int) -> None:
         )
 
 
-def _seated(client: Client, me: Registration, leaving: _Leaving, made: Container) -> tuple[float, Registered | None]:
+def _seated(
+    client: Client, me: Registration, leaving: _Leaving, made: Container
+) -> tuple[float, RegistrationResponse | None]:
     """A seat, with when it was asked for; stands by until one is free, warms the session meanwhile, and keeps standbys.
 
     None: the job doesn't run any more.
     """
 
-    def ask() -> tuple[float, Registered]:
+    def ask() -> tuple[float, RegistrationResponse]:
         said = msgspec.structs.replace(me, copies=made.copies.reports, warm=warming.is_done)
         return boottime(), client.register(said)
 

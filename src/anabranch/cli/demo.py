@@ -19,7 +19,7 @@ from anabranch import config as configuration
 from anabranch.cli import progress, run
 from anabranch.errors import AnabranchError, NotFoundError
 from anabranch.launch import loading
-from anabranch.messages import JobStatus
+from anabranch.protocol.status import JobStatus
 from anabranch.systems.systems import Systems
 from anabranch.tour import flights as data
 from anabranch.tour.board import Board

@@ -16,9 +16,9 @@ from anabranch.errors import ConflictError, UsageError
 from anabranch.launch import loading, outputs, preparation
 from anabranch.launch.loading import JobFile
 from anabranch.launch.preparation import Prepared
-from anabranch.messages import Deployed, Deploying
 from anabranch.operators.rules import is_boundary
 from anabranch.planning import stages
+from anabranch.protocol.deployment import DeployRequest, DeployResult
 
 
 def deploy(
@@ -102,7 +102,7 @@ def wished(
     drop_state: tuple[str, ...],
     dry: bool = False,
     now: bool = False,
-) -> Deploying:
+) -> DeployRequest:
     """What is asked for. ``dry``: only what would come of it; else the streams and tables are made that are new, and
     the code is handed over."""
     if not dry:
@@ -111,7 +111,7 @@ def wished(
         outputs.prepare_tables(prepared, create=True)
     code = start.program(client, prepared, settings, dry)
     message = preparation.start_message(prepared, False, code, settings=settings)
-    return Deploying(start=message, drop_state=drop_state, request=uuid.uuid4().hex, dry=dry, now=now)
+    return DeployRequest(start=message, drop_state=drop_state, request=uuid.uuid4().hex, dry=dry, now=now)
 
 
 def _between(file: JobFile) -> dict[str, str]:
@@ -119,7 +119,7 @@ def _between(file: JobFile) -> dict[str, str]:
     return {stages.stream_of(file.graph, node): node.name for node in file.graph.nodes if is_boundary(node)}
 
 
-def follow(client: Client, job: str, told: Deployed, timeout: float | None, json: bool) -> None:
+def follow(client: Client, job: str, told: DeployResult, timeout: float | None, json: bool) -> None:
     """Say what a deployment does, and wait for it (None: don't).
 
     Raises:
@@ -141,7 +141,7 @@ def follow(client: Client, job: str, told: Deployed, timeout: float | None, json
     progress.say(f"job {job}: {said}")
 
 
-def _check(client: Client, job: str, told: Deployed) -> None:
+def _check(client: Client, job: str, told: DeployResult) -> None:
     """Raises ConflictError if the job has gone back."""
     model = client.model(job)
     if model.run_id != told.deployment:

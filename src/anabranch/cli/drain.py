@@ -14,8 +14,9 @@ from anabranch.cli import finding, printing, progress
 from anabranch.config import CoordinatorSettings
 from anabranch.coordinator.api.client import AWAY, Client
 from anabranch.errors import ConflictError, JobFailedError, NotFoundError, OutOfTimeError, UsageError
-from anabranch.messages import Drained, DrainNotification, JobStatus
 from anabranch.model.lane import LaneState
+from anabranch.protocol.drain import DrainAccepted, DrainNotification
+from anabranch.protocol.status import JobStatus
 
 __all__ = ["begun", "drain", "wait", "wished"]
 
@@ -45,7 +46,7 @@ def drain(
     progress.say(f"job {job}: {'drains' if detach else 'drained'}, deployment {told.deployment}")
 
 
-def begun(client: Client, job: str, up_to: str) -> Drained:
+def begun(client: Client, job: str, up_to: str) -> DrainAccepted:
     """Let a job drain. ConflictError if it doesn't."""
     told = client.drain(job, wished(client.status(job).deployment, up_to))
     if told.ignored:
@@ -110,7 +111,7 @@ def _status(client: Client, settings: CoordinatorSettings, job: str) -> JobStatu
         return left if left.state in ("drained", "stopped", "failed") else None
 
 
-def listed(told: Drained, status: JobStatus) -> list[str]:
+def listed(told: DrainAccepted, status: JobStatus) -> list[str]:
     """What a drain would do, a line each."""
     lanes = {each.lane.id: each for each in status.lanes}
     lines = []

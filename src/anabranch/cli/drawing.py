@@ -12,8 +12,8 @@ from rich.live import Live
 from rich.table import Table
 
 from anabranch.cli import progress
-from anabranch.messages import JobStatus
 from anabranch.model.lane import LaneState
+from anabranch.protocol.status import JobStatus
 
 _REFRESH = 0.5
 _LINE_EVERY = 5.0

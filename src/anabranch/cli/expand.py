@@ -11,7 +11,7 @@ import typer
 
 from anabranch import config as configuration
 from anabranch.cli import finding, haste, progress, scale
-from anabranch.messages import Expanding
+from anabranch.protocol.commands import ExpandRequest
 
 
 def expand(
@@ -38,9 +38,9 @@ def expand(
     scale.tell(job, told, said, json)
 
 
-def wished(dry: bool = False, now: bool = False) -> Expanding:
+def wished(dry: bool = False, now: bool = False) -> ExpandRequest:
     """What is asked for."""
-    return Expanding(request=uuid.uuid4().hex, dry=dry, now=now)
+    return ExpandRequest(request=uuid.uuid4().hex, dry=dry, now=now)
 
 
 def listed(partitions: Mapping[str, int]) -> str:

@@ -12,8 +12,8 @@ from anabranch.coordinator import endpoint, queries
 from anabranch.coordinator.api.client import Client
 from anabranch.coordinator.store import Event, address
 from anabranch.errors import ConflictError, UsageError
-from anabranch.messages import JobStatus
 from anabranch.model.job_model import JobModel
+from anabranch.protocol.status import JobStatus
 
 if TYPE_CHECKING:
     from anabranch.coordinator.store import Store

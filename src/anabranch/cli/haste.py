@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from anabranch.cli import progress
-from anabranch.messages import JobStatus
+from anabranch.protocol.status import JobStatus
 
 __all__ = ["Now", "Waits", "said"]
 

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from anabranch import config as configuration
 from anabranch.cli import drawing, finding, printing, progress
-from anabranch.messages import JobStatus
+from anabranch.protocol.status import JobStatus
 
 Config = Annotated[Path | None, typer.Option(help="The configuration file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]

@@ -13,8 +13,10 @@ from anabranch import config as configuration
 from anabranch.cli import assign, deploy, drain, drawing, expand, finding, printing, progress, rewind, scale, traffic
 from anabranch.errors import UsageError
 from anabranch.launch import loading, preparation
-from anabranch.messages import Deployed, JobStatus, Rewinding, Rewound, Scaled
 from anabranch.planning.plan import Plan
+from anabranch.protocol.commands import RewindRequest, RewindResult, ScaleResult
+from anabranch.protocol.deployment import DeployResult
+from anabranch.protocol.status import JobStatus
 
 _SCALE, _REWIND, _EXPAND, _ASSIGN, _DRAIN, _DEPLOY = "scale", "rewind", "expand", "assign", "drain", "deploy"
 
@@ -126,7 +128,7 @@ def _drain(job: str, config: Path | None, json: bool) -> None:
         console.print(line, highlight=False)
 
 
-def _print_change(said: str, scaled: Scaled, status: JobStatus, json: bool, html: Path | None) -> None:
+def _print_change(said: str, scaled: ScaleResult, status: JobStatus, json: bool, html: Path | None) -> None:
     if json:
         printing.as_json(scaled)
         return
@@ -142,7 +144,7 @@ def _print_change(said: str, scaled: Scaled, status: JobStatus, json: bool, html
         traffic.write(html, traffic.page(title, console.export_text(), scaled.before, scaled.after))
 
 
-def _print_moves(console: Console, scaled: Scaled, status: JobStatus) -> None:
+def _print_moves(console: Console, scaled: ScaleResult, status: JobStatus) -> None:
     _print_lanes(console, scaled, status)
     kept = len(status.lanes) - len(scaled.closing)
     console.print(f"{kept} lane(s) run on as they are" if kept else "no lane runs on as it is")
@@ -154,7 +156,7 @@ def _print_moves(console: Console, scaled: Scaled, status: JobStatus) -> None:
         console.print(f"no container has seat {seats} yet: what is for it stands still until one has")
 
 
-def _rewind(job: str, wish: Rewinding, config: Path | None, json: bool) -> None:
+def _rewind(job: str, wish: RewindRequest, config: Path | None, json: bool) -> None:
     with finding.client(configuration.load(config).coordinator, job) as client:
         rewound, status = client.rewind(job, wish), client.status(job)
     if json:
@@ -205,7 +207,7 @@ def _deploy(job: Path, drop_state: tuple[str, ...], config: Path | None, json: b
     console.print(f"output stands still for about {told.pause:.1f} s, and as long as its containers take to be there")
 
 
-def _print_lanes(console: Console, change: Scaled | Rewound | Deployed, status: JobStatus) -> None:
+def _print_lanes(console: Console, change: ScaleResult | RewindResult | DeployResult, status: JobStatus) -> None:
     reports = {each.lane.id: each.report for each in status.lanes}
     closed = Table(title="lanes that are closed", title_justify="left")
     for column in ("lane", "stage", "container", "runs", "tasks", "last batch took"):
@@ -226,7 +228,7 @@ def _print_lanes(console: Console, change: Scaled | Rewound | Deployed, status: 
     console.print(closed, started)
 
 
-def _moved(scaled: Scaled) -> int:
+def _moved(scaled: ScaleResult) -> int:
     seats = {lane.id: lane.seat for lane in scaled.closing}
     return sum(any(seats.get(name) != lane.seat for name in lane.predecessors) for lane in scaled.lanes)
 

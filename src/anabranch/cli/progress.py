@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 
 from anabranch import drain_progress
 from anabranch.config import Settings
-from anabranch.messages import BatchProgress, ContainerStatus, JobStatus, LaneReport, LaneStatus, Launching
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import LaneState
+from anabranch.protocol.lane_report import BatchProgress, LaneReport
+from anabranch.protocol.status import ContainerStatus, JobStatus, LaneStatus, LaunchStatus
 
 _WORTH_TELLING = 0.01
 
@@ -115,7 +116,7 @@ def _behind(batches: int | None) -> str:
     return "not whole yet" if batches is None else f"{batches} batch(es) behind" if batches else "up to date"
 
 
-def _launching(job: str, its: Launching) -> str:
+def _launching(job: str, its: LaunchStatus) -> str:
     if its.gave_up:
         return (
             f"error: containers can't be started ({its.failures} failures in a row): {its.reason}\n"

@@ -12,7 +12,7 @@ import typer
 from anabranch import config as configuration
 from anabranch.cli import finding, haste, scale
 from anabranch.errors import NotFoundError, UsageError
-from anabranch.messages import Rewinding
+from anabranch.protocol.commands import RewindRequest
 
 __all__ = ["rewind", "wished"]
 
@@ -43,13 +43,13 @@ def rewind(
     scale.tell(job, rewound, told, json)
 
 
-def wished(to: str, state: str | None, dry: bool = False) -> Rewinding:
+def wished(to: str, state: str | None, dry: bool = False) -> RewindRequest:
     """What is asked for. UsageError if the file isn't one of positions, NotFoundError if there is none."""
     if state not in (None, *_STATES):
         raise UsageError(f"--state can't be {state!r}", "give keep or clear")
     place = _positions(Path(to)) if to.endswith(_SUFFIX) else to
     asked: dict[str, Any] = {"to": place, "state": state, "dry": dry}
-    return Rewinding(**asked, request=uuid.uuid4().hex)
+    return RewindRequest(**asked, request=uuid.uuid4().hex)
 
 
 def _positions(file: Path) -> dict[str, int]:

@@ -10,7 +10,7 @@ import typer
 
 from anabranch import config as configuration
 from anabranch.cli import deploy, finding, haste
-from anabranch.messages import RollingBack
+from anabranch.protocol.deployment import RollbackRequest
 
 
 def rollback(
@@ -27,7 +27,7 @@ def rollback(
 ) -> None:
     """Let the version before the present one follow it, and wait for it. Ctrl-C ends only the waiting."""
     with finding.at(configuration.load(config), coordinator) as client:
-        wish = RollingBack(drop_state=tuple(drop_state or ()), request=uuid.uuid4().hex, now=now)
+        wish = RollbackRequest(drop_state=tuple(drop_state or ()), request=uuid.uuid4().hex, now=now)
         told = client.rollback(job, wish)
         haste.said(now)
         deploy.follow(client, job, told, None if detach else timeout, json)

@@ -29,7 +29,8 @@ from anabranch.errors import AnabranchError, ConflictError, JobFailedError
 from anabranch.launch import loading, local_store, outputs, preparation
 from anabranch.launch.loading import JobFile
 from anabranch.launch.preparation import Prepared
-from anabranch.messages import JobStatus, Registration
+from anabranch.protocol.container import Registration
+from anabranch.protocol.status import JobStatus
 from anabranch.systems.folders import writable
 from anabranch.systems.systems import Systems
 

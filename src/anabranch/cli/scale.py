@@ -13,8 +13,9 @@ from anabranch import config as configuration
 from anabranch.cli import finding, haste, printing, progress
 from anabranch.coordinator.api.client import AWAY, Client
 from anabranch.errors import ConflictError, JobFailedError, OutOfTimeError, UsageError
-from anabranch.messages import JobStatus, Rewound, Scaled, Scaling
 from anabranch.model.lane import LaneState
+from anabranch.protocol.commands import RewindResult, ScaleRequest, ScaleResult
+from anabranch.protocol.status import JobStatus
 
 _POLL = 0.2
 _CHANGING = "changing"
@@ -42,7 +43,7 @@ def scale(
     tell(job, scaled, told, json)
 
 
-def followed(client: Client, job: str, change: Scaled | Rewound, timeout: float | None) -> str:
+def followed(client: Client, job: str, change: ScaleResult | RewindResult, timeout: float | None) -> str:
     """Say what a change does, and wait for it (None: don't); gives what there is to say of it then.
 
     Raises:
@@ -57,18 +58,18 @@ def followed(client: Client, job: str, change: Scaled | Rewound, timeout: float 
     return "; all its lanes run"
 
 
-def tell(job: str, change: Scaled | Rewound, said: str, json: bool) -> None:
+def tell(job: str, change: ScaleResult | RewindResult, said: str, json: bool) -> None:
     """The last that a verb says of a change that it has asked for."""
     if json:
         printing.as_json(change)
     progress.say(f"job {job}: {said}")
 
 
-def wished(factor: int | None, containers: int | None, dry: bool = False, now: bool = False) -> Scaling:
+def wished(factor: int | None, containers: int | None, dry: bool = False, now: bool = False) -> ScaleRequest:
     """What is asked for. UsageError if that is nothing."""
     if factor is None and containers is None:
         raise UsageError("nothing is to be changed", "give --factor X, --containers N or both")
-    return Scaling(factor=factor, containers=containers, request=uuid.uuid4().hex, dry=dry, now=now)
+    return ScaleRequest(factor=factor, containers=containers, request=uuid.uuid4().hex, dry=dry, now=now)
 
 
 def wait(client: Client, job: str, timeout: float) -> None:
@@ -101,7 +102,7 @@ def wait(client: Client, job: str, timeout: float) -> None:
         time.sleep(_POLL)
 
 
-def _check(client: Client, job: str, changed: Scaled | Rewound) -> None:
+def _check(client: Client, job: str, changed: ScaleResult | RewindResult) -> None:
     """Raises ConflictError if the job has gone back."""
     model = client.model(job)
     if model.undoes == changed.generation:

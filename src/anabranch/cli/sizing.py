@@ -10,7 +10,7 @@ from rich.table import Table
 
 from anabranch import config as configuration
 from anabranch.cli import drawing, finding, printing, progress
-from anabranch.messages import LaneSizing, Sizing
+from anabranch.protocol.status import LaneSizing, Sizing
 
 _FIGURES = ("busy", "functions", "lag", "in/s", "read/s", "batch s")
 

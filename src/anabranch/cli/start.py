@@ -18,8 +18,8 @@ from anabranch.job_code import artifact
 from anabranch.launch import loading, outputs, preparation
 from anabranch.launch.loading import JobFile
 from anabranch.launch.preparation import Prepared
-from anabranch.messages import Program
 from anabranch.model.job_model import JobModel
+from anabranch.protocol.deployment import Program
 
 
 def start(

@@ -12,7 +12,7 @@ from anabranch import config as configuration
 from anabranch.cli import finding, haste, progress
 from anabranch.config import CoordinatorSettings
 from anabranch.errors import OutOfTimeError, UnreachableError
-from anabranch.messages import JobStatus
+from anabranch.protocol.status import JobStatus
 
 
 def stop(

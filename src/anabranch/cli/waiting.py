@@ -9,7 +9,7 @@ from typing import TypeVar
 from anabranch.cli import progress
 from anabranch.coordinator.api.client import AWAY, Client
 from anabranch.errors import AnabranchError, OutOfTimeError
-from anabranch.messages import JobStatus
+from anabranch.protocol.status import JobStatus
 
 __all__ = ["answered", "until"]
 

@@ -23,7 +23,7 @@ from anabranch.event_time.windows import tumbling
 from anabranch.launch import outputs, preparation
 from anabranch.launch.loading import JobFile
 from anabranch.launch.preparation import Prepared
-from anabranch.messages import Answer, Heartbeat, Registration
+from anabranch.protocol.container import Heartbeat, HeartbeatResponse, Registration
 from anabranch.systems.embedded import EmbeddedSystem
 from anabranch.systems.records import RECORD_SCHEMA
 
@@ -77,7 +77,7 @@ class _Until:
         self._lanes = lanes
         self._leaving = leaving
 
-    def heartbeat(self, beat: Heartbeat, wait: float = 0) -> Answer:
+    def heartbeat(self, beat: Heartbeat, wait: float = 0) -> HeartbeatResponse:
         leaves = self._leaving.is_set()
         done = [lane for lane in beat.lanes if lane.batch >= (0 if leaves else _BATCHES - 1)]
         if len(done) == (len(beat.lanes) if leaves else self._lanes):

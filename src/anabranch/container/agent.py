@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from anabranch.messages import Answer, CopyReport, Heartbeat, LaneReport, Registered
+from anabranch.protocol.container import Heartbeat, HeartbeatResponse, RegistrationResponse
+from anabranch.protocol.lane_report import LaneReport
+from anabranch.protocol.standby import StandbyReport
 
 __all__ = ["Agent", "Sent"]
 
@@ -30,19 +32,21 @@ class Agent:
             that it writes can be fenced); else it stops before its lease ends.
     """
 
-    def __init__(self, me: Registered, registered_at: float, clock: Callable[[], float], *, survives: bool) -> None:
+    def __init__(
+        self, me: RegistrationResponse, registered_at: float, clock: Callable[[], float], *, survives: bool
+    ) -> None:
         self.me = me
         self._clock = clock
         self._survives = survives
         self._number = 0
         self._heard = -1
         self._lease_until = registered_at + me.lease
-        self._answer: Answer | None = None
+        self._answer: HeartbeatResponse | None = None
         self._refused = ""
         self._missed = ""
 
     @property
-    def answer(self) -> Answer | None:
+    def answer(self) -> HeartbeatResponse | None:
         """The newest answer, None before the first."""
         return self._answer
 
@@ -67,7 +71,9 @@ class Agent:
             )
         return self._refused
 
-    def beat(self, reports: Sequence[LaneReport], *, leaving: bool = False, copies: Sequence[CopyReport] = ()) -> Sent:
+    def beat(
+        self, reports: Sequence[LaneReport], *, leaving: bool = False, copies: Sequence[StandbyReport] = ()
+    ) -> Sent:
         """The next beat. ``leaving``: it gives the seat back."""
         self._number += 1
         seen = -1 if self._answer is None else self._answer.revision
@@ -82,7 +88,7 @@ class Agent:
         )
         return Sent(beat, self._clock())
 
-    def hear(self, sent: Sent, answer: Answer) -> None:
+    def hear(self, sent: Sent, answer: HeartbeatResponse) -> None:
         """Take in what was answered to a beat; what a later beat has overtaken only renews the lease."""
         if not answer.alive:
             self._refused = answer.reason or "the coordinator says so"

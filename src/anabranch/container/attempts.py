@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.messages import LaneReport
+from anabranch.protocol.lane_report import LaneReport
 
 __all__ = ["Attempts", "Standstill"]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from anabranch.container.time_spent import COMPUTING, STATE, Operator, Spending
-from anabranch.messages import BatchProgress
+from anabranch.protocol.lane_report import BatchProgress
 from anabranch.task_progress.counts import PUBLISHING, READING, Heard, Received
 
 __all__ = ["Look", "Planned", "Tracker"]

@@ -14,7 +14,9 @@ import msgspec
 from anabranch import logs
 from anabranch.container.agent import Agent
 from anabranch.errors import FencedError
-from anabranch.messages import Answer, CopyReport, Heartbeat, LaneReport, Registered, Registration
+from anabranch.protocol.container import Heartbeat, HeartbeatResponse, Registration, RegistrationResponse
+from anabranch.protocol.lane_report import LaneReport
+from anabranch.protocol.standby import StandbyReport
 
 __all__ = ["Beating", "Beats", "Coordination", "Direct"]
 
@@ -31,9 +33,9 @@ log = logs.get_logger()
 class Coordination(Protocol):
     """What a container needs of the coordinator: the same in process and over HTTP."""
 
-    def register(self, registration: Registration) -> Registered: ...
+    def register(self, registration: Registration) -> RegistrationResponse: ...
 
-    def heartbeat(self, beat: Heartbeat, wait: float = 0) -> Answer: ...
+    def heartbeat(self, beat: Heartbeat, wait: float = 0) -> HeartbeatResponse: ...
 
 
 @runtime_checkable
@@ -50,7 +52,7 @@ class Beats(Protocol):
         """Call ``wake`` when there is an answer to :meth:`take`."""
         ...
 
-    def take(self, reports: Sequence[LaneReport], copies: Sequence[CopyReport] = ()) -> Answer | None:
+    def take(self, reports: Sequence[LaneReport], copies: Sequence[StandbyReport] = ()) -> HeartbeatResponse | None:
         """Tell how the lanes and standbys are; gives what should run, None while that isn't known.
 
         Raises:
@@ -75,7 +77,7 @@ class Direct:
     def listen(self, wake: Callable[[], object]) -> None:
         self._wake = wake
 
-    def take(self, reports: Sequence[LaneReport], copies: Sequence[CopyReport] = ()) -> Answer | None:
+    def take(self, reports: Sequence[LaneReport], copies: Sequence[StandbyReport] = ()) -> HeartbeatResponse | None:
         self._listening.close()
         sent = self._agent.beat(reports, copies=copies)
         answer = self._coordination.heartbeat(sent.beat)
@@ -110,7 +112,7 @@ class Beating:
         self._say = say
         self._lock = threading.Lock()
         self._reports: tuple[LaneReport, ...] = ()
-        self._copies: tuple[CopyReport, ...] = ()
+        self._copies: tuple[StandbyReport, ...] = ()
         self._shape: object = None
         self._live = False
         self._leaving = False
@@ -147,7 +149,7 @@ class Beating:
         with self._lock:
             return self._agent.lease_left
 
-    def take(self, reports: Sequence[LaneReport], copies: Sequence[CopyReport] = ()) -> Answer | None:
+    def take(self, reports: Sequence[LaneReport], copies: Sequence[StandbyReport] = ()) -> HeartbeatResponse | None:
         fenced = next((report for report in reports if report.fenced), None)
         if fenced is not None:
             raise FencedError(f"container {self._agent.me.container} must stop: it was fenced", fenced.error or "")

@@ -12,9 +12,9 @@ from time import monotonic
 from anabranch import crash_points, logs
 from anabranch.container.folder import Folder
 from anabranch.container.place import Place
-from anabranch.messages import BatchProgress
 from anabranch.model.lane import Lane
 from anabranch.pace.breaking_off import is_worth_it
+from anabranch.protocol.lane_report import BatchProgress
 from anabranch.spark.gate import Gate
 
 __all__ = ["Breaking", "Verdict", "estimated", "is_quiet", "runs", "taken_back", "told", "verdict"]

@@ -11,7 +11,7 @@ import msgspec
 from anabranch import logs
 from anabranch.container import failures
 from anabranch.container.folder import Folder
-from anabranch.messages import Copy, CopyReport
+from anabranch.protocol.standby import StandbyOrder, StandbyReport
 
 __all__ = ["Copies"]
 
@@ -43,19 +43,19 @@ class Copies:
         self._wake = wake
         self._clock = clock
         self._lock = threading.Lock()
-        self._wanted: dict[_Key, Copy] = {}
-        self._kept: dict[_Key, CopyReport] = {}
+        self._wanted: dict[_Key, StandbyOrder] = {}
+        self._kept: dict[_Key, StandbyReport] = {}
         self._not_before: dict[_Key, float] = {}
         self._over = threading.Event()
         self._news = threading.Event()
         self._thread = threading.Thread(target=self._run, name="copies", daemon=True)
 
     @property
-    def reports(self) -> tuple[CopyReport, ...]:
+    def reports(self) -> tuple[StandbyReport, ...]:
         with self._lock:
             return tuple(self._kept[key] for key in sorted(self._kept))
 
-    def want(self, copies: Iterable[Copy]) -> None:
+    def want(self, copies: Iterable[StandbyOrder]) -> None:
         """Keep these, and forget all others."""
         wanted = {_key(copy): copy for copy in copies}
         with self._lock:
@@ -63,7 +63,7 @@ class Copies:
                 return
             self._wanted = wanted
             self._kept = {
-                key: self._kept.get(key, CopyReport(lane=copy.lane, epoch=copy.epoch, number=copy.number))
+                key: self._kept.get(key, StandbyReport(lane=copy.lane, epoch=copy.epoch, number=copy.number))
                 for key, copy in wanted.items()
                 if key in self._kept or copy.to == "refresh"
             }
@@ -96,7 +96,7 @@ class Copies:
             self._news.wait(_LOOK_EVERY)
             self._news.clear()
 
-    def _keep(self, copy: Copy) -> None:
+    def _keep(self, copy: StandbyOrder) -> None:
         source = self._folder(copy.lane, copy.epoch)
         standby = source.standby(copy.number)
         if copy.to == "remove":
@@ -107,12 +107,12 @@ class Copies:
         elif copy.to == "refresh" and (last := source.committed()) > self._batch(copy):
             self._tell(copy, batch=min(last, source.refresh(standby)), error="")
 
-    def _batch(self, copy: Copy) -> int:
+    def _batch(self, copy: StandbyOrder) -> int:
         with self._lock:
             has = self._kept.get(_key(copy))
         return -1 if has is None or has.error else has.batch
 
-    def _tell(self, copy: Copy, **changes: int | str) -> None:
+    def _tell(self, copy: StandbyOrder, **changes: int | str) -> None:
         with self._lock:
             has = self._kept.get(_key(copy))
             if has is not None:  # else it is another's by now
@@ -120,5 +120,5 @@ class Copies:
         self._wake()
 
 
-def _key(copy: Copy) -> _Key:
+def _key(copy: StandbyOrder) -> _Key:
     return (copy.lane, copy.epoch, copy.number)

@@ -12,8 +12,8 @@ from anabranch.api.timers import INFINITY
 from anabranch.container.folder import Folder
 from anabranch.container.offset_log import Entry
 from anabranch.event_time.progress import Progress
-from anabranch.messages import Draining
 from anabranch.model.ssp import SSP, parsed
+from anabranch.protocol.drain import DrainOrder
 from anabranch.spark import clock
 from anabranch.spark.query import LaneQuery
 from anabranch.systems.source import share
@@ -69,7 +69,7 @@ class Drain:
     systems: Systems
     ssps: tuple[SSP, ...]
     starting: Offsets
-    wanted: Callable[[], Draining | None]
+    wanted: Callable[[], DrainOrder | None]
     upstream_ended: Callable[[], bool]
     leaving: Callable[[], bool]
     run: Callable[[], None]

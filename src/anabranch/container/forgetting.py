@@ -7,9 +7,9 @@ from fractions import Fraction
 
 from anabranch import logs
 from anabranch.errors import AnabranchError
-from anabranch.messages import LaneReport
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import WHOLE, parsed
+from anabranch.protocol.lane_report import LaneReport
 from anabranch.systems.contract import System
 
 __all__ = ["Reader", "Readers", "behind", "forget"]

@@ -12,8 +12,9 @@ from anabranch.container import restarts
 from anabranch.container.attempts import Attempts
 from anabranch.container.lane import LaneRunner
 from anabranch.container.restarts import Step
-from anabranch.messages import LaneReport, WantedLane
 from anabranch.model.lane import Lane
+from anabranch.protocol.container import WantedLane
+from anabranch.protocol.lane_report import LaneReport
 
 __all__ = ["Keeper"]
 

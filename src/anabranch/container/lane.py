@@ -32,10 +32,11 @@ from anabranch.container.place import Place
 from anabranch.container.remembering import Memory
 from anabranch.errors import AnabranchError, StalledError, StateError
 from anabranch.event_time.progress import Progress
-from anabranch.messages import BatchProgress, Draining, LaneReport
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP, parsed, texts
 from anabranch.pace.controller import Ran as Paced
+from anabranch.protocol.drain import DrainOrder
+from anabranch.protocol.lane_report import BatchProgress, LaneReport
 from anabranch.spark import clock, history, isolation
 from anabranch.spark.clock import Clock
 from anabranch.spark.history import Ran
@@ -133,7 +134,7 @@ class LaneRunner:
         self._now = threading.Event()
         self._begun_before = -1
         self._upstream_ended = threading.Event()
-        self._draining: Draining | None = None
+        self._draining: DrainOrder | None = None
         self._known = threading.Event()
         has_folder = lane.folder_epoch and not lane.abandoned
         self._report = LaneReport(lane=lane.id, phase="starting", folder_epoch=lane.folder_epoch if has_folder else 0)
@@ -213,7 +214,7 @@ class LaneRunner:
         self._stop.set()
         self._news.set()
 
-    def drain(self, how: Draining | None) -> None:
+    def drain(self, how: DrainOrder | None) -> None:
         """Drain so; None: go on as before."""
         if how != self._draining:
             self._draining = how

@@ -13,8 +13,8 @@ from anabranch import logs
 from anabranch.container.batch_progress import Look, Planned, Tracker
 from anabranch.container.load import Load
 from anabranch.container.time_spent import COMPUTING
-from anabranch.messages import BatchProgress, LaneReport
 from anabranch.model.lane import Lane
+from anabranch.protocol.lane_report import BatchProgress, LaneReport
 from anabranch.spark import busy
 from anabranch.spark.query import LaneQuery
 from anabranch.spark.under_way import At

@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from anabranch.messages import LaneReport
+from anabranch.protocol.lane_report import LaneReport
 
 __all__ = ["Load"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from anabranch.container.folder import Folder
-from anabranch.messages import BatchProgress
+from anabranch.protocol.lane_report import BatchProgress
 from anabranch.systems.source import share
 
 __all__ = ["is_too_long", "outlasts", "shrink"]

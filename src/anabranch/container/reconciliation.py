@@ -33,11 +33,12 @@ from anabranch.container.restarts import ProcessBrokenError, Restarts
 from anabranch.errors import AnabranchError
 from anabranch.event_time import durations
 from anabranch.formats import Format
-from anabranch.messages import Answer, LaneReport, Registration, WantedLane
 from anabranch.model.graph import Graph
 from anabranch.model.lane import Lane
 from anabranch.operators.rules import is_boundary
 from anabranch.planning import stages
+from anabranch.protocol.container import HeartbeatResponse, Registration, WantedLane
+from anabranch.protocol.lane_report import LaneReport
 from anabranch.spark import foreseeing, query
 from anabranch.spark.foreseeing import Foreseen
 from anabranch.spark.pruning import Needs
@@ -155,7 +156,7 @@ class Container:
         """How the lanes are now."""
         return tuple(keeper.report for keeper in self._keepers.values())
 
-    def _reconcile(self, answer: Answer) -> None:
+    def _reconcile(self, answer: HeartbeatResponse) -> None:
         self._preparations.begin(answer.coming)
         self._beginnings.announce(answer.coming, (each.lane.id for each in answer.wanted))
         wanted = {each.lane.id: each for each in self._not_too_early(answer)}
@@ -172,7 +173,7 @@ class Container:
                 self._keepers[lane_id] = self._kept(each, answer.until_caught_up)
         self.copies.want(answer.copies)
 
-    def _not_too_early(self, answer: Answer) -> Iterator[WantedLane]:
+    def _not_too_early(self, answer: HeartbeatResponse) -> Iterator[WantedLane]:
         """The wanted lanes; those that are to close go on while what follows them is prepared: output stands still only
         from then on."""
         self._closing = []

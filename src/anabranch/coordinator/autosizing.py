@@ -16,9 +16,10 @@ from anabranch.coordinator.report_history import ReportHistory
 from anabranch.coordinator.scalability import UNKNOWN, Scalability
 from anabranch.coordinator.states import DeploymentState
 from anabranch.event_time import durations
-from anabranch.messages import JobStatus, LaneReport, LaneStatus
 from anabranch.model.factor import FACTORS
 from anabranch.model.lane import Lane
+from anabranch.protocol.lane_report import LaneReport
+from anabranch.protocol.status import JobStatus, LaneStatus
 
 __all__ = ["Findings", "Look", "Verdict", "decide", "limits_of", "looked", "threads_of"]
 

@@ -26,19 +26,11 @@ from anabranch.coordinator.store import Event, Store
 from anabranch.errors import NotFoundError, OutOfTimeError
 from anabranch.formats import Format
 from anabranch.job_code import artifact
-from anabranch.messages import (
-    Answer,
-    Assignment,
-    Heartbeat,
-    JobStatus,
-    Launching,
-    Registered,
-    Registration,
-    Running,
-    Sizing,
-)
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane
+from anabranch.protocol.container import Heartbeat, HeartbeatResponse, Registration, RegistrationResponse
+from anabranch.protocol.deployment import RunningDeployment
+from anabranch.protocol.status import Assignment, JobStatus, LaunchStatus, Sizing
 from anabranch.systems.systems import Systems
 
 __all__ = ["Coordinator", "Fence"]
@@ -186,11 +178,11 @@ class Coordinator(Operations):
 
     # What a container says
 
-    def register(self, registration: Registration) -> Registered:
+    def register(self, registration: Registration) -> RegistrationResponse:
         """See :meth:`Membership.register`."""
         return self.membership.register(registration)
 
-    def heartbeat(self, beat: Heartbeat, wait: float = 0.0) -> Answer:
+    def heartbeat(self, beat: Heartbeat, wait: float = 0.0) -> HeartbeatResponse:
         """See :meth:`Membership.heartbeat`."""
         return self.membership.heartbeat(beat, wait)
 
@@ -251,7 +243,7 @@ class Coordinator(Operations):
             found = [seats.demand(running_job, clock(), lease) for running_job in self.registry.jobs.values()]
             return found + [Demand(job=job, wanted=0, over=True) for job in jobs if self._has_ended(job)]
 
-    def launched(self, job: str, launching: Launching, news: Sequence[tuple[str, str]]) -> None:
+    def launched(self, job: str, launching: LaunchStatus, news: Sequence[tuple[str, str]]) -> None:
         """How its launcher fares with a job; ``news``: what happened, and why."""
         if news:
             self._store.note([self.registry.event(job, "launcher", what, why) for what, why in news])
@@ -261,7 +253,7 @@ class Coordinator(Operations):
 
     # What containers in other processes ask for
 
-    def running(self, job: str) -> Running:
+    def running(self, job: str) -> RunningDeployment:
         """What a container needs to run a job.
 
         Raises:

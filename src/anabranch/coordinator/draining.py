@@ -9,9 +9,10 @@ import msgspec
 
 from anabranch.coordinator.states import DeploymentState
 from anabranch.errors import ConflictError, UsageError
-from anabranch.messages import Drain, Draining, DrainNotification, LaneReport
 from anabranch.model.lane import Lane, LaneState
 from anabranch.model.ssp import SSP, in_order
+from anabranch.protocol.drain import DrainNotification, DrainOrder, DrainProgress
+from anabranch.protocol.lane_report import LaneReport
 
 __all__ = ["check", "check_cancellable", "following", "of_lane", "sources", "stages"]
 
@@ -47,7 +48,7 @@ def check(job: str, state: DeploymentState, deployment: int, lanes: Iterable[Lan
     return ""
 
 
-def check_cancellable(job: str, drain: Drain) -> None:
+def check_cancellable(job: str, drain: DrainProgress) -> None:
     """Raises ConflictError if windows may be out already that were not complete."""
     if drain.last:
         raise ConflictError(
@@ -73,7 +74,7 @@ def stages(lanes: Iterable[Lane]) -> dict[str, tuple[str, ...]]:
     return {stage: tuple(its) for stage, its in found.items()}
 
 
-def following(drain: Drain, lanes: Iterable[Lane], reports: Mapping[str, LaneReport]) -> Drain | None:
+def following(drain: DrainProgress, lanes: Iterable[Lane], reports: Mapping[str, LaneReport]) -> DrainProgress | None:
     """The next step of a drain that is due; None while lanes are on their way.
 
     First all that read what the job doesn't write itself tell where they have stopped. Each partition is then taken in
@@ -104,14 +105,14 @@ def following(drain: Drain, lanes: Iterable[Lane], reports: Mapping[str, LaneRep
     return None
 
 
-def of_lane(drain: Drain | None, state: DeploymentState) -> Draining | None:
+def of_lane(drain: DrainProgress | None, state: DeploymentState) -> DrainOrder | None:
     """What a lane is told of a drain."""
     if drain is None or state is not DeploymentState.DRAINING:
         return None
-    return Draining(uuid=drain.notification.uuid, until=drain.until, last=drain.last)
+    return DrainOrder(uuid=drain.notification.uuid, until=drain.until, last=drain.last)
 
 
-def _has_halted(report: LaneReport, drain: Drain) -> bool:
+def _has_halted(report: LaneReport, drain: DrainProgress) -> bool:
     return report.phase == "running" and report.halted == drain.notification.uuid
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from anabranch.coordinator.report_history import ReportHistory
 from anabranch.coordinator.scalability import UNKNOWN, Scalability
-from anabranch.messages import LaneStatus
+from anabranch.protocol.status import LaneStatus
 
 __all__ = ["LaneLoad", "capacity", "catch_up", "load_of", "scale", "utilisation"]
 
@@ -49,8 +49,8 @@ class LaneLoad:
     time that functions need for what arrives, where they have most to do. ``hot``: the seconds that they hold the lane
     up for a record of it, in the last batch; ``usually_hot``: those of the busiest bucket in the last half minute.
     ``rest``: what all else takes, a record. ``skew`` and ``hottest`` as ``skew`` and ``slowest`` of
-    :class:`anabranch.messages.LaneReport`. ``threads``: so many buckets of a partition are worked on at once;
-    ``sequential``: only one.
+    :class:`anabranch.protocol.lane_report.LaneReport`. ``threads``: so many buckets of a partition are worked on at
+    once; ``sequential``: only one.
     """
 
     lane: str

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from anabranch.errors import ConflictError
-from anabranch.messages import Launching
+from anabranch.protocol.status import LaunchStatus
 
 __all__ = ["Crew", "Demand", "Ended", "Member", "Plan", "joined", "shown", "step"]
 
@@ -120,9 +120,9 @@ def joined(crew: Crew, execution: str, now: float) -> tuple[Crew, bool]:
     return replace(crew, members=members, owed=max(0, crew.owed - 1)), crew.owed > 0
 
 
-def shown(crew: Crew, demand: Demand, logs: str) -> Launching:
+def shown(crew: Crew, demand: Demand, logs: str) -> LaunchStatus:
     """What ``status`` says of it."""
-    return Launching(
+    return LaunchStatus(
         wanted=demand.wanted,
         running=sum(map(_counts, crew.members)) + len(_others(crew, demand)),
         failures=crew.failures,

@@ -9,7 +9,7 @@ from anabranch.clocks import boottime
 from anabranch.coordinator import launch_policy
 from anabranch.coordinator.launch_policy import Crew, Demand
 from anabranch.coordinator.processes import Processes
-from anabranch.messages import Launching
+from anabranch.protocol.status import LaunchStatus
 
 __all__ = ["Launcher", "Staffed"]
 
@@ -22,7 +22,7 @@ class Staffed(Protocol):
 
     def demands(self, jobs: Collection[str]) -> list[Demand]: ...
 
-    def launched(self, job: str, launching: Launching, news: Sequence[tuple[str, str]]) -> None: ...
+    def launched(self, job: str, launching: LaunchStatus, news: Sequence[tuple[str, str]]) -> None: ...
 
 
 class Launcher:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.messages import BatchProgress, LaneReport
+from anabranch.protocol.lane_report import BatchProgress, LaneReport
 
 __all__ = ["LongBatches", "told"]
 

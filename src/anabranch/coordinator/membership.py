@@ -18,8 +18,9 @@ from anabranch.coordinator.naming import check_container, check_name
 from anabranch.coordinator.states import DeploymentState
 from anabranch.coordinator.store import Event
 from anabranch.errors import ConflictError, FencedError, NotFoundError, NotLeadingError, StoreUnavailableError
-from anabranch.messages import Answer, Heartbeat, LaneReport, Registered, Registration
 from anabranch.model.lane import Lane, LaneState
+from anabranch.protocol.container import Heartbeat, HeartbeatResponse, Registration, RegistrationResponse
+from anabranch.protocol.lane_report import LaneReport
 
 __all__ = ["Membership"]
 
@@ -36,7 +37,7 @@ class Membership:
         self._grace = registry.grace
         self._unseated_beats = 0
 
-    def register(self, registration: Registration) -> Registered:
+    def register(self, registration: Registration) -> RegistrationResponse:
         """A process takes a seat, under an epoch above all others of the job.
 
         Where processes are never expelled a former one is replaced; else only a free seat can be taken.
@@ -51,11 +52,11 @@ class Membership:
             check_name("seat", registration.seat)
         with self._registry.locked_all():
             if self._grace is not None and self.is_over(registration.job):
-                return Registered(lease=self._lease, done=True)
+                return RegistrationResponse(lease=self._lease, done=True)
             with self._registry.locked(registration.job) as running_job:
                 return self._register(running_job, registration)
 
-    def heartbeat(self, beat: Heartbeat, wait: float = 0.0) -> Answer:
+    def heartbeat(self, beat: Heartbeat, wait: float = 0.0) -> HeartbeatResponse:
         """:meth:`hear` a beat; if there is no news, wait for some.
 
         Args:
@@ -70,7 +71,7 @@ class Membership:
             news = answer.same and woken.wait(self.patience(wait))
         return self.answer(beat) if news else answer
 
-    def hear(self, beat: Heartbeat) -> Answer:
+    def hear(self, beat: Heartbeat) -> HeartbeatResponse:
         """Take in what a container says, and say what it should run.
 
         One that reports lanes which aren't its own, or that it can't have, must stop.
@@ -84,14 +85,14 @@ class Membership:
         with self._registry.locked_all():
             return self._routine(beat) or self._heard(beat)
 
-    def hear_at_once(self, beat: Heartbeat) -> Answer | None:
+    def hear_at_once(self, beat: Heartbeat) -> HeartbeatResponse | None:
         """:meth:`hear` a beat that brings nothing but figures; None if it must be heard so, as it may take its time.
 
         It waits for nothing that others do, nor for the store.
         """
         return None if self._registry.unsure else self._routine(beat)
 
-    def answer(self, beat: Heartbeat) -> Answer:
+    def answer(self, beat: Heartbeat) -> HeartbeatResponse:
         """What there is to say now to a beat that was heard. Raises as :meth:`hear`."""
         with self._registry.locked_all():
             running_job, process = self._registry.holder(beat.container)
@@ -125,7 +126,7 @@ class Membership:
         """How many beats there were of processes that have no seat, since this coordinator began."""
         return self._unseated_beats
 
-    def _register(self, running_job: RunningJob, registration: Registration) -> Registered:
+    def _register(self, running_job: RunningJob, registration: Registration) -> RegistrationResponse:
         held = next((one for one in running_job.seats.processes.values() if one.record.is_of(registration)), None)
         if held is not None:
             _check_certain(held)
@@ -136,11 +137,11 @@ class Membership:
             if self.expel_silent(running_job):
                 self._registry.advance(running_job)
             if not running_job.state.active:
-                return Registered(lease=self._lease, done=True)
+                return RegistrationResponse(lease=self._lease, done=True)
         deployment = registration.deployment or running_job.deployment
         registration = msgspec.structs.replace(registration, deployment=deployment)
         if deployment not in {running_job.deployment, *map(running_job.deployment_of, running_job.busy_seats)}:
-            return Registered(lease=self._lease, done=True)
+            return RegistrationResponse(lease=self._lease, done=True)
         seat = self._free_seat(running_job, registration)
         if seat is None:
             return self._without_seat(running_job, registration)
@@ -169,22 +170,26 @@ class Membership:
             return racks.nearest(running_job, free, registration.rack)
         return seat if seat in free else None
 
-    def _without_seat(self, running_job: RunningJob, registration: Registration) -> Registered:
+    def _without_seat(self, running_job: RunningJob, registration: Registration) -> RegistrationResponse:
         """A process stands by, or must end as it has code that isn't missing."""
         if (
             registration.deployment != running_job.deployment
             or seats.program_due(running_job) != running_job.deployment
         ):
-            return Registered(lease=self._lease, done=registration.deployment != seats.program_due(running_job))
+            return RegistrationResponse(
+                lease=self._lease, done=registration.deployment != seats.program_due(running_job)
+            )
         running_job.seats.stand_by(registration, self._clock())
         if running_job.follows:
             self._registry.advance(running_job)  # the lanes before it may end
-        return Registered(lease=self._lease, copies=running_job.standbys.wanted.get(registration.execution, ()))
+        return RegistrationResponse(
+            lease=self._lease, copies=running_job.standbys.wanted.get(registration.execution, ())
+        )
 
-    def _registered(self, process: Process) -> Registered:
+    def _registered(self, process: Process) -> RegistrationResponse:
         process.lease_ends = self._clock() + self._lease
         record = process.record
-        return Registered(container=record.id, epoch=record.epoch, seat=record.seat, lease=self._lease)
+        return RegistrationResponse(container=record.id, epoch=record.epoch, seat=record.seat, lease=self._lease)
 
     def expel_silent(self, running_job: RunningJob) -> bool:
         """Take the seats of processes that were silent for too long; gives whether there were any. Whoever calls this
@@ -213,7 +218,7 @@ class Membership:
             raise NotLeadingError(f"this coordinator doesn't serve job {job!r} now", "ask again")
         return not DeploymentState(its.state).active
 
-    def _routine(self, beat: Heartbeat) -> Answer | None:
+    def _routine(self, beat: Heartbeat) -> HeartbeatResponse | None:
         """Hear a beat after which nothing has to be decided, stored or told; else None, and only its lease is renewed:
         that counts from when a beat came, however long it waits to be heard."""
         running_job, process = self._registry.holder(beat.container)
@@ -231,9 +236,9 @@ class Membership:
                 if beat.leaving or not offers.hear_figures(running_job, process, beat):
                     return None
                 process.heard = beat.number
-            return Answer(alive=True, revision=beat.seen, same=True)
+            return HeartbeatResponse(alive=True, revision=beat.seen, same=True)
 
-    def _heard(self, beat: Heartbeat) -> Answer:
+    def _heard(self, beat: Heartbeat) -> HeartbeatResponse:
         running_job, process = self._registry.holder(beat.container)
         if running_job is None or process is None or process.record.epoch != beat.epoch:
             return self._refusal(beat)
@@ -243,7 +248,7 @@ class Membership:
             try:
                 its = {report.lane: running_job.lane_of(process, report.lane) for report in beat.lanes}
             except (NotFoundError, ConflictError) as error:
-                return Answer(alive=False, revision=-1, reason=str(error))
+                return HeartbeatResponse(alive=False, revision=-1, reason=str(error))
             news = self._take_in(running_job, process, beat, its)
             process.heard = max(process.heard, beat.number)
             if news or self._grace is None:  # without expulsion, time alone may have changed something
@@ -254,14 +259,14 @@ class Membership:
                 self._registry.write(self._store.leave, process.record, self._now())
                 running_job.seats.leave(process)
                 self._registry.announce()
-                return Answer(alive=True, revision=running_job.seats.revision, done=True)
+                return HeartbeatResponse(alive=True, revision=running_job.seats.revision, done=True)
         return offers.answer(running_job, process, beat.seen)
 
-    def _refusal(self, beat: Heartbeat) -> Answer:
+    def _refusal(self, beat: Heartbeat) -> HeartbeatResponse:
         record = self._store.container(beat.container)
         holds = record is not None and record.epoch == beat.epoch and record.gone is None
         if record is not None and holds and self._grace is not None and self.is_over(record.job):
-            return Answer(alive=True, revision=-1, done=True)
+            return HeartbeatResponse(alive=True, revision=-1, done=True)
         if record is None:
             reason = f"nobody knows container {beat.container}"
         elif record.epoch != beat.epoch:
@@ -269,7 +274,7 @@ class Membership:
         else:
             reason = record.gone or f"job {record.job!r} is not running here"
         self._unseated_beats += 1
-        return Answer(alive=False, revision=-1, reason=reason)
+        return HeartbeatResponse(alive=False, revision=-1, reason=reason)
 
     def _take_in(self, running_job: RunningJob, process: Process, beat: Heartbeat, its: dict[str, Lane]) -> bool:
         """Whether a beat brought anything to decide on."""

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from anabranch.messages import LaneReport
 from anabranch.model.lane import Lane
 from anabranch.pace.breaking_off import is_worth_it
+from anabranch.protocol.lane_report import LaneReport
 
 __all__ = ["Experience", "Watched", "drain", "expected"]
 

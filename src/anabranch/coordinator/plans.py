@@ -10,19 +10,19 @@ import msgspec
 from anabranch.coordinator.naming import check_name
 from anabranch.coordinator.store import DeploymentRecord
 from anabranch.errors import ConflictError, StateError
-from anabranch.messages import Start
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, LaneState
 from anabranch.planning.fingerprints import PARTITIONS
 from anabranch.planning.transition import after_drain as follow_drain
+from anabranch.protocol.deployment import StartRequest
 
 __all__ = ["after_drain", "again", "check_same", "check_whole", "numbered"]
 
 _SHORT = 40
 
 
-def numbered(start: Start, deployment: int) -> Start:
+def numbered(start: StartRequest, deployment: int) -> StartRequest:
     """The plan as the deployment of that number, generation 1, its lanes planned.
 
     Raises:
@@ -38,7 +38,7 @@ def numbered(start: Start, deployment: int) -> Start:
     )
 
 
-def check_whole(start: Start, known: Collection[str]) -> None:
+def check_whole(start: StartRequest, known: Collection[str]) -> None:
     """Raises StateError if the parts of a plan don't fit together. ``known``: the lanes that there are already."""
     job, seats = start.graph.job, {container.seat for container in start.model.containers}
     ids = [lane.id for lane in start.lanes]
@@ -60,7 +60,7 @@ def check_whole(start: Start, known: Collection[str]) -> None:
         raise StateError(f"the plan of job {job!r} can't be started: {faults[0]}", "this is a fault of anabranch")
 
 
-def after_drain(start: Start, deployment: int, known: Mapping[str, Lane]) -> Start:
+def after_drain(start: StartRequest, deployment: int, known: Mapping[str, Lane]) -> StartRequest:
     """The plan as the deployment of that number, which begins where the one before it was drained.
 
     Args:
@@ -77,9 +77,9 @@ def after_drain(start: Start, deployment: int, known: Mapping[str, Lane]) -> Sta
     )
 
 
-def again(stored: DeploymentRecord, graph: Graph, model: JobModel, known: Mapping[str, Lane]) -> Start:
+def again(stored: DeploymentRecord, graph: Graph, model: JobModel, known: Mapping[str, Lane]) -> StartRequest:
     """What was drained, to be started as it was, as another deployment."""
-    return Start(
+    return StartRequest(
         graph=graph,
         model=msgspec.structs.replace(
             model, request="", undoes=0, rewound=(), expands=(), replaces=0, again=model.again or stored.id

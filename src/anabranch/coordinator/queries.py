@@ -8,9 +8,10 @@ from anabranch.coordinator.naming import check_name
 from anabranch.coordinator.store import DeploymentRecord, Event
 from anabranch.errors import ConflictError, NotFoundError, UsageError
 from anabranch.formats import Format
-from anabranch.messages import JobStatus, LaneStatus, Running
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, open_lanes
+from anabranch.protocol.deployment import RunningDeployment
+from anabranch.protocol.status import JobStatus, LaneStatus
 
 if TYPE_CHECKING:
     from anabranch.coordinator.store import Store
@@ -83,13 +84,13 @@ def known_lanes(store: Store, job: str) -> dict[str, Lane]:
     return store.lanes(check_name("job", job))
 
 
-def running(store: Store, job: str, number: int | None = None) -> Running:
+def running(store: Store, job: str, number: int | None = None) -> RunningDeployment:
     """What a container needs to run a job's last deployment, or the one of a number. ConflictError if its code isn't
     here."""
     its = deployment(store, job, number)
     if its.program is None:
         raise ConflictError(f"the code of job {job!r} is not here", "start it: anabranch start JOB.py")
-    return Running(job=job, deployment=its.id, program=its.program, formats=its.formats)
+    return RunningDeployment(job=job, deployment=its.id, program=its.program, formats=its.formats)
 
 
 def is_known(store: Store, job: str, request: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from anabranch.messages import LaneReport
+from anabranch.protocol.lane_report import LaneReport
 
 __all__ = ["ReportHistory", "listened"]
 

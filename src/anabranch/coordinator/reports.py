@@ -7,9 +7,9 @@ from operator import attrgetter
 import msgspec
 
 from anabranch.errors import UsageError
-from anabranch.messages import LaneReport
 from anabranch.model.lane import Lane, LaneState, Position
 from anabranch.model.ssp import parsed
+from anabranch.protocol.lane_report import LaneReport
 
 __all__ = ["LAST_PHASES", "LIVE_PHASES", "applied", "begins_to_wait", "is_routine", "restarted"]
 

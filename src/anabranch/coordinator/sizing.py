@@ -8,9 +8,10 @@ from typing import Any
 from anabranch.coordinator.autosizing import Look
 from anabranch.coordinator.lane_load import LaneLoad
 from anabranch.coordinator.needed_factor import Need
-from anabranch.messages import JobStatus, LaneReport, LaneSizing, LaneStatus, Sizing
 from anabranch.model.factor import FACTORS
 from anabranch.model.lane import LaneState
+from anabranch.protocol.lane_report import LaneReport
+from anabranch.protocol.status import JobStatus, LaneSizing, LaneStatus, Sizing
 
 __all__ = ["of"]
 

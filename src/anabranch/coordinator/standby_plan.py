@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from anabranch.assignment import standbys
-from anabranch.messages import Copy, CopyReport
 from anabranch.model.lane import Lane, LaneState
+from anabranch.protocol.standby import StandbyOrder, StandbyReport
 
 __all__ = ["Copies", "Member", "is_warm", "told"]
 
-Copies = Mapping[str, tuple[Copy, ...]]
+Copies = Mapping[str, tuple[StandbyOrder, ...]]
 """What each process should do with standbys, by its execution."""
 
 _NEAR = 10
@@ -25,7 +25,7 @@ class Member:
 
     rack: str | None
     container: str = ""
-    copies: tuple[CopyReport, ...] = ()
+    copies: tuple[StandbyReport, ...] = ()
 
 
 def told(
@@ -34,7 +34,7 @@ def told(
     members: Mapping[str, Member],
     count: int,
     moving: Mapping[str, Sequence[str]],
-) -> dict[str, tuple[Copy, ...]]:
+) -> dict[str, tuple[StandbyOrder, ...]]:
     """What each process should do with standbys.
 
     Args:
@@ -58,10 +58,10 @@ def told(
     )
     keepers = {lane: standbys.numbered(names, former.get(lane, {})) for lane, names in placed.items()}
     keepers |= {lane: dict(enumerate(names)) for lane, names in moving.items()}
-    found: dict[str, list[Copy]] = {name: [] for name in members}
+    found: dict[str, list[StandbyOrder]] = {name: [] for name in members}
     for lane, its in keepers.items():
         for number, name in its.items():
-            found[name].append(Copy(lane=lane, epoch=lanes[lane].folder_epoch, number=number))
+            found[name].append(StandbyOrder(lane=lane, epoch=lanes[lane].folder_epoch, number=number))
     awaited = _awaited(lanes.values())
     for name, member in members.items():
         found[name] += [copy for has in member.copies for copy in _left(has, lanes, keepers, awaited)]
@@ -98,11 +98,11 @@ def _awaited(lanes: Iterable[Lane]) -> frozenset[str]:
 
 
 def _left(
-    has: CopyReport, lanes: Mapping[str, Lane], keepers: Mapping[str, Mapping[int, str]], awaited: frozenset[str]
-) -> list[Copy]:
+    has: StandbyReport, lanes: Mapping[str, Lane], keepers: Mapping[str, Mapping[int, str]], awaited: frozenset[str]
+) -> list[StandbyOrder]:
     """What becomes of a standby that its process need not keep; nothing: another one does, or this one does."""
     lane = lanes.get(has.lane)
-    copy = Copy(lane=has.lane, epoch=has.epoch, number=has.number, to="remove")
+    copy = StandbyOrder(lane=has.lane, epoch=has.epoch, number=has.number, to="remove")
     if lane is None:
         return []
     if lane.folder_epoch != has.epoch:
@@ -111,4 +111,4 @@ def _left(
         return [] if has.number in keepers[lane.id] else [copy]
     if lane.state is LaneState.CLOSED and lane.id not in awaited:
         return [copy]
-    return [Copy(lane=has.lane, epoch=has.epoch, number=has.number, to="hold")]
+    return [StandbyOrder(lane=has.lane, epoch=has.epoch, number=has.number, to="hold")]

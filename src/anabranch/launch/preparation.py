@@ -17,7 +17,6 @@ from anabranch.grouping import expansion, groupers
 from anabranch.grouping.request import Grouper
 from anabranch.launch import fingerprint
 from anabranch.launch.loading import JobFile
-from anabranch.messages import Program, Start
 from anabranch.model.factor import check_factor
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel
@@ -25,6 +24,7 @@ from anabranch.planning import patterns, placing, stages
 from anabranch.planning import plan as planning
 from anabranch.planning.plan import Plan
 from anabranch.planning.real_time import RealTime
+from anabranch.protocol.deployment import Program, StartRequest
 from anabranch.systems.systems import Systems
 
 
@@ -158,14 +158,14 @@ def start_message(
     program: Program | None = None,
     reset_state: bool = False,
     settings: Settings | None = None,
-) -> Start:
+) -> StartRequest:
     """The hand-over to the coordinator, with new lane ids.
 
     Args:
         settings: what the job is to have, if it was planned with others.
     """
     lanes = planning.lanes_of(prepared.plan, prepared.settings.job.state_partitions, lambda: secrets.token_hex(4))
-    return Start(
+    return StartRequest(
         graph=prepared.file.graph,
         model=prepared.plan.model,
         lanes=lanes,

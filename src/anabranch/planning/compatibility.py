@@ -28,7 +28,7 @@ _OF_STATE = ("state_partitions", "watermark_scope", "trigger")
 @dataclass(frozen=True)
 class Version:
     """A version of a job. ``schemas``: by operator, as text, the columns after it, as Spark's JSON; ``fingerprint`` as
-    in :class:`anabranch.messages.Start`."""
+    in :class:`anabranch.protocol.deployment.StartRequest`."""
 
     graph: Graph
     schemas: Mapping[str, str]

@@ -20,19 +20,12 @@ from anabranch.errors import JobFailedError, OutOfTimeError
 from anabranch.launch import local_store, outputs, preparation
 from anabranch.launch.loading import JobFile
 from anabranch.launch.preparation import Prepared
-from anabranch.messages import (
-    Answer,
-    DrainNotification,
-    Expanding,
-    Heartbeat,
-    JobStatus,
-    Registered,
-    Registration,
-    Rewinding,
-    Scaling,
-)
 from anabranch.model.lane import open_lanes
 from anabranch.planning.plan import Plan
+from anabranch.protocol.commands import ExpandRequest, RewindRequest, ScaleRequest
+from anabranch.protocol.container import Heartbeat, HeartbeatResponse, Registration, RegistrationResponse
+from anabranch.protocol.drain import DrainNotification
+from anabranch.protocol.status import JobStatus
 from anabranch.systems.systems import Systems
 from anabranch.testing.killing import Kill, KilledError
 from anabranch.testing.result import Pending
@@ -89,14 +82,14 @@ class Incarnation:
             self._check()
             return ()
 
-    def run_and_change(self, wish: Scaling | Rewinding) -> None:
+    def run_and_change(self, wish: ScaleRequest | RewindRequest) -> None:
         """Run the job, change it once it is at work, and stop it.
 
         Raises:
             AnabranchError: it can't be changed so.
             JobFailedError, OutOfTimeError: as :meth:`run`.
         """
-        if isinstance(wish, Scaling):
+        if isinstance(wish, ScaleRequest):
             self._run_and_change(lambda: self._coordinator.scale(self._job, wish))
         else:
             self._run_and_change(lambda: self._coordinator.rewind(self._job, wish))
@@ -126,7 +119,7 @@ class Incarnation:
 
         def expand() -> None:
             widen()
-            self._coordinator.expand(self._job, Expanding())
+            self._coordinator.expand(self._job, ExpandRequest())
 
         self._run_and_change(expand)
 
@@ -194,10 +187,10 @@ class _Watched:
         self.change: Callable[[], object] | None = None
         self._changed = False
 
-    def register(self, registration: Registration) -> Registered:
+    def register(self, registration: Registration) -> RegistrationResponse:
         return self._coordinator.register(registration)
 
-    def heartbeat(self, beat: Heartbeat, wait: float = 0) -> Answer:
+    def heartbeat(self, beat: Heartbeat, wait: float = 0) -> HeartbeatResponse:
         if any(report.phase == "failed" for report in beat.lanes):
             self._coordinator.stop(self._job)  # a test wants to hear of it, and not what the other lanes do
         if self.kill is not None and self.kill.due(beat.lanes):

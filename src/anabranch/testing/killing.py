@@ -12,9 +12,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch import crash_points
 from anabranch.container.folder import Folder
-from anabranch.messages import LaneReport
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP, parsed
+from anabranch.protocol.lane_report import LaneReport
 from anabranch.systems.systems import Systems
 from anabranch.testing.result import Pending
 

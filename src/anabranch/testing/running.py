@@ -21,11 +21,11 @@ from anabranch.config import Settings, StreamSettings
 from anabranch.errors import UsageError
 from anabranch.launch import loading
 from anabranch.launch.loading import JobFile
-from anabranch.messages import Rewinding, Scaling
 from anabranch.model.graph import Graph, Node
 from anabranch.model.ssp import SSP, texts
 from anabranch.operators.rules import is_boundary
 from anabranch.planning import stages
+from anabranch.protocol.commands import RewindRequest, ScaleRequest
 from anabranch.spark import codec
 from anabranch.spark.session import carry
 from anabranch.systems.systems import Systems
@@ -157,7 +157,7 @@ def _run(
         if part.ends is KILL:
             kills.append(incarnation.run_and_kill())
         elif isinstance(part.ends, SCALE):
-            incarnation.run_and_change(Scaling(factor=part.ends.factor))
+            incarnation.run_and_change(ScaleRequest(factor=part.ends.factor))
         elif isinstance(part.ends, REWIND):
             incarnation.run_and_change(_rewinding(part.ends, site.settings))
         elif part.ends is DRAIN:
@@ -173,10 +173,10 @@ def _run(
     return Result({site.here(each): _records(site, each) for each in (*written, *aside)}, kills)
 
 
-def _rewinding(asked: REWIND, settings: Settings) -> Rewinding:
+def _rewinding(asked: REWIND, settings: Settings) -> RewindRequest:
     to = asked.to if isinstance(asked.to, str) else _by_ssp(asked.to, Systems(settings))
     given: dict[str, Any] = {"to": to, "state": asked.state}
-    return Rewinding(**given)
+    return RewindRequest(**given)
 
 
 def _by_ssp(to: Mapping[str, Mapping[int, int]], systems: Systems) -> dict[str, int]:

@@ -12,9 +12,10 @@ from typing import Any
 from anabranch.config import AutoscaleSettings
 from anabranch.coordinator import autosizing
 from anabranch.coordinator.autosizing import Findings
-from anabranch.messages import BatchProgress, ContainerStatus, JobStatus, LaneReport, LaneStatus
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP
+from anabranch.protocol.lane_report import BatchProgress, LaneReport
+from anabranch.protocol.status import ContainerStatus, JobStatus, LaneStatus
 
 STEP = 0.5
 _WINDOW = 30

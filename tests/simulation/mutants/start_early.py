@@ -7,7 +7,7 @@ import pytest
 
 from anabranch.coordinator.jobs import offers
 from anabranch.coordinator.jobs.running_job import RunningJob
-from anabranch.messages import WantedLane
+from anabranch.protocol.container import WantedLane
 
 BREAKS = frozenset({"predecessors-first"})
 

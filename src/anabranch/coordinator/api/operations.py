@@ -12,30 +12,20 @@ from typing import Annotated, Any
 
 from anabranch.coordinator.api.operation import Caller, Operation, Query, operation
 from anabranch.coordinator.store import Event
-from anabranch.messages import (
-    Answer,
-    Assigning,
-    Assignment,
-    Deployed,
-    Deploying,
-    Drained,
-    DrainNotification,
-    Expanding,
-    Heartbeat,
-    JobStatus,
-    Registered,
-    Registration,
-    Rewinding,
-    Rewound,
-    RollingBack,
-    Running,
-    Scaled,
-    Scaling,
-    Sizing,
-    Start,
-)
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane
+from anabranch.protocol.commands import (
+    AssignRequest,
+    ExpandRequest,
+    RewindRequest,
+    RewindResult,
+    ScaleRequest,
+    ScaleResult,
+)
+from anabranch.protocol.container import Heartbeat, HeartbeatResponse, Registration, RegistrationResponse
+from anabranch.protocol.deployment import DeployRequest, DeployResult, RollbackRequest, RunningDeployment, StartRequest
+from anabranch.protocol.drain import DrainAccepted, DrainNotification
+from anabranch.protocol.status import Assignment, JobStatus, Sizing
 
 __all__ = ["MAX_PLAN_BYTES", "OPERATIONS", "Operations", "Pages"]
 
@@ -53,7 +43,7 @@ class Operations(Caller):
         """All jobs"""
 
     @operation("POST", "/jobs", field="deployment", changes=True, max_bytes=MAX_PLAN_BYTES)
-    def start(self, plan: Start) -> int:
+    def start(self, plan: StartRequest) -> int:
         """Start a planned job"""
 
     @operation("GET", "/jobs/{job}")
@@ -65,7 +55,7 @@ class Operations(Caller):
         """The job model"""
 
     @operation("GET", "/jobs/{job}/running")
-    def running(self, job: str) -> Running:
+    def running(self, job: str) -> RunningDeployment:
         """What containers need to run it"""
 
     @operation("GET", "/jobs/{job}/lanes", field="lanes")
@@ -85,19 +75,19 @@ class Operations(Caller):
         """Stop it at a batch boundary; now=1: at once"""
 
     @operation("POST", "/jobs/{job}/scale", changes=True, asks_systems=True)
-    def scale(self, job: str, request: Scaling) -> Scaled:
+    def scale(self, job: str, request: ScaleRequest) -> ScaleResult:
         """Give it another factor or number of containers; 409 while it is being changed"""
 
     @operation("POST", "/jobs/{job}/rewind", changes=True, asks_systems=True)
-    def rewind(self, job: str, request: Rewinding) -> Rewound:
+    def rewind(self, job: str, request: RewindRequest) -> RewindResult:
         """Let it read its source streams again; 409 while it is being changed"""
 
     @operation("POST", "/jobs/{job}/expand", changes=True, asks_systems=True)
-    def expand(self, job: str, request: Expanding) -> Scaled:
+    def expand(self, job: str, request: ExpandRequest) -> ScaleResult:
         """Adapt it to partitions that were added to its inputs; 409 while it is being changed"""
 
     @operation("POST", "/jobs/{job}/assign", changes=True, asks_systems=True)
-    def assign(self, job: str, request: Assigning) -> Scaled:
+    def assign(self, job: str, request: AssignRequest) -> ScaleResult:
         """Move its tasks to where they should be by racks; 409 while it is being changed"""
 
     @operation("GET", "/jobs/{job}/assignment", asks_systems=True, by_leader=True)
@@ -105,15 +95,15 @@ class Operations(Caller):
         """Where its tasks are, should be, and why"""
 
     @operation("POST", "/jobs/{job}/deploy", changes=True, max_bytes=MAX_PLAN_BYTES)
-    def deploy(self, job: str, request: Deploying) -> Deployed:
+    def deploy(self, job: str, request: DeployRequest) -> DeployResult:
         """Let another version follow on its state and positions; 409 if that can't be, or while it is being changed"""
 
     @operation("POST", "/jobs/{job}/rollback", changes=True)
-    def rollback(self, job: str, request: RollingBack) -> Deployed:
+    def rollback(self, job: str, request: RollbackRequest) -> DeployResult:
         """Let the version before the present one follow it; 409 as for deploy"""
 
     @operation("POST", "/jobs/{job}/drain", changes=True, asks_systems=True)
-    def drain(self, job: str, request: DrainNotification) -> Drained:
+    def drain(self, job: str, request: DrainNotification) -> DrainAccepted:
         """Let it finish what it has taken in, with all windows, and end; 409 while it is being changed"""
 
     @operation("GET", "/jobs/{job}/sizing", by_leader=True)
@@ -133,11 +123,11 @@ class Operations(Caller):
         """Keep the code of a job"""
 
     @operation("POST", "/containers", changes=True)
-    def register(self, registration: Registration) -> Registered:
+    def register(self, registration: Registration) -> RegistrationResponse:
         """Take a seat"""
 
     @operation("POST", "/containers/{container}/heartbeat", changes=True, waits="wait")
-    def heartbeat(self, beat: Heartbeat, wait: float = 0.0) -> Answer:
+    def heartbeat(self, beat: Heartbeat, wait: float = 0.0) -> HeartbeatResponse:
         """Say how lanes are, and hear what should run; waits so many seconds for news"""
 
     @operation("POST", "/containers/{container}/fence", changes=True)

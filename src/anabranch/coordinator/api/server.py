@@ -26,9 +26,9 @@ from anabranch.coordinator.api.operation import Operation, Parameter
 from anabranch.coordinator.api.operations import OPERATIONS, Operations
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.errors import AnabranchError, UsageError
-from anabranch.messages import Start
 from anabranch.metrics import CONTENT_TYPE, exposition
 from anabranch.model.document import Document, compact, decode
+from anabranch.protocol.deployment import StartRequest
 
 __all__ = ["AlwaysLeads", "Leader", "app"]
 
@@ -54,7 +54,7 @@ class Leader(Protocol):
         """Raises NotLeadingError if it doesn't lead now."""
         ...
 
-    def start(self, plan: Start, /) -> int: ...
+    def start(self, plan: StartRequest, /) -> int: ...
 
     def resume(self, job: str, /) -> int: ...
 

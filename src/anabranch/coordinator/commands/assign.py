@@ -14,14 +14,15 @@ from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.jobs.transitions import Generation, NextGeneration
 from anabranch.errors import ConflictError
-from anabranch.messages import Assigned, Assigning, Assignment, Scaled
 from anabranch.planning import placing
 from anabranch.planning.transition import follow
+from anabranch.protocol.commands import AssignRequest, ScaleResult
+from anabranch.protocol.status import Assignment, TaskAssignment
 
 __all__ = ["apply", "check", "explain", "plan", "run"]
 
 
-def run(context: Context, job: str, request: Assigning) -> Scaled:
+def run(context: Context, job: str, request: AssignRequest) -> ScaleResult:
     """Racks are those of the job's containers, and of its inputs' replicas. The job is changing until all of its lanes
     run. Said twice with the same request, or when all tasks are there, nothing happens.
 
@@ -58,7 +59,7 @@ def plan(running_job: RunningJob, present: Generation, request: str) -> NextGene
     change = follow.following(present.model, present.model.stages, its, present.factor, transitions.new_id, seats)
     why = "tasks go where they should be by racks"
     planned = transitions.next_generation(running_job, change, "user", why, request=request)
-    assert isinstance(planned.result, Scaled)
+    assert isinstance(planned.result, ScaleResult)
     was, now = present.model.seats_of_tasks(), change.model.seats_of_tasks()
     moved = sum(now[stage][name] != seat for stage, tasks in was.items() for name, seat in tasks.items())
     return dataclasses.replace(planned, result=msgspec.structs.replace(planned.result, moved=moved))
@@ -69,12 +70,12 @@ def apply(
     running_job: RunningJob,
     present: Generation,
     planned: NextGeneration | None,
-    request: Assigning,
-) -> Scaled:
+    request: AssignRequest,
+) -> ScaleResult:
     """Go into the generation that was planned, if seats have other tasks in it, or other racks: with nothing to move,
     it is known from then on what seats were placed for."""
     if planned is not None and planned.model.containers == present.model.containers:
-        assert isinstance(planned.result, Scaled)
+        assert isinstance(planned.result, ScaleResult)
         return msgspec.structs.replace(planned.result, generation=present.generation)
     return enter(registry, running_job, present, planned, request)
 
@@ -96,14 +97,14 @@ def _explained(running_job: RunningJob, present: Generation) -> Assignment:
     its = {lane.id: lane for lane in running_job.lanes}
     change = follow.following(model, model.stages, its, model.factor, transitions.new_id, lambda *_: found)
     result = transitions.next_generation(running_job, change, "user", "").result
-    assert isinstance(result, Scaled)
+    assert isinstance(result, ScaleResult)
     return Assignment(
         job=running_job.job,
         strategy=rules.strategy,
         racks=dict(where.seats),
         tasks={
             stage: {
-                name: Assigned(seat=seat, should=found.seats[stage][name], why=why[stage][name])
+                name: TaskAssignment(seat=seat, should=found.seats[stage][name], why=why[stage][name])
                 for name, seat in tasks.items()
             }
             for stage, tasks in former.items()

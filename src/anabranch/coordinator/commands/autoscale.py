@@ -10,8 +10,9 @@ from anabranch.coordinator.commands.context import Context
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.errors import AnabranchError
-from anabranch.messages import JobStatus, Scaling, Sizing
 from anabranch.model.factor import FACTORS
+from anabranch.protocol.commands import ScaleRequest
+from anabranch.protocol.status import JobStatus, Sizing
 
 __all__ = ["autoscale", "explain"]
 
@@ -33,7 +34,7 @@ def autoscale(registry: JobRegistry, running_job: RunningJob) -> None:
     if verdict.factor is None or running_job.generation == running_job.scaling.refused:
         _advise(registry, running_job, verdict)
         return
-    request, present = Scaling(factor=verdict.factor), registry.present(running_job)
+    request, present = ScaleRequest(factor=verdict.factor), registry.present(running_job)
     try:
         planned = scale.plan(running_job, present, request, registry.grace is None, "autoscale", verdict.why)
     except AnabranchError as error:

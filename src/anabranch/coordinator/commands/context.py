@@ -12,10 +12,10 @@ from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.jobs.transitions import Generation, NextGeneration
 from anabranch.errors import AnabranchError
-from anabranch.messages import Assigning, Expanding, Scaled, Scaling
 from anabranch.model.job_model import Matched
 from anabranch.planning import patterns
 from anabranch.planning.transition import expand
+from anabranch.protocol.commands import AssignRequest, ExpandRequest, ScaleRequest, ScaleResult
 from anabranch.systems.systems import Systems
 
 __all__ = ["Context", "enter"]
@@ -64,12 +64,12 @@ def enter(
     running_job: RunningJob,
     present: Generation,
     planned: NextGeneration | None,
-    request: Scaling | Expanding | Assigning,
-) -> Scaled:
+    request: ScaleRequest | ExpandRequest | AssignRequest,
+) -> ScaleResult:
     """Go into a generation, unless it is only asked for, and say what comes of it. None: all stays as it is."""
     if planned is None:
-        return Scaled(generation=present.generation, factor=present.factor, containers=present.containers)
+        return ScaleResult(generation=present.generation, factor=present.factor, containers=present.containers)
     if not request.dry:
         registry.change(running_job, planned, request.now)
-    assert isinstance(planned.result, Scaled)
+    assert isinstance(planned.result, ScaleResult)
     return planned.result

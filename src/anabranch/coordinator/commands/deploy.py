@@ -13,12 +13,12 @@ from anabranch.coordinator.jobs.transitions import Generation
 from anabranch.coordinator.naming import check_name
 from anabranch.coordinator.states import DeploymentState
 from anabranch.errors import ConflictError, UsageError
-from anabranch.messages import Deployed, Deploying, RollingBack
+from anabranch.protocol.deployment import DeployRequest, DeployResult, RollbackRequest
 
 __all__ = ["already", "apply", "check", "plan", "present", "run"]
 
 
-def run(context: Context, job: str, request: Deploying) -> Deployed:
+def run(context: Context, job: str, request: DeployRequest) -> DeployResult:
     """The job is changing until all of its lanes run; one that is at rest is started. Said twice with the same request,
     nothing more happens.
 
@@ -53,10 +53,12 @@ def present(registry: JobRegistry, job: str) -> Present:
     return Present(stored, generation, tuple(running_job.known.values()), running_job)
 
 
-def already(registry: JobRegistry, found: Present) -> Deployed:
+def already(registry: JobRegistry, found: Present) -> DeployResult:
     """What is said of a request that was carried out before."""
     number = found.stored.id
-    return Deployed(deployment=number, version_of=next_deployment.version_of(registry.store, found.stored.job, number))
+    return DeployResult(
+        deployment=number, version_of=next_deployment.version_of(registry.store, found.stored.job, number)
+    )
 
 
 def check(found: Present) -> None:
@@ -81,12 +83,14 @@ def check(found: Present) -> None:
         )
 
 
-def plan(found: Present, request: Deploying) -> NextDeployment:
+def plan(found: Present, request: DeployRequest) -> NextDeployment:
     """What comes of it. Errors as :func:`anabranch.coordinator.jobs.next_deployment.deployed`."""
     return next_deployment.deployed(found, request.start, 0, request.drop_state, request.request)
 
 
-def apply(registry: JobRegistry, found: Present, planned: NextDeployment, request: Deploying | RollingBack) -> Deployed:
+def apply(
+    registry: JobRegistry, found: Present, planned: NextDeployment, request: DeployRequest | RollbackRequest
+) -> DeployResult:
     """Go into the deployment that was planned, unless it is only asked for; start a job that is at rest with it."""
     if request.dry:
         return planned.result

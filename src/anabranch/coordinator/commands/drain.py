@@ -8,12 +8,12 @@ from anabranch.coordinator import draining, pause_estimate, start_offsets
 from anabranch.coordinator.commands.context import Context
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
-from anabranch.messages import Drain, Drained, DrainNotification
+from anabranch.protocol.drain import DrainAccepted, DrainNotification, DrainProgress
 
 __all__ = ["apply", "check", "plan", "run"]
 
 
-def run(context: Context, job: str, request: DrainNotification) -> Drained:
+def run(context: Context, job: str, request: DrainNotification) -> DrainAccepted:
     """Draining twice is draining once.
 
     Raises:
@@ -44,12 +44,12 @@ def check(running_job: RunningJob, request: DrainNotification) -> str:
     return draining.check(running_job.job, running_job.state, running_job.deployment, running_job.lanes, request)
 
 
-def plan(running_job: RunningJob, request: DrainNotification) -> Drained:
+def plan(running_job: RunningJob, request: DrainNotification) -> DrainAccepted:
     """What comes of it: which lanes drain, in which order, and how long that takes. Errors as :func:`check`."""
     ignored = check(running_job, request)
     present = request if running_job.progress.drain is None else running_job.progress.drain.notification
     stages = draining.stages(running_job.lanes)
-    return Drained(
+    return DrainAccepted(
         deployment=running_job.deployment,
         uuid=present.uuid,
         mode=present.mode,
@@ -62,13 +62,13 @@ def plan(running_job: RunningJob, request: DrainNotification) -> Drained:
 def apply(
     registry: JobRegistry,
     running_job: RunningJob,
-    planned: Drained,
+    planned: DrainAccepted,
     request: DrainNotification,
     ends: Mapping[str, int],
-) -> Drained:
+) -> DrainAccepted:
     """The drain begins. ``ends``: where partitions end, if all up to there is taken in."""
     what, why = f"drain, up to {request.mode}", f"{planned.seconds:.1f} s is foretold"
-    registry.put_drain(running_job, Drain(notification=request, ends=dict(ends)), "user", what, why)
+    registry.put_drain(running_job, DrainProgress(notification=request, ends=dict(ends)), "user", what, why)
     running_job.progress.drains_since, running_job.progress.drains_for = registry.now(), planned.seconds
     registry.advance(running_job)
     registry.announce()

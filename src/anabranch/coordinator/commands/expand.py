@@ -12,13 +12,13 @@ from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.jobs.transitions import Generation, NextGeneration
 from anabranch.coordinator.states import DeploymentState
 from anabranch.errors import AnabranchError, ConflictError
-from anabranch.messages import Expanding, Scaled
 from anabranch.planning.transition import expand
+from anabranch.protocol.commands import ExpandRequest, ScaleResult
 
 __all__ = ["apply", "check", "follow_inputs", "look", "plan", "run"]
 
 
-def run(context: Context, job: str, request: Expanding) -> Scaled:
+def run(context: Context, job: str, request: ExpandRequest) -> ScaleResult:
     """The job is changing until all of its lanes run. Said twice with the same request, or when there are no more
     partitions, nothing happens.
 
@@ -90,8 +90,8 @@ def apply(
     running_job: RunningJob,
     present: Generation,
     planned: NextGeneration | None,
-    request: Expanding,
-) -> Scaled:
+    request: ExpandRequest,
+) -> ScaleResult:
     """Go into the generation that was planned, if there is one."""
     return enter(registry, running_job, present, planned, request)
 

@@ -9,7 +9,7 @@ from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.states import DeploymentState
 from anabranch.coordinator.store import DeploymentRecord
 from anabranch.errors import ConflictError
-from anabranch.messages import Start
+from anabranch.protocol.deployment import StartRequest
 
 __all__ = ["apply", "check", "plan", "run"]
 
@@ -41,7 +41,7 @@ def check(registry: JobRegistry, stored: DeploymentRecord) -> None:
         raise ConflictError(f"the code of job {job!r} is not here", f"start it with its file: JOB.py for {job}")
 
 
-def plan(registry: JobRegistry, stored: DeploymentRecord) -> Start | None:
+def plan(registry: JobRegistry, stored: DeploymentRecord) -> StartRequest | None:
     """The deployment to store, if the last one was drained; None: that goes on."""
     if stored.state != DeploymentState.DRAINED.value:
         return None
@@ -51,7 +51,7 @@ def plan(registry: JobRegistry, stored: DeploymentRecord) -> Start | None:
     return plans.after_drain(plans.again(stored, graph, model, known), stored.id + 1, known)
 
 
-def apply(registry: JobRegistry, planned: Start | None, stored: DeploymentRecord) -> int:
+def apply(registry: JobRegistry, planned: StartRequest | None, stored: DeploymentRecord) -> int:
     """Store the deployment that was planned, if there is one, and serve the job."""
     found = stored if planned is None else registry.create(planned)
     registry.serve(found)

@@ -12,13 +12,13 @@ from anabranch.coordinator.jobs import transitions
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.jobs.transitions import Generation, NextGeneration
-from anabranch.messages import Rewinding, Rewound
 from anabranch.planning.transition import rewind
+from anabranch.protocol.commands import RewindRequest, RewindResult
 
 __all__ = ["apply", "check", "plan", "run"]
 
 
-def run(context: Context, job: str, request: Rewinding) -> Rewound:
+def run(context: Context, job: str, request: RewindRequest) -> RewindResult:
     """Lanes are closed, and those that go on from them begin there. The job is changing until all of them run.
 
     Said twice with the same request, nothing more happens. A partition that wasn't read so far goes on where it is.
@@ -33,7 +33,7 @@ def run(context: Context, job: str, request: Rewinding) -> Rewound:
     with registry.locked(job) as running_job:
         present = registry.up_to_date(running_job)
         if queries.is_known(registry.store, job, request.request):
-            return Rewound(generation=present.generation)
+            return RewindResult(generation=present.generation)
         check(running_job)
         sources = rewind.sources(present.graph, running_job.lanes)
         systems = context.systems_of(running_job)
@@ -41,7 +41,7 @@ def run(context: Context, job: str, request: Rewinding) -> Rewound:
     with registry.locked(job) as running_job:
         present = registry.up_to_date(running_job)
         if queries.is_known(registry.store, job, request.request):
-            return Rewound(generation=present.generation)
+            return RewindResult(generation=present.generation)
         return apply(registry, running_job, plan(running_job, present, request, to), request)
 
 
@@ -50,13 +50,13 @@ def check(running_job: RunningJob) -> None:
     transitions.check_changeable(running_job)
 
 
-def plan(running_job: RunningJob, present: Generation, request: Rewinding, to: Mapping[str, int]) -> NextGeneration:
+def plan(running_job: RunningJob, present: Generation, request: RewindRequest, to: Mapping[str, int]) -> NextGeneration:
     """What comes of a job that is to read some partitions again ``to`` these offsets. Errors as :func:`run`."""
     check(running_job)
     its = {lane.id: lane for lane in running_job.lanes}
     change = rewind.rewound(present.graph, present.model, its, to, request.state, transitions.new_id)
     closing = transitions.named(its, change)
-    result = Rewound(
+    result = RewindResult(
         generation=change.model.generation,
         to=dict(to),
         closing=closing,
@@ -70,9 +70,11 @@ def plan(running_job: RunningJob, present: Generation, request: Rewinding, to: M
     return NextGeneration(model, result, transitions.ending_lanes(running_job, its, change), "user", why)
 
 
-def apply(registry: JobRegistry, running_job: RunningJob, planned: NextGeneration, request: Rewinding) -> Rewound:
+def apply(
+    registry: JobRegistry, running_job: RunningJob, planned: NextGeneration, request: RewindRequest
+) -> RewindResult:
     """Go into the generation that was planned, unless it is only asked for."""
     if not request.dry:
         registry.change(running_job, planned, request.now)
-    assert isinstance(planned.result, Rewound)
+    assert isinstance(planned.result, RewindResult)
     return planned.result

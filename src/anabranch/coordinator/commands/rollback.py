@@ -9,12 +9,12 @@ from anabranch.coordinator.commands.deploy import apply, check
 from anabranch.coordinator.jobs import next_deployment
 from anabranch.coordinator.jobs.next_deployment import NextDeployment, Present
 from anabranch.coordinator.jobs.registry import JobRegistry
-from anabranch.messages import Deployed, RollingBack
+from anabranch.protocol.deployment import DeployResult, RollbackRequest
 
 __all__ = ["apply", "check", "plan", "run"]
 
 
-def run(context: Context, job: str, request: RollingBack) -> Deployed:
+def run(context: Context, job: str, request: RollbackRequest) -> DeployResult:
     """As :func:`anabranch.coordinator.commands.deploy.run`.
 
     Raises:
@@ -29,7 +29,7 @@ def run(context: Context, job: str, request: RollingBack) -> Deployed:
         return apply(registry, found, plan(registry, found, request), request)
 
 
-def plan(registry: JobRegistry, found: Present, request: RollingBack) -> NextDeployment:
+def plan(registry: JobRegistry, found: Present, request: RollbackRequest) -> NextDeployment:
     """What comes of it. ConflictError if there was no version before."""
     store, job = registry.store, found.stored.job
     again = next_deployment.former_version(store, job, found.stored.id)

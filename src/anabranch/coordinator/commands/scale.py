@@ -9,14 +9,14 @@ from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.jobs.transitions import Generation, NextGeneration
 from anabranch.errors import AnabranchError, ConfigError, ConflictError
-from anabranch.messages import Scaled, Scaling
 from anabranch.model.factor import check_factor
 from anabranch.planning.transition import rescale
+from anabranch.protocol.commands import ScaleRequest, ScaleResult
 
 __all__ = ["apply", "check", "is_scalable", "plan", "run"]
 
 
-def run(context: Context, job: str, request: Scaling) -> Scaled:
+def run(context: Context, job: str, request: ScaleRequest) -> ScaleResult:
     """Some lanes are closed, others go on from them. The job is changing until all of them run.
 
     Said twice with the same request, or when it is so already, nothing happens; but a change that is under way is
@@ -61,7 +61,12 @@ def check(running_job: RunningJob, present: Generation, factor: int, containers:
 
 
 def plan(
-    running_job: RunningJob, present: Generation, request: Scaling, alone: bool, who: str = "user", reason: str = ""
+    running_job: RunningJob,
+    present: Generation,
+    request: ScaleRequest,
+    alone: bool,
+    who: str = "user",
+    reason: str = "",
 ) -> NextGeneration | None:
     """What comes of a job; None if it is so already. Errors as :func:`check`.
 
@@ -85,8 +90,8 @@ def apply(
     running_job: RunningJob,
     present: Generation,
     planned: NextGeneration | None,
-    request: Scaling,
-) -> Scaled:
+    request: ScaleRequest,
+) -> ScaleResult:
     """Go into the generation that was planned; None: there is none, but the present change may be hastened."""
     if planned is None and request.now and not request.dry:
         registry.hasten(running_job)

@@ -12,13 +12,13 @@ from anabranch.coordinator.naming import check_name
 from anabranch.coordinator.states import DeploymentState
 from anabranch.coordinator.store import DeploymentRecord
 from anabranch.errors import ConflictError
-from anabranch.messages import Start
 from anabranch.planning.transition import expand as planned_expansion
+from anabranch.protocol.deployment import StartRequest
 
 __all__ = ["apply", "check", "plan", "run"]
 
 
-def run(context: Context, start: Start) -> int:
+def run(context: Context, start: StartRequest) -> int:
     """Gives the deployment's number. One that goes on keeps its own lanes, whatever state it was left in; not those of
     ``start``. After one that was drained another one begins.
 
@@ -40,7 +40,7 @@ def check(registry: JobRegistry, job: str) -> None:
             raise ConflictError(f"job {job!r} is running already", f"anabranch stop {job}")
 
 
-def plan(registry: JobRegistry, start: Start, stored: DeploymentRecord | None) -> Start | None:
+def plan(registry: JobRegistry, start: StartRequest, stored: DeploymentRecord | None) -> StartRequest | None:
     """The deployment to store; None: the last one, which is ``stored``, goes on. Errors as :func:`run`."""
     if stored is None:
         return plans.numbered(start, 1)
@@ -50,7 +50,9 @@ def plan(registry: JobRegistry, start: Start, stored: DeploymentRecord | None) -
     return None
 
 
-def apply(registry: JobRegistry, planned: Start | None, start: Start, stored: DeploymentRecord | None) -> int:
+def apply(
+    registry: JobRegistry, planned: StartRequest | None, start: StartRequest, stored: DeploymentRecord | None
+) -> int:
     """Store the deployment that was planned, if there is one, and serve the job."""
     found = stored if planned is None else registry.create(planned)
     assert found is not None

@@ -13,12 +13,12 @@ from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.jobs.transitions import Generation
 from anabranch.coordinator.store import DeploymentRecord, Store
 from anabranch.errors import ConflictError
-from anabranch.messages import Deployed, Start
 from anabranch.model.lane import Lane, LaneState
 from anabranch.planning import compatibility
 from anabranch.planning.compatibility import Comparison, Version
 from anabranch.planning.transition import deploy, follow, opening
 from anabranch.planning.transition.deploy import Next
+from anabranch.protocol.deployment import DeployResult, StartRequest
 
 __all__ = ["NextDeployment", "Present", "again", "deployed", "former_version", "undone", "version_of"]
 
@@ -43,15 +43,17 @@ class NextDeployment:
         who: asked for it, for the reason ``why``.
     """
 
-    start: Start
-    result: Deployed
+    start: StartRequest
+    result: DeployResult
     ending: tuple[Lane, ...]
     who: str
     what: str
     why: str
 
 
-def deployed(present: Present, start: Start, again: int, drop_state: Collection[str], request: str) -> NextDeployment:
+def deployed(
+    present: Present, start: StartRequest, again: int, drop_state: Collection[str], request: str
+) -> NextDeployment:
     """What comes of a job that is to have another version, or one ``again`` that it had (0: it never had it).
 
     Raises:
@@ -99,11 +101,11 @@ def undone(store: Store, running_job: RunningJob, generation: Generation, who: s
     )
 
 
-def again(store: Store, job: str, deployment: int) -> Start:
+def again(store: Store, job: str, deployment: int) -> StartRequest:
     """A deployment that there was, as one to be started. ConflictError if its code isn't here."""
     stored = queries.deployment(store, job, deployment)
     lanes = [lane for lane in store.lanes(job).values() if lane.deployment == deployment]
-    return Start(
+    return StartRequest(
         graph=store.graph(job, deployment),
         model=store.model(job, deployment, stored.generation),
         lanes=tuple(lanes),
@@ -129,7 +131,7 @@ def former_version(store: Store, job: str, deployment: int) -> int:
 
 def _next_deployment(
     present: Present,
-    start: Start,
+    start: StartRequest,
     former: Sequence[Lane],
     void: Sequence[Lane],
     found: Comparison,
@@ -155,7 +157,7 @@ def _next_deployment(
     model = msgspec.structs.replace(change.model, request=request, again=again)
     started = msgspec.structs.replace(start, model=model, lanes=change.lanes, until_caught_up=False)
     plans.check_whole(started, {lane.id for lane in present.lanes})
-    result = Deployed(
+    result = DeployResult(
         deployment=number,
         version_of=again or number,
         closing=tuple(closing),

@@ -11,8 +11,9 @@ from anabranch.coordinator.jobs.parts import Offer, Process
 from anabranch.coordinator.jobs.running_job import RUN_STATES, RunningJob
 from anabranch.coordinator.reports import LAST_PHASES, LIVE_PHASES
 from anabranch.coordinator.states import DeploymentState
-from anabranch.messages import Answer, Heartbeat, LaneReport, WantedLane
 from anabranch.model.lane import Lane, LaneState
+from anabranch.protocol.container import Heartbeat, HeartbeatResponse, WantedLane
+from anabranch.protocol.lane_report import LaneReport
 
 __all__ = ["answer", "coming", "hear", "hear_figures", "is_told", "of", "renew", "wanted"]
 
@@ -138,13 +139,13 @@ def is_told(job: RunningJob, process: Process, seen: int) -> bool:
     return offer.revision == seen and offer.lanes <= process.offered
 
 
-def answer(job: RunningJob, process: Process, seen: int) -> Answer:
+def answer(job: RunningJob, process: Process, seen: int) -> HeartbeatResponse:
     """What a process is told that has seen a revision."""
     offer = of(job, process)
     process.offered |= offer.lanes
     if seen == offer.revision:
-        return Answer(alive=True, revision=seen, same=True)
-    return Answer(
+        return HeartbeatResponse(alive=True, revision=seen, same=True)
+    return HeartbeatResponse(
         alive=True,
         revision=offer.revision,
         wanted=offer.wanted,

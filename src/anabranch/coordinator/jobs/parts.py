@@ -15,9 +15,13 @@ from anabranch.coordinator.pause_estimate import Experience, Watched
 from anabranch.coordinator.standby_plan import Copies
 from anabranch.coordinator.store import ContainerRecord
 from anabranch.event_time import durations
-from anabranch.messages import Copy, CopyReport, Drain, LaneReport, Launching, Registration, WantedLane
 from anabranch.model.lane import Lane, LaneState
 from anabranch.planning import placing
+from anabranch.protocol.container import Registration, WantedLane
+from anabranch.protocol.drain import DrainProgress
+from anabranch.protocol.lane_report import LaneReport
+from anabranch.protocol.standby import StandbyOrder, StandbyReport
+from anabranch.protocol.status import LaunchStatus
 
 __all__ = ["AutoscaleState", "Inputs", "Offer", "Process", "Progress", "RunSettings", "Seats", "Standbys", "Terms"]
 
@@ -38,7 +42,7 @@ class Process:
     offered: set[str] = field(default_factory=set)
     heard: int = -1
     doomed: bool = False
-    copies: tuple[CopyReport, ...] = ()
+    copies: tuple[StandbyReport, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ class Offer:
     revision: int
     wanted: tuple[WantedLane, ...] = ()
     coming: tuple[Lane, ...] = ()
-    copies: tuple[Copy, ...] = ()
+    copies: tuple[StandbyOrder, ...] = ()
     done: bool = False
     at_once: bool = False
 
@@ -150,7 +154,7 @@ class Seats:
     revision: int = 0
     begun: float = 0.0
     sure_from: float = 0.0
-    launching: Launching | None = None
+    launching: LaunchStatus | None = None
 
     def of(self, seat: str) -> Process | None:
         """The process that holds a seat."""
@@ -226,7 +230,7 @@ class Progress:
     shown: Experience = field(default_factory=Experience)
     hasty: bool = False
     at_once: bool = False
-    drain: Drain | None = None
+    drain: DrainProgress | None = None
     drains_since: float = 0.0
     drains_for: float = 0.0
 

@@ -29,9 +29,12 @@ from anabranch.coordinator.naming import check_name
 from anabranch.coordinator.states import DeploymentState, Snapshot, Transition, step
 from anabranch.coordinator.store import ContainerRecord, DeploymentRecord, Event, Store
 from anabranch.errors import ConflictError, StoreUnavailableError
-from anabranch.messages import Deployed, Drain, JobStatus, Rewound, Scaled, Start
 from anabranch.model.lane import Lane, LaneState
 from anabranch.planning.transition import opening, rewind
+from anabranch.protocol.commands import RewindResult, ScaleResult
+from anabranch.protocol.deployment import DeployResult, StartRequest
+from anabranch.protocol.drain import DrainProgress
+from anabranch.protocol.status import JobStatus
 
 __all__ = ["HASTE", "JobRegistry"]
 
@@ -108,7 +111,7 @@ class JobRegistry:
         """Whoever holds jobs lets go of them until one may have changed, for so many seconds at most."""
         self._lock.wait(seconds)
 
-    def create(self, plan: Start) -> DeploymentRecord:
+    def create(self, plan: StartRequest) -> DeploymentRecord:
         """Store a deployment."""
         event = self.event(plan.graph.job, "user", f"planned deployment {plan.model.run_id}")
         self.write(self.store.create_deployment, plan, DeploymentState.PLANNED.value, event)
@@ -298,8 +301,8 @@ class JobRegistry:
         running_job.state, running_job.error, running_job.progress.changed_at = to, transition.error, event.at
 
     def change(self, running_job: RunningJob, planned: NextGeneration, now: bool = False) -> None:
-        """Go into another generation. ``now``: see :class:`anabranch.messages.Scaling`; another coordinator that takes
-        over knows nothing of it."""
+        """Go into another generation. ``now``: see :class:`anabranch.protocol.commands.ScaleRequest`; another
+        coordinator that takes over knows nothing of it."""
         state, model = DeploymentState.CHANGING, planned.model
         what = f"{running_job.state.value} → {state.value}, generation {model.generation}"
         event = self.event(running_job.job, planned.who, what, _hastily(planned.why, now))
@@ -310,10 +313,14 @@ class JobRegistry:
         self.advance(running_job)
         self.announce()
 
-    def _watch_pause(self, running_job: RunningJob, result: Scaled | Rewound | Deployed, accepted_at: float) -> None:
+    def _watch_pause(
+        self, running_job: RunningJob, result: ScaleResult | RewindResult | DeployResult, accepted_at: float
+    ) -> None:
         running_job.progress.watch(result.pause, result.closing, running_job.reports, accepted_at)
 
-    def put_drain(self, running_job: RunningJob, drain: Drain | None, who: str, what: str, why: str = "") -> None:
+    def put_drain(
+        self, running_job: RunningJob, drain: DrainProgress | None, who: str, what: str, why: str = ""
+    ) -> None:
         """A drain was asked for, has come so far, or was taken back."""
         event = self.event(running_job.job, who, what, why)
         self.write(self.store.put_drain, running_job.job, running_job.deployment, drain, event)

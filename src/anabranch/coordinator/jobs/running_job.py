@@ -26,10 +26,11 @@ from anabranch.coordinator.long_batches import LongBatches
 from anabranch.coordinator.reports import LAST_PHASES
 from anabranch.coordinator.states import DeploymentState
 from anabranch.errors import ConflictError, NotFoundError
-from anabranch.messages import LaneReport, Start
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, LaneState
 from anabranch.planning.transition import follow
+from anabranch.protocol.deployment import StartRequest
+from anabranch.protocol.lane_report import LaneReport
 
 __all__ = ["RUN_STATES", "RunningJob", "figures"]
 
@@ -150,7 +151,7 @@ class RunningJob:
         self.state, self.model = DeploymentState.CHANGING, model
         self.figures = figures(model)
 
-    def replace(self, start: Start, terms: Terms, ended: Iterable[Lane], now: float) -> None:
+    def replace(self, start: StartRequest, terms: Terms, ended: Iterable[Lane], now: float) -> None:
         """Go into another deployment, as :meth:`change`. ``ended``: the lanes of the former one that have changed."""
         self.deployment = start.model.run_id
         self.terms, self.error = terms, None

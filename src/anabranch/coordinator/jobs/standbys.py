@@ -9,8 +9,8 @@ from anabranch.coordinator.jobs.parts import Process
 from anabranch.coordinator.jobs.running_job import RUN_STATES, RunningJob
 from anabranch.coordinator.standby_plan import Copies, Member
 from anabranch.coordinator.states import DeploymentState
-from anabranch.messages import CopyReport
 from anabranch.model.lane import LaneState
+from anabranch.protocol.standby import StandbyReport
 
 __all__ = ["behind", "is_news", "members", "prepare", "unready", "wanted"]
 
@@ -86,17 +86,17 @@ def wanted(job: RunningJob) -> Copies:
     return standby_plan.told(job.known, runners, there, count, _moving(job, runners) if count else {})
 
 
-def is_news(job: RunningJob, process: Process, copies: Sequence[CopyReport]) -> bool:
+def is_news(job: RunningJob, process: Process, copies: Sequence[StandbyReport]) -> bool:
     """Whether anything may follow from what a process says of its standbys."""
     if job.state is DeploymentState.CHANGING:
         return process.copies != tuple(copies)
     return {*map(_shape, process.copies)} != {*map(_shape, copies)}
 
 
-def behind(job: RunningJob, has: CopyReport) -> int | None:
+def behind(job: RunningJob, has: StandbyReport) -> int | None:
     return None if has.batch < 0 else max(0, job.last_batch(has.lane) - has.batch)
 
 
-def _shape(has: CopyReport) -> tuple[str, int, int, bool, str]:
+def _shape(has: StandbyReport) -> tuple[str, int, int, bool, str]:
     """A report of a standby without how far it is."""
     return (has.lane, has.epoch, has.number, has.batch < 0, has.error)

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from anabranch.coordinator.jobs import racks, standbys
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.store import ContainerRecord
-from anabranch.messages import CopyStatus, JobStatus, LaneStatus
 from anabranch.model.lane import LaneState
+from anabranch.protocol.standby import StandbyStatus
+from anabranch.protocol.status import JobStatus, LaneStatus
 
 __all__ = ["status"]
 
@@ -40,7 +41,7 @@ def status(job: RunningJob, now: float, lease: float, lost: Sequence[ContainerRe
         warnings=tuple(each for each in (job.inputs.warning, racks.misplaced(job)) if each),
         drain=job.progress.drain,
         copies=tuple(
-            CopyStatus(
+            StandbyStatus(
                 lane=has.lane,
                 number=has.number,
                 container=member.container,

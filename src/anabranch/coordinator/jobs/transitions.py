@@ -15,13 +15,13 @@ from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.states import DeploymentState
 from anabranch.errors import ConflictError
 from anabranch.grouping.expansion import partitions
-from anabranch.messages import Rewound, Scaled
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, LaneState
 from anabranch.planning import placing, traffic
 from anabranch.planning.transition import follow, opening, rescale, rewind
 from anabranch.planning.transition.change import Change
+from anabranch.protocol.commands import RewindResult, ScaleResult
 
 __all__ = [
     "Generation",
@@ -69,7 +69,7 @@ class NextGeneration:
     """
 
     model: JobModel
-    result: Scaled | Rewound
+    result: ScaleResult | RewindResult
     ending: tuple[Lane, ...]
     who: str
     why: str
@@ -91,7 +91,7 @@ def undone(running_job: RunningJob, present: Generation, before: JobModel, who: 
     if present.model.rewound:
         its = {lane.id: lane for lane in running_job.lanes}
         back = rewind.undone(present.model, its, new_id)
-        result = Rewound(generation=back.model.generation, closing=named(its, back), lanes=back.lanes)
+        result = RewindResult(generation=back.model.generation, closing=named(its, back), lanes=back.lanes)
         model = msgspec.structs.replace(back.model, undoes=present.generation)
         return NextGeneration(
             model, result, (*ending_lanes(running_job, its, back, void), *void), who, f"cancelled: {why}"
@@ -176,7 +176,7 @@ def next_generation(
     counts = {name: count for stage in model.stages for name, count in partitions(stage).items()}
     ending = named(its, change)
     free = tuple(sorted({lane.seat for lane in change.lanes if running_job.seats.of(lane.seat) is None}))
-    result = Scaled(
+    result = ScaleResult(
         generation=model.generation,
         factor=model.factor,
         containers=len(model.containers),

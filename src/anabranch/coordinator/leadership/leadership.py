@@ -14,8 +14,8 @@ from anabranch.coordinator.leadership.election import Election
 from anabranch.coordinator.leadership.job_locks import JobLocks
 from anabranch.coordinator.store import Store
 from anabranch.errors import AnabranchError, ConflictError, NotLeadingError
-from anabranch.messages import Start
 from anabranch.model.lane import Lane
+from anabranch.protocol.deployment import StartRequest
 
 __all__ = ["Leadership"]
 
@@ -86,7 +86,7 @@ class Leadership:
             raise NotLeadingError("no coordinator leads now", "try again in some seconds")
         raise NotLeadingError(f"this coordinator stands by; {found.holder} leads", f"ask {found.holder}")
 
-    def start(self, start: Start) -> int:
+    def start(self, start: StartRequest) -> int:
         """As :meth:`Coordinator.start`."""
         with self._locks.taken(start.graph.job):
             return self._coordinator.start(start)

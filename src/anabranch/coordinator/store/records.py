@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from anabranch.formats import Format
-from anabranch.messages import ContainerStatus, Drain, Program, Registration
 from anabranch.model.document import Document
+from anabranch.protocol.container import Registration
+from anabranch.protocol.deployment import Program
+from anabranch.protocol.drain import DrainProgress
+from anabranch.protocol.status import ContainerStatus
 
 __all__ = ["ContainerRecord", "DeploymentRecord", "Event", "LeaderRecord"]
 
@@ -24,7 +27,7 @@ class DeploymentRecord(Document, frozen=True, kw_only=True):
     error: str | None
     created_at: float
     changed_at: float
-    drain: Drain | None = None
+    drain: DrainProgress | None = None
 
 
 class ContainerRecord(Document, frozen=True, kw_only=True):

@@ -16,11 +16,13 @@ from anabranch.coordinator.store.records import ContainerRecord, DeploymentRecor
 from anabranch.coordinator.store.tables import artifacts, containers, deployments, events, jobs, lanes, leader, models
 from anabranch.errors import NotLeadingError
 from anabranch.formats import Format
-from anabranch.messages import Drain, Program, Registration, Start
 from anabranch.model.document import decode, encode
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane
+from anabranch.protocol.container import Registration
+from anabranch.protocol.deployment import Program, StartRequest
+from anabranch.protocol.drain import DrainProgress
 
 __all__ = ["Store"]
 
@@ -97,7 +99,7 @@ class Store:
         documents = {name: msgspec.json.decode(row[name]) for name in ("fingerprint", "promises", "formats")}
         documents["formats"] = {stream: Format.from_builtins(each) for stream, each in documents["formats"].items()}
         program = None if row["program"] is None else decode(row["program"], Program)
-        drain = None if row["drain"] is None else decode(row["drain"], Drain)
+        drain = None if row["drain"] is None else decode(row["drain"], DrainProgress)
         return DeploymentRecord(**{**row, **documents, "program": program, "drain": drain})
 
     def graph(self, job: str, deployment: int) -> Graph:
@@ -213,7 +215,7 @@ class Store:
 
     # Durable steps
 
-    def create_deployment(self, start: Start, state: str, event: Event) -> None:
+    def create_deployment(self, start: StartRequest, state: str, event: Event) -> None:
         """The deployment ``start.model.run_id`` with its first generation and its lanes, as given."""
         job = start.graph.job
         with self._writing(event) as connection:
@@ -221,7 +223,9 @@ class Store:
                 connection.execute(sa.insert(jobs).values(name=job, epoch=0))
             _add_deployment(connection, start, state, event.at)
 
-    def replace_deployment(self, start: Start, state: str, former: str, changed: Iterable[Lane], event: Event) -> None:
+    def replace_deployment(
+        self, start: StartRequest, state: str, former: str, changed: Iterable[Lane], event: Event
+    ) -> None:
         """As :meth:`create_deployment`, for one that goes on from the lanes of ``start.model.replaces``: that one comes
         into the state ``former``, and its lanes are changed."""
         with self._writing(event) as connection:
@@ -245,14 +249,14 @@ class Store:
             _leave(connection, gone, containers.c.job == deployment.job)
 
     def move_deployment(
-        self, job: str, deployment: int, state: str, error: str | None, event: Event, drain: Drain | None = None
+        self, job: str, deployment: int, state: str, error: str | None, event: Event, drain: DrainProgress | None = None
     ) -> None:
         """Put a deployment into a state; ``drain`` is the one that is under way then."""
         with self._writing(event) as connection:
             _move(connection, job, deployment, state=state, error=error, at=event.at)
             _put_drain(connection, job, deployment, drain)
 
-    def put_drain(self, job: str, deployment: int, drain: Drain | None, event: Event) -> None:
+    def put_drain(self, job: str, deployment: int, drain: DrainProgress | None, event: Event) -> None:
         """A drain is wished for, has come so far, or is wished for no more."""
         with self._writing(event) as connection:
             _put_drain(connection, job, deployment, drain)
@@ -410,7 +414,7 @@ def _add_lanes(connection: sa.Connection, new: Sequence[Lane], generation: int) 
         connection.execute(sa.insert(lanes), rows)
 
 
-def _add_deployment(connection: sa.Connection, start: Start, state: str, at: float) -> None:
+def _add_deployment(connection: sa.Connection, start: StartRequest, state: str, at: float) -> None:
     job, number, generation = start.graph.job, start.model.run_id, start.model.generation
     row = {
         "job": job,
@@ -454,7 +458,7 @@ def _move(connection: sa.Connection, job: str, deployment: int, *, state: str, e
     )
 
 
-def _put_drain(connection: sa.Connection, job: str, deployment: int, drain: Drain | None) -> None:
+def _put_drain(connection: sa.Connection, job: str, deployment: int, drain: DrainProgress | None) -> None:
     connection.execute(
         sa.update(deployments)
         .where(deployments.c.job == job, deployments.c.id == deployment)
