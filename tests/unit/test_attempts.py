@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ from anabranch.container.lane import lifecycle
 from anabranch.container.lane.life import Life
 from anabranch.container.lane.lifecycle import Closing, LaneState, Leaving, Phase
 from anabranch.container.lane.supervisor import LaneSupervisor
+from anabranch.container.lane.surroundings_wait import Patience
 from anabranch.model.lane import Lane
 from anabranch.protocol.container import WantedLane
 from anabranch.protocol.lane_report import LaneReport
@@ -77,7 +79,7 @@ class Runner:
     def __init__(self, lane: Lane, life: Life) -> None:
         self.lane = lane
         self.life = life
-        self.remedy, self.stalled = Remedy.PROCESS, False
+        self.remedy, self.stalled, self.awaits = Remedy.PROCESS, False, ""
         self.report = LaneReport(lane=lane.id, phase="starting", folder_epoch=lane.folder_epoch)
         self.started = self.alive = False
 
@@ -122,12 +124,13 @@ class Runner:
 class Supervised:
     """A supervisor, the runners that it has made, and a clock."""
 
-    def __init__(self, most: int = 3, replaceable: bool = False) -> None:
+    def __init__(self, most: int = 3, replaceable: bool = False, longest: float = math.inf) -> None:
         self.runners: list[Runner] = []
         self.clock = Clock()
         self.lane = lane(FIRST)
+        patience = Patience(longest, chance=lambda: 0.5, now=self.clock)
         self.supervisor = LaneSupervisor(
-            WantedLane(lane=self.lane), self._make, Attempts(most), self.clock, lambda: replaceable
+            WantedLane(lane=self.lane), self._make, Attempts(most), self.clock, lambda: replaceable, patience
         )
 
     def _make(self, lane: Lane, life: Life) -> Runner:
@@ -208,6 +211,59 @@ def test_it_fails_alone_in_the_end() -> None:
     assert phases == ["starting", "starting", "failed"]
     told = supervised.supervisor.report
     assert (told.error, told.attempt, len(supervised.runners), supervised.supervisor.ended) == ("boom", 3, 3, True)
+
+
+def test_a_lane_waits_for_its_surroundings_without_end_and_counts_no_attempt() -> None:
+    supervised = Supervised(most=1)
+    supervised.lane = lane(FIRST, folder_epoch=1)
+    for _ in range(50):
+        supervised.runners[-1].remedy, supervised.runners[-1].awaits = Remedy.WAIT, "room on a disk"
+        told = supervised.fail()
+        assert (told.phase, told.error, told.trouble, told.attempt) == ("starting", None, "boom", 1)
+        assert (told.awaits, told.awaits_since) == ("room on a disk", 1000.0)
+        supervised.turn()
+        supervised.turn(20)
+    assert len(supervised.runners) == 51
+    supervised.runners[-1].say(phase="running")
+    assert supervised.turn().awaits == "room on a disk"  # whether it can write isn't known yet
+    supervised.runners[-1].say(batch=0)
+    told = supervised.turn()
+    assert (told.phase, told.awaits, told.trouble) == ("running", "", "")
+
+
+def test_a_lane_that_has_nothing_to_do_waits_no_more() -> None:
+    supervised = Supervised()
+    supervised.lane = lane(FIRST, folder_epoch=1)
+    supervised.runners[-1].remedy, supervised.runners[-1].awaits = Remedy.WAIT, "the brokers of Kafka"
+    supervised.fail()
+    supervised.turn()
+    supervised.turn(20)
+    supervised.runners[-1].say(phase="running")
+    assert supervised.turn().awaits
+    assert supervised.turn(21).awaits == ""
+
+
+def test_a_lane_that_waits_can_be_stopped() -> None:
+    supervised = Supervised()
+    supervised.lane = lane(FIRST, folder_epoch=1)
+    supervised.runners[-1].remedy, supervised.runners[-1].awaits = Remedy.WAIT, "room on a disk"
+    supervised.fail()
+    supervised.turn()
+    supervised.supervisor.stop()
+    told = supervised.supervisor.report
+    assert (told.phase, told.error, told.stopped, told.pending, told.awaits) == ("ended", None, True, True, "")
+
+
+def test_a_lane_may_wait_for_so_long_only() -> None:
+    supervised = Supervised(longest=30)
+    supervised.lane = lane(FIRST, folder_epoch=1)
+    for _ in range(4):
+        supervised.runners[-1].remedy, supervised.runners[-1].awaits = Remedy.WAIT, "room on a disk"
+        supervised.fail()
+        supervised.turn()
+        supervised.turn(10)
+    told = supervised.supervisor.report
+    assert (told.phase, told.error) == ("failed", "boom")
 
 
 def test_what_would_fail_again_is_not_tried() -> None:

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from anabranch.container.attempts import Standstill
-from anabranch.container.lane import attempt
+from anabranch.container.lane import attempt, monitor
 from anabranch.container.lane.handover import Handover
 from anabranch.container.lane.runner import LaneRunner
 from anabranch.container.place import Place
@@ -55,6 +55,17 @@ class Inputs:
         pass
 
 
+class Outputs:
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def compare(self, folder: object) -> None:
+        pass
+
+    def note(self, folder: object, *, last: bool = False) -> None:
+        pass
+
+
 class LocalPlace:
     systems = None
 
@@ -87,6 +98,7 @@ def made(place: LocalPlace, handover: Handover | None = None) -> LaneRunner:
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalPlace:
     monkeypatch.setattr(attempt, "Inputs", Inputs)
+    monkeypatch.setattr(monitor, "Outputs", Outputs)
     return LocalPlace(tmp_path)
 
 

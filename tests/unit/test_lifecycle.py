@@ -129,7 +129,13 @@ def test_what_follows(events: list[Event], phase: Phase, actions: list[Action] |
         ([Judged(Step.ATTEMPT), UNWANTED], Phase.FAILED),
         ([Judged(Step.PROCESS), LEAVE], Phase.RELEASED),
         ([Judged(Step.PROCESS), UNWANTED], Phase.FAILED),
-        ([Judged(Step.ATTEMPT), LEAVE, UNWANTED], Phase.FAILED),
+        ([Judged(Step.ATTEMPT), LEAVE, UNWANTED], Phase.RELEASED),
+        ([Judged(Step.ATTEMPT, waits=True)], Phase.WAITING),
+        ([Judged(Step.ATTEMPT, waits=True), Judged(Step.FAILED)], Phase.FAILED),  # it has waited too long
+        ([Judged(Step.ATTEMPT, waits=True), UNWANTED], Phase.RELEASED),
+        ([Judged(Step.ATTEMPT, waits=True), LEAVE], Phase.RELEASED),
+        ([UNWANTED, Judged(Step.ATTEMPT, waits=True)], Phase.RELEASED),
+        ([LEAVE, Judged(Step.ATTEMPT, waits=True)], Phase.RELEASED),
         ([Judged(Step.PROCESS), Want(3)], Phase.NEEDS_PROCESS),
         ([Judged(Step.ATTEMPT), LEAVE, Want(3)], Phase.RELEASED),
         ([Want(3)], Phase.FAILED),
@@ -154,6 +160,12 @@ def test_when_a_lane_is_tried_again(want: Want, begins: bool) -> None:
     state, actions = after(*RETRYING, want)
     assert (actions == (BeginAttempt(),)) == begins
     assert (state.phase, state.attempt) == ((Phase.NEW, 2) if begins else (Phase.RETRYING, 1))
+
+
+def test_an_attempt_after_a_wait_for_the_surroundings_is_not_counted() -> None:
+    state, actions = after(*FAILED, Judged(Step.ATTEMPT, waits=True), Want(3))
+    assert (actions, state.attempt) == ((BeginAttempt(),), 1)
+    assert after(*FAILED, Judged(Step.ATTEMPT, waits=True), Want(3, rested=False))[1] == ()
 
 
 def test_an_attempt_begins_with_what_is_ordered_then_and_waits_until_its_folder_is_acknowledged() -> None:
@@ -212,7 +224,7 @@ ORDERS = st.one_of(
         st.booleans(),
         st.booleans(),
     ),
-    st.builds(Judged, st.sampled_from(Step)),
+    st.builds(Judged, st.sampled_from(Step), st.booleans()),
 )
 
 
@@ -233,7 +245,9 @@ class Performer:
             assert isinstance(order, Want)
             assert before.ended, "two attempts would run at once"
             assert order.thread_ended, "two attempts would run at once"
-            assert not (before.phase is Phase.RETRYING and (before.unwanted or before.container_ends))
+            if before.phase is not Phase.ENDED:
+                assert not before.unwanted
+                assert not before.container_ends
             self.due, self.acknowledged = [Started()], False
         if isinstance(order, Want) and 0 < order.folder_epoch == before.folder_epoch:
             self.acknowledged = self.acknowledged or not actions

@@ -20,10 +20,6 @@ from anabranch.spark.query import LaneQuery
 
 __all__ = ["Boundary"]
 
-_BRIEF = 2.0
-"""Seconds. If a closing lane's batches are so short, another one is worth while: what follows it can be begun from
-when its last one is planned."""
-
 
 class Boundary:
     """Used by the lane's own thread."""
@@ -49,7 +45,7 @@ class Boundary:
                 query.writing.is_set,
                 turn or partial(self._upkeep.look, started),
                 ending.due,
-                another=life.closes() and 0 < attempt.reporter.usual < _BRIEF and attempt.handover.is_awaited(),
+                another=life.closes() and attempt.handover.is_awaited() and breaking.is_brief(attempt.reporter.usual),
                 decided=ending.decided,
             )
         self._monitor.take_progress(started)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from anabranch.container import failures, root_cause
+from anabranch.container.checkpoint import damage
 from anabranch.container.failures import Failure, Remedy
 from anabranch.container.lane.attempt import Attempt
 from anabranch.errors import AnabranchError, OperatorError
@@ -27,6 +28,10 @@ Ranges = Mapping[str, tuple[int, int]]
 
 def attributed(attempt: Attempt, error: Exception) -> Failure:
     """What is to be told of an error that ended an attempt, and what may help."""
+    return attempt.place.explained(_cause(attempt, error))
+
+
+def _cause(attempt: Attempt, error: Exception) -> Failure:
     if isinstance(error, AnabranchError):
         return failures.failure(error)
     ours = failures.is_ours(error)
@@ -50,6 +55,7 @@ def _wrong_inputs(attempt: Attempt) -> AnabranchError | None:
     try:
         if attempt.folder_in_use is not None:
             attempt.inputs.check(attempt.folder_in_use)
+            damage.check(attempt.folder_in_use, attempt.lane)
     except AnabranchError as wrong:
         return wrong
     except Exception:  # the folder may be what failed

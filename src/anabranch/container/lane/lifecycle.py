@@ -32,6 +32,7 @@ class Phase(enum.Enum):
     FAILING = "what it failed for is found out"
     FAILED = "it has failed"
     RETRYING = "it failed, and is tried again in this process"
+    WAITING = "its surroundings failed, and it is tried again as long as it may wait for them"
     NEEDS_PROCESS = "it failed, and only a new process may help"
     RELEASED = "it failed, and another container may try it again"
 
@@ -54,6 +55,7 @@ class Leaving(enum.IntEnum):
 
 
 _ONCE_A_QUERY_RUNS = frozenset({Phase.RUNNING, Phase.HOLDING, Phase.STOPPING})
+_TO_BE_TRIED_AGAIN = frozenset({Phase.RETRYING, Phase.WAITING, Phase.NEEDS_PROCESS})
 _MAY_DRAIN = _ONCE_A_QUERY_RUNS | {Phase.STARTING, Phase.DRAINING}
 
 
@@ -116,7 +118,7 @@ class LaneState:
     @property
     def ended(self) -> bool:
         """Whether its thread does nothing any more."""
-        return self.phase in (Phase.ENDED, Phase.FAILED, Phase.RETRYING, Phase.NEEDS_PROCESS, Phase.RELEASED)
+        return self.phase in (Phase.ENDED, Phase.FAILED, Phase.RELEASED) or self.phase in _TO_BE_TRIED_AGAIN
 
 
 # Orders, of the coordinator and of the container
@@ -171,9 +173,11 @@ class Want:
 
 @dataclass(frozen=True)
 class Judged:
-    """What follows a failure, as :func:`anabranch.container.restarts.step` says."""
+    """What follows a failure, as :func:`anabranch.container.restarts.step` says. ``waits``: the surroundings of the
+    lane have failed, which isn't its fault."""
 
     following: Step
+    waits: bool = False
 
 
 # Results, of the lane's own thread
@@ -382,8 +386,8 @@ def step(state: LaneState, event: Event) -> Stepped:
     match event:
         case Want():
             return _wanted(state, event)
-        case Judged(following):
-            return _judged(state, following), ()
+        case Judged():
+            return _judged(state, event), ()
         case Close() | Leave() | Drain() | Acknowledge():
             return _ordered(state, event), ()
         case SourcesLookedUp(reads_sources):
@@ -414,20 +418,21 @@ def _left(state: LaneState, leaving: Leaving, *, unwanted: bool) -> LaneState:
         unwanted=state.unwanted or unwanted,
         container_ends=state.container_ends or not unwanted,
     )
-    if state.phase not in (Phase.RETRYING, Phase.NEEDS_PROCESS, Phase.RELEASED):
+    if state.phase not in _TO_BE_TRIED_AGAIN:
         return state
-    return replace(state, phase=Phase.FAILED if state.unwanted else Phase.RELEASED)
+    fails = state.unwanted and state.phase is not Phase.WAITING
+    return replace(state, phase=Phase.FAILED if fails else Phase.RELEASED)
 
 
 def _wanted(state: LaneState, want: Want) -> Stepped:
     """The coordinator knows of the lane's folder what ``want`` says: nothing is begun in another one."""
     if state.phase in (Phase.FAILED, Phase.NEEDS_PROCESS, Phase.RELEASED):
         return state, ()
-    if state.phase is Phase.RETRYING:
+    if state.phase in (Phase.RETRYING, Phase.WAITING):
         known = state.folder_epoch in (0, want.folder_epoch)
         if not (known and want.rested and want.thread_ended):
             return state, ()
-        return _begun_again(state, want, state.attempt + 1)
+        return _begun_again(state, want, state.attempt + (state.phase is Phase.RETRYING))
     if state.phase is Phase.ENDED and want.drain is not None and not state.drained and want.thread_ended:
         return _begun_again(state, want, state.attempt)  # it had caught up, and has still to drain
     state = replace(state, closing=max(state.closing, want.closing), drain=want.drain)
@@ -448,13 +453,17 @@ def _begun_again(state: LaneState, want: Want, attempt: int) -> Stepped:
     return begun, (BeginAttempt(),)
 
 
-def _judged(state: LaneState, following: Step) -> LaneState:
-    """What becomes of a lane that has failed."""
-    if state.phase is not Phase.FAILED or state.unwanted or following is Step.FAILED:
+def _judged(state: LaneState, judged: Judged) -> LaneState:
+    """What becomes of a lane that has failed. One that has waited too long for its surroundings fails for good."""
+    if judged.following is Step.FAILED:
+        return replace(state, phase=Phase.FAILED) if state.phase is Phase.WAITING else state
+    if state.phase is not Phase.FAILED or (state.unwanted and not judged.waits):
         return state
-    if state.container_ends:
+    if state.unwanted or state.container_ends:
         return replace(state, phase=Phase.RELEASED)
-    return replace(state, phase=Phase.RETRYING if following is Step.ATTEMPT else Phase.NEEDS_PROCESS)
+    if judged.waits:
+        return replace(state, phase=Phase.WAITING)
+    return replace(state, phase=Phase.RETRYING if judged.following is Step.ATTEMPT else Phase.NEEDS_PROCESS)
 
 
 def _failed(state: LaneState, failed: Failed) -> Stepped:

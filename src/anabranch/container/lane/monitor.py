@@ -12,6 +12,7 @@ from anabranch.container.idleness import Idleness
 from anabranch.container.lane.attempt import Attempt
 from anabranch.container.lane.handover import PrestartedQuery
 from anabranch.container.lane.input_ends import InputEnds
+from anabranch.container.outputs import Outputs
 from anabranch.container.remembering import Memory
 from anabranch.event_time.progress import Progress
 from anabranch.model.ssp import parsed, texts
@@ -33,6 +34,7 @@ class Monitor:
     """
 
     def __init__(self, attempt: Attempt) -> None:
+        self.outputs = Outputs(attempt.place.systems, attempt.lane)
         self.ends = InputEnds(attempt.lane.id, attempt.inputs.ends, attempt.until)
         self.prestarted: PrestartedQuery | None = None
         self.began = 0.0
@@ -40,7 +42,6 @@ class Monitor:
         self._attempt = attempt
         self._reporter = attempt.reporter
         self._speed = Memory(attempt.place, attempt.lane)
-        self._clock = attempt.clock
         self._idleness = Idleness(math.inf)
         self._idle: dict[str, int] = {}
         self._rows = 0
@@ -52,7 +53,7 @@ class Monitor:
     def take_progress(self, query: StreamingQuery) -> None:
         spark = self._attempt.place.spark
         newest = history.newest(spark, query)
-        time = clock.read(self._clock)
+        time = clock.read(self._attempt.clock)
         if time is not None:
             self._reporter.update(watermark=time.progress.watermark, held_by=time.held_by, idle=tuple(time.idle))
             self._look_for_idle(time)
@@ -76,7 +77,7 @@ class Monitor:
         ends = self.ends.now(fresh=True) if was else {}
         at = texts(self._attempt.positions()) if self.ends.sure else {}
         self._idle = self._idleness.carry(was, at, ends)
-        clock.note_idle(self._clock, self._idle)
+        clock.note_idle(self._attempt.clock, self._idle)
 
     def note_time(self, progress: Progress) -> None:
         """Note in the folder how far in event time the lane has come: others may go on from there."""
@@ -120,6 +121,7 @@ class Monitor:
             state_bytes=ran.state_bytes,
         )
         crash_points.reach(crash_points.COMMITTED, self._attempt.lane.id, self._seen_batch)
+        self.outputs.note(self._attempt.folder)
         self._reporter.batch_ended(self._attempt.current.take_busy())
 
     def _take_pace(self, ran: Ran) -> None:
@@ -137,7 +139,7 @@ class Monitor:
         ends = self.ends.now()
         idle = self._idleness.seen(positions, ends if self.ends.sure else {}, monotonic())
         if idle != self._idle:
-            clock.note_idle(self._clock, idle)
+            clock.note_idle(self._attempt.clock, idle)
             self._idle = idle
 
     def _changeover(self, ran: Ran) -> float:

@@ -163,6 +163,7 @@ class Queries:
             run=str(started.runId),
             limit=0 if query.real_time else query.pacer.limit,
             sequential=query.sequential,
+            repeats=query.repeats,
         )
         if not query.has_event_time:
             self._monitor.note_time(Progress())

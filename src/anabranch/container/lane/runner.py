@@ -54,9 +54,10 @@ class LaneRunner:
     """Runs one lane in a thread of its own and keeps a report of it.
 
     ``build`` makes the query for a folder. ``until``: the noted ends of its inputs, None to run on. ``standstill`` says
-    when it has to fail for it goes on no more. ``remedy``: what may help if it has failed. ``taken``: whether the
-    outputs of a new lane were taken for it. ``wake`` is called when there is something in its report that others wait
-    for, ``drained`` when the lane has drained; ``trace`` with what it failed for, to keep all that is known of it.
+    when it has to fail for it goes on no more. ``remedy``: what may help if it has failed, and ``awaits`` what it waits
+    for then, if anything. ``taken``: whether the outputs of a new lane were taken for it. ``wake`` is called when there
+    is something in its report that others wait for, ``drained`` when the lane has drained; ``trace`` with what it
+    failed for, to keep all that is known of it. ``life``: of a lane that was begun before; default: a new one.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class LaneRunner:
         self.lane = lane
         self.life = life or Life(lane)
         self.remedy = Remedy.ATTEMPT
+        self.awaits = ""
         self._outputs_taken = taken
         self._trace = trace
         reporter = Reporter(lane, wake)
@@ -197,6 +199,7 @@ class LaneRunner:
         self._queries.begin_analysis()
         if self._queries.prestarted is None:
             self._attempt.inputs.take(self._attempt.folder)
+        self._monitor.outputs.compare(self._attempt.folder)
         self.life.await_acknowledgement()
         if self.life.state.acknowledged:
             self._queries.end_analysis()
@@ -236,6 +239,7 @@ class LaneRunner:
             self._monitor.note_time(Progress() if time is None else time.progress)
         clock.forget(attempt.clock)
         self._monitor.note_speed(ends=True)
+        self._monitor.outputs.note(folder, last=True)
         positions = attempt.positions()
         reporter.conclude(
             "ended",
@@ -282,7 +286,7 @@ class LaneRunner:
     def _fail(self, error: Exception) -> Event:
         self._queries.end_analysis()
         failed = error_attribution.attributed(self._attempt, error)
-        self.remedy = failed.remedy
+        self.remedy, self.awaits = failed.remedy, failed.awaits
         isolation.note(self.lane.id, error)
         with suppress(Exception):  # nobody may be there to read it, or the disk may be full
             self._trace(self.lane.id, error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from time import monotonic
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -14,6 +14,8 @@ from anabranch.container.attempts import Attempts
 from anabranch.container.failures import Remedy
 from anabranch.container.lane.life import Life
 from anabranch.container.lane.lifecycle import Close, Closing, Drain, Judged, LaneState, Leave, Phase, Want
+from anabranch.container.lane.surroundings_wait import Patience, SurroundingsWait
+from anabranch.container.restarts import Step
 from anabranch.model.lane import Lane
 from anabranch.protocol.container import WantedLane
 from anabranch.protocol.lane_report import LaneReport
@@ -34,6 +36,9 @@ class Runner(Protocol):
 
     @property
     def remedy(self) -> Remedy: ...
+
+    @property
+    def awaits(self) -> str: ...
 
     @property
     def stalled(self) -> bool: ...
@@ -59,12 +64,14 @@ class LaneSupervisor:
         attempts: Attempts,
         clock: Callable[[], float] = monotonic,
         replaceable: Callable[[], bool] = lambda: False,
+        patience: Patience | None = None,
     ) -> None:
         self._make = make
         self._replaceable = replaceable
         self._attempts = attempts
         self._clock = clock
         self._life = Life(wanted.lane)
+        self._wait = SurroundingsWait(wanted.lane.id, patience or Patience(), clock)
         self._stalls = 0
         self._trouble = ""
         self._query_has_begun = False
@@ -86,8 +93,18 @@ class LaneSupervisor:
         report = msgspec.structs.replace(
             report, begun=self._query_has_begun or report.begun, stalls=self._stalls + self._runner.stalled
         )
-        waiting = {"error": None, "trouble": report.error or "", "attempt": state.attempt + 1}
+        if self._wait.awaits:
+            report = msgspec.structs.replace(report, awaits=self._wait.awaits, awaits_since=self._wait.since)
+        waiting: dict[str, Any] = {"error": None, "trouble": report.error or "", "attempt": state.attempt + 1}
         match state.phase:
+            case Phase.RELEASED if state.unwanted:  # it goes on at the next start
+                ended = {"phase": "ended", "error": None, "stopped": True, "pending": True, "stalls": 0}
+                return msgspec.structs.replace(report, **ended, awaits="", awaits_since=0.0)
+            case Phase.WAITING:
+                waiting |= {"phase": "starting", "attempt": state.attempt}
+                return msgspec.structs.replace(
+                    report, **waiting, awaits=self._runner.awaits, awaits_since=self._wait.since
+                )
             case Phase.RELEASED:
                 waiting |= {"phase": "ended", "stopped": True, "pending": True, "stalls": 0}
                 return msgspec.structs.replace(report, **waiting)
@@ -110,13 +127,17 @@ class LaneSupervisor:
     def go_on(self, wanted: WantedLane) -> None:
         """The lane is wanted: try it again if it is time for that."""
         self._closing = wanted.closing
-        retries = self._state.phase is Phase.RETRYING
+        if self._wait.look(self._runner.report):
+            self._trouble = ""
+        before = self._state.phase
+        retries = before in (Phase.RETRYING, Phase.WAITING)
         report, ended = self._runner.report, self._runner.join(0)
         rested = retries and self._has_rested(report)
         if not self._life.tell(_want(wanted, rested=rested, thread_ended=ended)):
             return
-        if retries:
+        if before is Phase.RETRYING:
             self._attempts.begin(report.batch)
+        if retries:
             self._stalls += self._runner.stalled
             self._due, self._trouble = None, report.error or ""
             self._query_has_begun = self._query_has_begun or report.begun
@@ -163,16 +184,21 @@ class LaneSupervisor:
                 attempts_left=self._attempts.again(self._runner.report.batch) is not None,
                 processes_left=self._replaceable(),
             )
-            self._life.tell(Judged(following))
+            waits = self._runner.remedy is Remedy.WAIT
+            self._life.tell(Judged(Step.FAILED if self._wait.is_over else following, waits))
         return self._life.state
 
     def _has_rested(self, report: LaneReport) -> bool:
         """Whether the pause after the failure is over, which begins when it is seen first."""
         if self._due is None:
-            pause = self._attempts.again(report.batch)
-            assert pause is not None
+            waits = self._runner.remedy is Remedy.WAIT
+            pause = self._wait.pause(self._runner.awaits, report) if waits else self._attempts.again(report.batch)
+            if pause is None:
+                self._life.tell(Judged(Step.FAILED))
+                return False
             self._due = self._clock() + pause
-            log.warning("a lane failed, and is tried again", lane=report.lane, seconds=pause, error=report.error)
+            if not waits:
+                log.warning("a lane failed, and is tried again", lane=report.lane, seconds=pause, error=report.error)
         return self._clock() >= self._due
 
     def _started_runner(self, lane: Lane) -> Runner:

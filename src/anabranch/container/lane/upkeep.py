@@ -10,7 +10,6 @@ from anabranch import logs
 from anabranch.container.attempts import Standstill
 from anabranch.container.lane.attempt import Attempt
 from anabranch.container.lane.monitor import Monitor
-from anabranch.container.outputs import Outputs
 from anabranch.errors import StalledError
 from anabranch.spark.internals import thread_dump
 from anabranch.spark.query import LaneQuery
@@ -37,7 +36,6 @@ class Upkeep:
         self._attempt = attempt
         self._monitor = monitor
         self._standstill = standstill
-        self._outputs = Outputs(attempt.place.systems, attempt.lane)
         self._refreshed = self._checked = self._sampled = monotonic()
         self.stand_by()
 
@@ -66,7 +64,7 @@ class Upkeep:
             query.refresh()
             self._refreshed = monotonic()
         if monotonic() > self._checked + _CHECK_OUTPUTS_EVERY:
-            self._outputs.check()
+            self._monitor.outputs.check()
             self._checked = monotonic()
         if monotonic() > self._sampled + _SAMPLE_EVERY and query is not None:
             self.sample(query)
