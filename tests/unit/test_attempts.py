@@ -10,9 +10,10 @@ import pytest
 
 from anabranch.container.attempts import Attempts, Standstill
 from anabranch.container.failures import Remedy
-from anabranch.container.lane import lifecycle
+from anabranch.container.lane import events
+from anabranch.container.lane.events import Closing
 from anabranch.container.lane.life import Life
-from anabranch.container.lane.lifecycle import Closing, LaneState, Leaving, Phase
+from anabranch.container.lane.lifecycle import LaneState, Leaving, Phase
 from anabranch.container.lane.supervisor import LaneSupervisor
 from anabranch.container.lane.surroundings_wait import Patience
 from anabranch.model.lane import Lane
@@ -85,23 +86,23 @@ class Runner:
 
     def start(self) -> None:
         self.started = self.alive = True
-        self.life.tell(lifecycle.Started())
+        self.life.tell(events.Started())
 
     def join(self, timeout: float) -> bool:
         return not self.alive
 
     def take_folder(self, epoch: int) -> None:
         self.say(folder_epoch=epoch)
-        self.life.tell(lifecycle.FolderTaken(epoch))
+        self.life.tell(events.FolderTaken(epoch))
 
     def begin(self) -> None:
         """It gets as far as it may."""
         if self.life.state.phase is Phase.TAKING:
             self.take_folder(self.report.folder_epoch or 1)
         if self.life.state.phase is Phase.REPORTED and not self.life.state.waits:
-            self.life.tell(lifecycle.Awaited())
+            self.life.tell(events.Awaited())
         if self.life.state.phase is Phase.STARTING:
-            self.life.tell(lifecycle.QueryStarted())
+            self.life.tell(events.QueryStarted())
             self.say(phase="running")
 
     def say(self, **fields: Any) -> None:
@@ -109,15 +110,15 @@ class Runner:
 
     def fail(self, **fields: Any) -> None:
         self.say(phase="failed", error="boom", **fields)
-        self.life.tell(lifecycle.Failed(RuntimeError("boom")))
-        self.life.tell(lifecycle.FailureReported())
+        self.life.tell(events.Failed(RuntimeError("boom")))
+        self.life.tell(events.FailureReported())
         self.alive = False
 
     def end(self) -> None:
         """It finishes what was begun, as it is to close."""
-        self.life.tell(lifecycle.Finished())
+        self.life.tell(events.Finished())
         self.say(phase="ended")
-        self.life.tell(lifecycle.Ended())
+        self.life.tell(events.Ended())
         self.alive = False
 
 
