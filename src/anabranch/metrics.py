@@ -125,7 +125,7 @@ def _of_jobs(jobs: Sequence[JobStatus]) -> Iterator[Metric]:
             inputs.add_metric([job.job, stream], partitions)
         if job.rescale_seconds is not None:
             rescale.add_metric([job.job], job.rescale_seconds)
-        containers.add_metric([job.job], sum(one.alive for one in job.containers))
+        containers.add_metric([job.job], sum(one.alive is True for one in job.containers))
         for one in job.containers:
             if one.lease is not None:
                 lease.add_metric([job.job, one.container, one.rack or ""], one.lease)

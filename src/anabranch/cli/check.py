@@ -64,8 +64,13 @@ class _Check:
         lanes = [one.lane for one in status.lanes if one.lane.state is not LaneState.CLOSED]
         served = [lane for lane in lanes if status.served and lane.state is not LaneState.FAILED]
         self.running = served
-        self._streams = {ssp.stream for lane in lanes for ssp in (*lane.ssps, *lane.broadcast)}
-        self._streams |= {stream for lane in lanes for stream in lane.outputs}
+        self._streams = {(ssp.system, ssp.stream) for lane in lanes for ssp in (*lane.ssps, *lane.broadcast)}
+        self._streams |= {
+            (lane.system(output), output)
+            for lane in lanes
+            for output in lane.outputs
+            if not self._systems.is_table(output)
+        }
         self._lanes = [lane for lane in lanes if lane.folder_epoch and lane not in served]
 
     def findings(self) -> list[Finding]:
@@ -97,12 +102,11 @@ class _Check:
         return findings
 
     def _looked(self) -> Iterable[tuple[LaneFiles, list[Finding], Resumption | None]]:
-        from anabranch.container import place
         from anabranch.container.checkpoint import review
 
         for lane in self._lanes:
             files = review.local_files(self._settings.storage.root, lane) or self._far_files(lane)
-            its, resumed = review.of_lane(files, self._systems, lambda each: place.published(self._systems, each))
+            its, resumed = review.of_lane(files, self._systems, self._systems.published)
             yield files, its, resumed
 
     def _far_files(self, lane: Lane) -> LaneFiles:

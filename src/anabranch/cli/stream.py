@@ -76,8 +76,7 @@ def describe(name: Name, config: Config = None, json: Json = False) -> None:
         _print_json({"name": name, "system": system.name, "id": system.id(name), "partitions": partitions})
         return
     offsets = sum(end - starts[number] for number, end in ends.items())
-    # Transactions take offsets, too: then there are fewer records.
-    held = _count(offsets, "record") if system.name == "embedded" else f"{_count(offsets, 'offset')} in {system.name}"
+    held = _count(offsets, "record") if system.gapless else f"{_count(offsets, 'offset')} in {system.name}"
     typer.echo(f"{name}: {_count(len(ends), 'partition')}, {held}")
     for number, end in ends.items():
         typer.echo(f"{number}\t{end}" if not starts[number] else f"{number}\t{starts[number]} to {end}")

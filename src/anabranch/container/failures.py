@@ -19,6 +19,7 @@ from anabranch.errors import (
     UnsupportedFormatError,
     UsageError,
 )
+from anabranch.systems import registry
 
 __all__ = ["Failure", "Remedy", "explain", "failure", "is_fenced", "is_final", "is_of_java", "is_ours"]
 
@@ -90,6 +91,9 @@ _INFRASTRUCTURE = re.compile(
 )
 """Conditions by which Spark says where something failed and not what: the cause behind them is told."""
 
+_OF_SYSTEMS = _Kind(lambda _: False, "")
+"""Stands for what systems say of errors of their clients."""
+
 _KINDS = (
     _Kind(
         _says(r"No space left on device|Disk quota exceeded|ENOSPC|not enough space"),
@@ -100,31 +104,7 @@ _KINDS = (
         _says(r"PermissionError|AccessDeniedException|AccessControlException|Permission denied"),
         "let the process's user read and write there",
     ),
-    _Kind(
-        _says(r"kafka.*(?:AuthorizationException|AUTHORIZATION_FAILED|authorization failed)"),
-        "give the user of [systems.kafka] the rights to read and write that topic, group or transactional id",
-    ),
-    _Kind(
-        _says(r"kafka.*(?:AuthenticationException|SaslAuthentication|SslAuthentication|_AUTHENTICATION)"),
-        "see user, password and certificates in [systems.kafka]",
-    ),
-    _Kind(
-        _says(r"kafka.*(?:UnknownTopicOrPartition|UNKNOWN_TOPIC|_UNKNOWN_TOPIC)"),
-        "see that the topic is there, with all its partitions: anabranch stream list",
-    ),
-    _Kind(
-        _says(r"(?i)kafka.*(?:too ?large|MSG_SIZE)"),
-        "let the topic take larger messages (max.message.bytes), or make them smaller",
-    ),
-    _Kind(
-        _says(
-            r"org\.apache\.kafka\.common\.errors\.(?:Timeout|Disconnect|Network|NotLeader|CoordinatorNotAvailable|"
-            r"BrokerNotAvailable)|KafkaError\{code=(?:_TRANSPORT|_ALL_BROKERS_DOWN|_TIMED_OUT|_RESOLVE)|"
-            r"No resolvable bootstrap urls|Failed to construct kafka consumer"
-        ),
-        "see that the brokers of [systems.kafka] bootstrap_servers run and answer this machine",
-    ),
-    _Kind(_says(r"kafka\.common\.errors\.|KafkaException"), "see the broker's log for the same time"),
+    _OF_SYSTEMS,
     _Kind(
         _says(r"(?:ModuleNotFoundError|ImportError)"),
         "install it where Python workers run, in the Python that runs anabranch, or put it beside the job file",
@@ -174,6 +154,14 @@ _KINDS = (
     ),
     _Kind(_says(r"\bOSError: \[Errno"), "see what is wrong with that file, disk or connection"),
 )
+
+
+def _kinds() -> Iterator[_Kind]:
+    for kind in _KINDS:
+        if kind is _OF_SYSTEMS:
+            yield from (_Kind(_says(pattern), cure) for pattern, cure in registry.error_cures())
+        else:
+            yield kind
 
 
 def failure(error: BaseException, home: str = "") -> Failure:
@@ -251,7 +239,7 @@ def _of(root: RootCause, home: str) -> Failure | None:
     if root.deepest is None:
         return None
     coded = [cause for cause in root.causes if cause.condition and not _INFRASTRUCTURE.match(cause.condition)]
-    matches = ((kind, cause) for cause in reversed(root.causes) for kind in _KINDS if kind.of(cause))
+    matches = ((kind, cause) for cause in reversed(root.causes) for kind in _kinds() if kind.of(cause))
     kind, known = next(matches, (None, root.deepest))
     headline = coded[-1] if coded else known
     frame = root.frame_in(home)

@@ -207,13 +207,12 @@ class Folder:
             self._tree.write(_STARTING, json.dumps(dict(sorted(offsets.items()))), new=True)
         return self._document(_STARTING)
 
-    def begin_at(self, offsets: Mapping[str, Mapping[int, int]]) -> None:
-        """Let the query's only source, of Spark's connector to Kafka, begin there (by topic) whatever its options say:
-        where it began once it finds here."""
+    def begin_at(self, offset: Mapping[str, Any]) -> None:
+        """Let the query's only source begin there, whatever its options say, if it looks here for where it began once:
+        Spark's connector to Kafka does."""
         if not self.exists(_BEGIN):
             self._fs.mkdirs(self._at(_BEGIN.rpartition("/")[0]))
-            its = {topic: {str(p): at for p, at in sorted(each.items())} for topic, each in sorted(offsets.items())}
-            self._tree.write(_BEGIN, f"\0v1\n{json.dumps(its)}", new=True)
+            self._tree.write(_BEGIN, f"\0v1\n{json.dumps(offset)}", new=True)
 
     def note_broken(self, batch: int) -> None:
         """Keep that a batch was broken off: there may be state of it, and there may be more for a while."""

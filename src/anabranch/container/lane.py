@@ -55,9 +55,6 @@ _REFRESH_EVERY = 12 * 3600.0
 """What tells whose the slots are expires after some days."""
 _STUCK_EVERY = 1.0
 _AT_ONCE = 0.01
-_BRIEF = 2.0
-"""Seconds. If a closing lane's batches are so short, another one is worth while: what follows it can be begun from
-when its last one is planned."""
 _QUIET_WITHIN = 1.0
 """Seconds in which the thread has ended that wrote a batch which was broken off, unless a function of the user's is at
 work in it."""
@@ -567,10 +564,8 @@ class LaneRunner:
         breaking.runs(folder, query.writing)
         held = texts(self._positions(folder))
         limit = 0 if query.real_time else query.pacer.limit
-        run, sequential = str(started.runId), query.sequential
-        self._tell(
-            phase="running", batch=folder.committed(), positions=held, run=run, limit=limit, sequential=sequential
-        )
+        self._tell(sequential=query.sequential, repeats=query.repeats)
+        self._tell(phase="running", batch=folder.committed(), positions=held, run=str(started.runId), limit=limit)
         if not query.has_event_time:
             self._note_progress(folder, Progress())
         self._sample(query)
@@ -847,7 +842,7 @@ class LaneRunner:
                 self._query.writing.is_set,
                 turn or partial(self._wait_for_batch, folder, query),
                 ending.due,
-                another=self._closing.is_set() and 0 < self._live.usual < _BRIEF and self._handover.is_awaited(),
+                another=self._closing.is_set() and self._handover.is_awaited() and breaking.is_brief(self._live.usual),
                 decided=ending.decided,
             )
         self._take_progress(folder, query)

@@ -6,7 +6,7 @@ lane has committed their batches, and never writes them again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Any
 
@@ -14,6 +14,7 @@ from anabranch import logs
 from anabranch.container.folder import Folder
 from anabranch.errors import AnabranchError, NotFoundError, StateError
 from anabranch.model.lane import Lane
+from anabranch.systems.contract import System
 from anabranch.systems.systems import Systems
 
 __all__ = ["Outputs"]
@@ -54,7 +55,7 @@ class Outputs:
         """Keep in the lane's folder where its outputs end, after a batch was committed. ``last``: no other batch
         follows now."""
         far = last or self._clock() >= self._asked + _FAR_EVERY
-        streams = [stream for stream in self._streams if far or self._lane.system(stream) == "embedded"]
+        streams = [stream for stream in self._streams if far or not self._of(stream).remote]
         try:
             ends = {stream: self._known_ends(stream) for stream in streams}
             tables = self._last_batches() if far else {}
@@ -124,16 +125,19 @@ class Outputs:
         return sorted(stream for stream in self._lane.outputs if not self._systems.is_table(stream))
 
     def _known_ends(self, stream: str) -> dict[str, int]:
-        """Where a stream ends, of the embedded log without a new look at all of it."""
-        if self._lane.system(stream) != "embedded":
-            return self._ends(stream)
-        return {str(number): tail.end for number, tail in sorted(self._systems.embedded.tails(stream).items())}
+        return _by_text(self._of(stream).known_ends(stream))
 
     def _ends(self, stream: str) -> dict[str, int]:
-        ends = self._systems.named(self._lane.system(stream)).high_watermarks(stream)
-        return {str(number): end for number, end in sorted(ends.items())}
+        return _by_text(self._of(stream).high_watermarks(stream))
+
+    def _of(self, stream: str) -> System:
+        return self._systems.named(self._lane.system(stream))
 
     def _last_batches(self) -> dict[str, int]:
         """The last batch of the lane that each table holds."""
         tables = self._systems.tables(self._lane)
         return {output: table.last(self._lane.job, self._lane.id) for output, table in tables.items()}
+
+
+def _by_text(ends: Mapping[int, int]) -> dict[str, int]:
+    return {str(number): end for number, end in sorted(ends.items())}

@@ -20,11 +20,9 @@ from anabranch.errors import ConflictError, StateError
 from anabranch.event_time import progress
 from anabranch.event_time.progress import Progress
 from anabranch.model.lane import Lane
-from anabranch.systems.embedded import output as embedded
-from anabranch.systems.kafka import output as kafka
 from anabranch.systems.systems import Systems
 
-__all__ = ["Place", "published"]
+__all__ = ["Place"]
 
 _LOCK_PATIENCE = 60.0
 _POLL = 0.1
@@ -59,8 +57,7 @@ class Place:
             if not lane.abandoned:
                 _lock(folder, unless)
             began = folder.committed() >= lane.first_batch
-            if self.systems.marks(lane):
-                kafka.fence(self.systems.kafka, lane, epoch, new=False if began else None)
+            self.systems.recover(lane, epoch, new=False if began else None)
             self.systems.fence_tables(lane, epoch, new=False if began else None, foreign=True)
         published = -1 if checked and not lane.folder_epoch else self.published(lane)
         if not lane.folder_epoch:
@@ -95,7 +92,8 @@ class Place:
         """A failure with the disks that are full, if one is awaited that has room: most errors name no file."""
         if failed.awaits != surroundings.DISK.name:
             return failed
-        places = (urlsplit(self.root).path, str(self.systems.embedded.log.root), tempfile.gettempdir())
+        folders = (str(folder.path) for system in self.systems.all for folder in system.folders())
+        places = (urlsplit(self.root).path, *folders, tempfile.gettempdir())
         return replace(failed, reasons=(*failed.reasons, *surroundings.full_disks(places)))
 
     def check_new(self, lane: Lane, published: int) -> None:
@@ -147,9 +145,8 @@ class Place:
         for streams in lane.matched.values():
             for after, stream in itertools.pairwise(streams):
                 system = self.systems.named(systems[stream])
-                its = {"stream": stream, "id": system.id(stream), "positions": {}}
-                offset = its if system.name == "embedded" else {self.systems.kafka.topic(stream): {}}
-                found.append(Come(stream, system.id(stream), after, offset))
+                id = system.id(stream)
+                found.append(Come(stream, id, after, system.offset(stream, id, {})))
         return found
 
     def inherited(self, lane: Lane) -> Progress:
@@ -179,28 +176,16 @@ class Place:
     def withdrawn(self, lane: Lane, epoch: int, *, began: bool) -> int:
         """Let nobody write for a lane any more whose query has ended, until it takes its outputs anew; gives the last
         batch of which an output holds anything then, -1 if none. ``began``: it has committed a batch of its own."""
-        held = -1
-        if self.systems.marks(lane):
-            held = kafka.fence(self.systems.kafka, lane, epoch, new=False if began else None, closed=True)
-        return max(held, self.published(lane))
+        return self.systems.withdraw(lane, epoch, new=False if began else None)
 
     def seen(self, lane: Lane) -> int:
         """The last batch of which an output of a lane is known to hold something, while it is at work: it may be a
         later one by now."""
-        return kafka.peeked(self.systems.kafka, lane) if self.systems.marks(lane) else -1
+        return self.systems.seen(lane)
 
     def published(self, lane: Lane) -> int:
-        """As :func:`published`."""
-        return published(self.systems, lane)
-
-
-def published(systems: Systems, lane: Lane) -> int:
-    """The last batch of which an output of a lane holds anything, -1 if none."""
-    local = [stream for stream in lane.outputs if lane.system(stream) == "embedded"]
-    found = embedded.published(systems.embedded, lane.id, local)
-    found = max(found, systems.in_tables(lane))
-    in_kafka = any(lane.system(stream) == "kafka" for stream in lane.outputs)
-    return max(found, kafka.published(systems.kafka, lane)) if in_kafka else found
+        """The last batch of which an output of a lane holds anything, -1 if none."""
+        return self.systems.published(lane)
 
 
 def _has_former_state(lane: Lane) -> bool:

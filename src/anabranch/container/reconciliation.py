@@ -363,9 +363,11 @@ class Container:
         self._forgotten = time.monotonic()
         own = {stages.stream_of(self._graph, node) for node in self._graph.nodes if is_boundary(node)}
         lanes = [(keeper.lane, keeper.report) for keeper in self._keepers.values()]
-        streams = {ssp.stream for lane, _ in lanes for ssp in lane.ssps if ssp.system == "kafka"} & own
-        if streams:
-            forgetting.forget(self._place.systems.kafka, forgetting.behind(lanes, streams, self._readers))
+        streams: dict[str, set[str]] = {}
+        for ssp in {ssp for lane, _ in lanes for ssp in lane.ssps if ssp.stream in own}:
+            streams.setdefault(ssp.system, set()).add(ssp.stream)
+        for name, its in streams.items():
+            forgetting.forget(self._place.systems.named(name), forgetting.behind(lanes, its, self._readers))
 
     def _stop_all(self) -> None:
         self.copies.end()

@@ -36,6 +36,7 @@ _FIGURES = frozenset(
         "late_groups",
         "limit",
         "positions",
+        "repeats",
         "rows",
         "rows_per_second",
         "seconds",

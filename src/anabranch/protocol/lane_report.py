@@ -54,6 +54,8 @@ class LaneReport(Document, frozen=True, kw_only=True):
     records that came in, a second. ``slowest``: the SSP that Python functions spent most time on in the last batches,
     ``slowest_seconds``; ``skew``: how often that is the mean. ``usual_seconds``: the median duration of batches.
     ``sequential``: its functions work on one key after another (``process``), and become no faster with the factor.
+    ``repeats``: what would be done twice if its batch were run again, so that a change waits for the batch; empty: the
+    batch can be taken back.
 
     ``first_output`` and ``last_output``: when its first and its last batch that read anything was committed, in seconds
     since 1970 (0.0: none was yet). ``state_bytes``: of the files that keep its state.
@@ -75,6 +77,7 @@ class LaneReport(Document, frozen=True, kw_only=True):
     ends: dict[str, int] = {}
     ends_known: bool = True
     sequential: bool = False
+    repeats: str = ""
     rows: int = 0
     rows_per_second: float = 0.0
     seconds: float = 0.0

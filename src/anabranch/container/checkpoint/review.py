@@ -3,6 +3,7 @@ needed where the lanes are on a local disk."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,9 +15,8 @@ from urllib.parse import unquote, urlsplit
 from anabranch.container import offset_log
 from anabranch.container.checkpoint import soundness
 from anabranch.container.checkpoint.soundness import Checkpoint, Resumption
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, NotFoundError
 from anabranch.model.lane import Lane
-from anabranch.systems.embedded import verify
 from anabranch.systems.systems import Systems
 
 __all__ = ["Finding", "LaneFiles", "local_files", "of_lane", "of_streams"]
@@ -113,14 +113,14 @@ def of_lane(
     return findings, resumed
 
 
-def of_streams(systems: Systems, streams: Iterable[str]) -> list[Finding]:
-    """What is wrong with streams of the embedded log."""
-    log, known = systems.embedded.log, set(systems.embedded.streams())
-    return [
-        Finding(f"stream {stream}", fault.path, fault.problem, fault.lost)
-        for stream in sorted(set(streams) & known)
-        for fault in verify.faults(log, stream)
-    ]
+def of_streams(systems: Systems, streams: Iterable[tuple[str, str]]) -> list[Finding]:
+    """What is wrong with the files of streams, given with their systems. Lanes tell which are gone."""
+    findings = []
+    for system, stream in sorted(streams):
+        with contextlib.suppress(NotFoundError):
+            faults = systems.named(system).faults(stream)
+            findings += [Finding(f"stream {stream}", each.path, each.problem, each.lost) for each in faults]
+    return findings
 
 
 def _mends(resumed: Resumption | None) -> str:

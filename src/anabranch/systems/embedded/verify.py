@@ -5,28 +5,18 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from anabranch.errors import LogError, UnsupportedFormatError
+from anabranch.systems.contract import StreamFault
 from anabranch.systems.embedded import layout, partition
 from anabranch.systems.embedded.log import Log
 
-__all__ = ["LogFault", "faults"]
+__all__ = ["faults"]
 
 _ENTRY = re.compile(r"(\d{20})\.json")
 
 
-@dataclass(frozen=True)
-class LogFault:
-    """``path``: the file or folder that is damaged; ``problem``: the rest of a sentence that begins with it; ``lost``:
-    what can't be read without it."""
-
-    path: str
-    problem: str
-    lost: str
-
-
-def faults(log: Log, stream: str) -> list[LogFault]:
+def faults(log: Log, stream: str) -> list[StreamFault]:
     """All that is wrong with a stream. It may be written meanwhile.
 
     Raises:
@@ -35,20 +25,20 @@ def faults(log: Log, stream: str) -> list[LogFault]:
     try:
         count = log.describe(stream).partitions
     except (LogError, UnsupportedFormatError) as error:
-        return [LogFault(layout.info_path(str(log.root), stream), error.what.partition(" ")[2], f"all of {stream}")]
+        return [StreamFault(layout.info_path(str(log.root), stream), error.what.partition(" ")[2], f"all of {stream}")]
     return [fault for number in range(count) for fault in _of_partition(str(log.root), stream, number)]
 
 
-def _of_partition(root: str, stream: str, number: int) -> Iterator[LogFault]:
+def _of_partition(root: str, stream: str, number: int) -> Iterator[StreamFault]:
     folder, segments = layout.manifest_folder(root, stream, number), layout.segments_folder(root, stream, number)
     where = f"{stream}, partition {number}"
     try:
         sequences = {int(match[1]) for name in os.listdir(folder) if (match := _ENTRY.fullmatch(name))}
     except FileNotFoundError:
-        yield LogFault(folder, "is missing", f"all of {where}")
+        yield StreamFault(folder, "is missing", f"all of {where}")
         return
     if not sequences:
-        yield LogFault(folder, "has no entries, not even its first", f"all of {where}")
+        yield StreamFault(folder, "has no entries, not even its first", f"all of {where}")
         return
     end = 0
     for sequence in range(max(sequences) + 1):
@@ -56,18 +46,18 @@ def _of_partition(root: str, stream: str, number: int) -> Iterator[LogFault]:
         try:
             entry = partition.read(folder, sequence)
         except (LogError, UnsupportedFormatError) as error:
-            yield LogFault(path, error.what.removeprefix(path).strip(), f"{where} from offset {end} on")
+            yield StreamFault(path, error.what.removeprefix(path).strip(), f"{where} from offset {end} on")
             return
         if entry is None:
-            yield LogFault(path, "is missing, and entries after it are there", f"{where} from offset {end} on")
+            yield StreamFault(path, "is missing, and entries after it are there", f"{where} from offset {end} on")
             return
         if entry.base != end:
-            yield LogFault(path, f"begins at offset {entry.base} instead of {end}", f"{where} from offset {end} on")
+            yield StreamFault(path, f"begins at offset {entry.base} instead of {end}", f"{where} from offset {end} on")
             return
         for segment in entry.segments:
             file, after = f"{segments}/{segment.file}", end + segment.rows
             size = os.stat(file).st_size if os.path.exists(file) else None
             if size != segment.bytes:
                 problem = "is missing" if size is None else f"has {size} bytes instead of {segment.bytes}"
-                yield LogFault(file, problem, f"{where}, offsets {end} to {after - 1}")
+                yield StreamFault(file, problem, f"{where}, offsets {end} to {after - 1}")
             end = after
