@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from anabranch.container.folder import Come, Folder
+from anabranch.deadlines import wait_until
 from anabranch.errors import ConflictError, StateError
 from anabranch.event_time import progress
 from anabranch.event_time.progress import Progress
@@ -187,11 +187,16 @@ def _parent(lane: Lane) -> tuple[str, int]:
 
 
 def _lock(folder: Folder, unless: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _LOCK_PATIENCE
-    while True:
+    held: list[ConflictError] = []
+
+    def look() -> bool | None:
         try:
-            return folder.lock()
-        except ConflictError:
-            if time.monotonic() > deadline or unless():
+            folder.lock()
+        except ConflictError as error:
+            if unless():
                 raise
-            time.sleep(_POLL)
+            held[:] = [error]
+            return None
+        return True
+
+    wait_until(look, _LOCK_PATIENCE, lambda: held[0], _POLL)
