@@ -15,6 +15,7 @@ from anabranch.config.systems import EmbeddedSettings, OtherSystemSettings
 __all__ = ["absolute"]
 
 S = TypeVar("S", bound=BaseModel)
+_PEM_FILES = ("certificate", "key", "client_ca", "ca", "client_certificate", "client_key")
 
 
 def absolute(settings: Settings, folder: Path) -> Settings:
@@ -24,16 +25,19 @@ def absolute(settings: Settings, folder: Path) -> Settings:
         root = str((folder / Path(root).expanduser()).resolve())
     if store.startswith("sqlite:///") and not store.startswith("sqlite:////"):
         store = f"sqlite:///{(folder / store.removeprefix('sqlite:///')).resolve()}"
-    logs = settings.coordinator.logs
-    if logs is None:
-        is_file = store.startswith("sqlite:////")
-        logs = (Path(store.removeprefix("sqlite:///")).parent if is_file else Path(".anabranch")) / "containers"
+    file = Path(store.removeprefix("sqlite:///") if store.startswith("sqlite:////") else ".anabranch/coordinator")
+    logs = settings.coordinator.logs or file.parent / "containers"
+    token_file = settings.coordinator.token_file or file.with_name(f"{file.name}.token")
     embedded = (folder / settings.systems.embedded.root.expanduser()).resolve()
     return settings.model_copy(
         update={
             "storage": settings.storage.model_copy(update={"root": root}),
-            "coordinator": settings.coordinator.model_copy(
-                update={"store": store, "logs": (folder / logs.expanduser()).resolve()}
+            "coordinator": _with_paths(settings.coordinator, folder, *_PEM_FILES).model_copy(
+                update={
+                    "store": store,
+                    "logs": (folder / logs.expanduser()).resolve(),
+                    "token_file": folder.resolve() / token_file.expanduser(),
+                }
             ),
             "systems": settings.systems.model_copy(
                 update={

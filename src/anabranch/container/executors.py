@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from anabranch import own_files
 from anabranch.config import Settings
 from anabranch.container import failures
 from anabranch.errors import AnabranchError, ConfigError
@@ -140,7 +141,7 @@ def _shared(settings: Settings, graph: Graph) -> Iterator[tuple[str, Path, str]]
 @contextmanager
 def _probed(what: str, folder: Path, cure: str) -> Iterator[_Folder]:
     """The folder, with a file in it that wasn't there before."""
-    folder.mkdir(parents=True, exist_ok=True)
+    own_files.make_folder(folder)
     probe = folder / f".anabranch-shared-{uuid.uuid4().hex}"
     probe.touch()
     try:

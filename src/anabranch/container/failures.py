@@ -5,13 +5,14 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from anabranch.container import root_cause
+from anabranch.container import root_cause, surroundings
 from anabranch.container.root_cause import Cause, RootCause
 from anabranch.errors import (
     AnabranchError,
     ConflictError,
+    DamagedError,
     FencedError,
     LogError,
     StateError,
@@ -37,6 +38,8 @@ class Remedy(enum.Enum):
     """The same would come of another attempt: what lanes, streams, settings and files are doesn't change."""
     ATTEMPT = "another attempt"
     """What failed is known, and isn't the Java process: data, a function, another system, a disk."""
+    WAIT = "time"
+    """What failed is around the job (a disk, a broker, a database), and the lane goes on once that is well again."""
     PROCESS = "a new process"
     """Nobody knows, or the Java process is at fault: attempts in the same one may all fail."""
 
@@ -44,12 +47,13 @@ class Remedy(enum.Enum):
 @dataclass(frozen=True)
 class Failure:
     """``what``: the root cause in one line; ``reasons``: what lies behind it, or what it was noticed by; ``cure``: what
-    to do."""
+    to do; ``awaits``: what the lane waits for, if time is the remedy."""
 
     what: str
     reasons: tuple[str, ...] = ()
     cure: str = ""
     remedy: Remedy = Remedy.PROCESS
+    awaits: str = ""
 
     @property
     def told(self) -> str:
@@ -162,6 +166,22 @@ def _kinds() -> Iterator[_Kind]:
 
 def failure(error: BaseException, home: str = "") -> Failure:
     """What failed. ``home``: the job's folder, whose lines are named."""
+    failed = _failure(error, home)
+    if isinstance(error, DamagedError | FencedError | UsageError):
+        return failed
+    text = root_cause.text_of(error)
+    awaited = surroundings.awaited(text)
+    if awaited is None or (awaited is not surroundings.DISK and _is_of_job(text, home)):
+        return failed
+    return replace(failed, cure=awaited.cure, remedy=Remedy.WAIT, awaits=awaited.name)
+
+
+def _is_of_job(text: str, home: str) -> bool:
+    """Whether the job's own code has failed: nobody knows whether what it calls will be well again."""
+    return bool(home) and root_cause.parsed(text).frame_in(home) is not None
+
+
+def _failure(error: BaseException, home: str) -> Failure:
     if isinstance(error, AnabranchError):
         what, _, cure = str(error).partition("\n  ")
         return Failure(what, cure=cure, remedy=Remedy.NONE if is_final(error) else Remedy.ATTEMPT)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
 
+from anabranch.container import surroundings
+from anabranch.container.checkpoint import damage
+from anabranch.container.failures import Failure
 from anabranch.container.folder import Come, Folder
 from anabranch.deadlines import wait_until
 from anabranch.errors import ConflictError, StateError
@@ -75,9 +80,21 @@ class Place:
         parted = not lane.folder_epoch and _has_former_state(
             lane
         )  # from a lane that is closed, and has nothing pending
+        if parted:
+            damage.check(folder, lane)
+        elif not ahead:
+            damage.mend(folder, lane, published)
         if not ahead and not (parted and folder.planned() >= 0):
             folder.clear_leftovers(anew=lane.first_batch == 0 and lane.last_batch < 0 and published < 0)
         return folder
+
+    def explained(self, failed: Failure) -> Failure:
+        """A failure with the disks that are full, if one is awaited that has room: most errors name no file."""
+        if failed.awaits != surroundings.DISK.name:
+            return failed
+        folders = (str(folder.path) for system in self.systems.all for folder in system.folders())
+        places = (urlsplit(self.root).path, *folders, tempfile.gettempdir())
+        return replace(failed, reasons=(*failed.reasons, *surroundings.full_disks(places)))
 
     def check_new(self, lane: Lane, published: int) -> None:
         """Raises StateError if the outputs of a lane that is new hold a batch of it."""

@@ -25,7 +25,7 @@ from anabranch.container.copies import Copies
 from anabranch.container.drained import Hook
 from anabranch.container.folder import Folder
 from anabranch.container.inputs import Inputs
-from anabranch.container.keeping import Keeper
+from anabranch.container.keeping import Keeper, Patience
 from anabranch.container.lane import LaneRunner, Offsets, Trace, logged, one_at_a_time
 from anabranch.container.place import Place
 from anabranch.container.preparing import Preparations
@@ -202,6 +202,7 @@ class Container:
             lambda newest: self._runner(newest, until_caught_up, standstill),
             Attempts(self._settings.job.attempts),
             replaceable=lambda: self._restarts_for(lane.id) is not None,
+            patience=Patience(self._settings.job.wait_seconds),
         )
 
     def _restarts_for(self, lane: str, why: str = "") -> Restarts | None:

@@ -38,6 +38,7 @@ from anabranch.spark import (
 )
 from anabranch.spark import functions as user_functions
 from anabranch.spark.batches import Batch
+from anabranch.spark.checkpoint_sync import CheckpointSync
 from anabranch.spark.internals import debug_lines, local_properties, observed_metrics
 from anabranch.spark.labels import label
 from anabranch.spark.lane_outputs import LaneOutputs
@@ -108,6 +109,7 @@ class LaneQuery(LaneOutputs):
         try:
             with self.gate.quietly():
                 self.gate.begins(number)
+                self._checkpoint_sync.sync()
                 isolation.begin(context, self.lane.id)
                 self.under_way.begin(number, context.getLocalProperty(local_properties.RUN) or "")
                 if planned is None:
@@ -123,6 +125,10 @@ class LaneQuery(LaneOutputs):
             raise
         finally:
             self.writing.clear()
+
+    @cached_property
+    def _checkpoint_sync(self) -> CheckpointSync:
+        return CheckpointSync(self.folder)
 
     @property
     def _interval(self) -> int:

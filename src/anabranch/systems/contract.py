@@ -19,7 +19,7 @@ from anabranch.config import Settings
 from anabranch.model.lane import Lane
 from anabranch.systems.output import Publisher
 
-__all__ = ["Appender", "Folder", "Offsets", "Range", "Records", "SessionNeeds", "System"]
+__all__ = ["Appender", "Folder", "Offsets", "Range", "Records", "SessionNeeds", "StreamFault", "System"]
 
 Offsets = npt.NDArray[np.int64]
 
@@ -65,6 +65,16 @@ class Folder:
     cure: str
 
 
+@dataclass(frozen=True)
+class StreamFault:
+    """``path``: the file or folder that is damaged; ``problem``: the rest of a sentence that begins with it; ``lost``:
+    what can't be read without it."""
+
+    path: str
+    problem: str
+    lost: str
+
+
 class System(Protocol):
     """A place of named, partitioned, ordered logs. Answers are fresh: others may create streams, too.
 
@@ -96,6 +106,9 @@ class System(Protocol):
     begins_in_folder: ClassVar[bool] = False
     """Whether Spark's source finds in its checkpoint folder where it begins, whatever it was told before: its query can
     then be analyzed before that is known."""
+
+    remote: ClassVar[bool] = True
+    """Whether it is asked over a network, so that it isn't asked at every batch where its streams end."""
 
     error_cures: ClassVar[Sequence[tuple[str, str]]] = ()
     """What helps against errors of clients and of Java: regular expressions for ``kind: message``, and the cures."""
@@ -166,6 +179,10 @@ class System(Protocol):
     def high_watermarks(self, stream: str) -> dict[int, int]:
         """Partition → the end with what readers can't see yet, and maybe never will: that of open transactions."""
         ...
+
+    def known_ends(self, stream: str) -> dict[int, int]:
+        """As :meth:`high_watermarks`, of a stream that this object asks for again and again."""
+        return self.high_watermarks(stream)
 
     @abstractmethod
     def offset_at(self, stream: str, unix_ms: int) -> dict[int, int]:
@@ -263,6 +280,11 @@ class System(Protocol):
     def session_needs(self) -> SessionNeeds:
         """What a session must be started with to read and write here."""
         return SessionNeeds()
+
+    def faults(self, stream: str) -> Sequence[StreamFault]:
+        """What is wrong with the files of a stream, as ``anabranch check`` tells it. Streams that others keep are
+        theirs to look at."""
+        return ()
 
     def folders(self) -> Sequence[Folder]:
         """The folders that it needs, which are made where they aren't there."""

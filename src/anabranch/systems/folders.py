@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from anabranch import own_files
 from anabranch.errors import AnabranchError
 
 __all__ = ["writable"]
@@ -12,7 +13,7 @@ __all__ = ["writable"]
 def writable(folder: Path, what: str) -> None:
     """Raises AnabranchError if the folder can't be made or written."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        own_files.make_folder(folder)
         probe = folder / ".anabranch-writable"
         probe.touch()
         probe.unlink()

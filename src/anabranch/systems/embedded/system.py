@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from anabranch.config import Settings
 from anabranch.model.lane import Lane
-from anabranch.systems.contract import Folder, Range, Records, System
-from anabranch.systems.embedded import writer
+from anabranch.systems.contract import Folder, Range, Records, StreamFault, System
+from anabranch.systems.embedded import verify, writer
 from anabranch.systems.embedded.append import Appender
 from anabranch.systems.embedded.log import Log
 from anabranch.systems.embedded.manifest import Tail
@@ -27,6 +27,7 @@ class EmbeddedSystem(System):
     """The streams under ``root``. It keeps everything, so each partition starts at 0."""
 
     name = "embedded"
+    remote = False
     spark = "anabranch.systems.embedded.spark"
 
     def __init__(self, root: Path | str) -> None:
@@ -120,6 +121,12 @@ class EmbeddedSystem(System):
 
     def _outputs(self, lane: Lane) -> list[str]:
         return [stream for stream in sorted(lane.outputs) if lane.system(stream) == self.name]
+
+    def known_ends(self, stream: str) -> dict[int, int]:
+        return {number: tail.end for number, tail in self.tails(stream).items()}
+
+    def faults(self, stream: str) -> Sequence[StreamFault]:
+        return verify.faults(self.log, stream)
 
     def folders(self) -> Sequence[Folder]:
         cure = "put streams on Kafka, [systems] default, or [systems.embedded] root into a folder that all share"
