@@ -14,6 +14,7 @@ from anabranch.container.load import Load
 from anabranch.coordinator import autosizing
 from anabranch.coordinator.autosizing import Findings, Verdict
 from anabranch.coordinator.coordinator import Coordinator
+from anabranch.coordinator.jobs.transitions import Generation
 from anabranch.coordinator.store import Event, Store
 from anabranch.model.factor import FACTORS
 from anabranch.protocol.commands import ScaleRequest
@@ -608,7 +609,8 @@ def test_a_job_that_cannot_be_scaled_is_told_of_once(
     worker.working = 1.0
     model = coordinator.model(JOB)
     own = tuple(msgspec.structs.replace(stage, grouper="mine:grouper") for stage in model.stages)
-    monkeypatch.setattr(store, "model", lambda *_: msgspec.structs.replace(model, stages=own))
+    present = Generation(store.graph(JOB, 1), msgspec.structs.replace(model, stages=own))
+    monkeypatch.setattr(coordinator.registry, "present", lambda running_job: present)
     passed(worker, clock, 300)
     (event,) = decisions(coordinator)
     assert event.what == "the factor stays 1, and should be 2"

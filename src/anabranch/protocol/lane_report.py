@@ -45,7 +45,8 @@ class LaneReport(Document, frozen=True, kw_only=True):
     for who looks: the lane goes on. ``fenced``: it failed because another
     process has the lane. ``begun``: its query has begun in this container. ``stopped``: it ended because its container
     stopped, and may have more to do; ``pending``: it ended before what it had to finish was finished. ``attempt``: how
-    often its container has begun it; ``trouble`` why it was begun again last; ``stalls`` how often that was because it
+    often its container has begun it; ``trouble`` why it was begun again last; ``awaits`` what of its surroundings it
+    waits for, ``awaits_since`` then, in seconds since 1970; ``stalls`` how often that was because it
     stood still.
 
     Of the last half minute, or rather ``span`` seconds (0: nothing is known yet): ``busy`` is the part that its batches
@@ -100,6 +101,8 @@ class LaneReport(Document, frozen=True, kw_only=True):
     pending: bool = False
     attempt: int = 1
     trouble: str = ""
+    awaits: str = ""
+    awaits_since: float = 0.0
     stalls: int = 0
     busy: float = 0.0
     working: float = 0.0
