@@ -116,8 +116,8 @@ def load_of(lane: LaneStatus, history: ReportHistory, factor: int, threads: int)
         rest = 0.0
     functions = 0.0 if progress is None else progress.spent.get("functions", 0.0)
     known = progress is not None and progress.done > 0 and functions >= _KNOWN_AFTER
-    # Where the last batch hasn't told what it spent, `share` is of the present one too, and `rate` would be of a smaller
-    # one, which took most of its time to start.
+    # Where the last batch hasn't told what it spent, `share` is of the present one too, but `rate` is of the last one,
+    # which was smaller, and took most of its time to start.
     mixed = not report.spent and progress is not None and progress.done > 0 and functions >= _TELLS_AFTER
     if progress is not None and (known or mixed):
         rate, seconds = progress.done / progress.seconds, progress.seconds
