@@ -14,7 +14,7 @@ from anabranch.errors import AnabranchError, FencedError
 from anabranch.model.ssp import SSP
 from anabranch.protocol.container import HeartbeatResponse, Registration, RegistrationResponse, WantedLane
 from anabranch.protocol.drain import DrainOrder
-from anabranch.protocol.lane_report import LaneReport
+from anabranch.protocol.lane_report import LanePhase, LaneReport
 from anabranch.protocol.standby import StandbyOrder, StandbyReport
 from tests.simulation.inputs import number_of
 from tests.simulation.network import Client
@@ -246,7 +246,7 @@ class LaneRun:
         self.process = process
         self._storage = process.scenario.storage
         self._due: float | None = None
-        self.report = LaneReport(lane=wanted.lane.id, phase="starting")
+        self.report = LaneReport(lane=wanted.lane.id, phase=LanePhase.STARTING)
         self._begin(wanted)
 
     def _begin(self, wanted: WantedLane) -> None:
@@ -256,7 +256,7 @@ class LaneRun:
         self._known = False
         self._stop, self._leaving = wanted.closing, False
         self._due = None
-        self._report(phase="starting", folder_epoch=0 if self.lane.abandoned else self.lane.folder_epoch)
+        self._report(phase=LanePhase.STARTING, folder_epoch=0 if self.lane.abandoned else self.lane.folder_epoch)
         self._next(self._take, 0.05, 0.5)
 
     @property
@@ -277,13 +277,13 @@ class LaneRun:
         """It isn't wanted: it ends at a boundary; one that waits for its next attempt has failed."""
         self._stop = self._leaving = True
         if self._due is not None and not self.ended:
-            self._report(phase="failed", error="it can't go on")
+            self._report(phase=LanePhase.FAILED, error="it can't go on")
 
     def leave(self) -> None:
         """The container ends: so does the lane, at a boundary; others may try it again."""
         self._stop = self._leaving = True
         if self._due is not None and not self.ended:
-            self._report(phase="ended", pending=True)
+            self._report(phase=LanePhase.ENDED, pending=True)
 
     def go_on(self, wanted: WantedLane) -> None:
         its = wanted.lane.folder_epoch
@@ -300,7 +300,7 @@ class LaneRun:
 
     def _take(self) -> None:
         if self.is_fenced:
-            self._report(phase="failed", error="its folder may be behind its output")
+            self._report(phase=LanePhase.FAILED, error="its folder may be behind its output")
             return
         if self._breaks_down(0.7 if self.lane.abandoned else 0.08):
             return
@@ -313,7 +313,7 @@ class LaneRun:
         if self._known:
             self._report(begun=True)
             if not self.closing:
-                self._report(phase="running", **self._figures)
+                self._report(phase=LanePhase.RUNNING, **self._figures)
             self._next(self._publish if self._folder_of().pending else self._plan, 0.1, 0.6)
         elif self._leaving:
             self._end(begun=False)
@@ -364,7 +364,7 @@ class LaneRun:
             new = self._storage.output(self.lane).publish(number, its, self._epoch, self.process.world.now)
         except FencedError as error:
             self.process.note(f"{self.lane.id} is refused batch {number}: {error.what}")
-            self._report(phase="failed", error=error.what, fenced=True)
+            self._report(phase=LanePhase.FAILED, error=error.what, fenced=True)
             return
         self.process.scenario.invariants.writes(self)
         self.process.note(f"{'publishes' if new else 'skips'} batch {number} of {self.lane.id}: {its}")
@@ -383,7 +383,9 @@ class LaneRun:
         folder = self._folder_of()
         folder.noted = folder.noted or begun
         pending = folder.pending or not begun
-        self._report(phase="ended", pending=pending, halted="", drained=drained, stopped=not drained, **self._figures)
+        self._report(
+            phase=LanePhase.ENDED, pending=pending, halted="", drained=drained, stopped=not drained, **self._figures
+        )
         self.process.note(f"has ended {self.lane.id}{' with a pending batch' if self.report.pending else ''}")
 
     def _breaks_down(self, probability: float) -> bool:
@@ -391,7 +393,7 @@ class LaneRun:
         if not self.lane.predecessors or self.lane.begun or self.closing or not self.process.world.chance(probability):
             return False
         self.process.note(f"{self.lane.id} can't start")
-        self._report(phase="failed", error="it can't start")
+        self._report(phase=LanePhase.FAILED, error="it can't start")
         return True
 
     def _is_in_trouble(self, probability: float) -> bool:
@@ -401,7 +403,7 @@ class LaneRun:
         self.process.note(f"{self.lane.id} fails, and is tried again")
         self._known = False
         self._due = self.process.world.now + self.process.world.random.choice([1.0, 2.0, 4.0])
-        self._report(phase="starting")
+        self._report(phase=LanePhase.STARTING)
         if self._leaving:
             self.leave()
         return True

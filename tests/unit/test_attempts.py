@@ -13,7 +13,7 @@ from anabranch.container.keeping import Keeper
 from anabranch.model.lane import Lane
 from anabranch.protocol.container import WantedLane
 from anabranch.protocol.drain import DrainOrder
-from anabranch.protocol.lane_report import LaneReport
+from anabranch.protocol.lane_report import LanePhase, LaneReport
 from tests.unit.coordinator_helpers import FIRST, FLIGHTS, Clock, lane
 
 
@@ -36,7 +36,7 @@ def test_pauses_have_an_upper_bound() -> None:
 
 def at(offset: int, end: int) -> LaneReport:
     told = {"positions": {str(FLIGHTS): offset}, "ends": {str(FLIGHTS): end}}
-    return LaneReport(lane=FIRST, phase="running", **told)
+    return LaneReport(lane=FIRST, phase=LanePhase.RUNNING, **told)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ class Runner:
     def __init__(self, lane: Lane) -> None:
         self.lane = lane
         self.remedy, self.stalled = Remedy.PROCESS, False
-        self.report = LaneReport(lane=lane.id, phase="starting", folder_epoch=lane.folder_epoch)
+        self.report = LaneReport(lane=lane.id, phase=LanePhase.STARTING, folder_epoch=lane.folder_epoch)
         self.stopped = self.started = self.alive = self.closed = False
 
     def start(self) -> None:
@@ -91,7 +91,7 @@ class Runner:
         pass
 
     def acknowledge(self, upstream_ended: bool) -> None:
-        self.say(phase="running")
+        self.say(phase=LanePhase.RUNNING)
 
     def join(self, timeout: float) -> bool:
         return not self.alive
@@ -121,7 +121,7 @@ class Kept:
         return self.keeper.report
 
     def fail(self, **fields: Any) -> LaneReport:
-        self.runners[-1].say(phase="failed", error="boom", **fields)
+        self.runners[-1].say(phase=LanePhase.FAILED, error="boom", **fields)
         return self.keeper.report
 
 
@@ -151,7 +151,7 @@ def test_a_lane_that_fails_as_it_closes_is_begun_again_to_close() -> None:
     kept.turn(closing=True)
     kept.turn(5, closing=True)
     assert [runner.closed for runner in kept.runners] == [True, True]
-    kept.runners[1].say(phase="ended")
+    kept.runners[1].say(phase=LanePhase.ENDED)
     assert kept.keeper.closed
 
 

@@ -19,7 +19,7 @@ from anabranch.coordinator.jobs.long_polls import LongPolls
 from anabranch.errors import FencedError, UnreachableError
 from anabranch.model.job_model import JobModel
 from anabranch.protocol.container import Heartbeat, HeartbeatResponse, Registration, RegistrationResponse
-from anabranch.protocol.lane_report import BatchProgress, LaneReport
+from anabranch.protocol.lane_report import BatchProgress, LanePhase, LaneReport
 from tests.unit.coordinator_helpers import FIRST, Clock, report
 
 LEASE = 9.0
@@ -300,7 +300,7 @@ def test_a_refusal_stops_the_loop_and_the_beats_come_slowly(script: Scripted, cl
 
 def test_a_lane_that_was_fenced_stops_the_container(script: Scripted, clock: Clock) -> None:
     with Beating(script, agent_of(clock), FOREVER) as beats:
-        fenced = LaneReport(lane=FIRST, phase="failed", fenced=True, error="epoch 7 has taken over")
+        fenced = LaneReport(lane=FIRST, phase=LanePhase.FAILED, fenced=True, error="epoch 7 has taken over")
         with pytest.raises(FencedError, match="must stop: it was fenced") as caught:
             beats.take([report("other-1", "running"), fenced])
         assert caught.value.cure == "epoch 7 has taken over"

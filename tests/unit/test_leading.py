@@ -17,6 +17,7 @@ from anabranch.coordinator.api.client import Client
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import ContainerRecord, LeaderRecord, Store, tables
 from anabranch.errors import NotLeadingError, StoreUnavailableError
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import LaneState
 from anabranch.protocol.container import Registration
 from tests.unit.coordinator_helpers import FIRST, lane, plan
@@ -43,7 +44,7 @@ HELD = ContainerRecord(
 def resume(store: Store) -> None:
     deployment = store.deployment("delays")
     assert deployment is not None
-    store.resume_deployment(deployment, "starting", [], "resumed", event("resumed"))
+    store.resume_deployment(deployment, DeploymentState.STARTING, [], "resumed", event("resumed"))
 
 
 def put(store: Store) -> None:
@@ -55,7 +56,7 @@ def replace(store: Store) -> None:
     following = plans.numbered(plan(lanes=(lane("s-0000000a"),)), 2)
     model = msgspec.structs.replace(following.model, replaces=1)
     following = msgspec.structs.replace(following, model=model)
-    store.replace_deployment(following, "changing", "stopped", [], event("deployed"))
+    store.replace_deployment(following, DeploymentState.CHANGING, DeploymentState.STOPPED, [], event("deployed"))
 
 
 def change(store: Store) -> None:
@@ -63,17 +64,19 @@ def change(store: Store) -> None:
     after = msgspec.structs.replace(model, generation=2)
     closing = msgspec.structs.replace(store.lanes("delays")[FIRST], state=LaneState.CLOSING)
     follows = msgspec.structs.replace(closing, id="s-00000009", state=LaneState.PLANNED, predecessors=(FIRST,))
-    store.change_deployment(after, "changing", [closing], [follows], event("changed"))
+    store.change_deployment(after, DeploymentState.CHANGING, [closing], [follows], event("changed"))
 
 
 WRITES: dict[str, Callable[[Store], object]] = {
     "create_deployment": lambda store: store.create_deployment(
-        plans.numbered(plan("other"), 1), "planned", msgspec.structs.replace(event(), job="other")
+        plans.numbered(plan("other"), 1), DeploymentState.PLANNED, msgspec.structs.replace(event(), job="other")
     ),
     "resume_deployment": resume,
     "replace_deployment": replace,
     "put_drain": lambda store: store.put_drain("delays", 1, None, event("drain")),
-    "move_deployment": lambda store: store.move_deployment("delays", 1, "failed", "broken", event("broke")),
+    "move_deployment": lambda store: store.move_deployment(
+        "delays", 1, DeploymentState.FAILED, "broken", event("broke")
+    ),
     "put_lanes": put,
     "reseat": lambda store: store.reseat(list(store.lanes("delays").values()), event("moved")),
     "change_deployment": change,

@@ -14,7 +14,8 @@ from anabranch.coordinator.autosizing import Look
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.long_batches import LongBatches
 from anabranch.coordinator.store import Store
-from anabranch.protocol.lane_report import BatchProgress, LaneReport
+from anabranch.model.deployment_state import DeploymentState
+from anabranch.protocol.lane_report import BatchProgress, LanePhase, LaneReport
 from anabranch.protocol.status import JobStatus, LaneSizing, LaneStatus
 from tests.unit.coordinator_helpers import FIRST, Clock, Seat, lane, plan, report
 
@@ -99,9 +100,9 @@ def test_who_looks_sees_it_in_status_sizing_and_metrics(coordinator: Coordinator
 
 
 def shown(progress_: BatchProgress) -> JobStatus:
-    its = LaneReport(lane=LANE, phase="running", batch=11, batch_progress=progress_)
+    its = LaneReport(lane=LANE, phase=LanePhase.RUNNING, batch=11, batch_progress=progress_)
     lanes = (LaneStatus(lane=lane(LANE), report=its),)
-    return JobStatus(job="j", deployment=1, generation=1, state="running", lanes=lanes)
+    return JobStatus(job="j", deployment=1, generation=1, state=DeploymentState.RUNNING, lanes=lanes)
 
 
 @pytest.mark.parametrize(

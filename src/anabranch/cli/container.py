@@ -26,6 +26,7 @@ from anabranch.errors import AnabranchError, ConflictError, JobFailedError
 from anabranch.event_time import durations
 from anabranch.job_code import artifact
 from anabranch.launch import loading
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.graph import Graph
 from anabranch.protocol.container import Registration, RegistrationResponse
 from anabranch.protocol.deployment import RunningDeployment
@@ -201,9 +202,9 @@ def _check_ended_well(client: Client, job: str, deployment: int) -> None:
     except AWAY as error:
         progress.say(f"how job {job} has ended isn't known: {error.what}")
         return
-    if status.state == "failed":
+    if status.state == DeploymentState.FAILED:
         raise JobFailedError(f"job {job} failed: {status.error}")
-    if status.deployment != deployment and status.state != "stopped":
+    if status.deployment != deployment and status.state != DeploymentState.STOPPED:
         raise ConflictError(
             f"deployment {status.deployment} of job {job} follows deployment {deployment}, whose code this process has",
             "start a new process",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -14,13 +14,14 @@ from anabranch.cli import finding, printing, progress
 from anabranch.config import CoordinatorSettings
 from anabranch.coordinator.api.client import AWAY, Client
 from anabranch.errors import ConflictError, JobFailedError, NotFoundError, OutOfTimeError, UsageError
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import LaneState
-from anabranch.protocol.drain import DrainAccepted, DrainNotification
+from anabranch.protocol.drain import DrainAccepted, DrainMode, DrainNotification
 from anabranch.protocol.status import JobStatus
 
 __all__ = ["begun", "drain", "wait", "wished"]
 
-_MODES = ("planned", "latest")
+_LAST = (DeploymentState.DRAINED, DeploymentState.STOPPED, DeploymentState.FAILED)
 _POLL = 0.05
 
 
@@ -56,10 +57,9 @@ def begun(client: Client, job: str, up_to: str) -> DrainAccepted:
 
 def wished(deployment: int, up_to: str, dry: bool = False) -> DrainNotification:
     """What is asked for. UsageError if there is no such mode."""
-    if up_to not in _MODES:
-        raise UsageError(f"--up-to can't be {up_to!r}", "give planned or latest")
-    mode: Any = up_to
-    return DrainNotification(uuid=str(uuid.uuid4()), run_id=deployment, mode=mode, dry=dry)
+    if up_to not in set(DrainMode):
+        raise UsageError(f"--up-to can't be {up_to!r}", f"give {' or '.join(DrainMode)}")
+    return DrainNotification(uuid=str(uuid.uuid4()), run_id=deployment, mode=DrainMode(up_to), dry=dry)
 
 
 def wait(client: Client, settings: CoordinatorSettings, job: str, timeout: float) -> None:
@@ -74,11 +74,11 @@ def wait(client: Client, settings: CoordinatorSettings, job: str, timeout: float
     while True:
         status = _status(client, settings, job)
         if status is not None:
-            if status.state == "drained":
+            if status.state == DeploymentState.DRAINED:
                 return
-            if status.drain is None and status.state == "running":
+            if status.drain is None and status.state == DeploymentState.RUNNING:
                 raise ConflictError(f"the drain of job {job} was cancelled", f"see anabranch events {job}")
-            if status.state in ("stopping", "stopped", "failed"):
+            if status.state in (DeploymentState.STOPPING, DeploymentState.STOPPED, DeploymentState.FAILED):
                 raise JobFailedError(f"job {job} is {status.state}: {status.error or 'it was stopped meanwhile'}")
             overdue = [lane for lane in status.lanes if lane.report is not None and lane.report.overdue]
             if overdue:
@@ -108,7 +108,7 @@ def _status(client: Client, settings: CoordinatorSettings, job: str) -> JobStatu
             left = finding.status(settings, job)
         except (*AWAY, NotFoundError):
             return None
-        return left if left.state in ("drained", "stopped", "failed") else None
+        return left if left.state in _LAST else None
 
 
 def listed(told: DrainAccepted, status: JobStatus) -> list[str]:

@@ -23,12 +23,12 @@ from anabranch.coordinator import endpoint
 from anabranch.coordinator.api import listening
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.input_monitor import InputMonitor
-from anabranch.coordinator.states.snapshot import DeploymentState
 from anabranch.coordinator.store.store import Store
 from anabranch.errors import AnabranchError, ConflictError, JobFailedError
 from anabranch.launch import loading, local_store, outputs, preparation
 from anabranch.launch.loading import JobFile
 from anabranch.launch.preparation import Prepared
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.protocol.container import Registration
 from anabranch.protocol.status import JobStatus
 from anabranch.systems.systems import Systems
@@ -190,7 +190,7 @@ def _serve(
         try:
             container.run(_registration(name))
         except ProcessBrokenError:
-            if signals.received is None and DeploymentState(coordinator.status(name).state).runs:
+            if signals.received is None and coordinator.status(name).state.runs:
                 raise
             progress.say("no new process follows: the job is to stop")
         status = coordinator.status(name)
@@ -201,7 +201,7 @@ def _serve(
         endpoint.remove(prepared.settings.coordinator.store, name)
         server.end()
     progress.summary(status)
-    if status.state == "failed":
+    if status.state == DeploymentState.FAILED:
         raise JobFailedError(f"job {name} failed: {status.error}")
     if signals.received == signal.SIGINT:
         raise KeyboardInterrupt
@@ -233,7 +233,7 @@ class _Signals:
         try:
             self._coordinator.stop(self._job)
             waits = haste.Waits()
-            while (status := self._coordinator.status(self._job)).state == DeploymentState.STOPPING.value:
+            while (status := self._coordinator.status(self._job)).state == DeploymentState.STOPPING:
                 waits.tell(status)
                 time.sleep(_LOOK)
         except ConflictError as error:

@@ -13,12 +13,12 @@ from anabranch import config as configuration
 from anabranch.cli import finding, haste, printing, progress
 from anabranch.coordinator.api.client import AWAY, Client
 from anabranch.errors import ConflictError, JobFailedError, OutOfTimeError, UsageError
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import LaneState
 from anabranch.protocol.commands import RewindResult, ScaleRequest, ScaleResult
 from anabranch.protocol.status import JobStatus
 
 _POLL = 0.2
-_CHANGING = "changing"
 
 
 def scale(
@@ -85,8 +85,8 @@ def wait(client: Client, job: str, timeout: float) -> None:
             status = client.status(job)
         except AWAY:
             status = None
-        if status is not None and status.state != _CHANGING:
-            if status.state != "running":
+        if status is not None and status.state != DeploymentState.CHANGING:
+            if status.state != DeploymentState.RUNNING:
                 raise JobFailedError(f"job {job} is {status.state}: {status.error or 'it was stopped meanwhile'}")
             return
         if status is not None and (now := _left(status)) != told:

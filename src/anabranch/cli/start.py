@@ -18,8 +18,12 @@ from anabranch.job_code import artifact
 from anabranch.launch import loading, outputs, preparation
 from anabranch.launch.loading import JobFile
 from anabranch.launch.preparation import Prepared
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.job_model import JobModel
 from anabranch.protocol.deployment import Program
+
+_SETTLED = frozenset(DeploymentState) - {DeploymentState.PLANNED, DeploymentState.STARTING, DeploymentState.CHANGING}
+"""Once a job is in one of these states, `start` needn't wait any more."""
 
 
 def start(
@@ -121,7 +125,7 @@ def _code(client: Client, home: Path, in_image: bool) -> str:
 def _known_model(client: Client, job: str) -> tuple[JobModel | None, bool]:
     """What a job has been so far, and whether it was drained."""
     try:
-        return client.model(job), client.status(job).state == "drained"
+        return client.model(job), client.status(job).state == DeploymentState.DRAINED
     except NotFoundError:
         return None, False
 
@@ -137,7 +141,7 @@ def wait(client: Client, job: str, timeout: float, detach: bool) -> None:
     """Wait until a job runs. JobFailedError if it has failed."""
     if detach:
         return
-    status = waiting.until(client, job, {"running", "draining", "drained", "stopping", "stopped", "failed"}, timeout)
-    if status.state == "failed":
+    status = waiting.until(client, job, _SETTLED, timeout)
+    if status.state == DeploymentState.FAILED:
         raise JobFailedError(f"job {job} failed: {status.error}")
     progress.say(f"job {job}: {status.state}")

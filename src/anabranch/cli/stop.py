@@ -12,6 +12,7 @@ from anabranch import config as configuration
 from anabranch.cli import finding, haste, progress
 from anabranch.config import CoordinatorSettings
 from anabranch.errors import OutOfTimeError, UnreachableError
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.protocol.status import JobStatus
 
 
@@ -60,5 +61,5 @@ def _runs(status: JobStatus | None) -> bool:
     """Whether any of it does."""
     if status is None or not status.served:
         return status is None
-    ended = status.state in ("stopped", "failed", "drained")
+    ended = status.state in (DeploymentState.STOPPED, DeploymentState.FAILED, DeploymentState.DRAINED)
     return not ended or any(container.alive for container in status.containers)

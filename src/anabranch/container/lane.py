@@ -36,7 +36,7 @@ from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP, parsed, texts
 from anabranch.pace.controller import Ran as Paced
 from anabranch.protocol.drain import DrainOrder
-from anabranch.protocol.lane_report import BatchProgress, LaneReport
+from anabranch.protocol.lane_report import BatchProgress, LanePhase, LaneReport
 from anabranch.spark import clock, history, isolation
 from anabranch.spark.clock import Clock
 from anabranch.spark.history import Ran
@@ -137,7 +137,9 @@ class LaneRunner:
         self._draining: DrainOrder | None = None
         self._known = threading.Event()
         has_folder = lane.folder_epoch and not lane.abandoned
-        self._report = LaneReport(lane=lane.id, phase="starting", folder_epoch=lane.folder_epoch if has_folder else 0)
+        self._report = LaneReport(
+            lane=lane.id, phase=LanePhase.STARTING, folder_epoch=lane.folder_epoch if has_folder else 0
+        )
         self._rows = 0
         self._live = Live(lane)
         self._seen_batch = -1

@@ -21,7 +21,6 @@ from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.launch_policy import Demand
 from anabranch.coordinator.membership import Membership
 from anabranch.coordinator.naming import check_name
-from anabranch.coordinator.states import DeploymentState
 from anabranch.coordinator.store import Event, Store
 from anabranch.errors import NotFoundError, OutOfTimeError
 from anabranch.formats import Format
@@ -278,4 +277,4 @@ class Coordinator(Operations):
 
     def _has_ended(self, job: str) -> bool:
         stored = None if job in self.registry.jobs else self._store.deployment(job)
-        return stored is not None and not DeploymentState(stored.state).active
+        return stored is not None and not stored.state.active

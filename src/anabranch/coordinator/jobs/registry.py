@@ -26,9 +26,10 @@ from anabranch.coordinator.jobs.parts import Process, RunSettings, Terms
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.jobs.transitions import Generation, NextGeneration
 from anabranch.coordinator.naming import check_name
-from anabranch.coordinator.states import DeploymentState, Snapshot, Transition, step
+from anabranch.coordinator.states import Snapshot, Transition, step
 from anabranch.coordinator.store import ContainerRecord, DeploymentRecord, Event, Store
 from anabranch.errors import ConflictError, StoreUnavailableError
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import Lane, LaneState
 from anabranch.planning.transition import opening, rewind
 from anabranch.protocol.commands import RewindResult, ScaleResult
@@ -114,16 +115,16 @@ class JobRegistry:
     def create(self, plan: StartRequest) -> DeploymentRecord:
         """Store a deployment."""
         event = self.event(plan.graph.job, "user", f"planned deployment {plan.model.run_id}")
-        self.write(self.store.create_deployment, plan, DeploymentState.PLANNED.value, event)
+        self.write(self.store.create_deployment, plan, DeploymentState.PLANNED, event)
         return queries.deployment(self.store, plan.graph.job)
 
     def adopt(self, job: str) -> bool:
         """See :meth:`anabranch.coordinator.coordinator.Coordinator.adopt`."""
         stored = self.store.deployment(check_name("job", job))
-        if stored is None or stored.program is None or not DeploymentState(stored.state).active:
+        if stored is None or stored.program is None or not stored.state.active:
             return False
         model = self.store.model(job, stored.id, stored.generation)
-        running_job = loading.loaded(self, stored, model, DeploymentState(stored.state), self.store.lanes(job))
+        running_job = loading.loaded(self, stored, model, stored.state, self.store.lanes(job))
         running_job.seats.sure_from = self.clock() + self.lease
         for record in self.store.containers(job):
             process = Process(record=record, lease_ends=self.clock() + self.lease)
@@ -144,7 +145,7 @@ class JobRegistry:
         ``settings``: of one without a program.
         """
         job, stored = stored.job, msgspec.structs.replace(stored, error=None)
-        transition = step(Snapshot(state=DeploymentState(stored.state), start_wanted=True))
+        transition = step(Snapshot(state=stored.state, start_wanted=True))
         assert transition is not None
         model = self.store.model(job, stored.id, stored.generation)
         before = self.store.lanes(job)
@@ -156,7 +157,7 @@ class JobRegistry:
         self.write(
             self.store.resume_deployment,
             stored,
-            transition.to.value,
+            transition.to,
             [lane for lane in lanes.values() if lane != before[lane.id]],
             "the job was started again",
             event,
@@ -296,7 +297,7 @@ class JobRegistry:
         event = self.event(running_job.job, "coordinator", what, why)
         job, deployment, to = running_job.job, running_job.deployment, transition.to
         drain = None if to is DeploymentState.DRAINED else running_job.progress.drain
-        self.write(self.store.move_deployment, job, deployment, to.value, transition.error, event, drain)
+        self.write(self.store.move_deployment, job, deployment, to, transition.error, event, drain)
         running_job.progress.drain = drain
         running_job.state, running_job.error, running_job.progress.changed_at = to, transition.error, event.at
 
@@ -306,7 +307,7 @@ class JobRegistry:
         state, model = DeploymentState.CHANGING, planned.model
         what = f"{running_job.state.value} → {state.value}, generation {model.generation}"
         event = self.event(running_job.job, planned.who, what, _hastily(planned.why, now))
-        self.write(self.store.change_deployment, model, state.value, planned.ending, planned.result.lanes, event)
+        self.write(self.store.change_deployment, model, state, planned.ending, planned.result.lanes, event)
         self._watch_pause(running_job, planned.result, event.at)
         running_job.change(model, [*planned.ending, *planned.result.lanes], self.clock())
         running_job.progress.hasty = now
@@ -359,8 +360,7 @@ class JobRegistry:
         state = DeploymentState.CHANGING
         what = f"{running_job.state.value} → {state.value}, {planned.what}"
         event = self.event(running_job.job, planned.who, what, _hastily(planned.why, now))
-        former = DeploymentState.STOPPED.value
-        self.write(self.store.replace_deployment, planned.start, state.value, former, planned.ending, event)
+        self.write(self.store.replace_deployment, planned.start, state, DeploymentState.STOPPED, planned.ending, event)
         start = planned.start
         settings = start.program.settings if start.program is not None else {}
         terms = Terms(RunSettings.of(settings), start.until_caught_up, start.promises)

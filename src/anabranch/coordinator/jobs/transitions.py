@@ -12,9 +12,9 @@ from anabranch.assignment.seating import Placing
 from anabranch.coordinator import pause_estimate
 from anabranch.coordinator.jobs import racks, seats
 from anabranch.coordinator.jobs.running_job import RunningJob
-from anabranch.coordinator.states import DeploymentState
 from anabranch.errors import ConflictError
 from anabranch.grouping.expansion import partitions
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, LaneState

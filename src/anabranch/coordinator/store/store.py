@@ -16,6 +16,7 @@ from anabranch.coordinator.store.records import ContainerRecord, DeploymentRecor
 from anabranch.coordinator.store.tables import artifacts, containers, deployments, events, jobs, lanes, leader, models
 from anabranch.errors import NotLeadingError
 from anabranch.formats import Format
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.document import decode, encode
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel
@@ -100,7 +101,8 @@ class Store:
         documents["formats"] = {stream: Format.from_builtins(each) for stream, each in documents["formats"].items()}
         program = None if row["program"] is None else decode(row["program"], Program)
         drain = None if row["drain"] is None else decode(row["drain"], DrainProgress)
-        return DeploymentRecord(**{**row, **documents, "program": program, "drain": drain})
+        state = DeploymentState(row["state"])
+        return DeploymentRecord(**{**row, **documents, "state": state, "program": program, "drain": drain})
 
     def graph(self, job: str, deployment: int) -> Graph:
         return decode(
@@ -215,7 +217,7 @@ class Store:
 
     # Durable steps
 
-    def create_deployment(self, start: StartRequest, state: str, event: Event) -> None:
+    def create_deployment(self, start: StartRequest, state: DeploymentState, event: Event) -> None:
         """The deployment ``start.model.run_id`` with its first generation and its lanes, as given."""
         job = start.graph.job
         with self._writing(event) as connection:
@@ -224,7 +226,12 @@ class Store:
             _add_deployment(connection, start, state, event.at)
 
     def replace_deployment(
-        self, start: StartRequest, state: str, former: str, changed: Iterable[Lane], event: Event
+        self,
+        start: StartRequest,
+        state: DeploymentState,
+        former: DeploymentState,
+        changed: Iterable[Lane],
+        event: Event,
     ) -> None:
         """As :meth:`create_deployment`, for one that goes on from the lanes of ``start.model.replaces``: that one comes
         into the state ``former``, and its lanes are changed."""
@@ -234,7 +241,7 @@ class Store:
             _add_deployment(connection, start, state, event.at)
 
     def resume_deployment(
-        self, deployment: DeploymentRecord, state: str, changed: Iterable[Lane], gone: str, event: Event
+        self, deployment: DeploymentRecord, state: DeploymentState, changed: Iterable[Lane], gone: str, event: Event
     ) -> None:
         """Start a deployment again, with the program given: its lanes changed, its error cleared, its former processes
         gone."""
@@ -249,7 +256,13 @@ class Store:
             _leave(connection, gone, containers.c.job == deployment.job)
 
     def move_deployment(
-        self, job: str, deployment: int, state: str, error: str | None, event: Event, drain: DrainProgress | None = None
+        self,
+        job: str,
+        deployment: int,
+        state: DeploymentState,
+        error: str | None,
+        event: Event,
+        drain: DrainProgress | None = None,
     ) -> None:
         """Put a deployment into a state; ``drain`` is the one that is under way then."""
         with self._writing(event) as connection:
@@ -262,7 +275,7 @@ class Store:
             _put_drain(connection, job, deployment, drain)
 
     def change_deployment(
-        self, model: JobModel, state: str, changed: Iterable[Lane], new: Sequence[Lane], event: Event
+        self, model: JobModel, state: DeploymentState, changed: Iterable[Lane], new: Sequence[Lane], event: Event
     ) -> None:
         """Put a deployment into its next generation: some lanes changed, others new."""
         with self._writing(event) as connection:
@@ -414,12 +427,12 @@ def _add_lanes(connection: sa.Connection, new: Sequence[Lane], generation: int) 
         connection.execute(sa.insert(lanes), rows)
 
 
-def _add_deployment(connection: sa.Connection, start: StartRequest, state: str, at: float) -> None:
+def _add_deployment(connection: sa.Connection, start: StartRequest, state: DeploymentState, at: float) -> None:
     job, number, generation = start.graph.job, start.model.run_id, start.model.generation
     row = {
         "job": job,
         "id": number,
-        "state": state,
+        "state": state.value,
         "graph": encode(start.graph).decode(),
         "fingerprint": msgspec.json.encode(start.fingerprint).decode(),
         "promises": msgspec.json.encode(start.promises).decode(),
@@ -450,11 +463,13 @@ def _put_lanes(connection: sa.Connection, changed: Iterable[Lane]) -> None:
         connection.execute(sa.update(lanes).where(lanes.c.id == lane.id, lanes.c.job == lane.job).values(**row))
 
 
-def _move(connection: sa.Connection, job: str, deployment: int, *, state: str, error: str | None, at: float) -> None:
+def _move(
+    connection: sa.Connection, job: str, deployment: int, *, state: DeploymentState, error: str | None, at: float
+) -> None:
     connection.execute(
         sa.update(deployments)
         .where(deployments.c.job == job, deployments.c.id == deployment)
-        .values(state=state, error=error, changed_at=at)
+        .values(state=state.value, error=error, changed_at=at)
     )
 
 
