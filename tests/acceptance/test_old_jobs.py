@@ -24,7 +24,11 @@ JOBS = {
 }
 
 
-@pytest.fixture(params=JOBS)
+QUICK = {"killed-c9dacf9", "stopped-f26c615"}
+"""The oldest and the newest; soak has the others."""
+
+
+@pytest.fixture(params=[pytest.param(each, marks=() if each in QUICK else pytest.mark.long) for each in JOBS])
 def workspace(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Workspace]:
     with tarfile.open(FOLDER / f"{request.param}.tar.xz") as archive:
         archive.extractall(tmp_path)  # ours; Python 3.11.0 has no filters

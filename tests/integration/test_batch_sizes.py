@@ -118,17 +118,17 @@ def test_one_slow_batch_leaves_no_trace(quick_place: Site) -> None:
     assert sum(found) == ROWS
 
 
-def test_sources_share_what_a_batch_may_have_and_the_small_one_is_not_left_behind(place: Site) -> None:
-    large, small = input_of(place, "large", 1, ROWS), input_of(place, "small", 1, 60)
+def test_sources_share_what_a_batch_may_have_and_the_small_one_is_not_left_behind(quick_place: Site) -> None:
+    large, small = input_of(quick_place, "large", 1, ROWS), input_of(quick_place, "small", 1, 60)
 
     def work(row: dict[str, Any]) -> dict[str, Any]:
         time.sleep(EACH)
         return row
 
-    job = Job(name_of(place, "j"))
+    job = Job(name_of(quick_place, "j"))
     both = [job.read(each, key="k string", schema="n int") for each in (large, small)]
-    both[0].merge(both[1]).map(work).write(name_of(place, "out"))
-    run = place.deployed(job, target_batch_seconds=TARGET)
+    both[0].merge(both[1]).map(work).write(name_of(quick_place, "out"))
+    run = quick_place.deployed(job, target_batch_seconds=TARGET)
     run.ran()
     found = sizes(run)
     assert sum(found) == ROWS + 60

@@ -50,9 +50,8 @@ def test_one_of_several_masters_is_enough() -> None:
         cluster.check_master(f"spark://{there},127.0.0.1:{unused_port()}")
 
 
-@pytest.mark.parametrize("port", [None, 99999])
-def test_a_master_that_does_not_listen_is_named(port: int | None) -> None:
-    port = port or unused_port()
+def test_a_master_that_does_not_listen_is_named() -> None:
+    port = unused_port()
     with pytest.raises(AnabranchError, match=f"no Spark master answers at spark://127.0.0.1:{port}: .+"):
         cluster.check_master(f"spark://127.0.0.1:{port}")
 
@@ -71,9 +70,9 @@ def test_a_master_that_hangs_is_given_up_in_time(monkeypatch: pytest.MonkeyPatch
             each.close()
 
 
-@pytest.mark.parametrize("master", ["spark://head", "spark://:7077", "spark://a:7077,b"])
+@pytest.mark.parametrize("master", ["spark://", "spark://head", "spark://:7077", "spark://a:7077,b"])
 def test_a_master_without_host_and_port_is_refused(master: str) -> None:
-    with pytest.raises(ConfigError, match="names no host and port"):
+    with pytest.raises(ConfigError, match="isn't of the form HOST:PORT"):
         cluster.check_master(master)
 
 

@@ -20,6 +20,7 @@ from anabranch import config as configuration
 from anabranch.cli import progress
 from anabranch.clocks import boottime
 from anabranch.config import CoordinatorSettings, secrets
+from anabranch.config.addresses import LAST_PORT, check_urls
 from anabranch.coordinator import fencing
 from anabranch.coordinator.api import listening
 from anabranch.coordinator.api import server as server_api
@@ -41,8 +42,10 @@ def coordinator(
     port: Annotated[
         int | None,
         typer.Option(
+            min=0,
+            max=LAST_PORT,
             help=f"The port; 0 is any free one. Default: the port of [coordinator] url if it names this host, "
-            f"otherwise {PORT}."
+            f"otherwise {PORT}.",
         ),
     ] = None,
     url: Annotated[str | None, typer.Option(help="How others reach it, if not by host and port.")] = None,
@@ -62,6 +65,12 @@ def coordinator(
             f"{host} can be reached from elsewhere, and [coordinator] token isn't set",
             "set a token, as ${env:ANABRANCH_TOKEN} or ${file:PATH}, here and for containers; or listen on 127.0.0.1",
         )
+    try:
+        check_urls(url or settings.url or "http://127.0.0.1")
+    except ValueError as error:
+        raise UsageError(
+            f"--url: {error}", "give the URL by which verbs and containers reach this coordinator"
+        ) from None
     lease, grace = (durations.parse(text) / 1000 for text in (settings.lease, settings.grace))
     listener = listening.listen(host, default_port(host, settings.url) if port is None else port)
     reached = url or f"http://{host}:{listener.getsockname()[1]}"

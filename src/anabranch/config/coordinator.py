@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
+from pydantic import AfterValidator
+
+from anabranch.config.addresses import check_urls
 from anabranch.config.durations import Duration
 from anabranch.config.section import Section
 
@@ -17,7 +20,7 @@ class CoordinatorSettings(Section):
     store: str = "sqlite:///./.anabranch/coordinator.db"
     """A database URL. A relative SQLite path starts in the configuration's folder."""
 
-    url: str | None = None
+    url: Annotated[str, AfterValidator(check_urls)] | None = None
     """Where the coordinator listens, for verbs and containers; several URLs are separated by commas."""
 
     token: str | None = None

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from anabranch.config.addresses import host_and_port
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.job_code import artifact, job_modules
 
@@ -46,18 +47,20 @@ def check_master(master: str) -> None:
     """Whether a standalone master listens. Spark itself would try for a minute, and say little.
 
     Raises:
+        ConfigError: not of the form ``spark://HOST:PORT``, or several places separated by commas.
         AnabranchError: none of those that are named takes a connection within 10 seconds.
     """
     if not master.startswith("spark://"):
         return
-    places = [place.rpartition(":") for place in master.removeprefix("spark://").split(",")]
-    if not all(host and port.isdigit() for host, _, port in places):
-        raise ConfigError(f'[spark] master = "{master}" names no host and port', "write spark://HOST:7077")
+    try:
+        places = [host_and_port(place) for place in master.removeprefix("spark://").split(",")]
+    except ValueError as error:
+        raise ConfigError(f'[spark] master = "{master}": {error}', "write spark://HOST:7077") from None
     end, why = time.monotonic() + ANSWERS_WITHIN, ""
-    for left, (host, _, port) in zip(range(len(places), 0, -1), places, strict=True):
+    for left, place in zip(range(len(places), 0, -1), places, strict=True):
         try:
-            socket.create_connection((host, int(port)), max(0.1, end - time.monotonic()) / left).close()
-        except (OSError, OverflowError) as error:
+            socket.create_connection(place, max(0.1, end - time.monotonic()) / left).close()
+        except OSError as error:
             why = str(error)
         else:
             return

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from anabranch.config.addresses import check_urls
 from anabranch.coordinator.api.http_errors import error_of
 from anabranch.coordinator.api.operation import Operation
 from anabranch.coordinator.api.operations import Operations
@@ -39,6 +40,9 @@ _JSON = {"Content-Type": "application/json"}
 class Client(Operations):
     """Raises what the coordinator raised; NotFoundError when nothing listens, OutOfTimeError if it's mute.
 
+    Raises:
+        UsageError: ``url`` isn't a coordinator's, or its port is above 65535.
+
     Args:
         url: several, separated by commas, are of coordinators on one store: the one that leads is found.
         timeout: seconds for an answer, beyond what a call asks the coordinator to wait.
@@ -46,6 +50,10 @@ class Client(Operations):
     """
 
     def __init__(self, url: str, timeout: float = 10.0, token: str | None = None) -> None:
+        try:
+            check_urls(url)
+        except ValueError as error:
+            raise UsageError(str(error), "give http://HOST:PORT, of several coordinators separated by commas") from None
         self._urls = [each.strip().rstrip("/") for each in url.split(",")]
         self._timeout = timeout
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
@@ -107,8 +115,6 @@ class Client(Operations):
         except httpx.TimeoutException as error:
             mute = OutOfTimeError(f"the coordinator at {url} doesn't answer", "see whether it hangs")
             raise _AwayError(mute) from error
-        except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
-            raise UsageError(f"{url!r} can't be asked: {error}", "give http://HOST:PORT") from error
         except httpx.HTTPError as error:
             cut = UnreachableError(f"the coordinator at {url} broke off: {error}", "try again")
             raise _AwayError(cut) from error

@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from anabranch.config.addresses import LAST_PORT
 from anabranch.config.secrets import hidden, resolved
 from anabranch.errors import ConfigError
 
@@ -133,6 +134,8 @@ def _parsed(text: str, url: str) -> sa.URL:
     if parsed.drivername not in _DRIVERS:
         named = backend if backend not in _DRIVERS else parsed.drivername
         raise ConfigError(f"a store can't live in {named!r}, only in sqlite and postgresql", _CURE)
+    if parsed.port is not None and not 1 <= parsed.port <= LAST_PORT:
+        raise ConfigError(f"{_outward(url)!r} has port {parsed.port}: ports are from 1 to {LAST_PORT}", _CURE)
     return parsed
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.config import KafkaSettings
+from anabranch.config.addresses import host_and_port
 from anabranch.config.secrets import has_reference, resolved
 from anabranch.errors import ConfigError
 
@@ -99,7 +100,7 @@ def secrets(settings: KafkaSettings) -> list[str]:
 
 def _common(settings: KafkaSettings, extra: dict[str, str]) -> dict[str, str]:
     properties = {
-        "bootstrap.servers": resolved("systems.kafka.bootstrap_servers", settings.bootstrap_servers),
+        "bootstrap.servers": _servers(settings),
         "security.protocol": settings.security_protocol,
         **_texts(settings, {"rack": "client.rack"}),
     }
@@ -112,6 +113,19 @@ def _common(settings: KafkaSettings, extra: dict[str, str]) -> dict[str, str]:
                 "set sasl_username, and sasl_password to a reference such as ${env:KAFKA_PASSWORD}",
             )
     return properties
+
+
+def _servers(settings: KafkaSettings) -> str:
+    """The servers, each of the form ``HOST:PORT``; Kafka's clients take a missing port for 9092, and any number."""
+    servers = resolved("systems.kafka.bootstrap_servers", settings.bootstrap_servers)
+    for each in servers.split(","):
+        try:
+            host_and_port(each.strip().rpartition("://")[2])
+        except ValueError as error:
+            raise ConfigError(
+                f"[systems.kafka] bootstrap_servers: {error}", "write HOST:PORT, several separated by commas"
+            ) from None
+    return servers
 
 
 def _texts(settings: KafkaSettings, names: dict[str, str]) -> dict[str, str]:

@@ -1,0 +1,45 @@
+"""Places in the network, ``HOST:PORT`` and ``http://HOST:PORT``: checked here, as libraries take any port.
+
+Of a port above 65535 the resolver takes the remainder, so that a connection goes to a port that nobody named.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import urlsplit
+
+__all__ = ["LAST_PORT", "check_urls", "host_and_port"]
+
+LAST_PORT = 65_535
+_PLACE = re.compile(r"(\[[^\]\s]+\]|[^:\[\]\s/@]+):(\d+)", re.ASCII)
+
+
+def host_and_port(text: str) -> tuple[str, int]:
+    """The host, without the brackets of an IPv6 address, and the port. ValueError says what is wrong."""
+    found = _PLACE.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r} isn't of the form HOST:PORT")
+    return found[1].strip("[]"), _port(text, int(found[2]))
+
+
+def check_urls(text: str) -> str:
+    """``text`` as it is. ValueError unless it is one URL of a coordinator, or several separated by commas."""
+    for each in text.split(","):
+        url = each.strip()
+        try:
+            parts = urlsplit(url)
+            known = parts.scheme in ("http", "https") and parts.hostname
+            port = parts.port
+        except ValueError as error:
+            raise ValueError(f"{url!r} can't be asked: {error}; give http://HOST:PORT") from None
+        if not known:
+            raise ValueError(f"{url!r} isn't of the form http://HOST:PORT")
+        if port is not None:
+            _port(url, port)
+    return text
+
+
+def _port(text: str, port: int) -> int:
+    if not 1 <= port <= LAST_PORT:
+        raise ValueError(f"{text!r} has port {port}: ports are from 1 to {LAST_PORT}")
+    return port
