@@ -388,11 +388,11 @@ def test_who_must_stop_and_doesn_t_is_ended(how: str, code: int) -> None:
 
 TOLD = """
 import time
-from anabranch.cli import container, finding
+from anabranch.cli import connect, container
 def hanging_for_ever(*_):
     print("here", flush=True)
     time.sleep(60)
-finding.at, container._STOPS_WITHIN = hanging_for_ever, 0.2
+connect.at, container._STOPS_WITHIN = hanging_for_ever, 0.2
 container.container("delays")
 """
 

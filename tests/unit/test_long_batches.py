@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from anabranch.cli import drawing, progress
+from anabranch.cli import progress, tables
 from anabranch.coordinator import sizing
 from anabranch.coordinator.api import listening
 from anabranch.coordinator.autosizing import Look
@@ -123,8 +123,8 @@ def test_it_is_one_line_of_80_columns(progress_: BatchProgress, line: str) -> No
 
 
 def test_watched_it_stands_below_the_table() -> None:
-    console = drawing.wide(record=True)
-    console.print(drawing.lanes(shown(at(12.0))))
+    console = tables.wide(record=True)
+    console.print(tables.lanes(shown(at(12.0))))
     assert "1,200 of 60,000" in console.export_text()
 
 

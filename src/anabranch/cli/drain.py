@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from anabranch import config as configuration
-from anabranch.cli import finding, printing, progress
+from anabranch.cli import connect, output, progress
 from anabranch.config import CoordinatorSettings
 from anabranch.coordinator.api.client import AWAY, Client
 from anabranch.errors import ConflictError, JobFailedError, NotFoundError, OutOfTimeError, UsageError
@@ -37,13 +37,13 @@ def drain(
 ) -> None:
     """Let a running job finish what it has taken in, emit all its windows and end. Ctrl-C ends only the waiting."""
     settings = configuration.load(config).coordinator
-    with finding.client(settings, job) as client:
+    with connect.client(settings, job) as client:
         told = begun(client, job, up_to)
         progress.say(f"job {job}: {sum(map(len, told.stages.values()))} lane(s) in {len(told.stages)} stage(s) drain")
         if not detach:
             wait(client, settings, job, timeout)
     if json:
-        printing.as_json(told)
+        output.as_json(told)
     progress.say(f"job {job}: {'drains' if detach else 'drained'}, deployment {told.deployment}")
 
 
@@ -105,7 +105,7 @@ def _status(client: Client, settings: CoordinatorSettings, job: str) -> JobStatu
         return client.status(job)
     except AWAY:
         try:
-            left = finding.status(settings, job)
+            left = connect.status(settings, job)
         except (*AWAY, NotFoundError):
             return None
         return left if left.state in _LAST else None

@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from anabranch import config as configuration
-from anabranch.cli import finding, haste, scale
+from anabranch.cli import connect, haste, scale
 from anabranch.errors import NotFoundError, UsageError
 from anabranch.protocol.commands import RewindRequest, StateHandling
 
@@ -34,7 +34,7 @@ def rewind(
 ) -> None:
     """Let a running job read its streams again, and wait until it does. Ctrl-C ends only the waiting."""
     wish = msgspec.structs.replace(wished(to, state), now=now)
-    with finding.client(configuration.load(config).coordinator, job) as client:
+    with connect.client(configuration.load(config).coordinator, job) as client:
         rewound = client.rewind(job, wish)
         haste.said(now)
         told = f"rewound to {to}, generation {rewound.generation}"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from anabranch.cli import drawing, haste, progress
+from anabranch.cli import haste, progress, tables
 from anabranch.config import Settings
 from anabranch.coordinator import endpoint
 from anabranch.coordinator.api import listening
@@ -25,10 +25,12 @@ from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.input_monitor import InputMonitor
 from anabranch.coordinator.store.store import Store
 from anabranch.errors import AnabranchError, ConflictError, JobFailedError
+from anabranch.formats import Format
 from anabranch.launch import loading, local_store, outputs, preparation
 from anabranch.launch.loading import JobFile
 from anabranch.launch.preparation import Prepared
 from anabranch.model.deployment_state import DeploymentState
+from anabranch.planning.plan import Plan
 from anabranch.protocol.container import Registration
 from anabranch.protocol.status import JobStatus
 from anabranch.systems.systems import Systems
@@ -68,7 +70,7 @@ def execute(
     file: JobFile,
     settings: Settings,
     available_now: bool,
-    show: drawing.Show | None = None,
+    show: tables.Show | None = None,
     reset_state: bool = False,
     replacer: Replacer | None = None,
 ) -> JobStatus:
@@ -84,27 +86,11 @@ def execute(
 
     replacer = replacer or replacing.Replacer(may=False)
     store_url, name = settings.coordinator.store, file.graph.job
-    if "://" not in settings.storage.root:
-        preparation.writable(Path(settings.storage.root), "storage root")
-    preparation.writable(settings.systems.embedded.root, "embedded root")
-    preparation.refuse_several(settings)
-    model, drained = local_store.present_model(store_url, name)
-    preparation.check_reset(name, reset_state, drained)
-    kept = model if drained else None
-    progress.kept(settings, kept)
-    plan = preparation.plan(file, settings, model, kept)
+    plan, drained = _planned(file, settings, reset_state)
     with endpoint.RunLock(store_url, name), ExitStack() as served:
         store = Store(store_url)
         coordinator = Coordinator(store, systems=Systems(settings, name))
-        try:
-            known, found = set(coordinator.known_lanes(name)), coordinator.known_formats(name)
-        except AnabranchError:
-            known, found = set(), {}
-        new = drained or not known
-        outputs.check_writers(plan, settings, known)
-        if not new:
-            outputs.check(plan, settings)
-        formats = preparation.formats(file, settings, {} if drained else found, register=True)
+        new, formats = _checked(file, settings, plan, coordinator, drained)
         from anabranch.container import executors, failures, watchdog
         from anabranch.container.restarts import ProcessBrokenError
         from anabranch.spark import session
@@ -120,13 +106,7 @@ def execute(
         watchdog.watch_java(lambda: java_process.is_gone(spark), ended, replacer.replace)
         try:
             executors.ready(spark, settings, file.graph, cores, progress.say)
-            schemas = preparation.resolved(file, formats)
-            prepared = Prepared(file, settings, plan, schemas, formats)
-            for warning in plan.warnings:
-                progress.say(f"warning: {warning}")
-            if new:
-                outputs.create(plan, settings)
-            outputs.prepare_tables(prepared, create=new)
+            prepared = _prepared(file, settings, plan, formats, new)
             coordinator.start(preparation.start_message(prepared, available_now, reset_state=reset_state))
             replacer.is_done(_RESET_STATE)
             with InputMonitor(coordinator):
@@ -146,11 +126,53 @@ def execute(
             store.close()
 
 
+def _planned(file: JobFile, settings: Settings, reset_state: bool) -> tuple[Plan, bool]:
+    """The plan, and whether it follows a drain. AnabranchError if the job can't be started here."""
+    if "://" not in settings.storage.root:
+        preparation.writable(Path(settings.storage.root), "storage root")
+    preparation.writable(settings.systems.embedded.root, "embedded root")
+    preparation.refuse_several(settings)
+    name = file.graph.job
+    model, drained = local_store.present_model(settings.coordinator.store, name)
+    preparation.check_reset(name, reset_state, drained)
+    kept = model if drained else None
+    progress.kept(settings, kept)
+    return preparation.plan(file, settings, model, kept), drained
+
+
+def _checked(
+    file: JobFile, settings: Settings, plan: Plan, coordinator: Coordinator, drained: bool
+) -> tuple[bool, dict[str, Format]]:
+    """Whether the job's outputs are still to be made, and the formats of its streams. AnabranchError if an output isn't
+    what it should be."""
+    name = file.graph.job
+    try:
+        known, formats = set(coordinator.known_lanes(name)), coordinator.known_formats(name)
+    except AnabranchError:
+        known, formats = set(), {}
+    new = drained or not known
+    outputs.check_writers(plan, settings, known)
+    if not new:
+        outputs.check(plan, settings)
+    return new, preparation.formats(file, settings, {} if drained else formats, register=True)
+
+
+def _prepared(file: JobFile, settings: Settings, plan: Plan, formats: dict[str, Format], new: bool) -> Prepared:
+    """All that the job needs to start; makes its outputs if they are ``new``."""
+    prepared = Prepared(file, settings, plan, preparation.resolved(file, formats), formats)
+    for warning in plan.warnings:
+        progress.say(f"warning: {warning}")
+    if new:
+        outputs.create(plan, settings)
+    outputs.prepare_tables(prepared, create=new)
+    return prepared
+
+
 def _serve(
     prepared: Prepared,
     coordinator: Coordinator,
     spark: Any,
-    show: drawing.Show | None,
+    show: tables.Show | None,
     served: ExitStack,
     replacer: Replacer,
     printed: Path,
@@ -171,7 +193,7 @@ def _serve(
     endpoint.write(prepared.settings.coordinator.store, name, server.url)
     signals = _Signals(coordinator, name)
     watching = threading.Event()
-    shown = threading.Thread(target=drawing.watch, args=(coordinator, name, watching, show), daemon=True)
+    shown = threading.Thread(target=tables.watch, args=(coordinator, name, watching, show), daemon=True)
     try:
         container = Container(
             spark,

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from anabranch import config as configuration
-from anabranch.cli import finding, haste, printing, progress
+from anabranch.cli import connect, haste, output, progress
 from anabranch.coordinator.api.client import AWAY, Client
 from anabranch.errors import ConflictError, JobFailedError, OutOfTimeError, UsageError
 from anabranch.model.deployment_state import DeploymentState
@@ -32,7 +32,7 @@ def scale(
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Change a running job's factor or containers, and wait for it. Ctrl-C ends only the waiting."""
-    with finding.client(configuration.load(config).coordinator, job) as client:
+    with connect.client(configuration.load(config).coordinator, job) as client:
         scaled = client.scale(job, wished(factor, containers, now=now))
         haste.said(now)
         told = f"factor {scaled.factor}, {scaled.containers} container(s), generation {scaled.generation}"
@@ -61,7 +61,7 @@ def followed(client: Client, job: str, change: ScaleResult | RewindResult, timeo
 def tell(job: str, change: ScaleResult | RewindResult, said: str, json: bool) -> None:
     """The last that a verb says of a change that it has asked for."""
     if json:
-        printing.as_json(change)
+        output.as_json(change)
     progress.say(f"job {job}: {said}")
 
 

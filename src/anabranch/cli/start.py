@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from anabranch import config as configuration
-from anabranch.cli import finding, progress, waiting
+from anabranch.cli import connect, progress, waiting
 from anabranch.config import Settings
 from anabranch.coordinator.api.client import Client
 from anabranch.errors import ConflictError, JobFailedError, NotFoundError, UsageError
@@ -44,13 +44,13 @@ def start(
         settings = preparation.settings_of(Path(job), config)
         file = loading.load(Path(job))
         name = file.graph.job
-        with finding.at(settings, coordinator) as client:
+        with connect.at(settings, coordinator) as client:
             _hand_over(client, file, settings, available_now, reset_state)
             wait(client, name, timeout, detach)
         return
     if reset_state:
         raise UsageError("--reset-state needs the job's file", f"anabranch start JOB.py --reset-state, not {job}")
-    with finding.at(configuration.load(config), coordinator) as client:
+    with connect.at(configuration.load(config), coordinator) as client:
         number = client.resume(job)
         progress.say(f"job {job}: goes on with deployment {number}")
         wait(client, job, timeout, detach)

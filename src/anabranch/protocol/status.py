@@ -189,7 +189,7 @@ class Assignment(Document, frozen=True, kw_only=True):
     tasks: dict[str, dict[str, TaskAssignment]]
     """By stage and task."""
     cost: float = 0.0
-    """The cost of what should be: see :class:`anabranch.assignment.seating.Seating`."""
+    """The cost of what should be: see :class:`anabranch.assignment.assignor.Seating`."""
     lower_bound: float = 0.0
     """The least cost that an assignment can have."""
     before: Traffic | None = None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from anabranch.assignment.seating import Placing
+from anabranch.assignment.assignor import Placing
 from anabranch.coordinator import pause_estimate
 from anabranch.coordinator.jobs import racks, seats
 from anabranch.coordinator.jobs.running_job import RunningJob
@@ -18,7 +18,7 @@ from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, LaneState
-from anabranch.planning import placing, traffic
+from anabranch.planning import assignment_settings, traffic
 from anabranch.planning.transition import follow, opening, rescale, rewind
 from anabranch.planning.transition.change import Change
 from anabranch.protocol.commands import RewindResult, ScaleResult
@@ -96,7 +96,7 @@ def undone(running_job: RunningJob, present: Generation, before: JobModel, who: 
         return NextGeneration(
             model, result, (*ending_lanes(running_job, its, back, void), *void), who, f"cancelled: {why}"
         )
-    change = rescaled(running_job, present, before.factor, placing.as_in(before), len(before.containers))
+    change = rescaled(running_job, present, before.factor, assignment_settings.as_in(before), len(before.containers))
     return next_generation(running_job, change, who, f"cancelled: {why}", void, undoes=present.generation)
 
 
