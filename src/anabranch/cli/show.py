@@ -1,136 +1,159 @@
-"""``anabranch jobs``, ``status``, ``describe`` and ``events``: what runs, how far it is, and what happened."""
+"""``anabranch show``: what a page shows of jobs, one part at a time."""
 
 from __future__ import annotations
 
-import time
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 import typer
-from rich.live import Live
-from rich.table import Table
+from rich import table as rich_table
 
 from anabranch import config as configuration
-from anabranch.cli import connect, output, progress, tables
-from anabranch.protocol.status import JobStatus
+from anabranch.cli import connect, output, tables
+from anabranch.coordinator.api.operations import Operations
+from anabranch.model.document import Document
 
+app = typer.Typer(no_args_is_help=True, help="Show one part of what is known of jobs.")
+
+Job = Annotated[str, typer.Argument(help="The job's name.")]
 Config = Annotated[Path | None, typer.Option(help="The configuration file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Stage = Annotated[str, typer.Option(help="Of this stage only.")]
+
+T = TypeVar("T")
 
 
-def jobs(config: Config = None, json: Json = False) -> None:
-    """List the jobs of this store."""
-    found = connect.jobs(configuration.load(config).coordinator)
+@app.command()
+def overview(config: Config = None, json: Json = False) -> None:
+    """All jobs in a line each: state, lag, rate, and what needs somebody first."""
+    found = _read(config, None, lambda asked: asked.overview())
     if json:
-        typer.echo(msgspec.json.encode([_plain(status) for status in found]).decode())
+        output.as_json(found)
         return
-    table = Table()
-    for column in ("job", "state", "deployment", "lanes", "served"):
-        table.add_column(column)
-    for status in found:
-        served = "yes" if status.served else "no: nothing runs"
-        table.add_row(status.job, status.state, str(status.deployment), str(len(status.lanes)), served)
+    rows = ({**each.to_builtins(), "worst": each.worst.summary if each.worst else ""} for each in found.jobs)
+    _draw(("job", "state", "factor", "seats", "containers", "lag", "rows", "arriving", "worst"), rows)
+
+
+@app.command()
+def live(job: Job, config: Config = None, json: Json = False) -> None:
+    """The figures of a job's open lanes and containers as they are now."""
+    found = _read(config, job, lambda asked: asked.live(job))
+    if json:
+        output.as_json(found)
+        return
+    typer.echo(f"job {job}: {found.state}, generation {found.generation}, factor {found.factor}")
+    for each in (found.lanes, found.containers, found.resting, found.copies):
+        if each.rows:
+            _draw(each.columns, each.records())
+
+
+@app.command()
+def partitions(
+    job: Job,
+    stage: Stage = "",
+    lane: Annotated[str, typer.Option(help="Of this lane only.")] = "",
+    sort: Annotated[str, typer.Option(help="A column; with a minus: the largest first.")] = "-lag",
+    limit: Annotated[int, typer.Option(help="How many rows.")] = 100,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """The partitions that a job reads: who is behind, and who holds event time back."""
+    found = _read(config, job, lambda asked: asked.partitions(job, stage, lane, sort, 0, limit))
+    if json:
+        output.as_json(found)
+        return
+    _draw(found.table.columns, found.table.records())
+    typer.echo(f"{len(found.table.rows):,} of {found.total:,} partitions; lag {found.totals.get('lag', 0):,} in all")
+
+
+@app.command()
+def placement(job: Job, stage: Stage = "", config: Config = None, json: Json = False) -> None:
+    """Which containers have how many buckets of each partition."""
+    found = _read(config, job, lambda asked: asked.placement(job, stage))
+    if json:
+        output.as_json(found)
+        return
+    rows: dict[int, dict[str, Any]] = {}
+    for number, seat, buckets in found.cells.rows:
+        rows.setdefault(number, {"partition": found.partitions[number]})[found.seats[seat]] = buckets
+    _draw(("partition", *found.seats), rows.values())
+
+
+@app.command()
+def graph(
+    job: Job,
+    deployment: Annotated[int, typer.Option(help="Its number; 0: the last one.")] = 0,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """The operators of a job, by stage."""
+    found = _read(config, job, lambda asked: asked.graph(job, deployment))
+    if json:
+        output.as_json(found)
+        return
+    nodes = {each.id: each for each in found.nodes}
+    for stage in found.stages:
+        typer.echo(f"stage {stage.stage}: reads {', '.join(stage.inputs)}; {stage.tasks} task(s)")
+        for number in stage.nodes:
+            typer.echo(f"  {nodes[number].kind} {nodes[number].name} {nodes[number].where}")
+    for edge in found.edges:
+        typer.echo(f"{edge.from_stage} → {edge.to_stage}: {edge.stream}")
+
+
+@app.command()
+def deployments(job: Job, config: Config = None, json: Json = False) -> None:
+    """The last deployments of a job, newest first."""
+    found = _read(config, job, lambda asked: asked.deployments(job))
+    if json:
+        typer.echo(msgspec.json.encode([each.to_builtins() for each in found]).decode())
+        return
+    columns = ("id", "state", "generation", "versionOf", "file", "artifact", "error")
+    _draw(columns, (each.to_builtins() for each in found))
+
+
+@app.command()
+def changes(
+    job: Job,
+    limit: Annotated[int, typer.Option(help="How many, the last ones.")] = 50,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """The last changes of a job: what was predicted, and what was measured."""
+    found = _read(config, job, lambda asked: asked.changes(job, limit))
+    if json:
+        typer.echo(msgspec.json.encode([each.to_builtins() for each in found]).decode())
+        return
+    columns = ("generation", "kind", "who", "outcome", "predictedPause", "measuredPause", "seconds", "why", "reason")
+    _draw(columns, (each.to_builtins() for each in found))
+
+
+@app.command()
+def coordinator(config: Config = None, json: Json = False) -> None:
+    """What the coordinator is, and who leads."""
+    found: Document = _read(config, None, lambda asked: asked.info())
+    if json:
+        output.as_json(found)
+        return
+    for name, value in found.to_builtins().items():
+        typer.echo(f"{name}: {_text(value)}")
+
+
+def _read(config: Path | None, job: str | None, ask: Callable[[Operations], T]) -> T:
+    return connect.read(configuration.load(config).coordinator, job, ask)
+
+
+def _draw(columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    table, names = rich_table.Table(), tuple(columns)
+    for name in names:
+        table.add_column(name)
+    for row in rows:
+        table.add_row(*(_text(row.get(name)) for name in names))
     tables.wide().print(table)
 
 
-def status(
-    job: Annotated[str, typer.Argument(help="The job's name.")],
-    watch: Annotated[bool, typer.Option("--watch", help="Go on showing, until Ctrl-C.")] = False,
-    config: Config = None,
-    json: Json = False,
-) -> None:
-    """Show a job's lanes: state, batches, rate and lag."""
-    where = configuration.load(config).coordinator
-    if not watch:
-        _show(connect.status(where, job), json)
-        return
-    if json:
-        while True:
-            typer.echo(msgspec.json.encode(_plain(connect.status(where, job))).decode())
-            time.sleep(1)
-    with Live(refresh_per_second=4) as live:
-        while True:
-            live.update(tables.lanes(connect.status(where, job)))
-            time.sleep(1)
-
-
-def describe(
-    job: Annotated[str, typer.Argument(help="The job's name.")],
-    config: Config = None,
-    json: Json = False,
-) -> None:
-    """Show what a job is made of: stages and tasks, containers with their lanes, and what its outputs promise."""
-    found, model = connect.described(configuration.load(config).coordinator, job)
-    if json:
-        told = {"status": _plain(found), "model": model.to_builtins()}
-        output.as_json(told)
-        return
-    typer.echo(
-        f"job {found.job}: {found.state}, deployment {found.deployment}, generation {found.generation}, "
-        f"factor {model.factor}, {found.seats} container(s) wanted"
-    )
-    for stage in model.stages:
-        typer.echo(
-            f"stage {stage.stage}: key {', '.join(stage.key) or 'the message key'}; "
-            f"{'stateful' if stage.stateful else 'stateless'}; grouper {stage.grouper}; "
-            f"reads {', '.join(stage.inputs)}; {len(stage.tasks)} task(s)"
-        )
-    held = {one.seat: line for one, line in progress.containers(found) if one.gone is None}
-    for seat in model.containers:
-        typer.echo(f"seat {seat.seat}: {held.get(seat.seat, 'no container has it')}")
-        for lane in (lane for lane in found.lanes if lane.lane.seat == seat.seat):
-            tasks = ", ".join(lane.lane.tasks)
-            typer.echo(f"  lane {lane.lane.id}: {lane.lane.group}, {lane.lane.state}, epoch {lane.lane.epoch}; {tasks}")
-    for one, line in progress.containers(found):
-        if one.gone is not None:
-            typer.echo(line)
-    for operator, promise in found.promises.items():
-        typer.echo(f"output {operator}: {promise}")
-    _say_unserved(found)
-
-
-def events(
-    job: Annotated[str, typer.Argument(help="The job's name.")],
-    last: Annotated[int, typer.Option(help="How many, the last ones.")] = 50,
-    config: Config = None,
-    json: Json = False,
-) -> None:
-    """Show what happened to a job: when, who did what, and why."""
-    found = connect.events(configuration.load(config).coordinator, job, last)
-    if json:
-        typer.echo(msgspec.json.encode([event.to_builtins() for event in found]).decode())
-        return
-    for event in found:
-        why = f": {event.why}" if event.why else ""
-        typer.echo(f"{datetime.fromtimestamp(event.at, UTC):%Y-%m-%d %H:%M:%S} {event.who}: {event.what}{why}")
-
-
-def _show(found: JobStatus, json: bool) -> None:
-    if json:
-        output.as_json(_plain(found))
-        return
-    tables.wide().print(tables.table(found))
-    for line in progress.batches(found):
-        typer.echo(line)
-    for _, line in progress.containers(found):
-        typer.echo(line)
-    for line in [*progress.staffing(found), *progress.standbys(found)]:
-        typer.echo(line)
-    if found.drain is not None:
-        typer.echo(progress.draining(found))
-    for warning in progress.troubles(found):
-        typer.echo(f"warning: {warning}")
-    if found.error:
-        typer.echo(f"error: {found.error}")
-    _say_unserved(found)
-
-
-def _say_unserved(found: JobStatus) -> None:
-    if not found.served:
-        typer.echo("nothing runs: this is what the store holds", err=True)
-
-
-def _plain(found: JobStatus) -> dict[str, object]:
-    return found.to_builtins()
+def _text(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.1f}" if isinstance(value, float) else str(value)

@@ -6,6 +6,7 @@ import enum
 
 from anabranch.model.document import Document
 from anabranch.model.lane import Lane
+from anabranch.model.outline import Basis, Outline
 from anabranch.model.traffic import Traffic
 
 __all__ = [
@@ -39,6 +40,10 @@ class ScaleRequest(Document, frozen=True, kw_only=True):
     """Only find out what would change."""
     now: bool = False
     """Don't wait for batches that write at least once: their output comes twice then."""
+    brief: bool = False
+    """Give the result as an outline, without whole lanes."""
+    expect: Basis | None = None
+    """What the change was planned for. If the job isn't so any more, it isn't changed."""
 
 
 class ExpandRequest(Document, frozen=True, kw_only=True):
@@ -47,6 +52,8 @@ class ExpandRequest(Document, frozen=True, kw_only=True):
     request: str = ""
     dry: bool = False
     now: bool = False
+    brief: bool = False
+    expect: Basis | None = None
 
 
 class AssignRequest(Document, frozen=True, kw_only=True):
@@ -55,6 +62,8 @@ class AssignRequest(Document, frozen=True, kw_only=True):
     request: str = ""
     dry: bool = False
     now: bool = False
+    brief: bool = False
+    expect: Basis | None = None
 
 
 class ScaleResult(Document, frozen=True, kw_only=True):
@@ -71,6 +80,10 @@ class ScaleResult(Document, frozen=True, kw_only=True):
     """The lanes that continue them."""
     pause: float = 0.0
     """The expected seconds without output in between."""
+    basis: Basis | None = None
+    """What the change was planned for, to be sent back as ``expect``."""
+    outline: Outline | None = None
+    """The lanes, if the request was ``brief``; ``closing`` and ``lanes`` are empty then."""
     free: tuple[str, ...] = ()
     """The seats of new lanes that no container has: these lanes wait until a container takes the seat."""
     before: Traffic | None = None
@@ -93,6 +106,8 @@ class RewindRequest(Document, frozen=True, kw_only=True):
     request: str = ""
     dry: bool = False
     now: bool = False
+    brief: bool = False
+    expect: Basis | None = None
 
 
 class RewindResult(Document, frozen=True, kw_only=True):
@@ -107,3 +122,7 @@ class RewindResult(Document, frozen=True, kw_only=True):
     """The lanes that continue them."""
     pause: float = 0.0
     """The expected seconds without output in between."""
+    basis: Basis | None = None
+    """What the change was planned for, to be sent back as ``expect``."""
+    outline: Outline | None = None
+    """The lanes, if the request was ``brief``; ``closing`` and ``lanes`` are empty then."""

@@ -9,6 +9,7 @@ from anabranch.model.document import Document
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane
+from anabranch.model.outline import Basis, Outline
 
 __all__ = ["DeployRequest", "DeployResult", "Program", "RollbackRequest", "RunningDeployment", "StartRequest"]
 
@@ -74,6 +75,10 @@ class DeployRequest(Document, frozen=True, kw_only=True):
     """Only find out what would change."""
     now: bool = False
     """Don't wait for batches that write at least once: their output comes twice then."""
+    brief: bool = False
+    """Give the result as an outline, without whole lanes."""
+    expect: Basis | None = None
+    """What the change was planned for. If the job isn't so any more, it isn't changed."""
 
 
 class RollbackRequest(Document, frozen=True, kw_only=True):
@@ -83,6 +88,8 @@ class RollbackRequest(Document, frozen=True, kw_only=True):
     request: str = ""
     dry: bool = False
     now: bool = False
+    brief: bool = False
+    expect: Basis | None = None
 
 
 class DeployResult(Document, frozen=True, kw_only=True):
@@ -100,3 +107,7 @@ class DeployResult(Document, frozen=True, kw_only=True):
     """What changes for users of the job's outputs or state."""
     pause: float = 0.0
     """The expected seconds without output in between."""
+    basis: Basis | None = None
+    """What the change was planned for, to be sent back as ``expect``."""
+    outline: Outline | None = None
+    """The lanes, if the request was ``brief``; ``closing`` and ``lanes`` are empty then."""

@@ -76,6 +76,10 @@ class LaneReport(Document, frozen=True, kw_only=True):
     """How often the container has started the lane."""
     trouble: str = ""
     """Why the lane was started again last."""
+    awaits: str = ""
+    """What the lane waits for in its surroundings."""
+    awaits_since: float = 0.0
+    """Since when, in seconds since 1970."""
     stalls: int = 0
     """How often it was started again because it made no progress."""
     waits: str = ""
@@ -126,6 +130,9 @@ class LaneReport(Document, frozen=True, kw_only=True):
     """How many records the next batch may have; 0: not known."""
     sequential: bool = False
     """The lane's functions process one key after another (``process``), so a higher factor doesn't speed them up."""
+    repeats: str = ""
+    """What would be done twice if the running batch were run again, so that a change waits for it. Empty: the batch can
+    be taken back."""
     span: float = 0.0
     """About half a minute: the seconds that ``busy``, ``working`` and ``arriving`` are measured over. 0: not yet."""
     busy: float = 0.0

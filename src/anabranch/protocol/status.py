@@ -32,7 +32,8 @@ class ContainerStatus(Document, frozen=True, kw_only=True):
     host: str
     pid: int
     rack: str | None = None
-    alive: bool = True
+    alive: bool | None = True
+    """Whether its lease lasts; None: not known, as with ``lease``."""
     lease: float | None = None
     """The seconds until the lease runs out; None: no coordinator serves the job."""
     gone: str | None = None
