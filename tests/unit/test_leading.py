@@ -12,13 +12,14 @@ import pytest
 import sqlalchemy as sa
 
 from anabranch.coordinator import plans
-from anabranch.coordinator.api import http_errors, listening
+from anabranch.coordinator.api import listening
 from anabranch.coordinator.api.client import Client
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import ContainerRecord, LeaderRecord, Store, tables
 from anabranch.errors import NotLeadingError, StoreUnavailableError
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import LaneState
+from anabranch.protocol import errors as sent_errors
 from anabranch.protocol.container import Registration
 from tests.unit.coordinator_helpers import FIRST, lane, plan
 from tests.unit.store_helpers import event, filled, raw
@@ -192,11 +193,11 @@ def test_of_claims_at_once_one_wins_each_time(url: str) -> None:
 
 @pytest.mark.parametrize("error", [NotLeadingError("a", "b"), StoreUnavailableError("a", "b")])
 def test_both_travel_as_503(error: NotLeadingError | StoreUnavailableError) -> None:
-    assert http_errors.status_of(error) == 503
-    back = http_errors.error_of(503, http_errors.payload_of(error))
+    assert sent_errors.status_of(error) == 503
+    back = sent_errors.error_of(503, sent_errors.payload_of(error))
     assert type(back) is type(error)
     assert (back.what, back.cure) == ("a", "b")
-    assert type(http_errors.error_of(503, {"error": "a"})) is NotLeadingError
+    assert type(sent_errors.error_of(503, {"error": "a"})) is NotLeadingError
 
 
 def test_a_coordinator_that_was_deposed_answers_and_refuses_to_change(url: str) -> None:

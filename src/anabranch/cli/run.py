@@ -11,6 +11,7 @@ import time
 import uuid
 from contextlib import ExitStack, closing
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -186,13 +187,8 @@ def _serve(
 ) -> JobStatus:
     """``served`` is to be closed once Spark has been stopped: who asks the coordinator is answered meanwhile.
     ``printed``: where traces of failures go, too."""
-    from anabranch.container import root_cause
     from anabranch.container.reconciliation import Container
     from anabranch.container.restarts import ProcessBrokenError
-
-    def trace(lane: str, error: BaseException) -> None:
-        with printed.open("a") as file:
-            file.write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} lane {lane} failed:\n{root_cause.text_of(error)}\n")
 
     name = prepared.file.graph.job
     server = listening.serve(coordinator, token=_token(prepared.settings), trail=trail)
@@ -200,8 +196,8 @@ def _serve(
     endpoint.write(prepared.settings.coordinator.store, name, server.url)
     progress.say(f"look at it in a browser: {server.url}{dashboard.PATH}")
     signals = _Signals(coordinator, name)
-    watching = threading.Event()
-    shown = threading.Thread(target=tables.watch, args=(coordinator, name, watching, show), daemon=True)
+    over = threading.Event()
+    shown = threading.Thread(target=tables.watch, args=(coordinator, name, over, show), daemon=True)
     try:
         container = Container(
             spark,
@@ -213,7 +209,7 @@ def _serve(
             prepared.formats,
             prepared.file.home,
             replaced=replacer.restarts if replacer.is_possible else None,
-            trace=trace,
+            trace=partial(_trace, printed),
         )
         replacer.take_lanes(lambda: container.batches)
         shown.start()
@@ -225,7 +221,7 @@ def _serve(
             progress.say("no new process follows: the job is to stop")
         status = coordinator.status(name)
     finally:
-        watching.set()
+        over.set()
         shown.join(2)
         signals.restore()
         endpoint.remove(prepared.settings.coordinator.store, name)
@@ -233,9 +229,15 @@ def _serve(
     progress.summary(status)
     if status.state == DeploymentState.FAILED:
         raise JobFailedError(f"job {name} failed: {status.error}")
-    if signals.received == signal.SIGINT:
-        raise KeyboardInterrupt
+    signals.check()
     return status
+
+
+def _trace(printed: Path, lane: str, error: BaseException) -> None:
+    from anabranch.container import root_cause
+
+    with printed.open("a") as file:
+        file.write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} lane {lane} failed:\n{root_cause.text_of(error)}\n")
 
 
 def _token(settings: Settings) -> str:
@@ -276,6 +278,11 @@ class _Signals:
                 time.sleep(_LOOK)
         except ConflictError as error:
             progress.say(str(error))
+
+    def check(self) -> None:
+        """Raises KeyboardInterrupt after SIGINT."""
+        if self.received == signal.SIGINT:
+            raise KeyboardInterrupt
 
     def restore(self) -> None:
         for number, handler in self._before.items():

@@ -27,6 +27,13 @@ class BatchPhase(enum.StrEnum):
     STATE = "state"
     PUBLISHING = "publishing"
     COMMITTING = "committing"
+    OTHER = "other"
+    """A phase that this program doesn't know: its container is a newer one. It is only shown, so a heartbeat isn't
+    refused for it, as it would be for an unknown :class:`LanePhase`."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> BatchPhase:
+        return cls.OTHER
 
 
 class BatchProgress(Document, frozen=True, kw_only=True):

@@ -33,8 +33,7 @@ from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.graph import Graph
 from anabranch.model.lane import Lane, LaneState
 from anabranch.planning.transition import opening, rewind
-from anabranch.protocol.commands import RewindResult, ScaleResult
-from anabranch.protocol.deployment import DeployResult, StartRequest
+from anabranch.protocol.deployment import StartRequest
 from anabranch.protocol.drain import DrainProgress
 from anabranch.protocol.status import JobStatus
 
@@ -238,9 +237,8 @@ class JobRegistry:
         running_job.progress.pause = None
         what, why = change_log.measurement(measured, watched.foretold)
         if measured:
-            running_job.progress.shown = running_job.progress.shown.after(
-                watched.foretold, measured, watched.state_bytes
-            )
+            shown = running_job.progress.shown
+            running_job.progress.shown = shown.after(watched.foretold, measured, watched.state_bytes)
         self.store.note([self.event(running_job.job, "coordinator", what, why)])
 
     def _place_stranded(self, running_job: RunningJob) -> None:
@@ -313,27 +311,15 @@ class JobRegistry:
         state, model = DeploymentState.CHANGING, planned.model
         what = f"{running_job.state.value} → {state.value}, generation {model.generation}"
         event = self.event(running_job.job, planned.who, what, _hastily(planned.why, now))
-        ending, lanes, noted = planned.ending, planned.result.lanes, self._expected(event, planned.result)
+        ending, lanes, noted = planned.ending, planned.result.lanes, transitions.expected(event, planned.result)
         self.write(self.store.change_deployment, model, state, ending, lanes, event, noted)
-        self._watch_pause(running_job, planned.result, event.at)
+        running_job.progress.watch(planned.result.pause, planned.result.closing, running_job.reports, event.at)
         running_job.change(model, [*planned.ending, *planned.result.lanes], self.clock())
         running_job.progress.hasty = now
         self.advance(running_job)
         self.announce()
 
-    def _expected(self, change: Event, result: ScaleResult | RewindResult | DeployResult) -> list[Event]:
-        """What is expected of a change, to be noted with it."""
-        what, why = change_log.expectation(result.pause, len(result.closing), len(result.lanes))
-        return [msgspec.structs.replace(change, who="coordinator", what=what, why=why)] if result.closing else []
-
-    def _watch_pause(
-        self, running_job: RunningJob, result: ScaleResult | RewindResult | DeployResult, accepted_at: float
-    ) -> None:
-        running_job.progress.watch(result.pause, result.closing, running_job.reports, accepted_at)
-
-    def put_drain(
-        self, running_job: RunningJob, drain: DrainProgress | None, who: str, what: str, why: str = ""
-    ) -> None:
+    def put_drain(self, running_job: RunningJob, drain: DrainProgress | None, who: str, what: str, why: str) -> None:
         """A drain was asked for, has come so far, or was taken back."""
         event = self.event(running_job.job, who, what, why)
         self.write(self.store.put_drain, running_job.job, running_job.deployment, drain, event)
@@ -372,12 +358,11 @@ class JobRegistry:
         state = DeploymentState.CHANGING
         what = f"{running_job.state.value} → {state.value}, {planned.what}"
         event = self.event(running_job.job, planned.who, what, _hastily(planned.why, now))
-        former, noted = DeploymentState.STOPPED, self._expected(event, planned.result)
+        former, noted = DeploymentState.STOPPED, transitions.expected(event, planned.result)
         self.write(self.store.replace_deployment, planned.start, state, former, planned.ending, event, noted)
-        start = planned.start
-        settings = start.program.settings if start.program is not None else {}
+        start, settings = planned.start, {} if planned.start.program is None else planned.start.program.settings
         terms = Terms(RunSettings.of(settings), start.until_caught_up, start.promises)
-        self._watch_pause(running_job, planned.result, event.at)
+        running_job.progress.watch(planned.result.pause, planned.result.closing, running_job.reports, event.at)
         running_job.replace(start, terms, planned.ending, self.clock())
         running_job.progress.changed_at, running_job.progress.hasty = event.at, now
         running_job.seats.begun = self.clock()

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import msgspec
 
 from anabranch.assignment.assignor import Placing
-from anabranch.coordinator import pause_estimate
+from anabranch.coordinator import change_log, pause_estimate
 from anabranch.coordinator.jobs import racks, seats
 from anabranch.coordinator.jobs.running_job import RunningJob
+from anabranch.coordinator.store import Event
 from anabranch.errors import ConflictError
 from anabranch.grouping.expansion import partitions
 from anabranch.model.deployment_state import DeploymentState
@@ -22,6 +23,7 @@ from anabranch.planning import assignment_settings, traffic
 from anabranch.planning.transition import follow, opening, rescale, rewind
 from anabranch.planning.transition.change import Change
 from anabranch.protocol.commands import RewindResult, ScaleResult
+from anabranch.protocol.deployment import DeployResult
 
 __all__ = [
     "Generation",
@@ -29,6 +31,7 @@ __all__ = [
     "check_cancellable",
     "check_changeable",
     "ending_lanes",
+    "expected",
     "is_cancellable",
     "named",
     "new_id",
@@ -213,3 +216,9 @@ def ending_lanes(
         for name in change.closing
         if name not in over
     )
+
+
+def expected(change: Event, result: ScaleResult | RewindResult | DeployResult) -> list[Event]:
+    """What is expected of a change, to be noted with it."""
+    what, why = change_log.expectation(result.pause, len(result.closing), len(result.lanes))
+    return [msgspec.structs.replace(change, who="coordinator", what=what, why=why)] if result.closing else []

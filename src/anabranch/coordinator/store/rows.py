@@ -1,27 +1,28 @@
-"""Rows of the store's tables: what a transaction writes into them, and a deployment's as it is read."""
+"""What the store's transactions write into its tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 import sqlalchemy as sa
 
-from anabranch.coordinator.store.records import DeploymentRecord, Event
-from anabranch.coordinator.store.tables import containers, deployments, events, jobs, lanes, models
-from anabranch.formats import Format
+from anabranch.coordinator.store.records import ContainerRecord, Event, LeaderRecord
+from anabranch.coordinator.store.tables import containers, deployments, events, jobs, lanes, leader, models
 from anabranch.model.deployment_state import DeploymentState
-from anabranch.model.document import decode, encode
+from anabranch.model.document import encode
 from anabranch.model.lane import Lane
+from anabranch.protocol.container import Registration
 from anabranch.protocol.deployment import Program, StartRequest
 from anabranch.protocol.drain import DrainProgress
 
 __all__ = [
+    "add_container",
     "add_deployment",
     "add_events",
     "add_lanes",
-    "deployment",
+    "claim_lead",
     "mark_gone",
     "move_deployment",
     "next_epoch",
@@ -29,16 +30,6 @@ __all__ = [
     "put_drain",
     "put_lanes",
 ]
-
-
-def deployment(row: Mapping[Any, Any]) -> DeploymentRecord:
-    """The record of a deployment. The row has its last generation too."""
-    documents = {name: msgspec.json.decode(row[name]) for name in ("fingerprint", "promises", "formats")}
-    documents["formats"] = {stream: Format.from_builtins(each) for stream, each in documents["formats"].items()}
-    program = None if row["program"] is None else decode(row["program"], Program)
-    drain = None if row["drain"] is None else decode(row["drain"], DrainProgress)
-    state = DeploymentState(row["state"])
-    return DeploymentRecord(**{**row, **documents, "state": state, "program": program, "drain": drain})
 
 
 def _lane_row(lane: Lane) -> dict[str, Any]:
@@ -127,3 +118,36 @@ def add_events(connection: sa.Connection, happened: Sequence[Event]) -> None:
     if happened:
         row = ("job", "at", "who", "what", "why")
         connection.execute(sa.insert(events), [{name: getattr(event, name) for name in row} for event in happened])
+
+
+def add_container(
+    connection: sa.Connection, registration: Registration, container: str, seat: str, epoch: int, at: float
+) -> ContainerRecord:
+    """A process takes a seat, as the container of this id."""
+    record = ContainerRecord(
+        id=container,
+        job=registration.job,
+        seat=seat,
+        deployment=registration.deployment,
+        epoch=epoch,
+        execution=registration.execution,
+        host=registration.host,
+        pid=registration.pid,
+        instance=registration.instance,
+        rack=registration.rack,
+        registered_at=at,
+        gone=None,
+    )
+    row = {column.name: getattr(record, column.name) for column in containers.c}
+    connection.execute(sa.insert(containers).values(**row))
+    return record
+
+
+def claim_lead(connection: sa.Connection, seen: LeaderRecord | None, epoch: int, holder: str) -> bool:
+    """Put a coordinator into the leader's row, if that is exactly as ``seen``; says whether it was."""
+    values = {"epoch": epoch, "holder": holder, "beat": 0}
+    if seen is None:
+        there = connection.execute(sa.select(leader.c.epoch)).first() is not None
+        return not there and connection.execute(sa.insert(leader).values(id=1, **values)) is not None
+    its = [leader.c[name] == getattr(seen, name) for name in values]
+    return connection.execute(sa.update(leader).where(*its).values(**values)).rowcount == 1

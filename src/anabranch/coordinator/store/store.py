@@ -11,7 +11,7 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
-from anabranch.coordinator.store import address, database, rows, sqlite
+from anabranch.coordinator.store import address, database, lookups, rows, sqlite
 from anabranch.coordinator.store.records import (
     ALL_EVENTS,
     ContainerRecord,
@@ -20,7 +20,7 @@ from anabranch.coordinator.store.records import (
     EventRange,
     LeaderRecord,
 )
-from anabranch.coordinator.store.tables import artifacts, containers, deployments, events, jobs, lanes, leader, models
+from anabranch.coordinator.store.tables import artifacts, containers, deployments, jobs, lanes, leader, models
 from anabranch.errors import NotLeadingError
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.document import decode, encode
@@ -103,15 +103,8 @@ class Store:
 
     def deployment(self, job: str, number: int | None = None) -> DeploymentRecord | None:
         """A deployment of the job; without a number, its last."""
-        generation = sa.select(sa.func.max(models.c.generation)).where(
-            models.c.job == deployments.c.job, models.c.deployment == deployments.c.id
-        )
-        columns = [column for column in deployments.c if column.name != "graph"]
-        query = sa.select(*columns, generation.scalar_subquery().label("generation"))
         with self._reading() as connection:
-            its = query.where(deployments.c.job == job, deployments.c.id == number if number else sa.true())
-            row = connection.execute(_last(its, deployments.c.id)).mappings().first()
-        return None if row is None else rows.deployment(row)
+            return lookups.deployment(connection, job, number)
 
     def graph(self, job: str, deployment: int) -> Graph:
         its = (deployments.c.job == job, deployments.c.id == deployment)
@@ -123,11 +116,8 @@ class Store:
 
     def lanes(self, job: str) -> dict[str, Lane]:
         """All lanes that the job ever had, of all deployments, by id; in the order they were planned."""
-        query = sa.select(lanes.c.record).where(lanes.c.job == job)
         with self._reading() as connection:
-            ordered = query.order_by(lanes.c.deployment, lanes.c.generation, lanes.c.place)
-            found = [decode(record, Lane) for record in connection.execute(ordered).scalars()]
-        return {lane.id: lane for lane in found}
+            return {lane.id: lane for lane in lookups.lanes(connection, lanes.c.job == job)}
 
     def containers(self, job: str) -> list[ContainerRecord]:
         """The processes that hold the job's seats, or held them last."""
@@ -143,21 +133,13 @@ class Store:
 
     def former(self, registration: Registration) -> ContainerRecord | None:
         """The process that registers, if it had a seat of the job before and has lost it."""
-        its = [
-            containers.c[name] == getattr(registration, name)
-            for name in ("job", "execution", "host", "pid", "instance")
-        ]
-        query = sa.select(containers).where(*its, containers.c.gone.is_not(None)).order_by(containers.c.epoch.desc())
         with self._reading() as connection:
-            row = connection.execute(query.limit(1)).mappings().first()
-        return ContainerRecord(**row) if row is not None else None
+            return lookups.former(connection, registration)
 
     def lost(self, job: str, limit: int) -> list[ContainerRecord]:
         """The processes that lost a seat of the job last, newest first."""
-        query = sa.select(containers).where(containers.c.job == job, containers.c.gone.is_not(None))
         with self._reading() as connection:
-            found = connection.execute(query.order_by(containers.c.epoch.desc()).limit(limit)).mappings().all()
-        return [ContainerRecord(**row) for row in found]
+            return lookups.lost(connection, limit, containers.c.job == job)
 
     def artifact(self, sha256: str) -> bytes | None:
         """The code of a job, by its hash."""
@@ -167,22 +149,8 @@ class Store:
 
     def events(self, job: str, limit: int, wanted: EventRange = ALL_EVENTS) -> list[Event]:
         """The last ``limit`` events of those that are wanted, oldest first; after some event: the first ones."""
-        its = [events.c.job == job]
-        if wanted.after is not None:
-            its.append(events.c.id > wanted.after)
-        if wanted.before is not None:
-            its.append(events.c.id < wanted.before)
-        if wanted.since is not None:
-            its.append(events.c.at >= wanted.since)
-        if wanted.until is not None:
-            its.append(events.c.at < wanted.until)
-        if wanted.patterns:
-            its.append(sa.or_(*(events.c.what.like(pattern) for pattern in wanted.patterns)))
-        newest_first = wanted.after is None
-        order = events.c.id.desc() if newest_first else events.c.id
         with self._reading() as connection:
-            found = connection.execute(sa.select(events).where(*its).order_by(order).limit(limit)).mappings().all()
-        return [Event(**row) for row in (reversed(found) if newest_first else found)]
+            return lookups.events_of(connection, job, limit, wanted)
 
     def lane_states(self, job: str) -> dict[str, int]:
         """How many lanes of the job are in each state, of all deployments."""
@@ -192,10 +160,8 @@ class Store:
 
     def open_lanes(self, job: str) -> list[Lane]:
         """The lanes of the job that aren't closed, in the order they were planned."""
-        query = sa.select(lanes.c.record).where(lanes.c.job == job, lanes.c.state != LaneState.CLOSED.value)
         with self._reading() as connection:
-            ordered = query.order_by(lanes.c.deployment, lanes.c.generation, lanes.c.place)
-            return [decode(record, Lane) for record in connection.execute(ordered).scalars()]
+            return lookups.lanes(connection, lanes.c.job == job, lanes.c.state != LaneState.CLOSED.value)
 
     def deployment_numbers(self, job: str, limit: int) -> list[int]:
         """The numbers of the job's last deployments, newest first."""
@@ -222,17 +188,11 @@ class Store:
         with self._lock:
             self._epoch = _NO_EPOCH
             epoch = 1 if seen is None else seen.epoch + 1
-            values = {"epoch": epoch, "holder": holder, "beat": 0}
             with database.explained(self._database):
                 try:
                     with self._writer.begin() as connection:
                         database.check_format(connection, self._database)
-                        if seen is None:
-                            there = connection.execute(sa.select(leader.c.epoch)).first() is not None
-                            won = not there and connection.execute(sa.insert(leader).values(id=1, **values)) is not None
-                        else:
-                            its = [leader.c[name] == getattr(seen, name) for name in values]
-                            won = connection.execute(sa.update(leader).where(*its).values(**values)).rowcount == 1
+                        won = rows.claim_lead(connection, seen, epoch, holder)
                 except IntegrityError:
                     return False  # somebody else was the first
             if won:
@@ -352,26 +312,12 @@ class Store:
             container = f"{job}:{seat}:{epoch}"
             why = f"{container} has taken its seat"
             rows.mark_gone(connection, why, containers.c.job == job, containers.c.seat == seat)
-            row: dict[str, Any] = {
-                "id": container,
-                "job": job,
-                "seat": seat,
-                "deployment": registration.deployment,
-                "epoch": epoch,
-                "execution": registration.execution,
-                "host": registration.host,
-                "pid": registration.pid,
-                "instance": registration.instance,
-                "rack": registration.rack,
-                "registered_at": at,
-                "gone": None,
-            }
-            connection.execute(sa.insert(containers).values(**row))
+            process = rows.add_container(connection, registration, container, seat, epoch, at)
             stored = [msgspec.structs.replace(lane, epoch=epoch) for lane in changed]
             rows.put_lanes(connection, stored)
             why = f"process {registration.pid} on {registration.host}"
             rows.add_events(connection, [Event(job=job, at=at, who=container, what=f"took seat {seat}", why=why)])
-        return ContainerRecord(**row), stored
+        return process, stored
 
     def reseat(self, changed: Sequence[Lane], event: Event) -> list[Lane]:
         """Lanes get another seat, and the job's next epoch; gives them as they were stored."""
@@ -448,7 +394,3 @@ def _not_leading(holder: str | None) -> NotLeadingError:
     return NotLeadingError(
         f"this coordinator doesn't lead; {holder} has claimed that last", "ask that one, or try again in some seconds"
     )
-
-
-def _last(query: sa.Select[Any], column: sa.Column[int]) -> sa.Select[Any]:
-    return query.order_by(column.desc()).limit(1)
