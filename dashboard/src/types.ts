@@ -337,7 +337,8 @@ export interface History {
   t0: number;
   step: number;
   by: string;
-  names: Record<string, Record<string, (number | null)[]>>;
+  since: number | null;
+  values: Record<string, Record<string, (number | null)[]>>;
 }
 
 export interface DeadLetters {
