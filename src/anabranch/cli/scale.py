@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from pathlib import Path
 from typing import Annotated
@@ -10,15 +9,16 @@ from typing import Annotated
 import typer
 
 from anabranch import config as configuration
-from anabranch.cli import finding, haste, printing, progress
+from anabranch.cli import connect, haste, output, progress
 from anabranch.coordinator.api.client import AWAY, Client
+from anabranch.deadlines import wait_until
 from anabranch.errors import ConflictError, JobFailedError, OutOfTimeError, UsageError
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import LaneState
 from anabranch.protocol.commands import RewindResult, ScaleRequest, ScaleResult
 from anabranch.protocol.status import JobStatus
 
 _POLL = 0.2
-_CHANGING = "changing"
 
 
 def scale(
@@ -32,7 +32,7 @@ def scale(
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Change a running job's factor or containers, and wait for it. Ctrl-C ends only the waiting."""
-    with finding.client(configuration.load(config).coordinator, job) as client:
+    with connect.client(configuration.load(config).coordinator, job) as client:
         scaled = client.scale(job, wished(factor, containers, now=now))
         haste.said(now)
         told = f"factor {scaled.factor}, {scaled.containers} container(s), generation {scaled.generation}"
@@ -61,7 +61,7 @@ def followed(client: Client, job: str, change: ScaleResult | RewindResult, timeo
 def tell(job: str, change: ScaleResult | RewindResult, said: str, json: bool) -> None:
     """The last that a verb says of a change that it has asked for."""
     if json:
-        printing.as_json(change)
+        output.as_json(change)
     progress.say(f"job {job}: {said}")
 
 
@@ -79,27 +79,31 @@ def wait(client: Client, job: str, timeout: float) -> None:
         JobFailedError: it doesn't run then.
         OutOfTimeError: it took longer than so many seconds.
     """
-    deadline, told, waits = time.monotonic() + timeout, "", haste.Waits()
-    while True:
+    last, waits = "", haste.Waits()
+
+    def look() -> JobStatus | None:
+        nonlocal last
         try:
             status = client.status(job)
         except AWAY:
-            status = None
-        if status is not None and status.state != _CHANGING:
-            if status.state != "running":
-                raise JobFailedError(f"job {job} is {status.state}: {status.error or 'it was stopped meanwhile'}")
-            return
-        if status is not None and (now := _left(status)) != told:
+            return None
+        if status.state != DeploymentState.CHANGING:
+            return status
+        if (now := _left(status)) != last:
             progress.say(now)
-            told = now
-        if status is not None:
-            waits.tell(status)
-        if time.monotonic() > deadline:
-            raise OutOfTimeError(
-                f"job {job} is still changing after {timeout:g} s: {told}",
-                f"it goes on by itself; see anabranch status {job}",
-            )
-        time.sleep(_POLL)
+            last = now
+        waits.tell(status)
+        return None
+
+    def late() -> OutOfTimeError:
+        return OutOfTimeError(
+            f"job {job} is still changing after {timeout:g} s: {last}",
+            f"it goes on by itself; see anabranch status {job}",
+        )
+
+    status = wait_until(look, timeout, late, _POLL)
+    if status.state != DeploymentState.RUNNING:
+        raise JobFailedError(f"job {job} is {status.state}: {status.error or 'it was stopped meanwhile'}")
 
 
 def _check(client: Client, job: str, changed: ScaleResult | RewindResult) -> None:

@@ -33,7 +33,7 @@ from anabranch.event_time.progress import Progress
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP, parsed, texts
 from anabranch.protocol.drain import DrainOrder
-from anabranch.protocol.lane_report import LaneReport
+from anabranch.protocol.lane_report import LanePhase, LaneReport
 from anabranch.spark import clock, isolation
 from anabranch.spark.query import LaneQuery
 
@@ -244,7 +244,7 @@ class LaneRunner:
         self._monitor.outputs.note(folder, last=True)
         positions = attempt.positions()
         reporter.conclude(
-            "ended",
+            LanePhase.ENDED,
             waits="",
             positions=texts(positions),
             batch=folder.committed(),
@@ -297,5 +297,5 @@ class LaneRunner:
         if self._attempt.started is not None:
             self._attempt.started.stop()  # what failed may be ours, and not the query
         clock.forget(self._attempt.clock)
-        self._attempt.reporter.conclude("failed", error=failed.told, fenced=failures.is_fenced(error))
+        self._attempt.reporter.conclude(LanePhase.FAILED, error=failed.told, fenced=failures.is_fenced(error))
         return events.FailureReported()
