@@ -26,6 +26,7 @@ from tests import (
     deadly,
     deployed,
     drained,
+    drive_by,
     emptied,
     errors_shown,
     expanded,
@@ -293,6 +294,7 @@ SCENARIOS: dict[str, Scenario] = {
     "strict-values": value_soak.read_strictly,
     "kill-any": kill_any.killed,
     "broken-off": broken_off.broken_off,
+    "drive-by": drive_by.drive_by,
     **table_soak.SCENARIOS,
 }
 SCENARIOS_IN_KAFKA: dict[str, Scenario] = {

@@ -6,7 +6,7 @@ import getpass
 import os
 import socket
 import ssl
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, cast, get_args, get_origin
 from urllib.parse import quote
@@ -74,7 +74,7 @@ class Client(Operations):
         # Certificates take 0.05 s to load.
         secured = any(not url.startswith("http://") for url in self._urls)
         self._http = httpx.Client(
-            timeout=timeout, trust_env=False, auth=bearer, headers=_said(), verify=trust or secured
+            timeout=timeout, trust_env=False, auth=bearer, headers=_client_name(), verify=trust or secured
         )
 
     @property
@@ -145,6 +145,7 @@ def _why(url: str, error: httpx.HTTPError) -> Exception:
             f"{url} can't be asked: one end doesn't take the other's certificate: {untrusted}",
             "see [coordinator] ca, client_certificate and client_key here, certificate and client_ca there",
         )
+    why: AnabranchError
     if isinstance(error, httpx.ConnectError):
         why = UnreachableError(f"nothing runs at {url}", "start a job there: anabranch run, or a coordinator")
     elif isinstance(error, httpx.TimeoutException):
@@ -154,7 +155,7 @@ def _why(url: str, error: httpx.HTTPError) -> Exception:
     return _AwayError(why)
 
 
-def _said() -> dict[str, str]:
+def _client_name() -> dict[str, str]:
     """Who asks, as this process says: the coordinator writes it down, and believes nothing of it."""
     try:
         user = getpass.getuser()
@@ -170,9 +171,9 @@ class _Bearer(httpx.Auth):
         self._look_up = look_up
         self._token = look_up()
 
-    def auth_flow(self, request: httpx.Request) -> Iterator[httpx.Request]:  # type: ignore[override]
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
         self._put(request)
-        answer = yield request  # type: ignore[misc]
+        answer = yield request
         if answer.status_code == 401 and (token := self._look_up()) != self._token:
             self._token = token
             self._put(request)
