@@ -24,6 +24,7 @@ _OF_LANES = {
     "attempts": "how often a lane's container has begun it",
     "stalls": "how often a lane stood still, in its container",
     "failed": "1 if a lane has failed and is left alone",
+    "awaits_since_seconds": "since when a lane waits for a disk, a broker or the like, since 1970; 0: for nothing",
     "watermark_seconds": "up to when a lane's event time has come, in seconds since 1970",
     "rejected_records": "records that a lane has put aside or dropped",
     "late_groups": "groups of late rows that a lane has dropped since it was begun",
@@ -124,7 +125,7 @@ def _of_jobs(jobs: Sequence[JobStatus]) -> Iterator[Metric]:
             inputs.add_metric([job.job, stream], partitions)
         if job.rescale_seconds is not None:
             rescale.add_metric([job.job], job.rescale_seconds)
-        containers.add_metric([job.job], sum(one.alive for one in job.containers))
+        containers.add_metric([job.job], sum(one.alive is True for one in job.containers))
         for one in job.containers:
             if one.lease is not None:
                 lease.add_metric([job.job, one.container, one.rack or ""], one.lease)
@@ -159,6 +160,7 @@ def _of_lane(lane: LaneStatus) -> Iterator[tuple[str, float]]:
     yield "rows", report.rows
     yield "attempts", report.attempt
     yield "stalls", report.stalls
+    yield "awaits_since_seconds", report.awaits_since
     yield "rejected_records", report.dead_letters + report.dropped
     yield "late_groups", report.late_groups
     running = report.batch_progress

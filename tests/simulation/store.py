@@ -12,7 +12,7 @@ from anabranch.coordinator.store import ContainerRecord, DeploymentRecord, Event
 from anabranch.errors import NotLeadingError, StoreUnavailableError
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel
-from anabranch.model.lane import Lane
+from anabranch.model.lane import Lane, open_lanes
 from anabranch.protocol.container import Registration
 from anabranch.protocol.deployment import StartRequest
 from anabranch.protocol.drain import DrainProgress
@@ -92,6 +92,9 @@ class MemoryStore:
     def lost(self, job: str, limit: int) -> list[ContainerRecord]:
         return self._lost(job)[:limit]
 
+    def open_lanes(self, job: str) -> list[Lane]:
+        return open_lanes(self.lanes(job).values())
+
     def events(self, job: str, limit: int) -> list[Event]:
         return [event for event in self.database.events if event.job == job][-limit:]
 
@@ -143,12 +146,19 @@ class MemoryStore:
         self.note([event])
 
     def replace_deployment(
-        self, start: StartRequest, state: str, former: str, changed: Iterable[Lane], event: Event
+        self,
+        start: StartRequest,
+        state: str,
+        former: str,
+        changed: Iterable[Lane],
+        event: Event,
+        noted: Sequence[Event] = (),
     ) -> None:
         self.check_leads()
         self._move(start.graph.job, start.model.replaces, former, None, event.at)
         self._put(changed)
         self.create_deployment(start, state, event)
+        self.note(noted)
 
     def resume_deployment(
         self, deployment: DeploymentRecord, state: str, changed: Iterable[Lane], gone: str, event: Event
@@ -178,7 +188,13 @@ class MemoryStore:
         self.note([event])
 
     def change_deployment(
-        self, model: JobModel, state: str, changed: Iterable[Lane], new: Sequence[Lane], event: Event
+        self,
+        model: JobModel,
+        state: str,
+        changed: Iterable[Lane],
+        new: Sequence[Lane],
+        event: Event,
+        noted: Sequence[Event] = (),
     ) -> None:
         self.check_leads()
         job, number = model.job, model.run_id
@@ -188,7 +204,7 @@ class MemoryStore:
         its[number] = _replace(its[number], generation=model.generation)
         self._put(changed)
         self.database.lanes[job].update({lane.id: lane for lane in new})
-        self.note([event])
+        self.note([event, *noted])
 
     def put_lanes(self, changed: Iterable[Lane], happened: Sequence[Event]) -> None:
         self.check_leads()
@@ -248,7 +264,8 @@ class MemoryStore:
 
     def note(self, happened: Sequence[Event]) -> None:
         self.check_leads()
-        self.database.events += happened
+        last = len(self.database.events)
+        self.database.events += [_replace(each, id=number) for number, each in enumerate(happened, last + 1)]
 
     def check_leads(self) -> None:
         """Raises NotLeadingError if this store must lead to write, and doesn't."""

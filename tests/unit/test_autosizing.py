@@ -14,6 +14,7 @@ from anabranch.container.load import Load
 from anabranch.coordinator import autosizing
 from anabranch.coordinator.autosizing import Findings, Verdict
 from anabranch.coordinator.coordinator import Coordinator
+from anabranch.coordinator.jobs.transitions import Generation
 from anabranch.coordinator.store import Event, Store
 from anabranch.model.factor import FACTORS
 from anabranch.protocol.commands import ScaleRequest
@@ -140,6 +141,16 @@ def test_a_batch_that_runs_says_how_fast_it_is() -> None:
     running = report(lag=60_000, rows_per_second=0.0, seconds=0.0, span=0.0, batch_progress=progress)
     quick = LIMITS.model_copy(update={"target_lag_seconds": 10.0})
     assert decided(status(running, factor=1), quick, seconds=3).factor == 32
+
+
+def test_the_speed_of_a_short_batch_is_not_taken_with_the_work_of_a_longer_one() -> None:
+    """A first batch of 0.4 s, most of which it took to start, tells that 257 records a second are done. Functions have
+    worked for a large part of the time since, as the next batch is larger: they are much faster than that."""
+    progress = BatchProgress(number=1, planned=600, done=600, phase="committing", seconds=0.5, spent={"functions": 0.3})
+    figures = {"lag": 128_000, "rows_per_second": 257.0, "seconds": 0.4, "span": 1.0, "busy": 1.0, "working": 0.4}
+    found = decided(status(report(**figures, batch_progress=progress), factor=1), seconds=4)
+    assert found.factor is None
+    assert "too short yet" in found.why
 
 
 def test_what_a_change_costs_counts() -> None:
@@ -598,7 +609,8 @@ def test_a_job_that_cannot_be_scaled_is_told_of_once(
     worker.working = 1.0
     model = coordinator.model(JOB)
     own = tuple(msgspec.structs.replace(stage, grouper="mine:grouper") for stage in model.stages)
-    monkeypatch.setattr(store, "model", lambda *_: msgspec.structs.replace(model, stages=own))
+    present = Generation(store.graph(JOB, 1), msgspec.structs.replace(model, stages=own))
+    monkeypatch.setattr(coordinator.registry, "present", lambda running_job: present)
     passed(worker, clock, 300)
     (event,) = decisions(coordinator)
     assert event.what == "the factor stays 1, and should be 2"

@@ -88,9 +88,9 @@ WRITES: dict[str, Callable[[Store], object]] = {
 """Every method that writes, but for ``claim``."""
 READS = {
     *("jobs", "deployment", "graph", "model", "lanes", "containers", "container", "former", "lost", "artifact"),
-    *("events", "leader"),
+    *("events", "leader", "lane_states", "open_lanes", "deployment_numbers"),
 }
-OTHERS = {"open_existing", "close", "stand_by", "claim"}
+OTHERS = {"open_existing", "close", "stand_by", "claim", "watched"}
 
 
 def everything(url: str) -> dict[str, list[tuple[object, ...]]]:

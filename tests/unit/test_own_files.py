@@ -18,7 +18,7 @@ from anabranch.cli import progress
 from anabranch.coordinator import endpoint, token_file
 from anabranch.coordinator.processes import Processes
 from anabranch.coordinator.store import Store
-from anabranch.launch import preparation
+from anabranch.systems import folders
 from anabranch.systems.embedded.log import Log
 
 NOBODY = 65_534
@@ -57,7 +57,7 @@ def test_nobody_else_reads_a_store_a_token_a_log_a_lane_or_a_stream(place: Path)
         endpoint.write(url, "delays", "http://127.0.0.1:1")
         with endpoint.RunLock(url, "delays"):
             pass
-        preparation.writable(place / "lanes", "storage root")
+        folders.writable(place / "lanes", "storage root")
         Log(place / "streams").create("flights", 1)
         processes = Processes(place / "logs", lambda job: [sys.executable, "-c", "print('secret')"], {})
         processes.start("delays")

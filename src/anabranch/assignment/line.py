@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 __all__ = ["Line"]
 
@@ -21,6 +22,12 @@ class Line:
         self.groups = dict(enumerate(groups))
         self.homes = homes
         self.held = [Counter(homes.get(task) for task in group) for group in groups if homes]
+        self.at_home: dict[str | None, list[int]] = {}
+        self.alike: dict[tuple[int, int], dict[int, None]] = {}
+        for number, held in enumerate(self.held):
+            for seat in held:
+                self.at_home.setdefault(seat, []).append(number)
+            self.alike.setdefault((len(groups[number]), held[None]), {})[number] = None
         self.waiting: Counter[str | None] = Counter(homes.values())
         self.begun: Sequence[str] = ()
         self.placed: dict[str, str] = {}
@@ -40,18 +47,28 @@ class Line:
                     self._begin(number)
                     left = self._take(seat, left)
             if left:
-                self._begin(self._by_gain(seat, left)[0])
+                self._begin(next(iter(self._by_gain(seat, left))))
                 self._take(seat, left)
         return self.placed
 
-    def _by_gain(self, seat: str, left: int) -> Sequence[int]:
+    def _by_gain(self, seat: str, left: int) -> Iterable[int]:
+        """The groups that wait, first those by which most is gained. Of which nothing is at home in the seat, those of
+        a size that have equally many new tasks are equal: only as many are looked at as are asked for."""
         if not self.homes:  # nothing is gained anywhere
             return list(self.groups)
-        return sorted(self.groups, key=lambda n: self._gain(n, seat, left), reverse=True)
+
+        def loss(number: int) -> tuple[int, ...]:
+            return tuple(-part for part in self._gain(number, seat, left))
+
+        own = {number for number in self.at_home.get(seat, ()) if number in self.groups}
+        others = ((n for n in list(alike) if n not in own) for alike in self.alike.values())
+        return heapq.merge(sorted(own, key=loss), *others, key=loss)
 
     def _begin(self, number: int) -> None:
         if self.homes:
-            self.waiting.subtract(self.held[number])
+            held = self.held[number]
+            self.waiting.subtract(held)
+            del self.alike[len(self.groups[number]), held[None]][number]
         self.begun = self.groups.pop(number)
 
     def _take(self, seat: str, room: int) -> int:

@@ -10,10 +10,12 @@ from urllib.parse import urlsplit
 
 from anabranch import config as configuration
 from anabranch.config import CoordinatorSettings, Settings, secrets
-from anabranch.coordinator import endpoint, queries, token_file
+from anabranch.coordinator import endpoint, event_kinds, queries, token_file
 from anabranch.coordinator.api import tls
 from anabranch.coordinator.api.client import Client
-from anabranch.coordinator.store import Event, address
+from anabranch.coordinator.api.operations import Operations
+from anabranch.coordinator.event_kinds import LoggedEvent
+from anabranch.coordinator.store import address
 from anabranch.errors import ConflictError, UsageError
 from anabranch.model.job_model import JobModel
 from anabranch.protocol.status import JobStatus
@@ -40,9 +42,14 @@ def status(settings: CoordinatorSettings, job: str) -> JobStatus:
     return _told(settings, job, lambda found: found.status(job), lambda store: queries.status(store, job))
 
 
-def events(settings: CoordinatorSettings, job: str, limit: int) -> list[Event]:
+def events(settings: CoordinatorSettings, job: str, limit: int) -> list[LoggedEvent]:
     """The last ``limit`` events of a job, oldest first."""
-    return _told(settings, job, lambda found: found.events(job, limit), lambda store: queries.events(store, job, limit))
+    return _told(
+        settings,
+        job,
+        lambda found: found.events(job, limit),
+        lambda store: list(map(event_kinds.logged, queries.events(store, job, limit))),
+    )
 
 
 def described(settings: CoordinatorSettings, job: str) -> tuple[JobStatus, JobModel]:
@@ -53,6 +60,21 @@ def described(settings: CoordinatorSettings, job: str) -> tuple[JobStatus, JobMo
         lambda found: (found.status(job), found.model(job)),
         lambda store: (queries.status(store, job), queries.model(store, job)),
     )
+
+
+def read(settings: CoordinatorSettings, job: str | None, ask: Callable[[Operations], T]) -> T:
+    """What a coordinator says of a job, or of all: the one that serves it; else one that looks into the store, and
+    serves nothing."""
+    url = _url(settings)
+    if url is None and job is not None:
+        url = endpoint.find(settings.store).get(job)
+    if url is not None:
+        with _client(url, settings) as found:
+            return ask(found)
+    from anabranch.coordinator.coordinator import Coordinator
+
+    with _opened(settings) as store:
+        return ask(Coordinator(store))
 
 
 def settings_of(settings: Settings, job: str) -> Settings:

@@ -70,6 +70,9 @@ def _troubles(lane: LaneStatus) -> list[str]:
     found = [] if report is None else list(report.warnings)
     if lane.lane.state is LaneState.FAILED:
         found.append(f"lane {lane.lane.id} failed, and is left alone: {lane.lane.error}")
+    elif report is not None and report.awaits:
+        since = when(round(report.awaits_since * 1000))
+        found.append(f"lane {lane.lane.id} waits for {report.awaits} since {since} UTC: {report.trouble}")
     elif report is not None and report.trouble:
         found.append(f"lane {lane.lane.id} was begun {report.attempt} times; last because: {report.trouble}")
     return found
@@ -189,7 +192,7 @@ def draining(status: JobStatus) -> str:
     doing = "time ends" if status.drain is not None and status.drain.last else "takes in"
     return (
         f"job {status.job} drains ({doing}): {its.stages} stage(s), {its.lanes} lane(s), {its.records:,} record(s) and "
-        f"{its.windows:,} window(s) left"
+        f"{its.windows:,} window(s) left, about {drain_progress.seconds_left(status):.0f} s"
     )
 
 

@@ -20,7 +20,7 @@ import typer
 from anabranch.cli import drawing, haste, progress
 from anabranch.config import Settings, secrets
 from anabranch.coordinator import endpoint, token_file
-from anabranch.coordinator.api import listening
+from anabranch.coordinator.api import dashboard, listening
 from anabranch.coordinator.api.audit import Audit, Trail
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.input_monitor import InputMonitor
@@ -32,6 +32,7 @@ from anabranch.launch.loading import JobFile
 from anabranch.launch.preparation import Prepared
 from anabranch.protocol.container import Registration
 from anabranch.protocol.status import JobStatus
+from anabranch.systems.folders import writable
 from anabranch.systems.systems import Systems
 
 if TYPE_CHECKING:
@@ -86,8 +87,9 @@ def execute(
     replacer = replacer or replacing.Replacer(may=False)
     store_url, name = settings.coordinator.store, file.graph.job
     if "://" not in settings.storage.root:
-        preparation.writable(Path(settings.storage.root), "storage root")
-    preparation.writable(settings.systems.embedded.root, "embedded root")
+        writable(Path(settings.storage.root), "storage root")
+    for folder in (folder for system in Systems(settings).all for folder in system.folders()):
+        writable(folder.path, folder.label)
     preparation.refuse_several(settings)
     model, drained = local_store.present_model(store_url, name)
     preparation.check_reset(name, reset_state, drained)
@@ -174,6 +176,7 @@ def _serve(
     server = listening.serve(coordinator, token=_token(prepared.settings), trail=trail)
     served.callback(server.close)
     endpoint.write(prepared.settings.coordinator.store, name, server.url)
+    progress.say(f"look at it in a browser: {server.url}{dashboard.PATH}")
     signals = _Signals(coordinator, name)
     watching = threading.Event()
     shown = threading.Thread(target=drawing.watch, args=(coordinator, name, watching, show), daemon=True)

@@ -16,13 +16,15 @@ from anabranch.coordinator.api.operation import Operation
 from anabranch.coordinator.api.operations import Operations
 from anabranch.coordinator.commands import assign, autoscale, expand
 from anabranch.coordinator.commands.context import Context
+from anabranch.coordinator.event_kinds import LoggedEvent
 from anabranch.coordinator.jobs import seats
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.launch_policy import Demand
 from anabranch.coordinator.membership import Membership
 from anabranch.coordinator.naming import check_name
+from anabranch.coordinator.reads import Reads
 from anabranch.coordinator.states import DeploymentState
-from anabranch.coordinator.store import Event, Store
+from anabranch.coordinator.store import EventRange, Store
 from anabranch.errors import NotFoundError, OutOfTimeError
 from anabranch.formats import Format
 from anabranch.job_code import artifact
@@ -32,12 +34,20 @@ from anabranch.protocol.container import Heartbeat, HeartbeatResponse, Registrat
 from anabranch.protocol.deployment import RunningDeployment
 from anabranch.protocol.status import Assignment, JobStatus, LaunchStatus, Sizing
 from anabranch.systems.systems import Systems
+from anabranch.views.about import CoordinatorInfo, DeploymentInfo, GraphView, Partitions, Placement
+from anabranch.views.changes import ChangeRecord
+from anabranch.views.findings import Finding
+from anabranch.views.live import Live
+from anabranch.views.overview import Overview
 
-__all__ = ["Coordinator", "Fence"]
+__all__ = ["MOST_WAIT", "Coordinator", "Fence"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
+MOST_WAIT = 30.0
+"""So many seconds can be waited for events at most."""
+_LAST_ID = 2**62
 _LOOK_AGAIN = 1.0
 _LOST_SHOWN = 5
 """So many processes that have lost their seats are shown."""
@@ -83,6 +93,7 @@ class Coordinator(Operations):
     ) -> None:
         self.registry = JobRegistry(store, clock, lease, now, grace, first)
         self.membership = Membership(self.registry)
+        self.reads = Reads(self.registry, lambda: self.membership.invalid_heartbeats)
         self._store = store
         self._context = Context(self.registry, systems, counting, locating)
 
@@ -152,13 +163,74 @@ class Coordinator(Operations):
             lost = [] if self.registry.grace is None else self._store.lost(job, _LOST_SHOWN)
             return self.registry.status(self.registry.jobs[job], lost)
 
-    def model(self, job: str) -> JobModel:
-        """The present generation of the job's last deployment."""
-        return queries.model(self._store, job)
+    def overview(self) -> Overview:
+        """See :meth:`Reads.overview`."""
+        return self.reads.overview()
 
-    def events(self, job: str, limit: int = 100) -> list[Event]:
-        """The last ``limit`` events of a job, oldest first."""
-        return queries.events(self._store, job, limit)
+    def info(self) -> CoordinatorInfo:
+        """See :meth:`Reads.info`."""
+        return self.reads.info()
+
+    def live(self, job: str) -> Live:
+        """See :meth:`Reads.live`."""
+        return self.reads.live(job)
+
+    def findings(self, job: str) -> list[Finding]:
+        """See :meth:`Reads.findings`."""
+        return self.reads.findings(job)
+
+    def partitions(
+        self, job: str, stage: str = "", lane: str = "", sort: str = "-lag", start: int = 0, limit: int = 100
+    ) -> Partitions:
+        """See :meth:`Reads.partitions`."""
+        return self.reads.partitions(job, stage, lane, sort, start, limit)
+
+    def placement(self, job: str, stage: str = "", start: int = 0, limit: int = 10_000) -> Placement:
+        """See :meth:`Reads.placement`."""
+        return self.reads.placement(job, stage, start, limit)
+
+    def changes(self, job: str, limit: int = 50, before: int = 0) -> list[ChangeRecord]:
+        """See :meth:`Reads.changes`."""
+        return self.reads.changes(job, limit, before)
+
+    def graph(self, job: str, deployment: int = 0) -> GraphView:
+        """See :meth:`Reads.graph`."""
+        return self.reads.graph(job, deployment)
+
+    def deployments(self, job: str) -> list[DeploymentInfo]:
+        """See :meth:`Reads.deployments`."""
+        return self.reads.deployments(job)
+
+    def model(self, job: str) -> JobModel:
+        """See :meth:`Reads.model`."""
+        return self.reads.model(job)
+
+    def events(
+        self,
+        job: str,
+        limit: int = 100,
+        after: int = 0,
+        before: int = 0,
+        kind: str = "",
+        lane: str = "",
+        since: float = 0.0,
+        until: float = 0.0,
+        wait: float = 0.0,
+    ) -> list[LoggedEvent]:
+        """See :meth:`Reads.events`; 0: no bound. With ``wait``, some are waited for, so many seconds at most."""
+        wanted = EventRange(
+            after=min(after, _LAST_ID) or None,
+            before=min(before, _LAST_ID) or None,
+            since=since or None,
+            until=until or None,
+        )
+        end = time.monotonic() + min(wait, MOST_WAIT)
+        while True:
+            found = self.reads.events(job, limit, wanted, kind, lane)
+            left = end - time.monotonic()
+            if found or left <= 0:
+                return found
+            time.sleep(min(_LOOK_AGAIN / 4, left))
 
     def known_formats(self, job: str) -> dict[str, Format]:
         """The formats that a job keeps, by stream; none for one that never ran."""
@@ -202,7 +274,9 @@ class Coordinator(Operations):
             for running_job in self.registry.jobs.values():
                 self.membership.expel_silent(running_job)
                 self.registry.advance(running_job)
-                autoscale.autoscale(self.registry, running_job)
+            jobs = list(self.registry.jobs)
+        for job in jobs:
+            autoscale.autoscale(self.registry, job)
 
     def look(self) -> None:
         """Look at the inputs of jobs: see :func:`anabranch.coordinator.commands.expand.look`."""

@@ -83,7 +83,10 @@ class Membership:
         """
         check_container(beat.container)
         with self._registry.locked_all():
-            return self._routine(beat) or self._heard(beat)
+            answer = self._routine(beat) or self._heard(beat)
+        if self._grace is None:  # nobody else looks: time passes with beats
+            autoscale(self._registry, beat.container.partition(":")[0])
+        return answer
 
     def hear_at_once(self, beat: Heartbeat) -> HeartbeatResponse | None:
         """:meth:`hear` a beat that brings nothing but figures; None if it must be heard so, as it may take its time.
@@ -253,8 +256,6 @@ class Membership:
             process.heard = max(process.heard, beat.number)
             if news or self._grace is None:  # without expulsion, time alone may have changed something
                 self._registry.advance(running_job)
-            if self._grace is None:
-                autoscale(self._registry, running_job)
             if beat.leaving and all(lane.state is LaneState.FAILED for lane in seats.may_write(running_job, process)):
                 self._registry.write(self._store.leave, process.record, self._now())
                 running_job.seats.leave(process)
@@ -291,6 +292,9 @@ class Membership:
             if long:
                 what = f"lane {lane.id} goes on with batch {report.batch + 1}"
                 happened.append(self._registry.event(lane.job, process.record.id, what, long))
+            if reports.awaits_otherwise(running_job.reports.get(lane.id), report):
+                what = f"lane {lane.id} waits for {report.awaits}" if report.awaits else f"lane {lane.id} waits no more"
+                happened.append(self._registry.event(lane.job, process.record.id, what, report.trouble))
             if reports.begins_to_wait(running_job.reports.get(lane.id), report):
                 what = f"lane {lane.id} waits to end"
                 happened.append(self._registry.event(lane.job, process.record.id, what, report.waits))

@@ -9,7 +9,7 @@ from anabranch.coordinator.store import DeploymentRecord, Event
 from anabranch.errors import ConflictError, NotFoundError, UsageError
 from anabranch.formats import Format
 from anabranch.model.job_model import JobModel
-from anabranch.model.lane import Lane, open_lanes
+from anabranch.model.lane import Lane
 from anabranch.protocol.deployment import RunningDeployment
 from anabranch.protocol.status import JobStatus, LaneStatus
 
@@ -40,7 +40,7 @@ def jobs(store: Store) -> list[JobStatus]:
 
 
 def status(store: Store, job: str) -> JobStatus:
-    """A job as it was left: ``served`` is false, and no container is known to live."""
+    """A job as it was left: ``served`` is false, and of no container it is known whether it lives."""
     its = deployment(store, job)
     present = store.model(job, its.id, its.generation)
     return JobStatus(
@@ -48,8 +48,8 @@ def status(store: Store, job: str) -> JobStatus:
         deployment=its.id,
         generation=its.generation,
         state=its.state,
-        lanes=tuple(LaneStatus(lane=lane) for lane in open_lanes(store.lanes(job).values())),
-        containers=tuple(container.status(alive=False) for container in store.containers(job)),
+        lanes=tuple(LaneStatus(lane=lane) for lane in store.open_lanes(job)),
+        containers=tuple(container.status(alive=None) for container in store.containers(job)),
         error=its.error,
         served=False,
         promises=its.promises,

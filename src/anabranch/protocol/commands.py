@@ -6,6 +6,7 @@ from typing import Literal
 
 from anabranch.model.document import Document
 from anabranch.model.lane import Lane
+from anabranch.model.outline import Basis, Outline
 from anabranch.model.traffic import Traffic
 
 __all__ = ["AssignRequest", "ExpandRequest", "RewindRequest", "RewindResult", "ScaleRequest", "ScaleResult"]
@@ -14,13 +15,16 @@ __all__ = ["AssignRequest", "ExpandRequest", "RewindRequest", "RewindResult", "S
 class ScaleRequest(Document, frozen=True, kw_only=True):
     """A job is to have another factor, or number of containers; None: as it is. ``request``: said twice, it is the
     same wish. ``dry``: only find out what that would change. ``now``: it doesn't wait for batches that write at least
-    once, which is done twice then."""
+    once, which is done twice then. ``brief``: say what comes of it as an outline, without whole lanes. ``expect``:
+    what the job was planned for: if it isn't so any more, it isn't changed."""
 
     factor: int | None = None
     containers: int | None = None
     request: str = ""
     dry: bool = False
     now: bool = False
+    brief: bool = False
+    expect: Basis | None = None
 
 
 class ExpandRequest(Document, frozen=True, kw_only=True):
@@ -29,6 +33,8 @@ class ExpandRequest(Document, frozen=True, kw_only=True):
     request: str = ""
     dry: bool = False
     now: bool = False
+    brief: bool = False
+    expect: Basis | None = None
 
 
 class AssignRequest(Document, frozen=True, kw_only=True):
@@ -37,6 +43,8 @@ class AssignRequest(Document, frozen=True, kw_only=True):
     request: str = ""
     dry: bool = False
     now: bool = False
+    brief: bool = False
+    expect: Basis | None = None
 
 
 class ScaleResult(Document, frozen=True, kw_only=True):
@@ -47,6 +55,8 @@ class ScaleResult(Document, frozen=True, kw_only=True):
     are for, and that no container has: they begin once one has.
     ``before`` and ``after``: what is read from which rack, where racks are known; ``why_not``: why they don't count,
     where they should. ``moved``: tasks that get another seat, where nothing else changes.
+    ``basis``: what it was planned for, to be given back as what is expected. ``outline``: its lanes, if it is to be
+    brief; ``closing`` and ``lanes`` are empty then.
     """
 
     generation: int
@@ -56,6 +66,8 @@ class ScaleResult(Document, frozen=True, kw_only=True):
     closing: tuple[Lane, ...] = ()
     lanes: tuple[Lane, ...] = ()
     pause: float = 0.0
+    basis: Basis | None = None
+    outline: Outline | None = None
     free: tuple[str, ...] = ()
     before: Traffic | None = None
     after: Traffic | None = None
@@ -73,6 +85,8 @@ class RewindRequest(Document, frozen=True, kw_only=True):
     request: str = ""
     dry: bool = False
     now: bool = False
+    brief: bool = False
+    expect: Basis | None = None
 
 
 class RewindResult(Document, frozen=True, kw_only=True):
@@ -84,3 +98,5 @@ class RewindResult(Document, frozen=True, kw_only=True):
     closing: tuple[Lane, ...] = ()
     lanes: tuple[Lane, ...] = ()
     pause: float = 0.0
+    basis: Basis | None = None
+    outline: Outline | None = None

@@ -9,6 +9,7 @@ from anabranch.model.document import Document
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane
+from anabranch.model.outline import Basis, Outline
 
 __all__ = ["DeployRequest", "DeployResult", "Program", "RollbackRequest", "RunningDeployment", "StartRequest"]
 
@@ -68,6 +69,8 @@ class DeployRequest(Document, frozen=True, kw_only=True):
     request: str = ""
     dry: bool = False
     now: bool = False
+    brief: bool = False
+    expect: Basis | None = None
 
 
 class RollbackRequest(Document, frozen=True, kw_only=True):
@@ -77,6 +80,8 @@ class RollbackRequest(Document, frozen=True, kw_only=True):
     request: str = ""
     dry: bool = False
     now: bool = False
+    brief: bool = False
+    expect: Basis | None = None
 
 
 class DeployResult(Document, frozen=True, kw_only=True):
@@ -93,3 +98,5 @@ class DeployResult(Document, frozen=True, kw_only=True):
     lanes: tuple[Lane, ...] = ()
     notes: tuple[str, ...] = ()
     pause: float = 0.0
+    basis: Basis | None = None
+    outline: Outline | None = None

@@ -100,7 +100,8 @@ class Sizing(Document, frozen=True, kw_only=True):
 
 
 class ContainerStatus(Document, frozen=True, kw_only=True):
-    """A container as ``status`` shows it. ``lease``: seconds until it ends (None: nobody serves the job).
+    """A container as ``status`` shows it. ``lease``: seconds until it ends, and ``alive``: whether it hasn't (None: who
+    was asked doesn't serve the job, and can't know).
 
     ``deployment``: whose lanes it runs. ``gone``: why it has lost its seat.
     """
@@ -111,7 +112,7 @@ class ContainerStatus(Document, frozen=True, kw_only=True):
     host: str
     pid: int
     rack: str | None = None
-    alive: bool = True
+    alive: bool | None = True
     lease: float | None = None
     gone: str | None = None
     deployment: int = 0

@@ -89,6 +89,8 @@ class Operation(Generic[P, R]):
         asks_systems: whether it may wait for answers of the systems that a job reads.
         max_bytes: the largest body that is read.
         waits: the parameter that says for how many seconds the coordinator may wait before it answers.
+        by_generation: whether the same answer is given for as long as the job has the same generation.
+        fresh_for: for so many seconds all who ask get the same answer.
     """
 
     name: str
@@ -105,6 +107,8 @@ class Operation(Generic[P, R]):
     asks_systems: bool
     max_bytes: int
     waits: str
+    by_generation: bool
+    fresh_for: float
 
     @overload
     def __get__(self, caller: None, owner: type) -> Operation[P, R]: ...
@@ -142,6 +146,8 @@ def operation(
     asks_systems: bool = False,
     max_bytes: int = MAX_BYTES,
     waits: str = "",
+    by_generation: bool = False,
+    fresh_for: float = 0.0,
 ) -> Callable[[Callable[Concatenate[Any, P], R]], Operation[P, R]]:
     """Makes an operation of a signature: its name, parameters, request, result, and its docstring as the summary.
 
@@ -173,6 +179,8 @@ def operation(
             asks_systems=asks_systems,
             max_bytes=max_bytes,
             waits=waits,
+            by_generation=by_generation,
+            fresh_for=fresh_for,
         )
 
     return made

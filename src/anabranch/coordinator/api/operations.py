@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from anabranch.coordinator.api.operation import Caller, Operation, Query, operation
-from anabranch.coordinator.store import Event
+from anabranch.coordinator.event_kinds import LoggedEvent
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane
 from anabranch.protocol.commands import (
@@ -26,6 +26,11 @@ from anabranch.protocol.container import Heartbeat, HeartbeatResponse, Registrat
 from anabranch.protocol.deployment import DeployRequest, DeployResult, RollbackRequest, RunningDeployment, StartRequest
 from anabranch.protocol.drain import DrainAccepted, DrainNotification
 from anabranch.protocol.status import Assignment, JobStatus, Sizing
+from anabranch.views.about import CoordinatorInfo, DeploymentInfo, GraphView, Partitions, Placement
+from anabranch.views.changes import ChangeRecord
+from anabranch.views.findings import Finding
+from anabranch.views.live import Live
+from anabranch.views.overview import Overview
 
 __all__ = ["MAX_PLAN_BYTES", "OPERATIONS", "Operations", "Pages"]
 
@@ -50,7 +55,57 @@ class Operations(Caller):
     def status(self, job: str) -> JobStatus:
         """A job as it is now"""
 
-    @operation("GET", "/jobs/{job}/model")
+    @operation("GET", "/overview", fresh_for=1.0)
+    def overview(self) -> Overview:
+        """All jobs in a line each: which of them needs somebody?"""
+
+    @operation("GET", "/coordinator")
+    def info(self) -> CoordinatorInfo:
+        """What this coordinator is, and who leads"""
+
+    @operation("GET", "/jobs/{job}/live", fresh_for=1.0)
+    def live(self, job: str) -> Live:
+        """The figures of its open lanes and containers as they are now, in rows"""
+
+    @operation("GET", "/jobs/{job}/findings", field="findings", fresh_for=1.0)
+    def findings(self, job: str) -> list[Finding]:
+        """What holds it back, the worst first"""
+
+    @operation("GET", "/jobs/{job}/partitions", fresh_for=1.0)
+    def partitions(
+        self,
+        job: str,
+        stage: Annotated[str, Query(longest=200)] = "",
+        lane: Annotated[str, Query(longest=200)] = "",
+        sort: Annotated[str, Query(longest=40)] = "-lag",
+        start: Annotated[int, Query("from")] = 0,
+        limit: int = 100,
+    ) -> Partitions:
+        """The partitions that it reads, sorted and cut: who is behind, who holds event time?"""
+
+    @operation("GET", "/jobs/{job}/placement", by_generation=True)
+    def placement(
+        self,
+        job: str,
+        stage: Annotated[str, Query(longest=200)] = "",
+        start: Annotated[int, Query("from")] = 0,
+        limit: int = 10_000,
+    ) -> Placement:
+        """Which containers have how much of each partition of a stage"""
+
+    @operation("GET", "/jobs/{job}/changes", field="changes", fresh_for=1.0)
+    def changes(self, job: str, limit: int = 50, before: int = 0) -> list[ChangeRecord]:
+        """Its last changes, newest first: what was predicted, and what was measured"""
+
+    @operation("GET", "/jobs/{job}/graph")
+    def graph(self, job: str, deployment: int = 0) -> GraphView:
+        """Its operators, and the stages that they are cut into; of the last deployment, or the one of a number"""
+
+    @operation("GET", "/jobs/{job}/deployments", field="deployments")
+    def deployments(self, job: str) -> list[DeploymentInfo]:
+        """Its last deployments, newest first"""
+
+    @operation("GET", "/jobs/{job}/model", by_generation=True)
     def model(self, job: str) -> JobModel:
         """The job model"""
 
@@ -62,9 +117,21 @@ class Operations(Caller):
     def known_lanes(self, job: str) -> dict[str, Lane]:
         """All lanes that it ever had"""
 
-    @operation("GET", "/jobs/{job}/events", field="events")
-    def events(self, job: str, limit: int = 100) -> list[Event]:
-        """What happened to it"""
+    @operation("GET", "/jobs/{job}/events", field="events", waits="wait")
+    def events(
+        self,
+        job: str,
+        limit: int = 100,
+        after: int = 0,
+        before: int = 0,
+        kind: Annotated[str, Query(longest=40)] = "",
+        lane: Annotated[str, Query(longest=200)] = "",
+        since: Annotated[float, Query("from")] = 0.0,
+        until: Annotated[float, Query("to")] = 0.0,
+        wait: float = 0.0,
+    ) -> list[LoggedEvent]:
+        """What happened to it, oldest first: the last ones, or those before or after an id; wait=20: if there are
+        none, some are waited for"""
 
     @operation("POST", "/jobs/{job}/start", field="deployment", changes=True)
     def resume(self, job: str) -> int:

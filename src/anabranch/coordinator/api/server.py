@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from importlib import metadata
 from typing import Any, Protocol, TypeVar, get_origin
 
+import msgspec
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -22,11 +24,13 @@ from anabranch import logs
 from anabranch.coordinator.api.audit import Trail
 from anabranch.coordinator.api.auth import Access, Tokens
 from anabranch.coordinator.api.browsers import Names
+from anabranch.coordinator.api.dashboard import Dashboard
 from anabranch.coordinator.api.http_errors import SERVICE, payload_of, status_of
 from anabranch.coordinator.api.openapi import described
 from anabranch.coordinator.api.operation import Operation, Parameter
 from anabranch.coordinator.api.operations import OPERATIONS, Operations
-from anabranch.coordinator.coordinator import Coordinator
+from anabranch.coordinator.api.representation import Kept, Representation, knows, respond, tagged
+from anabranch.coordinator.coordinator import MOST_WAIT, Coordinator
 from anabranch.errors import AnabranchError, UsageError
 from anabranch.metrics import CONTENT_TYPE, exposition
 from anabranch.model.document import Document, compact, decode
@@ -37,6 +41,8 @@ __all__ = ["AlwaysLeads", "Leader", "app"]
 _HEARTBEATS = 8
 """So many heartbeats that bring news are heard side by side; the others take no thread."""
 _SHORT = 200
+_LOOK_AGAIN = 2.0
+"""So often does who waits for events look for those that another process wrote."""
 
 T = TypeVar("T")
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -98,7 +104,7 @@ def app(
     access = Middleware(Access, tokens=tokens, names=names, operations=OPERATIONS, trail=trail)
     return Starlette(
         routes=[Route(each.path, endpoints.of(each), methods=[each.method]) for each in OPERATIONS],
-        middleware=[access],
+        middleware=[Middleware(Dashboard), access],
         exception_handlers={AnabranchError: _refused, HTTPException: _no_route, Exception: _broken},
     )
 
@@ -118,13 +124,20 @@ class _Endpoints:
             "metrics": self._metrics,
             "start": self._start,
             "heartbeat": self._heartbeat,
+            "events": self._events,
+            "info": self._info,
         }
+        self._kept = Kept()
+        # An ETag of a generation is made without its content, so it holds only as long as this process.
+        self._instance = secrets.token_hex(4)
 
     def of(self, operation: Operation[..., Any]) -> Endpoint:
         if operation.name in self._own:
             return self._own[operation.name]
         carry_out = self._method(operation.name)
         pool = self._registrations if operation.name == "register" else None
+
+        media_type = "application/zip" if operation.result is bytes else "application/json"
 
         async def endpoint(request: Request) -> Response:
             arguments = await _arguments(operation, request)
@@ -136,8 +149,31 @@ class _Endpoints:
                 answer = await self._led(pool, carried_out)
             else:
                 answer = await run_in_threadpool(carried_out)
-            media_type = "application/zip" if operation.result is bytes else "application/json"
-            return Response(answer, media_type=media_type)
+            if operation.changes:
+                return Response(answer, media_type=media_type)
+            return await respond(request, tagged(answer, media_type))
+
+        return self._cached(operation, carry_out) if operation.by_generation or operation.fresh_for else endpoint
+
+    def _cached(self, operation: Operation[..., Any], carry_out: Callable[..., Any]) -> Endpoint:
+        """An operation whose answer is kept for all who ask for the same: for as long as the job has the same
+        generation, or for some time."""
+
+        async def endpoint(request: Request) -> Response:
+            arguments = await _arguments(operation, request)
+            key = etag = ""
+            if operation.by_generation:
+                key = await run_in_threadpool(self._coordinator.reads.generation_tag, request.path_params["job"])
+                etag = f'"{self._instance}-{key}"'
+                if knows(request, etag):
+                    return await respond(request, Representation(b"", "application/json", etag))
+
+            async def build() -> Representation:
+                content = await run_in_threadpool(lambda: _content(operation, carry_out(*arguments)))
+                return tagged(content, "application/json", etag)
+
+            asked = f"{operation.name} {arguments}"
+            return await respond(request, await self._kept.get(asked, key, operation.fresh_for or math.inf, build))
 
         return endpoint
 
@@ -180,6 +216,26 @@ class _Endpoints:
         number = await self._led(None, self._leader.start, plan)
         return Response(_content(operation, number), media_type="application/json")
 
+    async def _info(self, request: Request) -> Response:
+        found = await run_in_threadpool(self._coordinator.info)
+        content = compact(msgspec.structs.replace(found, leads=self._leader.leads))
+        return await respond(request, tagged(content, "application/json"))
+
+    async def _events(self, request: Request) -> Response:
+        """Whoever waits for events waits on the event loop, and takes no thread."""
+        operation = Operations.events
+        arguments = dict(zip(operation.signature.parameters, await _arguments(operation, request), strict=True))
+        wait = min(arguments.pop("wait"), MOST_WAIT)
+        news, clock = _News(), asyncio.get_running_loop().time
+        end = clock() + wait
+        with self._coordinator.reads.listening(news.come):
+            found = await run_in_threadpool(lambda: self._coordinator.events(**arguments))
+            while not found and (left := end - clock()) > 0:
+                await news.within(min(left, _LOOK_AGAIN))  # another coordinator may be the one that writes
+                news.forget()
+                found = await run_in_threadpool(lambda: self._coordinator.events(**arguments))
+        return await respond(request, tagged(_content(operation, found), "application/json"))
+
     async def _heartbeat(self, request: Request) -> Response:
         """A poll waits on the event loop and takes no thread; most heartbeats are heard there, too."""
         beat, wait = await _arguments(Operations.heartbeat, request)
@@ -207,6 +263,10 @@ class _News:
     def come(self) -> None:
         with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits
             self._loop.call_soon_threadsafe(self._come.set)
+
+    def forget(self) -> None:
+        """Wait for other news from now on."""
+        self._come.clear()
 
     async def within(self, seconds: float) -> bool:
         """Whether it has come, after at most so many seconds."""

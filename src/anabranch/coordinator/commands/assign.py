@@ -7,7 +7,7 @@ import dataclasses
 import msgspec
 
 from anabranch.assignment import seating
-from anabranch.coordinator import queries
+from anabranch.coordinator.commands import off_lock
 from anabranch.coordinator.commands.context import Context, enter
 from anabranch.coordinator.jobs import racks, transitions
 from anabranch.coordinator.jobs.registry import JobRegistry
@@ -33,11 +33,14 @@ def run(context: Context, job: str, request: AssignRequest) -> ScaleResult:
     """
     context.locate(job)
     registry = context.registry
-    with registry.locked(job) as running_job:
-        present = registry.up_to_date(running_job)
-        known = queries.is_known(registry.store, job, request.request)
-        planned = None if known else plan(running_job, present, request.request)
-        return apply(registry, running_job, present, planned, request)
+
+    def planned(running_job: RunningJob, present: Generation) -> NextGeneration | None:
+        return plan(running_job, present, request.request)
+
+    def applied(running_job: RunningJob, present: Generation, found: NextGeneration | None) -> ScaleResult:
+        return apply(registry, running_job, present, found, request)
+
+    return off_lock.change(registry, job, request, planned, applied)
 
 
 def check(running_job: RunningJob) -> None:
@@ -84,7 +87,9 @@ def explain(context: Context, job: str) -> Assignment:
     """Where the tasks of a job are, where they should be, and why. Errors as :func:`run`."""
     context.locate(job)
     with context.registry.locked(job) as running_job:
-        return _explained(running_job, context.registry.up_to_date(running_job))
+        context.registry.advance(running_job)
+        snapshot = off_lock.take(context.registry, running_job)
+    return _explained(snapshot.running_job, snapshot.present)
 
 
 def _explained(running_job: RunningJob, present: Generation) -> Assignment:

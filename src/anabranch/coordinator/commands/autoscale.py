@@ -5,8 +5,9 @@ from __future__ import annotations
 from anabranch.config import AutoscaleSettings
 from anabranch.coordinator import autosizing, pause_estimate, sizing
 from anabranch.coordinator.autosizing import Findings, Look, Verdict
-from anabranch.coordinator.commands import scale
+from anabranch.coordinator.commands import off_lock, scale
 from anabranch.coordinator.commands.context import Context
+from anabranch.coordinator.commands.off_lock import JobSnapshot
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.errors import AnabranchError
@@ -21,30 +22,48 @@ _ADVISED_AFTER = 30.0
 """What would help is an event once it would have helped for so many seconds."""
 
 
-def autoscale(registry: JobRegistry, running_job: RunningJob) -> None:
-    """Give a job the factor that the autosizer finds. One that it can't have is tried once a generation, and what
-    would help where no factor does is said as often. Whoever calls this holds the job."""
+def autoscale(registry: JobRegistry, job: str) -> None:
+    """Give a job that is served the factor that the autosizer finds. One that it can't have is tried once a generation,
+    and what would help where no factor does is said as often. No job is held while that is planned: if the job changes
+    meanwhile, the next look decides."""
+    with registry.locked_all() as jobs:
+        verdict = _wanted(registry, jobs[job]) if job in jobs else None
+        if verdict is None:
+            return
+        snapshot = off_lock.take(registry, jobs[job])
+    planned, refused, request = None, None, ScaleRequest(factor=verdict.factor)
+    try:
+        planned = scale.plan(
+            snapshot.running_job, snapshot.present, request, registry.grace is None, "autoscale", verdict.why
+        )
+    except AnabranchError as error:
+        refused = error
+    with registry.locked_all() as jobs:
+        running_job = jobs.get(job)
+        if running_job is None or not snapshot.is_still(running_job):
+            return
+        if refused is not None:
+            what = f"the factor stays {running_job.model.factor}, and should be {verdict.factor}"
+            event = registry.event(job, "autoscale", what, f"{verdict.why}; {refused}")
+            registry.write(registry.store.note, [event])
+            running_job.scaling.refused = running_job.generation
+        elif planned is not None:
+            registry.change(running_job, planned)
+
+
+def _wanted(registry: JobRegistry, running_job: RunningJob) -> Verdict | None:
+    """What the autosizer wants of a job, if that is another factor; None also while it isn't time to look."""
     limits = running_job.settings.autoscale
     if limits is None or registry.clock() < running_job.scaling.looked_at + _SIZE_EVERY:
-        return
+        return None
     running_job.scaling.looked_at = registry.clock()
     status = registry.status(running_job)
     look, running_job.scaling.findings = _look(registry, running_job, limits, status)
     verdict = _verdict(registry, running_job, limits, status, look, running_job.scaling.findings)
     if verdict.factor is None or running_job.generation == running_job.scaling.refused:
         _advise(registry, running_job, verdict)
-        return
-    request, present = ScaleRequest(factor=verdict.factor), registry.present(running_job)
-    try:
-        planned = scale.plan(running_job, present, request, registry.grace is None, "autoscale", verdict.why)
-    except AnabranchError as error:
-        what = f"the factor stays {present.factor}, and should be {verdict.factor}"
-        event = registry.event(running_job.job, "autoscale", what, f"{verdict.why}; {error}")
-        registry.write(registry.store.note, [event])
-        running_job.scaling.refused = running_job.generation
-        return
-    if planned is not None:
-        registry.change(running_job, planned)
+        return None
+    return verdict
 
 
 def explain(context: Context, job: str) -> Sizing:
@@ -56,14 +75,28 @@ def explain(context: Context, job: str) -> Sizing:
     """
     registry = context.registry
     with registry.locked(job) as running_job:
-        status = registry.status(running_job)
-        limits = running_job.settings.autoscale or AutoscaleSettings(max=FACTORS[-1])
-        look, findings = _look(registry, running_job, limits, status)
-        verdict = ""
-        if running_job.settings.autoscale is not None:
-            verdict = _verdict(registry, running_job, limits, status, look, findings).why
-        scalable = scale.is_scalable(running_job, registry.present(running_job))
-        return sizing.of(status, scalable, verdict, look, limits.target_lag_seconds)
+        snapshot = off_lock.take(registry, running_job)
+    seen = snapshot.running_job
+    status = registry.status(seen)
+    limits = seen.settings.autoscale or AutoscaleSettings(max=FACTORS[-1])
+    look, findings = _look(registry, seen, limits, status)
+    verdict = ""
+    if seen.settings.autoscale is not None:
+        verdict = _verdict(registry, seen, limits, status, look, findings).why
+    return sizing.of(status, _is_scalable(registry, snapshot), verdict, look, limits.target_lag_seconds)
+
+
+def _is_scalable(registry: JobRegistry, snapshot: JobSnapshot) -> bool:
+    """Whether a job can have other factors than 1: found out once a generation."""
+    seen = snapshot.running_job
+    key = (seen.deployment, seen.generation)
+    if key not in seen.scaling.scalable:
+        found = scale.is_scalable(seen, snapshot.present)
+        with registry.locked_as_seen() as jobs:
+            if seen.job in jobs:
+                jobs[seen.job].scaling.scalable = {key: found}
+        return found
+    return seen.scaling.scalable[key]
 
 
 def _advise(registry: JobRegistry, running_job: RunningJob, verdict: Verdict) -> None:

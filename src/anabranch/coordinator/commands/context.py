@@ -36,9 +36,8 @@ class Context:
     def systems_of(self, running_job: RunningJob) -> Systems:
         return self.systems or Systems(Settings(**running_job.settings.given), running_job.job)
 
-    def inputs(self, running_job: RunningJob) -> tuple[list[str], list[Matched]]:
+    def inputs(self, present: Generation) -> tuple[list[str], list[Matched]]:
         """The streams that a job reads and others write, and the patterns for those that may come."""
-        present = self.registry.present(running_job)
         counted = list(expand.partitions(present.graph, present.model))
         return counted, list(patterns.of_model(present.model).values())
 

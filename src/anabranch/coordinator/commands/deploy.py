@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from anabranch.coordinator import queries
+from anabranch.coordinator.commands import off_lock
 from anabranch.coordinator.commands.context import Context
 from anabranch.coordinator.jobs import next_deployment, transitions
 from anabranch.coordinator.jobs.next_deployment import NextDeployment, Present
@@ -13,9 +16,11 @@ from anabranch.coordinator.jobs.transitions import Generation
 from anabranch.coordinator.naming import check_name
 from anabranch.coordinator.states import DeploymentState
 from anabranch.errors import ConflictError, UsageError
+from anabranch.model.outline import Basis
+from anabranch.planning.transition import follow
 from anabranch.protocol.deployment import DeployRequest, DeployResult, RollbackRequest
 
-__all__ = ["already", "apply", "check", "plan", "present", "run"]
+__all__ = ["already", "apply", "change", "check", "plan", "present", "run"]
 
 
 def run(context: Context, job: str, request: DeployRequest) -> DeployResult:
@@ -31,26 +36,59 @@ def run(context: Context, job: str, request: DeployRequest) -> DeployResult:
         raise UsageError(
             f"the file is of job {request.start.graph.job!r}, not {job!r}", "deploy a file with Job(NAME) of that name"
         )
+    return change(context, job, request, lambda found: plan(found, request))
+
+
+def change(
+    context: Context, job: str, request: DeployRequest | RollbackRequest, planned: Callable[[Present], NextDeployment]
+) -> DeployResult:
+    """Plan while no job is held, and apply that if the job is still the same; else plan anew. Errors as :func:`run`."""
     registry = context.registry
-    with registry.locked_all():
+    for _ in range(off_lock.TRIES):
         found = present(registry, job)
         if queries.is_known(registry.store, job, request.request):
             return already(registry, found)
+        basis = Basis(deployment=found.stored.id, generation=found.stored.generation)
+        off_lock.check_expected(job, request, basis, None)
         check(found)
-        return apply(registry, found, plan(found, request), request)
+        following = planned(found)
+        off_lock.check_expected(job, request, basis, following.result)
+        heads = len(follow.heads(found.lanes))
+        if request.dry:
+            return off_lock.response(following.result, basis, request, heads)
+        with registry.locked_all():
+            if _is_still(registry, found):
+                return off_lock.response(apply(registry, found, following, request), basis, request, heads)
+    raise off_lock.always_changes(job)
 
 
 def present(registry: JobRegistry, job: str) -> Present:
-    """The deployment that another one is to follow."""
-    store, running_job = registry.store, registry.jobs.get(check_name("job", job))
-    if running_job is not None:
-        registry.advance(running_job)
-    stored = queries.deployment(store, job)
+    """The deployment that another one is to follow, as it is now: a running job is a snapshot of it."""
+    store, snapshot = registry.store, None
+    with registry.locked_all() as jobs:
+        running_job = jobs.get(check_name("job", job))
+        if running_job is not None:
+            registry.advance(running_job)
+            if running_job.state.active:
+                snapshot = off_lock.take(registry, running_job)
+        stored = queries.deployment(store, job)
+    if snapshot is not None:
+        lanes = tuple(snapshot.running_job.known.values())
+        return Present(stored, snapshot.present, lanes, snapshot.running_job)
     generation = Generation(store.graph(job, stored.id), store.model(job, stored.id, stored.generation))
-    if running_job is None or not running_job.state.active:
-        lanes = [lane for lane in store.lanes(job).values() if lane.deployment == stored.id]
-        return Present(stored, generation, tuple(lanes), None)
-    return Present(stored, generation, tuple(running_job.known.values()), running_job)
+    return Present(
+        stored, generation, tuple(lane for lane in store.lanes(job).values() if lane.deployment == stored.id), None
+    )
+
+
+def _is_still(registry: JobRegistry, found: Present) -> bool:
+    """Whether what was planned for a job is a plan for it as it is now. Whoever calls this holds the job."""
+    job = found.stored.job
+    running_job = registry.jobs.get(job)
+    if found.running_job is not None:
+        return running_job is not None and found.running_job.plans_alike(running_job)
+    is_at_rest = running_job is None or not running_job.state.active
+    return is_at_rest and queries.deployment(registry.store, job) == found.stored
 
 
 def already(registry: JobRegistry, found: Present) -> DeployResult:
@@ -91,11 +129,10 @@ def plan(found: Present, request: DeployRequest) -> NextDeployment:
 def apply(
     registry: JobRegistry, found: Present, planned: NextDeployment, request: DeployRequest | RollbackRequest
 ) -> DeployResult:
-    """Go into the deployment that was planned, unless it is only asked for; start a job that is at rest with it."""
-    if request.dry:
-        return planned.result
+    """Go into the deployment that was planned; start a job that is at rest with it. Whoever calls this holds the
+    job."""
     if found.running_job is not None:
-        registry.replace(found.running_job, planned, request.now)
+        registry.replace(registry.jobs[found.stored.job], planned, request.now)
         return planned.result
     store, former = registry.store, found.stored
     event = registry.event(former.job, planned.who, f"planned {planned.what}", planned.why)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from anabranch.coordinator import queries
+from anabranch.coordinator.commands import off_lock
 from anabranch.coordinator.commands.context import Context, enter
+from anabranch.coordinator.commands.off_lock import JobSnapshot
 from anabranch.coordinator.jobs import racks, transitions
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
@@ -29,15 +30,23 @@ def run(context: Context, job: str, request: ExpandRequest) -> ScaleResult:
     """
     registry = context.registry
     with registry.locked(job) as running_job:
-        inputs, settings = context.inputs(running_job), running_job.settings.given
+        snapshot = off_lock.take(registry, running_job)
+    inputs, settings = context.inputs(snapshot.present), snapshot.running_job.settings.given
     counts = context.counting(job, settings, *inputs)
     context.locate(job, counts)
     with registry.locked(job) as running_job:
-        present = registry.up_to_date(running_job)
-        running_job.inputs.counts = expand.seen(present.graph, present.model, counts)
-        known = queries.is_known(registry.store, job, request.request)
-        planned = None if known else plan(running_job, present, counts, "user", request.request)
-        return apply(registry, running_job, present, planned, request)
+        snapshot = off_lock.take(registry, running_job)
+    seen = expand.seen(snapshot.present.graph, snapshot.present.model, counts)
+    with registry.locked(job) as running_job:
+        running_job.inputs.counts = seen
+
+    def planned(running_job: RunningJob, present: Generation) -> NextGeneration | None:
+        return plan(running_job, present, counts, "user", request.request)
+
+    def applied(running_job: RunningJob, present: Generation, found: NextGeneration | None) -> ScaleResult:
+        return apply(registry, running_job, present, found, request)
+
+    return off_lock.change(registry, job, request, planned, applied)
 
 
 def check(running_job: RunningJob) -> None:
@@ -103,40 +112,64 @@ def look(context: Context) -> None:
     with registry.locked_all() as jobs:
         now = registry.clock()
         due = [
-            (running_job, context.inputs(running_job))
+            (running_job, off_lock.take(registry, running_job))
             for running_job in jobs.values()
             if running_job.state is DeploymentState.RUNNING and now >= running_job.inputs.look_from
         ]
-    for running_job, inputs in due:
-        counts, why = running_job.inputs.counts, ""
+    for running_job, before in due:
+        counts, why = before.running_job.inputs.counts, ""
         try:
-            counts = context.counting(running_job.job, running_job.settings.given, *inputs)
+            counts = context.counting(running_job.job, running_job.settings.given, *context.inputs(before.present))
             context.locate(running_job.job, counts)
         except AnabranchError as error:
             why = f"how many partitions its inputs have isn't known: {error.what}"
+        seen = expand.seen(before.present.graph, before.present.model, counts)
         with registry.locked_all() as jobs:
             if jobs.get(running_job.job) is not running_job:
                 continue
             running_job.inputs.look_from = registry.clock() + running_job.settings.expansion_check
-            present = registry.present(running_job)
-            running_job.inputs.counts = expand.seen(present.graph, present.model, counts)
+            running_job.inputs.counts = seen
             running_job.inputs.warning = why or running_job.inputs.warning
-            if not why and running_job.state is DeploymentState.RUNNING:
-                follow_inputs(registry, running_job, counts)
+            snapshot = off_lock.take(registry, running_job)
+        if not why and snapshot.running_job.state is DeploymentState.RUNNING:
+            _follow(registry, running_job, snapshot, counts)
+
+
+def _follow(registry: JobRegistry, running_job: RunningJob, snapshot: JobSnapshot, counts: Mapping[str, int]) -> None:
+    """:func:`follow_inputs`, planned while no job is held. If the job changes meanwhile, the next look does it."""
+    planned, refused = None, None
+    try:
+        planned = plan(snapshot.running_job, snapshot.present, counts, "coordinator")
+    except ConflictError as error:
+        refused = error
+    with registry.locked_all() as jobs:
+        if jobs.get(running_job.job) is not running_job:
+            return
+        if not snapshot.is_still(running_job):
+            running_job.inputs.look_from = registry.clock()
+            return
+        _warn(registry, running_job, refused)
+        if planned is not None:
+            registry.change(running_job, planned)
 
 
 def follow_inputs(
     registry: JobRegistry, running_job: RunningJob, counts: Mapping[str, int], begins: bool = False
 ) -> None:
-    """Let a job have as many partitions as its inputs, or say once why it doesn't."""
-    before, running_job.inputs.warning = running_job.inputs.warning, ""
+    """Let a job have as many partitions as its inputs, or say once why it doesn't. Whoever calls this holds the job."""
+    planned, refused = None, None
     try:
         planned = plan(running_job, registry.present(running_job), counts, "coordinator", begins=begins)
     except ConflictError as error:
-        running_job.inputs.warning = str(error)
-        if running_job.inputs.warning != before:
-            what = "the job doesn't go along with its inputs"
-            registry.store.note([registry.event(running_job.job, "coordinator", what, error.what)])
-        return
+        refused = error
+    _warn(registry, running_job, refused)
     if planned is not None:
         registry.change(running_job, planned)
+
+
+def _warn(registry: JobRegistry, running_job: RunningJob, refused: ConflictError | None) -> None:
+    """Say once why a job can't go along with its inputs; None: it can."""
+    before, running_job.inputs.warning = running_job.inputs.warning, "" if refused is None else str(refused)
+    if refused is not None and running_job.inputs.warning != before:
+        what = "the job doesn't go along with its inputs"
+        registry.store.note([registry.event(running_job.job, "coordinator", what, refused.what)])

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from anabranch.coordinator import pause_estimate, queries, start_offsets
+from anabranch.coordinator.commands import off_lock
 from anabranch.coordinator.commands.context import Context
 from anabranch.coordinator.jobs import transitions
 from anabranch.coordinator.jobs.registry import JobRegistry
@@ -31,18 +32,24 @@ def run(context: Context, job: str, request: RewindRequest) -> RewindResult:
     """
     registry = context.registry
     with registry.locked(job) as running_job:
-        present = registry.up_to_date(running_job)
-        if queries.is_known(registry.store, job, request.request):
+        registry.advance(running_job)
+        snapshot = off_lock.take(registry, running_job)
+    if queries.is_known(registry.store, job, request.request):
+        return RewindResult(generation=snapshot.present.generation)
+    off_lock.check_expected(job, request, snapshot.basis, None)
+    check(snapshot.running_job)
+    sources = rewind.sources(snapshot.present.graph, snapshot.running_job.lanes)
+    to = start_offsets.offsets(request.to, job, sources, context.systems_of(snapshot.running_job))  # may take long
+
+    def planned(running_job: RunningJob, present: Generation) -> NextGeneration:
+        return plan(running_job, present, request, to)
+
+    def applied(running_job: RunningJob, present: Generation, found: NextGeneration | None) -> RewindResult:
+        if found is None:
             return RewindResult(generation=present.generation)
-        check(running_job)
-        sources = rewind.sources(present.graph, running_job.lanes)
-        systems = context.systems_of(running_job)
-    to = start_offsets.offsets(request.to, job, sources, systems)  # which may take long
-    with registry.locked(job) as running_job:
-        present = registry.up_to_date(running_job)
-        if queries.is_known(registry.store, job, request.request):
-            return RewindResult(generation=present.generation)
-        return apply(registry, running_job, plan(running_job, present, request, to), request)
+        return apply(registry, running_job, found, request)
+
+    return off_lock.change(registry, job, request, planned, applied)
 
 
 def check(running_job: RunningJob) -> None:

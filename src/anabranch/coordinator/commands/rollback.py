@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from anabranch.coordinator import queries
 from anabranch.coordinator.commands import deploy
 from anabranch.coordinator.commands.context import Context
 from anabranch.coordinator.commands.deploy import apply, check
@@ -20,13 +19,7 @@ def run(context: Context, job: str, request: RollbackRequest) -> DeployResult:
     Raises:
         As there; ConflictError if there was no version before.
     """
-    registry = context.registry
-    with registry.locked_all():
-        found = deploy.present(registry, job)
-        if queries.is_known(registry.store, job, request.request):
-            return deploy.already(registry, found)
-        check(found)
-        return apply(registry, found, plan(registry, found, request), request)
+    return deploy.change(context, job, request, lambda found: plan(context.registry, found, request))
 
 
 def plan(registry: JobRegistry, found: Present, request: RollbackRequest) -> NextDeployment:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.coordinator import queries
+from anabranch.coordinator.commands import off_lock
 from anabranch.coordinator.commands.context import Context, enter
 from anabranch.coordinator.jobs import racks, transitions
 from anabranch.coordinator.jobs.registry import JobRegistry
@@ -30,11 +30,14 @@ def run(context: Context, job: str, request: ScaleRequest) -> ScaleResult:
     """
     context.locate(job)
     registry = context.registry
-    with registry.locked(job) as running_job:
-        present = registry.up_to_date(running_job)
-        known = queries.is_known(registry.store, job, request.request)
-        planned = None if known else plan(running_job, present, request, alone=registry.grace is None)
-        return apply(registry, running_job, present, planned, request)
+
+    def planned(running_job: RunningJob, present: Generation) -> NextGeneration | None:
+        return plan(running_job, present, request, alone=registry.grace is None)
+
+    def applied(running_job: RunningJob, present: Generation, found: NextGeneration | None) -> ScaleResult:
+        return apply(registry, running_job, present, found, request)
+
+    return off_lock.change(registry, job, request, planned, applied)
 
 
 def check(running_job: RunningJob, present: Generation, factor: int, containers: int, alone: bool) -> None:

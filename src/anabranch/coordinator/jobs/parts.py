@@ -198,12 +198,15 @@ class AutoscaleState:
         findings: what that came to so far.
         advised: the generation in which it said what would help.
         refused: the generation that can't have the factor that it should.
+        scalable: whether the job can have other factors than 1, by deployment and generation: of the last one that was
+            asked for.
     """
 
     looked_at: float = 0.0
     findings: Findings = field(default_factory=Findings)
     advised: int = 0
     refused: int = 0
+    scalable: Mapping[tuple[int, int], bool] = field(default_factory=dict)
 
 
 @dataclass

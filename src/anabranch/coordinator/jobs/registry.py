@@ -9,7 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import msgspec
 
-from anabranch.coordinator import draining, queries, reports
+from anabranch.coordinator import change_log, draining, queries, reports
 from anabranch.coordinator.jobs import (
     loading,
     next_deployment,
@@ -29,6 +29,7 @@ from anabranch.coordinator.naming import check_name
 from anabranch.coordinator.states import DeploymentState, Snapshot, Transition, step
 from anabranch.coordinator.store import ContainerRecord, DeploymentRecord, Event, Store
 from anabranch.errors import ConflictError, StoreUnavailableError
+from anabranch.model.graph import Graph
 from anabranch.model.lane import Lane, LaneState
 from anabranch.planning.transition import opening, rewind
 from anabranch.protocol.commands import RewindResult, ScaleResult
@@ -75,6 +76,7 @@ class JobRegistry:
         self.leases = threading.Lock()
         self.polls = LongPolls()
         self._lock = threading.Condition()
+        self._graphs: dict[str, tuple[int, Graph]] = {}
         self.first = first
 
     @contextmanager
@@ -193,8 +195,12 @@ class JobRegistry:
         return self.present(running_job)
 
     def present(self, running_job: RunningJob) -> Generation:
+        """The present generation of a job. Its graph is read from the store once a deployment."""
         job, deployment = running_job.job, running_job.deployment
-        return Generation(self.store.graph(job, deployment), self.store.model(job, deployment, running_job.generation))
+        known = self._graphs.get(job)
+        if known is None or known[0] != deployment:
+            known = self._graphs[job] = (deployment, self.store.graph(job, deployment))
+        return Generation(known[1], running_job.model)
 
     def status(self, running_job: RunningJob, lost: Sequence[ContainerRecord] = ()) -> JobStatus:
         """A job as it is now. ``lost``: its last processes that have lost their seats."""
@@ -229,12 +235,12 @@ class JobRegistry:
         if measured is None:
             return
         running_job.progress.pause = None
-        what = f"output stood still for {measured:.1f} s" if measured else "nothing came to be read in the change"
+        what, why = change_log.measurement(measured, watched.foretold)
         if measured:
             running_job.progress.shown = running_job.progress.shown.after(
                 watched.foretold, measured, watched.state_bytes
             )
-        self.store.note([self.event(running_job.job, "coordinator", what, f"{watched.foretold:.1f} s was foretold")])
+        self.store.note([self.event(running_job.job, "coordinator", what, why)])
 
     def _place_stranded(self, running_job: RunningJob) -> None:
         """Give lanes that must be closed, and whose seat is no more, to one that is."""
@@ -306,12 +312,18 @@ class JobRegistry:
         state, model = DeploymentState.CHANGING, planned.model
         what = f"{running_job.state.value} → {state.value}, generation {model.generation}"
         event = self.event(running_job.job, planned.who, what, _hastily(planned.why, now))
-        self.write(self.store.change_deployment, model, state.value, planned.ending, planned.result.lanes, event)
+        ending, lanes, noted = planned.ending, planned.result.lanes, self._expected(event, planned.result)
+        self.write(self.store.change_deployment, model, state.value, ending, lanes, event, noted)
         self._watch_pause(running_job, planned.result, event.at)
         running_job.change(model, [*planned.ending, *planned.result.lanes], self.clock())
         running_job.progress.hasty = now
         self.advance(running_job)
         self.announce()
+
+    def _expected(self, change: Event, result: ScaleResult | RewindResult | DeployResult) -> list[Event]:
+        """What is expected of a change, to be noted with it."""
+        what, why = change_log.expectation(result.pause, len(result.closing), len(result.lanes))
+        return [msgspec.structs.replace(change, who="coordinator", what=what, why=why)] if result.closing else []
 
     def _watch_pause(
         self, running_job: RunningJob, result: ScaleResult | RewindResult | DeployResult, accepted_at: float
@@ -360,7 +372,8 @@ class JobRegistry:
         what = f"{running_job.state.value} → {state.value}, {planned.what}"
         event = self.event(running_job.job, planned.who, what, _hastily(planned.why, now))
         former = DeploymentState.STOPPED.value
-        self.write(self.store.replace_deployment, planned.start, state.value, former, planned.ending, event)
+        noted = self._expected(event, planned.result)
+        self.write(self.store.replace_deployment, planned.start, state.value, former, planned.ending, event, noted)
         start = planned.start
         settings = start.program.settings if start.program is not None else {}
         terms = Terms(RunSettings.of(settings), start.until_caught_up, start.promises)

@@ -6,8 +6,10 @@ one: functions of a running job.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 import msgspec
 
@@ -158,6 +160,33 @@ class RunningJob:
         self.scaling.refused = self.scaling.advised = 0
         self.seats.asked = {}
         self.change(start.model, [*ended, *start.lanes], now)
+
+    def snapshot(self) -> Self:
+        """The job as it is now, for whoever plans or reads while nobody holds it. The records in it never change; what
+        holds them is a copy."""
+        found = copy.copy(self)
+        found.known, found.reports = dict(self.known), dict(self.reports)
+        processes = {name: replace(each, offered=set(each.offered)) for name, each in self.seats.processes.items()}
+        found.seats = replace(self.seats, processes=processes)
+        found.standbys, found.scaling = replace(self.standbys), replace(self.scaling)
+        found.progress, found.inputs = replace(self.progress), replace(self.inputs)
+        return found
+
+    def plans_alike(self, other: RunningJob) -> bool:
+        """Whether what comes of a change of this job is what comes of it of the ``other``: both are the same job, at
+        different times. How long output would stand still isn't looked at."""
+        return (
+            self.model is other.model
+            and (self.deployment, self.state) == (other.deployment, other.state)
+            and self.terms is other.terms
+            and self.inputs.replicas == other.inputs.replicas
+            and self._bases() == other._bases()
+        )
+
+    def _bases(self) -> tuple[list[tuple[Lane, bool]], dict[str, str | None]]:
+        """What a change goes by besides: the lanes, which of them have ended, and who is in which rack."""
+        lanes = [(lane, self.is_over(lane.id)) for lane in self.lanes]
+        return lanes, {each.record.seat: each.record.rack for each in self.seats.processes.values()}
 
     def stranded(self) -> list[Lane]:
         """The lanes that must still be closed, of seats that are no more and that nobody holds."""

@@ -9,7 +9,7 @@ from anabranch.protocol.deployment import Program
 from anabranch.protocol.drain import DrainProgress
 from anabranch.protocol.status import ContainerStatus
 
-__all__ = ["ContainerRecord", "DeploymentRecord", "Event", "LeaderRecord"]
+__all__ = ["ALL_EVENTS", "ContainerRecord", "DeploymentRecord", "Event", "EventRange", "LeaderRecord"]
 
 
 class DeploymentRecord(Document, frozen=True, kw_only=True):
@@ -51,7 +51,7 @@ class ContainerRecord(Document, frozen=True, kw_only=True):
         its = self.execution, self.host, self.pid, self.instance
         return its == (registration.execution, registration.host, registration.pid, registration.instance)
 
-    def status(self, alive: bool, lease: float | None = None) -> ContainerStatus:
+    def status(self, alive: bool | None, lease: float | None = None) -> ContainerStatus:
         return ContainerStatus(
             container=self.id,
             seat=self.seat,
@@ -67,13 +67,29 @@ class ContainerRecord(Document, frozen=True, kw_only=True):
 
 
 class Event(Document, frozen=True, kw_only=True):
-    """Something that happened to a job: ``who`` did ``what``, and ``why``. ``at``: seconds since 1970."""
+    """Something that happened to a job: ``who`` did ``what``, and ``why``. ``at``: seconds since 1970. ``id``: rises
+    with each event of the store; 0: it isn't stored yet."""
 
     job: str
     at: float
     who: str
     what: str
     why: str = ""
+    id: int = 0
+
+
+class EventRange(Document, frozen=True, kw_only=True):
+    """Which events are wanted: those ``after`` an id, ``before`` an id, and from ``since`` to before ``until``, in
+    seconds since 1970. None: no bound. ``patterns``: what is said of them is like one of these, in SQL's words."""
+
+    after: int | None = None
+    before: int | None = None
+    since: float | None = None
+    until: float | None = None
+    patterns: tuple[str, ...] = ()
+
+
+ALL_EVENTS = EventRange()
 
 
 class LeaderRecord(Document, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Self
 
@@ -12,14 +12,21 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from anabranch.coordinator.store import address, database, sqlite
-from anabranch.coordinator.store.records import ContainerRecord, DeploymentRecord, Event, LeaderRecord
+from anabranch.coordinator.store.records import (
+    ALL_EVENTS,
+    ContainerRecord,
+    DeploymentRecord,
+    Event,
+    EventRange,
+    LeaderRecord,
+)
 from anabranch.coordinator.store.tables import artifacts, containers, deployments, events, jobs, lanes, leader, models
 from anabranch.errors import NotLeadingError
 from anabranch.formats import Format
 from anabranch.model.document import decode, encode
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel
-from anabranch.model.lane import Lane
+from anabranch.model.lane import Lane, LaneState
 from anabranch.protocol.container import Registration
 from anabranch.protocol.deployment import Program, StartRequest
 from anabranch.protocol.drain import DrainProgress
@@ -73,6 +80,16 @@ class Store:
         one_connection = engine.dialect.name == "sqlite"
         self._looking: AbstractContextManager[Any] = self._lock if one_connection else nullcontext()
         self._epoch: int | None = None  # None: writes need not lead
+        self._watchers: list[Callable[[], object]] = []
+
+    @contextmanager
+    def watched(self, wake: Callable[[], object]) -> Iterator[None]:
+        """Inside ``with``, ``wake`` is called after each step of this store that stores events. It must not wait."""
+        self._watchers.append(wake)
+        try:
+            yield
+        finally:
+            self._watchers.remove(wake)
 
     def close(self) -> None:
         with self._lock:
@@ -156,13 +173,43 @@ class Store:
         with self._reading() as connection:
             return connection.execute(query).scalar()
 
-    def events(self, job: str, limit: int) -> list[Event]:
-        """The last ``limit`` events, oldest first."""
-        columns = [column for column in events.c if column.name != "id"]
-        query = sa.select(*columns).where(events.c.job == job).order_by(events.c.id.desc()).limit(limit)
+    def events(self, job: str, limit: int, wanted: EventRange = ALL_EVENTS) -> list[Event]:
+        """The last ``limit`` events of those that are wanted, oldest first; after some event: the first ones."""
+        its = [events.c.job == job]
+        if wanted.after is not None:
+            its.append(events.c.id > wanted.after)
+        if wanted.before is not None:
+            its.append(events.c.id < wanted.before)
+        if wanted.since is not None:
+            its.append(events.c.at >= wanted.since)
+        if wanted.until is not None:
+            its.append(events.c.at < wanted.until)
+        if wanted.patterns:
+            its.append(sa.or_(*(events.c.what.like(pattern) for pattern in wanted.patterns)))
+        newest_first = wanted.after is None
+        order = events.c.id.desc() if newest_first else events.c.id
         with self._reading() as connection:
-            rows = connection.execute(query).mappings().all()
-        return [Event(**row) for row in reversed(rows)]
+            rows = connection.execute(sa.select(events).where(*its).order_by(order).limit(limit)).mappings().all()
+        return [Event(**row) for row in (reversed(rows) if newest_first else rows)]
+
+    def lane_states(self, job: str) -> dict[str, int]:
+        """How many lanes of the job are in each state, of all deployments."""
+        query = sa.select(lanes.c.state, sa.func.count()).where(lanes.c.job == job).group_by(lanes.c.state)
+        with self._reading() as connection:
+            return {row[0]: row[1] for row in connection.execute(query)}
+
+    def open_lanes(self, job: str) -> list[Lane]:
+        """The lanes of the job that aren't closed, in the order they were planned."""
+        query = sa.select(lanes.c.record).where(lanes.c.job == job, lanes.c.state != LaneState.CLOSED.value)
+        with self._reading() as connection:
+            ordered = query.order_by(lanes.c.deployment, lanes.c.generation, lanes.c.place)
+            return [decode(record, Lane) for record in connection.execute(ordered).scalars()]
+
+    def deployment_numbers(self, job: str, limit: int) -> list[int]:
+        """The numbers of the job's last deployments, newest first."""
+        query = sa.select(deployments.c.id).where(deployments.c.job == job).order_by(deployments.c.id.desc())
+        with self._reading() as connection:
+            return list(connection.execute(query.limit(limit)).scalars())
 
     # Who leads
 
@@ -224,11 +271,17 @@ class Store:
             _add_deployment(connection, start, state, event.at)
 
     def replace_deployment(
-        self, start: StartRequest, state: str, former: str, changed: Iterable[Lane], event: Event
+        self,
+        start: StartRequest,
+        state: str,
+        former: str,
+        changed: Iterable[Lane],
+        event: Event,
+        noted: Sequence[Event] = (),
     ) -> None:
         """As :meth:`create_deployment`, for one that goes on from the lanes of ``start.model.replaces``: that one comes
-        into the state ``former``, and its lanes are changed."""
-        with self._writing(event) as connection:
+        into the state ``former``, and its lanes are changed. ``noted``: more events."""
+        with self._writing(event, *noted) as connection:
             _move(connection, start.graph.job, start.model.replaces, state=former, error=None, at=event.at)
             _put_lanes(connection, changed)
             _add_deployment(connection, start, state, event.at)
@@ -262,10 +315,16 @@ class Store:
             _put_drain(connection, job, deployment, drain)
 
     def change_deployment(
-        self, model: JobModel, state: str, changed: Iterable[Lane], new: Sequence[Lane], event: Event
+        self,
+        model: JobModel,
+        state: str,
+        changed: Iterable[Lane],
+        new: Sequence[Lane],
+        event: Event,
+        noted: Sequence[Event] = (),
     ) -> None:
-        """Put a deployment into its next generation: some lanes changed, others new."""
-        with self._writing(event) as connection:
+        """Put a deployment into its next generation: some lanes changed, others new. ``noted``: more events."""
+        with self._writing(event, *noted) as connection:
             _move(connection, model.job, model.run_id, state=state, error=None, at=event.at)
             document = encode(model).decode()
             its = {"job": model.job, "deployment": model.run_id, "generation": model.generation}
@@ -374,6 +433,8 @@ class Store:
                     raise _not_leading(held["holder"] if held is not None else None)
             yield connection
             _add_events(connection, happened)
+        for wake in list(self._watchers) if happened else ():
+            wake()
 
     def _beat(self, beat: sa.ColumnElement[int] | int) -> None:
         with database.explained(self._database), self._writer.begin() as connection:

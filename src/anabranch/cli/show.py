@@ -1,0 +1,159 @@
+"""``anabranch show``: what a page shows of jobs, one part at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+import typer
+from rich import table as rich_table
+
+from anabranch import config as configuration
+from anabranch.cli import drawing, finding, printing
+from anabranch.coordinator.api.operations import Operations
+from anabranch.model.document import Document
+
+app = typer.Typer(no_args_is_help=True, help="Show one part of what is known of jobs.")
+
+Job = Annotated[str, typer.Argument(help="The job's name.")]
+Config = Annotated[Path | None, typer.Option(help="The configuration file.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Stage = Annotated[str, typer.Option(help="Of this stage only.")]
+
+T = TypeVar("T")
+
+
+@app.command()
+def overview(config: Config = None, json: Json = False) -> None:
+    """All jobs in a line each: state, lag, rate, and what needs somebody first."""
+    found = _read(config, None, lambda asked: asked.overview())
+    if json:
+        printing.as_json(found)
+        return
+    rows = ({**each.to_builtins(), "worst": each.worst.summary if each.worst else ""} for each in found.jobs)
+    _draw(("job", "state", "factor", "seats", "containers", "lag", "rows", "arriving", "worst"), rows)
+
+
+@app.command()
+def live(job: Job, config: Config = None, json: Json = False) -> None:
+    """The figures of a job's open lanes and containers as they are now."""
+    found = _read(config, job, lambda asked: asked.live(job))
+    if json:
+        printing.as_json(found)
+        return
+    typer.echo(f"job {job}: {found.state}, generation {found.generation}, factor {found.factor}")
+    for each in (found.lanes, found.containers, found.resting, found.copies):
+        if each.rows:
+            _draw(each.columns, each.records())
+
+
+@app.command()
+def partitions(
+    job: Job,
+    stage: Stage = "",
+    lane: Annotated[str, typer.Option(help="Of this lane only.")] = "",
+    sort: Annotated[str, typer.Option(help="A column; with a minus: the largest first.")] = "-lag",
+    limit: Annotated[int, typer.Option(help="How many rows.")] = 100,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """The partitions that a job reads: who is behind, and who holds event time back."""
+    found = _read(config, job, lambda asked: asked.partitions(job, stage, lane, sort, 0, limit))
+    if json:
+        printing.as_json(found)
+        return
+    _draw(found.table.columns, found.table.records())
+    typer.echo(f"{len(found.table.rows):,} of {found.total:,} partitions; lag {found.totals.get('lag', 0):,} in all")
+
+
+@app.command()
+def placement(job: Job, stage: Stage = "", config: Config = None, json: Json = False) -> None:
+    """Which containers have how many buckets of each partition."""
+    found = _read(config, job, lambda asked: asked.placement(job, stage))
+    if json:
+        printing.as_json(found)
+        return
+    rows: dict[int, dict[str, Any]] = {}
+    for number, seat, buckets in found.cells.rows:
+        rows.setdefault(number, {"partition": found.partitions[number]})[found.seats[seat]] = buckets
+    _draw(("partition", *found.seats), rows.values())
+
+
+@app.command()
+def graph(
+    job: Job,
+    deployment: Annotated[int, typer.Option(help="Its number; 0: the last one.")] = 0,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """The operators of a job, by stage."""
+    found = _read(config, job, lambda asked: asked.graph(job, deployment))
+    if json:
+        printing.as_json(found)
+        return
+    nodes = {each.id: each for each in found.nodes}
+    for stage in found.stages:
+        typer.echo(f"stage {stage.stage}: reads {', '.join(stage.inputs)}; {stage.tasks} task(s)")
+        for number in stage.nodes:
+            typer.echo(f"  {nodes[number].kind} {nodes[number].name} {nodes[number].where}")
+    for edge in found.edges:
+        typer.echo(f"{edge.from_stage} → {edge.to_stage}: {edge.stream}")
+
+
+@app.command()
+def deployments(job: Job, config: Config = None, json: Json = False) -> None:
+    """The last deployments of a job, newest first."""
+    found = _read(config, job, lambda asked: asked.deployments(job))
+    if json:
+        typer.echo(msgspec.json.encode([each.to_builtins() for each in found]).decode())
+        return
+    columns = ("id", "state", "generation", "versionOf", "file", "artifact", "error")
+    _draw(columns, (each.to_builtins() for each in found))
+
+
+@app.command()
+def changes(
+    job: Job,
+    limit: Annotated[int, typer.Option(help="How many, the last ones.")] = 50,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """The last changes of a job: what was predicted, and what was measured."""
+    found = _read(config, job, lambda asked: asked.changes(job, limit))
+    if json:
+        typer.echo(msgspec.json.encode([each.to_builtins() for each in found]).decode())
+        return
+    columns = ("generation", "kind", "who", "outcome", "predictedPause", "measuredPause", "seconds", "why", "reason")
+    _draw(columns, (each.to_builtins() for each in found))
+
+
+@app.command()
+def coordinator(config: Config = None, json: Json = False) -> None:
+    """What the coordinator is, and who leads."""
+    found: Document = _read(config, None, lambda asked: asked.info())
+    if json:
+        printing.as_json(found)
+        return
+    for name, value in found.to_builtins().items():
+        typer.echo(f"{name}: {_text(value)}")
+
+
+def _read(config: Path | None, job: str | None, ask: Callable[[Operations], T]) -> T:
+    return finding.read(configuration.load(config).coordinator, job, ask)
+
+
+def _draw(columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    table, names = rich_table.Table(), tuple(columns)
+    for name in names:
+        table.add_column(name)
+    for row in rows:
+        table.add_row(*(_text(row.get(name)) for name in names))
+    drawing.wide().print(table)
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.1f}" if isinstance(value, float) else str(value)

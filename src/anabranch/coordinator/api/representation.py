@@ -1,0 +1,100 @@
+"""Answers as they go over the wire: with an ETag, compressed where the client takes that, kept while they are the
+same."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import hashlib
+import re
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+__all__ = ["Kept", "Representation", "knows", "respond", "tagged"]
+
+_SMALL = 1_000
+"""What has fewer bytes isn't compressed."""
+_LEVEL = 1
+_MOST_KEPT = 64
+_CLOCK = re.compile(rb'"at":[0-9.e+-]+,?')
+_HEAD = 60
+
+
+@dataclass(frozen=True)
+class Representation:
+    """``etag``: another one when it says something else, whatever its clock says."""
+
+    content: bytes
+    media_type: str
+    etag: str
+
+    @cached_property
+    def compressed(self) -> bytes:
+        return gzip.compress(self.content, _LEVEL)
+
+
+def tagged(content: bytes, media_type: str, etag: str = "") -> Representation:
+    """``etag``: if it is known without looking at the content."""
+    if not etag:
+        # When it was said, which comes first, is none of what is said.
+        head = _CLOCK.sub(b"", content[:_HEAD], count=1)
+        digest = hashlib.blake2b(head, digest_size=12)
+        digest.update(memoryview(content)[_HEAD:])
+        etag = f'"{digest.hexdigest()}"'
+    return Representation(content, media_type, etag)
+
+
+async def respond(request: Request, found: Representation) -> Response:
+    """The response to a GET."""
+    headers = {"ETag": found.etag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
+    if knows(request, found.etag):
+        return Response(status_code=304, headers=headers)
+    content = found.content
+    if len(content) > _SMALL and "gzip" in request.headers.get("accept-encoding", ""):
+        content = await run_in_threadpool(lambda: found.compressed)
+        headers["Content-Encoding"] = "gzip"
+    return Response(content, headers=headers, media_type=found.media_type)
+
+
+def knows(request: Request, etag: str) -> bool:
+    """Whether whoever asks has what an ETag is of."""
+    known = request.headers.get("if-none-match", "")
+    return any(each.strip().removeprefix("W/") in (etag, "*") for each in known.split(","))
+
+
+@dataclass
+class _Entry:
+    key: str = ""
+    until: float = 0.0
+    answer: Representation | None = None
+    building: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class Kept:
+    """The last answers, by what was asked for: all who ask while one holds get the same bytes, made once. On one event
+    loop."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._entries: OrderedDict[str, _Entry] = OrderedDict()
+
+    async def get(
+        self, asked: str, key: str, fresh_for: float, build: Callable[[], Awaitable[Representation]]
+    ) -> Representation:
+        """What is kept if it has this ``key`` and was made no longer ago than it is fresh; else it is made."""
+        entry = self._entries.setdefault(asked, _Entry())
+        self._entries.move_to_end(asked)
+        while len(self._entries) > _MOST_KEPT:
+            self._entries.popitem(last=False)
+        async with entry.building:
+            if entry.answer is None or entry.key != key or self._clock() >= entry.until:
+                entry.answer = await build()
+                entry.key, entry.until = key, self._clock() + fresh_for
+            return entry.answer

@@ -1,0 +1,112 @@
+"""The changes of a job, put together from its events: what was predicted beside what was measured. Pure.
+
+So they are known of older stores, too, and whichever coordinator led then.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import msgspec
+
+from anabranch.coordinator.store import Event
+from anabranch.views.changes import ChangeKind, ChangeRecord, Outcome
+
+__all__ = ["PATTERNS", "expectation", "measurement", "records"]
+
+_NOTHING_CAME = "nothing came to be read in the change"
+PATTERNS = ("% → changing, %", "changing → %", "output % stand still for %", "output stood still for %", _NOTHING_CAME)
+"""The events that tell of changes, as SQL's LIKE takes them."""
+
+_BEGAN = re.compile(r" → changing, (?:generation (?P<generation>\d+)|deployment (?P<deployment>\d+)(?P<again>, of )?)")
+_ENDED = re.compile(r"^changing → (?P<state>\w+)$")
+_TOOK = re.compile(r", in (\d+\.\d) s$")
+_EXPECTED = re.compile(r"^output should stand still for (\d+\.\d) s$")
+_LANES = re.compile(r"^(\d+) lane\(s\) close, (\d+) follow$")
+_MEASURED = re.compile(r"^output stood still for (\d+\.\d) s$")
+_FORETOLD = re.compile(r"^(\d+\.\d) s was foretold$")
+
+
+def expectation(pause: float, closing: int, starting: int) -> tuple[str, str]:
+    """What is said of a change when it begins, and why."""
+    return f"output should stand still for {pause:.1f} s", f"{closing} lane(s) close, {starting} follow"
+
+
+def measurement(pause: float, foretold: float) -> tuple[str, str]:
+    """What is said of a change once it is known how long output stood still (0.0: nothing came), and why."""
+    return (f"output stood still for {pause:.1f} s" if pause else _NOTHING_CAME), f"{foretold:.1f} s was foretold"
+
+
+def records(events: Iterable[Event], deployment: int = 0) -> list[ChangeRecord]:
+    """The changes that events tell of, in their order.
+
+    Args:
+        events: oldest first.
+        deployment: the one that the first of them are of; 0: not known.
+    """
+    found: list[ChangeRecord] = []
+    for event in events:
+        begins = _BEGAN.search(event.what)
+        if begins is not None:
+            _supersede(found, event)
+            deployment = int(begins["deployment"] or deployment)
+            found.append(
+                ChangeRecord(
+                    id=event.id,
+                    deployment=deployment,
+                    generation=int(begins["generation"] or 1),
+                    kind=_kind(event, begins),
+                    who=event.who,
+                    why=event.why,
+                    began=event.at,
+                )
+            )
+        elif found:
+            found[-1] = _after(found[-1], event)
+    return found
+
+
+def _supersede(found: list[ChangeRecord], event: Event) -> None:
+    """A change that is still under way when another one begins was undone by that."""
+    if found and found[-1].outcome == "open":
+        reason = event.why.removeprefix("cancelled: ")
+        found[-1] = msgspec.structs.replace(found[-1], outcome="undone", ended=event.at, reason=reason)
+
+
+def _kind(event: Event, begins: re.Match[str]) -> ChangeKind:
+    if event.why.startswith("cancelled: "):
+        return "undo"
+    if begins["deployment"]:
+        return "rollback" if begins["again"] else "deploy"
+    if event.why.startswith("rewound to "):
+        return "rewind"
+    if event.why.startswith("tasks go where they should be by racks"):
+        return "assign"
+    return "scale" if event.why.startswith("factor ") else "expand"
+
+
+def _after(change: ChangeRecord, event: Event) -> ChangeRecord:
+    """A change after another event of it."""
+    ended = _ENDED.search(event.what)
+    if ended is not None and change.outcome == "open":
+        outcome: Outcome = "failed" if ended["state"] == "failed" else "done"
+        took = _TOOK.search(event.why)
+        return msgspec.structs.replace(
+            change,
+            outcome=outcome,
+            ended=event.at,
+            seconds=float(took[1]) if took else event.at - change.began,
+            reason=event.why if outcome == "failed" else "",
+        )
+    if expected := _EXPECTED.search(event.what):
+        lanes = _LANES.search(event.why)
+        counts = {"closing": int(lanes[1]), "starting": int(lanes[2])} if lanes else {}
+        return msgspec.structs.replace(change, predicted_pause=float(expected[1]), **counts)
+    measured = _MEASURED.search(event.what)
+    if measured is None and event.what != _NOTHING_CAME:
+        return change
+    foretold = _FORETOLD.search(event.why)
+    predicted = float(foretold[1]) if foretold else change.predicted_pause
+    pause = float(measured[1]) if measured else 0.0
+    return msgspec.structs.replace(change, measured_pause=pause, predicted_pause=predicted)

@@ -1,0 +1,181 @@
+"""Plans are made while no job is held, on a copy of the job as it was, and applied only to the job that they were made
+for: if it has changed meanwhile, it is planned anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from anabranch.coordinator import queries
+from anabranch.coordinator.jobs.registry import JobRegistry
+from anabranch.coordinator.jobs.running_job import RunningJob
+from anabranch.coordinator.jobs.transitions import Generation
+from anabranch.errors import ConflictError
+from anabranch.model.outline import Basis, digest, outlined
+from anabranch.planning.transition import follow
+from anabranch.protocol.commands import RewindResult, ScaleResult
+from anabranch.protocol.deployment import DeployResult
+
+__all__ = [
+    "TRIES",
+    "JobSnapshot",
+    "Request",
+    "always_changes",
+    "change",
+    "check_expected",
+    "response",
+    "take",
+]
+
+TRIES = 10
+"""So often is a change planned anew as the job has changed meanwhile."""
+
+
+class Request(Protocol):
+    """What all requests for changes have."""
+
+    @property
+    def request(self) -> str: ...
+
+    @property
+    def dry(self) -> bool: ...
+
+    @property
+    def brief(self) -> bool: ...
+
+    @property
+    def expect(self) -> Basis | None: ...
+
+
+class Planned(Protocol):
+    """What all plans have."""
+
+    @property
+    def result(self) -> ScaleResult | RewindResult | DeployResult: ...
+
+
+P = TypeVar("P", bound=Planned)
+R = TypeVar("R", ScaleResult, RewindResult, DeployResult)
+
+
+@dataclass(frozen=True)
+class JobSnapshot:
+    """A job as it was at some moment. Whoever plans for ``running_job`` holds nothing, and changes nothing by it."""
+
+    running_job: RunningJob
+    present: Generation
+
+    def is_still(self, running_job: RunningJob) -> bool:
+        """Whether a plan for the snapshot is one for the job as it is now. Whoever calls this holds the job."""
+        return self.running_job.plans_alike(running_job)
+
+    @property
+    def basis(self) -> Basis:
+        return Basis(deployment=self.running_job.deployment, generation=self.present.generation)
+
+
+def take(registry: JobRegistry, running_job: RunningJob) -> JobSnapshot:
+    """Whoever calls this holds the job. It costs next to nothing, however many tasks there are."""
+    return JobSnapshot(running_job.snapshot(), registry.present(running_job))
+
+
+def change(
+    registry: JobRegistry,
+    job: str,
+    request: Request,
+    plan: Callable[[RunningJob, Generation], P | None],
+    apply: Callable[[RunningJob, Generation, P | None], R],
+) -> R:
+    """Plan for a job as it is, and apply that. What was applied by the same request before isn't planned again.
+
+    Args:
+        plan: reads what it is given, and may take long; None: nothing is to be done.
+        apply: holds the job, but for a dry run: then it gets the snapshot.
+
+    Raises:
+        As :meth:`JobRegistry.locked`, ``plan``, ``apply`` and :func:`check_expected`; ConflictError if the job changes
+        faster than plans are made.
+    """
+    for _ in range(TRIES):
+        with registry.locked(job) as running_job:
+            registry.advance(running_job)
+            snapshot = take(registry, running_job)
+        seen, planned = snapshot.running_job, None
+        if not queries.is_known(registry.store, job, request.request):
+            check_expected(job, request, snapshot.basis, None)
+            planned = plan(seen, snapshot.present)
+            if planned is not None:
+                check_expected(job, request, snapshot.basis, planned.result)
+        if request.dry:
+            heads = follow.heads(seen.lanes) if request.brief else []
+            return response(apply(seen, snapshot.present, planned), snapshot.basis, request, len(heads))
+        with registry.locked(job) as running_job:
+            present = registry.up_to_date(running_job)
+            if snapshot.is_still(running_job):
+                result = apply(running_job, present, planned)
+                break
+    else:
+        raise always_changes(job)
+    return response(result, snapshot.basis, request, len(follow.heads(seen.lanes)) if request.brief else 0)
+
+
+def always_changes(job: str) -> ConflictError:
+    """What is raised once a job was another one each time that a plan for it was ready."""
+    return ConflictError(
+        f"job {job!r} has changed each time that it was planned: {TRIES} times in a row",
+        f"nothing was done; see anabranch status {job}, and try again",
+    )
+
+
+def check_expected(
+    job: str, request: Request, basis: Basis, result: ScaleResult | RewindResult | DeployResult | None
+) -> None:
+    """Raises ConflictError if a change is asked for on a condition that doesn't hold.
+
+    Args:
+        basis: what the job is.
+        result: what would come of it; None: only the job is looked at.
+    """
+    expected = request.expect
+    if expected is None:
+        return
+    wanted, has = (expected.deployment, expected.generation), (basis.deployment, basis.generation)
+    if wanted != has:
+        raise ConflictError(
+            f"job {job!r} was planned for as deployment {wanted[0]}, generation {wanted[1]}, and is deployment "
+            f"{has[0]}, generation {has[1]} now",
+            f"nothing was done; plan it again: anabranch events {job} says what has changed",
+        )
+    if result is not None and expected.digest and _digest(result) != expected.digest:
+        raise ConflictError(
+            f"what would come of it isn't what was planned: job {job!r} is in the same generation, but its lanes, its "
+            "containers or their racks, or its inputs are others",
+            f"nothing was done; plan it again: anabranch events {job} says what has changed",
+        )
+
+
+def response(result: R, basis: Basis, request: Request, heads: int) -> R:
+    """What is said of a plan: with its basis, and without the records of lanes if it is to be brief.
+
+    Args:
+        heads: how many lanes the present generation has.
+    """
+    basis = msgspec.structs.replace(basis, digest=_digest(result))
+    if not request.brief:
+        return msgspec.structs.replace(result, basis=basis)
+    outline = outlined(result.closing, result.lanes, heads - len(result.closing))
+    return msgspec.structs.replace(result, basis=basis, outline=outline, closing=(), lanes=())
+
+
+def _digest(result: ScaleResult | RewindResult | DeployResult) -> str:
+    """Of all that comes of a change, but for how long output stands still, which is another guess each time."""
+    if isinstance(result, ScaleResult):
+        rest = [result.factor, result.containers, result.partitions, result.free]
+    elif isinstance(result, RewindResult):
+        rest = [result.to]
+    else:
+        rest = [result.deployment, result.version_of, result.notes]
+    return digest(result.closing, result.lanes, *rest)

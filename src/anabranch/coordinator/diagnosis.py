@@ -1,0 +1,316 @@
+"""What holds a job back, read off its status: the worst first. Pure: a page and ``anabranch why`` show the same."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+
+from anabranch.coordinator.states import DeploymentState
+from anabranch.model.lane import LaneState
+from anabranch.protocol.lane_report import LaneReport
+from anabranch.protocol.status import JobStatus, LaneStatus
+from anabranch.views.findings import SEVERITIES, Finding
+from anabranch.views.live import ChangeProgress
+
+__all__ = ["MOST", "RULES", "findings"]
+
+MOST = 20
+"""So many are shown at most."""
+_SPAN = 20.0
+"""Seconds of figures from which on rates say something."""
+_GROWS = 1.1
+_BUSY, _SKEWED = 0.9, 3.0
+_HELD_MS = 60_000
+_BEHIND = 10
+_TIMES_PREDICTED, _LEAST_CHANGE = 3.0, 10.0
+_LEASE_LEFT = 0.3
+
+Rule = Callable[[JobStatus, float, ChangeProgress | None], Iterable[Finding]]
+
+
+def findings(status: JobStatus, at: float, lease: float, change: ChangeProgress | None = None) -> list[Finding]:
+    """Args:
+    at: seconds since 1970.
+    lease: how long a container may be silent, in seconds.
+    change: the one that is under way.
+    """
+    found = [each for rule in RULES for each in rule(status, at, change)]
+    found += _leases(status, lease)
+    return sorted(found, key=lambda each: SEVERITIES.index(each.severity))[:MOST]
+
+
+def _failed_lanes(status: JobStatus, at: float, change: ChangeProgress | None) -> Iterable[Finding]:
+    for lane, report in _open(status):
+        if lane.lane.state is LaneState.FAILED:
+            yield Finding(
+                severity="failed",
+                rule="lane-failed",
+                subject={"lane": lane.lane.id},
+                summary=f"lane {lane.lane.id} has failed",
+                why=lane.lane.error or (report.error or "" if report else ""),
+                cure=f"mend what it says; then: anabranch stop {status.job}, and start it again",
+            )
+
+
+def _failed_job(status: JobStatus, at: float, change: ChangeProgress | None) -> Iterable[Finding]:
+    if status.state == DeploymentState.FAILED.value:
+        yield Finding(
+            severity="failed",
+            rule="job-failed",
+            subject={"job": status.job},
+            summary=f"job {status.job} has failed",
+            why=status.error or "",
+            cure=f"mend what it says, and start it again: anabranch start {status.job}",
+        )
+
+
+def _not_served(status: JobStatus, at: float, change: ChangeProgress | None) -> Iterable[Finding]:
+    if not status.served and DeploymentState(status.state).active:
+        yield Finding(
+            severity="attention",
+            rule="no-leader",
+            subject={"job": status.job},
+            summary=f"job {status.job} is {status.state}, and no coordinator that was asked serves it",
+            why="its containers may run on; what they do isn't known here",
+            cure="ask the coordinator that leads, or start one: anabranch coordinator",
+        )
+
+
+def _empty_seats(status: JobStatus, at: float, change: ChangeProgress | None) -> Iterable[Finding]:
+    if not status.served or not DeploymentState(status.state).active:
+        return
+    held = sum(each.gone is None and each.alive is True for each in status.containers)
+    if held < status.seats:
+        lost = next((each for each in status.containers if each.gone is not None), None)
+        yield Finding(
+            severity="attention",
+            rule="seats-empty",
+            subject={"job": status.job},
+            summary=f"{status.seats - held} of {status.seats} containers are missing",
+            why="" if lost is None else f"{lost.container} lost its seat: {lost.gone}",
+            figures={"seats": status.seats, "held": held, "standingBy": status.standing_by},
+            cure="their lanes wait: start containers, or see what keeps the launcher from it",
+        )
+
+
+def _gave_up(status: JobStatus, at: float, change: ChangeProgress | None) -> Iterable[Finding]:
+    launching = status.launching
+    if launching is not None and launching.gave_up:
+        yield Finding(
+            severity="failed",
+            rule="launcher-gave-up",
+            subject={"job": status.job},
+            summary=f"no containers are started any more after {launching.failures} failures",
+            why=launching.reason,
+            figures={"failures": launching.failures, "wanted": launching.wanted, "running": launching.running},
+            cure=f"see what they said in {launching.logs or 'their logs'}; then: anabranch start {status.job}",
+        )
+
+
+def _leases(status: JobStatus, lease: float) -> Iterable[Finding]:
+    for each in status.containers:
+        if each.gone is None and each.lease is not None and each.lease < lease * _LEASE_LEFT:
+            yield Finding(
+                severity="attention",
+                rule="lease-runs-out",
+                subject={"container": each.container, "seat": each.seat},
+                summary=f"container {each.container} wasn't heard for {lease - each.lease:.1f} s, of {lease:g} s",
+                figures={"lease": each.lease},
+                cure=f"see whether process {each.pid} on {each.host} lives, and reaches the coordinator",
+            )
+
+
+def _unfenced(status: JobStatus, at: float, change: ChangeProgress | None) -> Iterable[Finding]:
+    for lane, _ in _open(status):
+        if lane.lane.unfenced:
+            yield Finding(
+                severity="attention",
+                rule="lane-unfenced",
+                subject={"lane": lane.lane.id},
+                summary=f"lane {lane.lane.id} waits until its former process can write no more",
+                why="its container has lost its seat, and its outputs aren't fenced yet",
+                cure=f"see anabranch events {status.job}: it says why, if they can't be",
+            )
+
+
+def _slow_change(status: JobStatus, at: float, change: ChangeProgress | None) -> Iterable[Finding]:
+    if change is None:
+        return
+    takes = at - change.began
+    if takes > max(_LEAST_CHANGE, _TIMES_PREDICTED * change.predicted):
+        yield Finding(
+            severity="attention",
+            rule="change-slow",
+            subject={"job": status.job},
+            summary=f"the change to generation {change.generation} has taken {takes:.0f} s so far",
+            why=f"{change.closed} of {len(change.closing)} lanes have closed, {change.running} of "
+            f"{len(change.starting)} that follow run; output was expected to stand still for {change.predicted:.1f} s",
+            figures={"seconds": takes, "predicted": change.predicted},
+            cure=f"wait; or take it back: anabranch cancel {status.job}",
+            since=change.began,
+        )
+
+
+def _restarts(status: JobStatus, at: float, change: ChangeProgress | None) -> Iterable[Finding]:
+    for lane, report in _open(status):
+        if report is not None and report.attempt > 1 and lane.lane.state is not LaneState.FAILED:
+            yield Finding(
+                severity="attention",
+                rule="lane-restarts",
+                subject={"lane": lane.lane.id},
+                summary=f"lane {lane.lane.id} was begun {report.attempt} times"
+                + (f", {report.stalls} of them as it stood still" if report.stalls else ""),
+                why=report.trouble,
+                figures={"attempts": report.attempt, "stalls": report.stalls},
+                cure=f"see anabranch events {status.job}",
+            )
+
+
+def _growing_lag(status: JobStatus, at: float, change: ChangeProgress | None) -> Iterable[Finding]:
+    heard = [(lane, report) for lane, report in _open(status) if report is not None and report.span >= _SPAN]
+    lag = sum(lane.lag for lane, _ in heard)
+    arriving = sum(report.arriving for _, report in heard)
+    read = sum(report.rows_per_second for _, report in heard)
+    if lag and arriving > _GROWS * read:
+        slowest = max(heard, key=lambda each: each[0].lag)
+        yield Finding(
+            severity="attention",
+            rule="lag-grows",
+            subject={"job": status.job, "lane": slowest[0].lane.id},
+            summary=f"{arriving:,.0f} records a second come in, and {read:,.0f} are read: the lag of {lag:,} grows",
+            why=f"lane {slowest[0].lane.id} is furthest behind, by {slowest[0].lag:,}; it is busy for "
+            f"{slowest[1].busy:.0%} of the time, functions work for {slowest[1].working:.0%}",
+            figures={"lag": lag, "arriving": arriving, "read": read},
+            cure=f"see what another factor would do: anabranch sizing {status.job}",
+        )
+
+
+def _skew(status: JobStatus, at: float, change: ChangeProgress | None) -> Iterable[Finding]:
+    for lane, report in _open(status):
+        if report is not None and report.skew >= _SKEWED and report.working >= _BUSY and lane.lag:
+            yield Finding(
+                severity="attention",
+                rule="skew",
+                subject={"lane": lane.lane.id, "ssp": report.slowest},
+                summary=f"functions spend {report.skew:.1f} times the mean on {report.slowest}",
+                why=f"they work for {report.working:.0%} of the time, and lane {lane.lane.id} is {lane.lag:,} behind",
+                figures={"skew": report.skew, "working": report.working, "lag": lane.lag},
+                cure="one key can't be split: a larger factor helps only if many keys are in that bucket",
+            )
+
+
+def _held_time(status: JobStatus, at: float, change: ChangeProgress | None) -> Iterable[Finding]:
+    by_stage: dict[str, list[tuple[LaneStatus, LaneReport]]] = defaultdict(list)
+    for lane, report in _open(status):
+        if report is not None and report.watermark is not None and report.held_by:
+            by_stage[lane.lane.stage].append((lane, report))
+    for its in by_stage.values():
+        newest = max(report.watermark or 0 for _, report in its)
+        lane, report = min(its, key=lambda each: each[1].watermark or 0)
+        behind = newest - (report.watermark or 0)
+        if behind >= _HELD_MS:
+            windows = f", and {report.windows:,} windows wait" if report.windows else ""
+            yield Finding(
+                severity="attention",
+                rule="holds-time",
+                subject={"ssp": report.held_by or "", "lane": lane.lane.id},
+                summary=f"{report.held_by} holds back event time in lane {lane.lane.id}: it is "
+                f"{behind / 60_000:.0f} min behind other lanes{windows}",
+                figures={"behindMs": behind, "windows": report.windows},
+                cure="see whether anything comes from it; one that is silent for long can be declared idle",
+            )
+
+
+def _inputs(status: JobStatus, at: float, change: ChangeProgress | None) -> Iterable[Finding]:
+    for name, count in status.inputs.items():
+        if not count:
+            yield Finding(
+                severity="failed",
+                rule="input-changed",
+                subject={"stream": name},
+                summary=f"stream {name} is gone",
+                cure="restore it: its lanes go on as long as they can",
+            )
+    for warning in status.warnings:
+        said, _, cure = warning.partition("\n")
+        yield Finding(
+            severity="attention",
+            rule="input-changed" if "partitions" in said or "stream" in said else "warning",
+            subject={"job": status.job},
+            summary=said,
+            cure=cure.strip(),
+        )
+
+
+def _standbys(status: JobStatus, at: float, change: ChangeProgress | None) -> Iterable[Finding]:
+    for each in status.copies:
+        subject = {"lane": each.lane, "container": each.container}
+        if each.error:
+            yield Finding(
+                severity="attention",
+                rule="standby-broken",
+                subject=subject,
+                summary=f"standby {each.number} of lane {each.lane} can't be brought up to date",
+                why=each.error,
+                cure="mend what it says; until then, another container copies the state when it takes the lane over",
+            )
+        elif each.behind is not None and each.behind > _BEHIND:
+            yield Finding(
+                severity="notice",
+                rule="standby-behind",
+                subject=subject,
+                summary=f"standby {each.number} of lane {each.lane} is {each.behind} batches behind",
+                figures={"behind": each.behind},
+            )
+
+
+def _dead_letters(status: JobStatus, at: float, change: ChangeProgress | None) -> Iterable[Finding]:
+    its = [(lane, report) for lane, report in _open(status) if report is not None and report.dead_letters]
+    count = sum(report.dead_letters for _, report in its)
+    if count:
+        streams = sorted({stream for lane, _ in its for stream in lane.lane.dead_letters.values()})
+        yield Finding(
+            severity="notice",
+            rule="dead-letters",
+            subject={"stream": streams[0]} if streams else {"job": status.job},
+            summary=f"{count:,} records could not be processed and are in {', '.join(streams) or 'dead letters'}",
+            figures={"deadLetters": count},
+            cure="read them: anabranch stream cat" + (f" {streams[0]}" if streams else ""),
+        )
+
+
+def _stuck(status: JobStatus, at: float, change: ChangeProgress | None) -> Iterable[Finding]:
+    for lane, report in _open(status):
+        if report is not None and report.stuck and (report.overdue or status.drain is not None):
+            yield Finding(
+                severity="attention" if report.overdue else "notice",
+                rule="drain-stuck" if status.drain is not None else "function-slow",
+                subject={"lane": lane.lane.id},
+                summary=f"lane {lane.lane.id}: {report.stuck}",
+                why="it works on it for longer than it may" if report.overdue else "",
+                cure=f"see anabranch status {status.job}",
+            )
+
+
+RULES: Sequence[Rule] = (
+    _failed_job,
+    _failed_lanes,
+    _gave_up,
+    _not_served,
+    _empty_seats,
+    _unfenced,
+    _slow_change,
+    _restarts,
+    _growing_lag,
+    _skew,
+    _held_time,
+    _inputs,
+    _standbys,
+    _dead_letters,
+    _stuck,
+)
+"""Each finds one kind of trouble; the worse ones first."""
+
+
+def _open(status: JobStatus) -> Iterable[tuple[LaneStatus, LaneReport | None]]:
+    return ((lane, lane.report) for lane in status.lanes)

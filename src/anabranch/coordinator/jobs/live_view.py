@@ -1,0 +1,166 @@
+"""A job's figures as they are now: see :class:`anabranch.views.live.Live`. Pure: of a snapshot, or of a held job."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from anabranch.coordinator.jobs import racks, standbys
+from anabranch.coordinator.jobs.parts import Process
+from anabranch.coordinator.jobs.running_job import RunningJob
+from anabranch.coordinator.states import DeploymentState
+from anabranch.coordinator.store import ContainerRecord
+from anabranch.model.lane import Lane, LaneState, open_lanes
+from anabranch.protocol.lane_report import LaneReport
+from anabranch.views.live import CONTAINERS, COPIES, LANES, RESTING, ChangeProgress, Live
+from anabranch.views.table import Table
+
+__all__ = ["change_of", "lag", "live", "stored"]
+
+
+def lag(report: LaneReport) -> int:
+    """Offsets between a lane's positions and its inputs' ends."""
+    held = report.positions
+    return sum(max(0, end - held.get(ssp, 0)) for ssp, end in report.ends.items())
+
+
+def live(job: RunningJob, at: float, clock: float, lease: float, lost: Sequence[ContainerRecord] = ()) -> Live:
+    """Args:
+    at: seconds since 1970, as ``clock`` is by the clock of leases.
+    lost: processes that have lost their seats.
+    """
+    lanes = open_lanes(job.lanes)
+    per_seat = Counter(lane.seat for lane in lanes)
+    living = [_container(one, at - clock, clock, lease, per_seat) for one in job.seats.processes.values()]
+    gone = [_stored_container(one, None, 0) for one in lost]
+    resting = [
+        (
+            its.execution,
+            its.host,
+            its.pid,
+            its.rack,
+            its.deployment or job.deployment,
+            at - clock + job.seats.asked[its.execution],
+            len(its.copies),
+        )
+        for its in job.seats.resting.values()
+        if job.seats.asked.get(its.execution, 0.0) >= clock - lease
+    ]
+    copies = [
+        (has.lane, has.number, member.container, member.rack, has.batch, standbys.behind(job, has), has.error)
+        for member in standbys.members(job).values()
+        for has in member.copies
+    ]
+    return Live(
+        at=at,
+        rev=f"{job.deployment}.{job.generation}.{job.seats.revision}",
+        job=job.job,
+        served=True,
+        state=job.state.value,
+        since=job.progress.changed_at,
+        deployment=job.deployment,
+        generation=job.generation,
+        factor=job.model.factor,
+        seats=len(job.model_seats),
+        error=job.error,
+        lanes=Table.of(LANES, (_lane(lane, job.reports.get(lane.id)) for lane in lanes)),
+        containers=Table.of(CONTAINERS, [*living, *gone]),
+        resting=Table.of(RESTING, resting),
+        copies=Table.of(COPIES, copies),
+        drain=job.progress.drain,
+        change=change_of(job, at - clock),
+        rescale_seconds=job.progress.rescale_seconds,
+        launching=job.seats.launching,
+        warnings=tuple(each for each in (job.inputs.warning, racks.misplaced(job)) if each),
+    )
+
+
+def stored(fields: dict[str, Any], lanes: Iterable[Lane], containers: Iterable[ContainerRecord]) -> Live:
+    """A job that isn't served here, of which the store knows this much; ``fields`` are the rest of what it knows."""
+    its = open_lanes(lanes)
+    per_seat = Counter(lane.seat for lane in its)
+    return Live(
+        served=False,
+        lanes=Table.of(LANES, (_lane(lane, None) for lane in its)),
+        containers=Table.of(CONTAINERS, (_stored_container(one, None, per_seat[one.seat]) for one in containers)),
+        resting=Table.of(RESTING, ()),
+        copies=Table.of(COPIES, ()),
+        **fields,
+    )
+
+
+def _lane(lane: Lane, report: LaneReport | None) -> tuple[Any, ...]:
+    known = (lane.id, lane.stage, lane.group, lane.seat, lane.state.value)
+    if report is None:
+        last = lane.last_batch if lane.last_batch >= 0 else None
+        heard: tuple[Any, ...] = (None, lane.epoch, last, *(None,) * 5, lane.watermark, *(None,) * 7)
+        return (*known, *heard, lane.put_aside, None, lane.error, "", None)
+    batch = report.batch_progress
+    return (
+        *known,
+        report.phase,
+        lane.epoch,
+        report.batch,
+        report.rows_per_second,
+        report.arriving,
+        lag(report),
+        report.busy,
+        report.working,
+        report.watermark,
+        report.held_by,
+        report.attempt,
+        report.stalls,
+        report.seconds,
+        report.usual_seconds,
+        report.skew,
+        report.slowest,
+        report.dead_letters,
+        sum(report.late.values()),
+        report.error or lane.error,
+        report.trouble,
+        None if batch is None or not batch.planned else min(1.0, batch.done / batch.planned),
+    )
+
+
+def _container(process: Process, epoch: float, now: float, lease: float, lanes: Counter[str]) -> tuple[Any, ...]:
+    """``epoch``: when the clock of leases was 0, in seconds since 1970."""
+    heard = epoch + process.lease_ends - lease if process.heard >= 0 else None
+    known = _stored_container(process.record, process.lease_ends - now, lanes[process.record.seat])
+    place = CONTAINERS.index("heard")
+    return (*known[:place], heard, *known[place + 1 :])
+
+
+def _stored_container(record: ContainerRecord, lease: float | None, lanes: int) -> tuple[Any, ...]:
+    return (
+        record.id,
+        record.seat,
+        record.epoch,
+        record.host,
+        record.pid,
+        record.rack,
+        lease,
+        None,
+        record.registered_at,
+        record.deployment,
+        lanes,
+        record.gone,
+    )
+
+
+def change_of(job: RunningJob, epoch: float) -> ChangeProgress | None:
+    """How far the change is that is under way. ``epoch``: when the clock of leases was 0, in seconds since 1970."""
+    if job.state is not DeploymentState.CHANGING:
+        return None
+    watched = job.progress.pause
+    closing = sorted(watched.closing if watched is not None else ())
+    starting = [lane for lane in job.lanes if not set(closing).isdisjoint(lane.predecessors)]
+    return ChangeProgress(
+        generation=job.generation,
+        began=epoch + job.progress.changing_since,
+        predicted=watched.foretold if watched is not None else 0.0,
+        closing=tuple(closing),
+        starting=tuple(lane.id for lane in starting),
+        closed=sum(job.known[name].state is LaneState.CLOSED for name in closing if name in job.known),
+        running=sum(lane.state is LaneState.RUNNING for lane in starting),
+    )

@@ -1,0 +1,86 @@
+"""The partitions that a job reads, sorted and cut: who is behind, and who holds event time back. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from anabranch.errors import UsageError
+from anabranch.model.lane import Lane, open_lanes
+from anabranch.model.ssp import wholes
+from anabranch.protocol.lane_report import LaneReport
+from anabranch.views.about import Partitions
+from anabranch.views.table import Table
+
+__all__ = ["COLUMNS", "Wanted", "partitions"]
+
+COLUMNS = ("ssp", "lane", "position", "end", "lag", "held", "idle")
+_LAG, _IDLE = COLUMNS.index("lag"), COLUMNS.index("idle")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which partitions are asked for: of a ``stage`` and a ``lane`` (empty: of all), sorted by a column (with a minus:
+    the largest first), ``limit`` of them from place ``start`` on."""
+
+    stage: str
+    lane: str
+    sort: str
+    start: int
+    limit: int
+
+
+def partitions(
+    job: str, at: float, lanes: Iterable[Lane], reports: Mapping[str, LaneReport] | None, wanted: Wanted
+) -> Partitions:
+    """``reports`` None: the job isn't served here, and no positions are known. UsageError for an unknown column."""
+    column, falling = wanted.sort.removeprefix("-"), wanted.sort.startswith("-")
+    if column not in COLUMNS:
+        raise UsageError(f"there is no column {column[:40]!r}", f"sort by one of {', '.join(COLUMNS)}")
+    heard = reports or {}
+    its = [each for each in open_lanes(lanes) if wanted.stage in ("", each.stage) and wanted.lane in ("", each.id)]
+    rows = [row for each in its for row in _rows(each, heard.get(each.id))]
+    place = COLUMNS.index(column)
+    known = sorted((row for row in rows if row[place] is not None), key=lambda row: row[place], reverse=falling)
+    ordered = [*known, *(row for row in rows if row[place] is None)]
+    lags = sorted(row[_LAG] for row in rows if row[_LAG] is not None)
+    idle = sum(row[_IDLE] is True for row in rows)
+    watermarks = [(each.id, heard[each.id].watermark, heard[each.id].held_by) for each in its if each.id in heard]
+    return Partitions(
+        at=at,
+        job=job,
+        served=reports is not None,
+        start=wanted.start,
+        total=len(rows),
+        table=Table.of(COLUMNS, ordered[wanted.start : wanted.start + wanted.limit]),
+        totals={"lag": sum(lags), "idle": idle, "unknown": len(rows) - len(lags)},
+        quantiles=_quantiles(lags),
+        watermarks=Table.of(("lane", "watermark", "heldBy"), watermarks),
+    )
+
+
+def _rows(lane: Lane, report: LaneReport | None) -> Iterable[tuple[Any, ...]]:
+    names = list(dict.fromkeys(map(str, wholes((*lane.ssps, *lane.broadcast)))))
+    if report is None:
+        return ((name, lane.id, None, None, None, None, None) for name in names)
+    idle, positions, ends = set(report.idle), report.positions, report.ends
+    return (
+        (
+            name,
+            lane.id,
+            positions.get(name),
+            ends.get(name),
+            max(0, ends[name] - positions.get(name, 0)) if name in ends else None,
+            name == report.held_by,
+            name in idle,
+        )
+        for name in names
+    )
+
+
+def _quantiles(ordered: Sequence[int]) -> dict[str, int]:
+    if not ordered:
+        return {}
+    last = len(ordered) - 1
+    return {name: ordered[round(last * part)] for name, part in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("max", 1))}

@@ -1,0 +1,365 @@
+"""What pages and verbs read of jobs: answers by part. No job is held but for the moment in which it is copied."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from importlib import metadata
+
+from anabranch.coordinator import change_log, diagnosis, event_kinds, partition_view, queries
+from anabranch.coordinator.event_kinds import KINDS, LoggedEvent
+from anabranch.coordinator.jobs import live_view
+from anabranch.coordinator.jobs.registry import JobRegistry
+from anabranch.coordinator.jobs.running_job import RunningJob
+from anabranch.coordinator.naming import check_name
+from anabranch.coordinator.store import EventRange
+from anabranch.errors import NotFoundError, UsageError
+from anabranch.model.job_model import JobModel, StageModel
+from anabranch.model.lane import LaneState
+from anabranch.model.names import parse
+from anabranch.operators.rules import is_boundary
+from anabranch.planning import stages
+from anabranch.views.about import (
+    CoordinatorInfo,
+    DeploymentInfo,
+    GraphEdge,
+    GraphStage,
+    GraphView,
+    Partitions,
+    Placement,
+)
+from anabranch.views.changes import ChangeRecord
+from anabranch.views.findings import Finding
+from anabranch.views.live import Live
+from anabranch.views.overview import JobOverview, Overview
+from anabranch.views.table import Table
+
+__all__ = ["Reads"]
+
+_LOST_SHOWN = 5
+"""So many processes that have lost their seats are shown."""
+_MOST_ROWS = 2_000
+_MOST_CHANGES, _EVENTS_OF_A_CHANGE = 1_000, 5
+_LAST_ID = 2**62
+_MOST_CELLS = 20_000
+_DEPLOYMENTS = 50
+_SCANNED_AT_ONCE, _SCANNED = 1_000, 10_000
+
+
+class Reads:
+    """Thread-safe.
+
+    Args:
+        invalid_heartbeats: how many beats there were of processes that have no seat.
+    """
+
+    def __init__(self, registry: JobRegistry, invalid_heartbeats: Callable[[], int]) -> None:
+        self._registry = registry
+        self._store = registry.store
+        self._invalid_heartbeats = invalid_heartbeats
+        self._at_rest: dict[str, tuple[tuple[int, int], int, int]] = {}
+
+    def snapshot(self, job: str) -> RunningJob | None:
+        """A job as it is now, if it is served here."""
+        check_name("job", job)
+        with self._registry.locked_as_seen() as jobs:
+            return jobs[job].snapshot() if job in jobs else None
+
+    def listening(self, wake: Callable[[], object]) -> AbstractContextManager[None]:
+        """Inside ``with``, ``wake`` is called when events have been stored by this process."""
+        return self._store.watched(wake)
+
+    def info(self) -> CoordinatorInfo:
+        """What this coordinator is. ``leads``: as far as it itself can tell: it serves jobs, or nobody else does."""
+        led_by = self._store.leader()
+        leader = None if led_by is None or led_by.resigned else led_by.holder
+        return CoordinatorInfo(
+            at=self._registry.now(),
+            program=metadata.version("anabranch"),
+            leads=True,
+            leader=leader,
+            lease=self._registry.lease,
+            grace=self._registry.grace,
+            invalid_heartbeats=self._invalid_heartbeats(),
+            store=self._store.url,
+        )
+
+    def overview(self) -> Overview:
+        """All jobs, by name."""
+        led_by = self._store.leader()
+        return Overview(
+            at=self._registry.now(),
+            leads=True,
+            leader=None if led_by is None or led_by.resigned else led_by.holder,
+            jobs=tuple(map(self._overview_of, self._store.jobs())),
+        )
+
+    def _overview_of(self, name: str) -> JobOverview:
+        job = self.snapshot(name)
+        if job is None:
+            return self._overview_at_rest(name)
+        lanes = [lane for lane in job.lanes if lane.state is not LaneState.CLOSED]
+        heard = [job.reports[lane.id] for lane in lanes if lane.id in job.reports]
+        now = self._registry.clock()
+        change = live_view.change_of(job, self._registry.now() - now)
+        trouble = diagnosis.findings(self._registry.status(job), self._registry.now(), self._registry.lease, change)
+        return JobOverview(
+            job=name,
+            state=job.state.value,
+            served=True,
+            deployment=job.deployment,
+            generation=job.generation,
+            factor=job.model.factor,
+            seats=len(job.model_seats),
+            lanes=len(lanes),
+            failed_lanes=sum(lane.state is LaneState.FAILED for lane in lanes),
+            changed_at=job.progress.changed_at,
+            containers=sum(now < each.lease_ends for each in job.seats.processes.values()),
+            lag=sum(map(live_view.lag, heard)) if heard else None,
+            rows=sum(each.rows_per_second for each in heard) if heard else None,
+            arriving=sum(each.arriving for each in heard) if heard else None,
+            error=job.error,
+            worst=trouble[0] if trouble else None,
+        )
+
+    def _overview_at_rest(self, name: str) -> JobOverview:
+        its, counts = queries.deployment(self._store, name), self._store.lane_states(name)
+        key = (its.id, its.generation)
+        known = self._at_rest.get(name)
+        if known is None or known[0] != key:
+            model = self._store.model(name, its.id, its.generation)
+            known = self._at_rest[name] = (key, model.factor, len(model.containers))
+        return JobOverview(
+            job=name,
+            state=its.state,
+            served=False,
+            deployment=its.id,
+            generation=its.generation,
+            factor=known[1],
+            seats=known[2],
+            lanes=sum(counts.values()) - counts.get(LaneState.CLOSED.value, 0),
+            failed_lanes=counts.get(LaneState.FAILED.value, 0),
+            changed_at=its.changed_at,
+            error=its.error,
+        )
+
+    def findings(self, job: str) -> list[Finding]:
+        """What holds a job back, the worst first. NotFoundError if nobody knows it."""
+        found = self.snapshot(job)
+        if found is None:
+            status, change = queries.status(self._store, job), None
+        else:
+            lost = [] if self._registry.grace is None else self._store.lost(job, _LOST_SHOWN)
+            status = self._registry.status(found, lost)
+            change = live_view.change_of(found, self._registry.now() - self._registry.clock())
+        return diagnosis.findings(status, self._registry.now(), self._registry.lease, change)
+
+    def live(self, job: str) -> Live:
+        """A job's figures as they are now. NotFoundError if nobody knows it."""
+        found = self.snapshot(job)
+        at, clock = self._registry.now(), self._registry.clock()
+        if found is not None:
+            lost = [] if self._registry.grace is None else self._store.lost(job, _LOST_SHOWN)
+            return live_view.live(found, at, clock, self._registry.lease, lost)
+        its = queries.deployment(self._store, job)
+        seen = self._overview_at_rest(job)
+        return live_view.stored(
+            {
+                "at": at,
+                "rev": f"{its.id}.{its.generation}.{its.changed_at}",
+                "job": job,
+                "state": its.state,
+                "since": its.changed_at,
+                "deployment": its.id,
+                "generation": its.generation,
+                "factor": seen.factor,
+                "seats": seen.seats,
+                "error": its.error,
+                "drain": its.drain,
+            },
+            self._store.open_lanes(job),
+            self._store.containers(job),
+        )
+
+    def generation_tag(self, job: str) -> str:
+        """What is another one whenever a job has another generation. NotFoundError if nobody knows it."""
+        found = self.snapshot(job)
+        if found is not None:
+            return f"{found.deployment}.{found.generation}"
+        its = queries.deployment(self._store, job)
+        return f"{its.id}.{its.generation}"
+
+    def model(self, job: str) -> JobModel:
+        """The present generation of the job's last deployment."""
+        found = self.snapshot(job)
+        return queries.model(self._store, job) if found is None else found.model
+
+    def events(self, job: str, limit: int, wanted: EventRange, kind: str = "", lane: str = "") -> list[LoggedEvent]:
+        """The last ``limit`` events of those that are wanted, oldest first; after some event: the first ones.
+
+        Of a kind, or of a lane, they are looked for among some 10,000.
+        """
+        if not 1 <= limit <= queries.MOST_EVENTS:
+            raise UsageError(f"{limit} events can't be asked for", f"ask for 1 to {queries.MOST_EVENTS}")
+        if kind and kind not in KINDS:
+            raise UsageError(f"there is no kind of event {kind[:40]!r}", f"ask for one of {', '.join(KINDS)}")
+        queries.deployment(self._store, job)
+        if not kind and not lane:
+            return [event_kinds.logged(each) for each in self._store.events(job, limit, wanted)]
+        found: list[LoggedEvent] = []
+        forward, scanned = wanted.after is not None, 0
+        while len(found) < limit and scanned < _SCANNED:
+            part = self._store.events(job, _SCANNED_AT_ONCE, wanted)
+            scanned += len(part)
+            fitting = [each for each in map(event_kinds.logged, part) if _fits(each, kind, lane)]
+            found = [*found, *fitting][:limit] if forward else [*fitting, *found][-limit:]
+            if len(part) < _SCANNED_AT_ONCE:
+                break
+            wanted = _beyond(wanted, part[-1].id if forward else part[0].id)
+        return found
+
+    def changes(self, job: str, limit: int = 50, before: int = 0) -> list[ChangeRecord]:
+        """The last changes of a job, newest first; those before the one of an id. NotFoundError if nobody knows it."""
+        _check_limit(limit, _MOST_CHANGES)
+        queries.deployment(self._store, job)
+        wanted = EventRange(patterns=change_log.PATTERNS, before=min(before, _LAST_ID) or None)
+        found = change_log.records(self._store.events(job, _EVENTS_OF_A_CHANGE * limit, wanted))
+        return found[: -limit - 1 : -1]
+
+    def graph(self, job: str, deployment: int = 0) -> GraphView:
+        """The graph of a deployment; 0: of the last one. NotFoundError if nobody knows it."""
+        last = queries.deployment(self._store, job)
+        if deployment > last.id:
+            raise NotFoundError(f"job {job!r} has no deployment {deployment}", f"its last one is {last.id}")
+        its = queries.deployment(self._store, job, deployment) if deployment else last
+        graph, model = self._store.graph(job, its.id), self._store.model(job, its.id, its.generation)
+        by_name = {each.stage: each for each in model.stages}
+        found, edges = [], []
+        writers: dict[str, str] = {}
+        for cut in stages.cut(graph):
+            stage = by_name.get(cut.id)
+            if stage is None:
+                continue
+            outputs = [
+                stages.stream_of(graph, sink) for sink in cut.sinks if "stream" in sink.args or is_boundary(sink)
+            ]
+            writers |= {stages.stream_of(graph, sink): cut.id for sink in cut.sinks if is_boundary(sink)}
+            found.append(
+                GraphStage(
+                    stage=cut.id,
+                    nodes=tuple(node.id for node in cut.nodes),
+                    key=stage.key,
+                    stateful=stage.stateful,
+                    inputs=stage.inputs,
+                    outputs=tuple(dict.fromkeys(outputs)),
+                    tasks=len(stage.tasks),
+                )
+            )
+        for each in found:
+            for name in each.inputs:
+                stream = name.partition("/")[2]
+                if stream in writers:
+                    edges.append(GraphEdge(from_stage=writers[stream], to_stage=each.stage, stream=name))
+        return GraphView(job=job, deployment=its.id, nodes=graph.nodes, stages=tuple(found), edges=tuple(edges))
+
+    def deployments(self, job: str) -> list[DeploymentInfo]:
+        """The last 50 deployments of a job, newest first. NotFoundError if nobody knows it."""
+        queries.deployment(self._store, job)
+        numbers = self._store.deployment_numbers(job, _DEPLOYMENTS)
+        return [self._deployment(job, number) for number in numbers]
+
+    def _deployment(self, job: str, number: int) -> DeploymentInfo:
+        its = queries.deployment(self._store, job, number)
+        return DeploymentInfo(
+            id=its.id,
+            state=its.state,
+            generation=its.generation,
+            version_of=self._store.model(job, number, 1).again or number,
+            created_at=its.created_at,
+            changed_at=its.changed_at,
+            artifact="" if its.program is None else its.program.artifact,
+            file="" if its.program is None else its.program.file,
+            error=its.error,
+        )
+
+    def placement(self, job: str, stage: str = "", start: int = 0, limit: int = _MOST_CELLS) -> Placement:
+        """Which seats have how much of each partition of a stage; by default of the first one.
+
+        Raises:
+            NotFoundError: nobody knows the job, or it has no such stage.
+            UsageError: so many can't be asked for.
+        """
+        _check_limit(limit, _MOST_CELLS)
+        model = self.model(job)
+        its = _stage(model, stage)
+        seat_of = model.seats_of_tasks()[its.stage]
+        places = {container.seat: place for place, container in enumerate(model.containers)}
+        per_partition: dict[str, Counter[int]] = {}
+        for task in its.tasks:
+            per_partition.setdefault(_base(task.name), Counter())[places[seat_of[task.name]]] += 1
+        shown = list(per_partition.items())[start : start + limit]
+        cells = [(n, seat, count) for n, (_, seats) in enumerate(shown) for seat, count in sorted(seats.items())]
+        return Placement(
+            at=self._registry.now(),
+            job=job,
+            deployment=model.run_id,
+            generation=model.generation,
+            factor=model.factor,
+            stage=its.stage,
+            stages=tuple(each.stage for each in model.stages),
+            start=start,
+            total=len(per_partition),
+            seats=tuple(places),
+            racks=tuple(container.rack for container in model.containers),
+            partitions=tuple(name for name, _ in shown),
+            cells=Table.of(("partition", "seat", "buckets"), cells),
+        )
+
+    def partitions(
+        self, job: str, stage: str = "", lane: str = "", sort: str = "-lag", start: int = 0, limit: int = 100
+    ) -> Partitions:
+        """The partitions that a job reads, sorted by a column, with a minus: the largest first.
+
+        Raises:
+            NotFoundError: nobody knows the job.
+            UsageError: there is no such column, or so many can't be asked for.
+        """
+        _check_limit(limit, _MOST_ROWS)
+        wanted = partition_view.Wanted(stage, lane, sort, start, limit)
+        found = self.snapshot(job)
+        if found is not None:
+            return partition_view.partitions(job, self._registry.now(), found.lanes, found.reports, wanted)
+        queries.deployment(self._store, job)
+        return partition_view.partitions(job, self._registry.now(), self._store.open_lanes(job), None, wanted)
+
+
+def _stage(model: JobModel, name: str) -> StageModel:
+    found = next((each for each in model.stages if not name or each.stage == name), None)
+    if found is None:
+        its = ", ".join(each.stage for each in model.stages)
+        raise NotFoundError(f"job {model.job!r} has no stage {name[:40]!r}", f"its stages: {its}")
+    return found
+
+
+def _base(task: str) -> str:
+    """The name of a task at factor 1; that of a user's own grouper as it is."""
+    try:
+        return str(parse(task).base)
+    except UsageError:
+        return task
+
+
+def _check_limit(limit: int, most: int) -> None:
+    if not 1 <= limit <= most:
+        raise UsageError(f"{limit} rows can't be asked for", f"ask for 1 to {most}")
+
+
+def _fits(event: LoggedEvent, kind: str, lane: str) -> bool:
+    return (not kind or event.kind == kind) and (not lane or event.lane == lane)
+
+
+def _beyond(wanted: EventRange, last: int) -> EventRange:
+    """What is left of a range once it was read up to an event."""
+    after, before = (last, wanted.before) if wanted.after is not None else (None, last)
+    return EventRange(after=after, before=before, since=wanted.since, until=wanted.until)

@@ -1,0 +1,56 @@
+"""A plan in few bytes: which lanes it closes and starts, and what it was made for."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from anabranch.model.document import Document
+from anabranch.model.lane import Lane
+
+__all__ = ["COLUMNS", "Basis", "Outline", "digest", "outlined"]
+
+COLUMNS = ("id", "stage", "seat", "tasks", "ssps", "stateful", "predecessors")
+_DIGITS = 16
+
+
+class Basis(Document, frozen=True, kw_only=True):
+    """What a plan was made for: a generation of a deployment. ``digest``: of what comes of it; empty: that isn't
+    compared."""
+
+    deployment: int
+    generation: int
+    digest: str = ""
+
+
+class Outline(Document, frozen=True, kw_only=True):
+    """The lanes that a plan closes and starts, as rows of ``columns``: tasks and SSPs are counts. The ids of those to
+    start are examples: they get others when the plan is applied. ``kept``: so many open lanes run on."""
+
+    columns: tuple[str, ...] = COLUMNS
+    closing: tuple[tuple[Any, ...], ...] = ()
+    starting: tuple[tuple[Any, ...], ...] = ()
+    kept: int = 0
+
+
+def outlined(closing: Iterable[Lane], starting: Iterable[Lane], kept: int) -> Outline:
+    """The outline of a plan."""
+    return Outline(closing=tuple(map(_row, closing)), starting=tuple(map(_row, starting)), kept=kept)
+
+
+def digest(closing: Iterable[Lane], starting: Iterable[Lane], *rest: Any) -> str:
+    """A hash of a plan that is the same whenever the same comes of it, whatever its new lanes are called. ``rest``:
+    what else comes of it, as JSON takes it."""
+    lanes = [
+        (lane.stage, lane.group, lane.seat, lane.tasks, lane.ssps, lane.broadcast, lane.factor, lane.predecessors)
+        for lane in starting
+    ]
+    content = msgspec.json.encode([[lane.id for lane in closing], lanes, rest])
+    return hashlib.sha256(content).hexdigest()[:_DIGITS]
+
+
+def _row(lane: Lane) -> tuple[Any, ...]:
+    return (lane.id, lane.stage, lane.seat, len(lane.tasks), len(lane.ssps), lane.stateful, lane.predecessors)

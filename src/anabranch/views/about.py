@@ -1,0 +1,109 @@
+"""What a coordinator says of itself, of deployments, and of the graph of a job."""
+
+from __future__ import annotations
+
+from anabranch.model.document import Document
+from anabranch.model.graph import Node
+from anabranch.views.table import Table
+
+__all__ = ["CoordinatorInfo", "DeploymentInfo", "GraphEdge", "GraphStage", "GraphView", "Partitions", "Placement"]
+
+
+class CoordinatorInfo(Document, frozen=True, kw_only=True):
+    """``at``: seconds since 1970, by its clock. ``leader``: the URL of the coordinator that leads; None: none does, or
+    there is only this one. ``lease`` and ``grace``: how long a container may be silent, in seconds (``grace`` None: it
+    keeps its seat). ``store``: its URL, without a password."""
+
+    at: float
+    program: str
+    leads: bool
+    leader: str | None
+    lease: float
+    grace: float | None
+    invalid_heartbeats: int
+    store: str
+
+
+class DeploymentInfo(Document, frozen=True, kw_only=True):
+    """A deployment: ``version_of`` the one that had its code first. ``artifact``: the sha256 of the code; empty: it
+    runs in one process with its coordinator. Times are seconds since 1970."""
+
+    id: int
+    state: str
+    generation: int
+    version_of: int
+    created_at: float
+    changed_at: float
+    artifact: str = ""
+    file: str = ""
+    error: str | None = None
+
+
+class GraphStage(Document, frozen=True, kw_only=True):
+    """A stage: the ids of its ``nodes``, what it reads and writes by ``system/stream``, and how many tasks it has."""
+
+    stage: str
+    nodes: tuple[int, ...]
+    key: tuple[str, ...]
+    stateful: bool
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    tasks: int
+
+
+class GraphEdge(Document, frozen=True, kw_only=True):
+    """One stage writes a stream that another one reads."""
+
+    from_stage: str
+    to_stage: str
+    stream: str
+
+
+class GraphView(Document, frozen=True, kw_only=True):
+    """The graph of a deployment: its operators as they are stored, and the stages that it is cut into."""
+
+    job: str
+    deployment: int
+    nodes: tuple[Node, ...]
+    stages: tuple[GraphStage, ...]
+    edges: tuple[GraphEdge, ...]
+
+
+class Placement(Document, frozen=True, kw_only=True):
+    """Which seats have how much of each partition of a stage.
+
+    ``partitions``: the names of tasks at factor 1, from place ``start`` on, of ``total``. ``rows`` of ``cells``: the
+    partition's place in that list, the seat's place in ``seats``, and how many of its buckets are there.
+    """
+
+    at: float
+    job: str
+    deployment: int
+    generation: int
+    factor: int
+    stage: str
+    stages: tuple[str, ...]
+    start: int
+    total: int
+    seats: tuple[str, ...]
+    racks: tuple[str | None, ...]
+    partitions: tuple[str, ...]
+    cells: Table
+
+
+class Partitions(Document, frozen=True, kw_only=True):
+    """The partitions that a job reads, with their lanes: those from place ``start`` on, of ``total``.
+
+    ``totals`` and ``quantiles`` are of the lag of all of them, in offsets. ``watermarks``: by lane, in Unix ms, with
+    the partition that holds each back. ``served`` false: only the store was asked, which knows no positions.
+    """
+
+    at: float
+    job: str
+    served: bool
+    start: int
+    total: int
+    table: Table
+    totals: dict[str, int] = {}
+    quantiles: dict[str, int] = {}
+    watermarks: Table

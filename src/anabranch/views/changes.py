@@ -1,0 +1,38 @@
+"""What a change was expected to do, and what it did."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from anabranch.model.document import Document
+
+__all__ = ["ChangeKind", "ChangeRecord", "Outcome"]
+
+ChangeKind = Literal["scale", "assign", "expand", "rewind", "deploy", "rollback", "undo"]
+Outcome = Literal["open", "done", "undone", "failed"]
+
+
+class ChangeRecord(Document, frozen=True, kw_only=True):
+    """A change of a job: ``who`` asked for it, and ``why``. ``id`` is that of its event.
+
+    ``generation``: the one that it began; 1 for the first one of a ``deployment`` that followed another; 0: not known.
+    ``began`` and ``ended``: seconds since 1970. ``seconds``: how long it took until all lanes ran. ``closing`` and
+    ``starting``: so many lanes. ``predicted_pause`` and ``measured_pause``: for how many seconds output stood still;
+    0.0: nothing came to be read. None: not known, or not yet. ``reason``: why it failed, or was undone.
+    """
+
+    id: int
+    deployment: int
+    generation: int
+    kind: ChangeKind
+    who: str
+    why: str
+    began: float
+    outcome: Outcome = "open"
+    ended: float | None = None
+    seconds: float | None = None
+    closing: int | None = None
+    starting: int | None = None
+    predicted_pause: float | None = None
+    measured_pause: float | None = None
+    reason: str = ""

@@ -1,0 +1,33 @@
+"""What holds a job back, as it is shown."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from anabranch.model.document import Document
+
+__all__ = ["SEVERITIES", "Finding", "Severity"]
+
+Severity = Literal["failed", "attention", "notice"]
+SEVERITIES: tuple[Severity, ...] = ("failed", "attention", "notice")
+"""The worst first."""
+
+
+class Finding(Document, frozen=True, kw_only=True):
+    """Something that needs somebody.
+
+    ``rule``: the one that found it. ``subject``: what it is about, by kind (``lane``, ``ssp``, ``container``,
+    ``seat``, ``stream`` or ``job``). ``summary``: the trouble in a sentence, and ``why`` it is there. ``figures``: what
+    that is said by. ``cure``: what to do. ``since``: seconds since 1970; None: not known.
+    """
+
+    severity: Severity
+    rule: str
+    subject: dict[str, str]
+    summary: str = msgspec.field(name="what")
+    why: str = ""
+    figures: dict[str, float] = {}
+    cure: str = ""
+    since: float | None = None

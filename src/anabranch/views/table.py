@@ -1,0 +1,25 @@
+"""Many records of one kind: the names of their columns once, then a row for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from anabranch.model.document import Document
+
+__all__ = ["Table"]
+
+
+class Table(Document, frozen=True, kw_only=True):
+    """``rows`` have a value for each of ``columns``. More columns may come at the end."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...] = ()
+
+    @classmethod
+    def of(cls, columns: Iterable[str], rows: Iterable[tuple[Any, ...]]) -> Table:
+        return cls(columns=tuple(columns), rows=tuple(rows))
+
+    def records(self) -> list[dict[str, Any]]:
+        """The rows by the names of the columns."""
+        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
