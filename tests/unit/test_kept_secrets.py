@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -42,7 +42,7 @@ sasl_password = "${env:PLANTED_PASSWORD}"
 
 [formats]
 registry = "http://127.0.0.1:1"
-registry_user = "anna"
+registry_username = "anna"
 registry_password = "${env:PLANTED_PASSWORD}"
 """
 VERBS: dict[str, list[list[str]]] = {
@@ -56,6 +56,10 @@ VERBS: dict[str, list[list[str]]] = {
     "status": [["delays"], ["delays", "--json"], ["nobody"]],
     "describe": [["delays"], ["nobody"]],
     "events": [["delays"], ["delays", "--json"], ["nobody"]],
+    "why": [["delays"], ["nobody"]],
+    "show": [["overview"], ["live", "delays"], ["live", "nobody"]],
+    "dashboard": [["delays"], ["delays", "--print"], ["nobody"]],
+    "check": [["delays"], ["nobody"]],
     "fence": [["delays:0:1"], ["nobody:0:1"]],
     "scale": [["delays", "--factor", "8", "--detach"], ["nobody", "--factor", "2"]],
     "deploy": [["nowhere.py"], ["broken.py"]],
@@ -74,7 +78,8 @@ VERBS: dict[str, list[list[str]]] = {
     "inspect": [["state", "delays"], ["offsets", "delays"]],
 }
 
-Call = Callable[..., str]
+OF_TOKENS = {"token", "coordinator.db.token.html"}
+"""Files for a token, which only their user can read."""
 
 
 @pytest.fixture
@@ -113,8 +118,8 @@ def said(words: list[str]) -> str:
 
 
 def left(folder: Path) -> dict[str, bytes]:
-    """What lies in the folder, but for the file that has the token."""
-    return {str(each): each.read_bytes() for each in folder.rglob("*") if each.is_file() and each.name != "token"}
+    """What lies in the folder, but for the files that are there for the token."""
+    return {str(each): each.read_bytes() for each in folder.rglob("*") if each.is_file() and each.name not in OF_TOKENS}
 
 
 def test_there_is_a_call_of_each_verb() -> None:
@@ -122,6 +127,8 @@ def test_there_is_a_call_of_each_verb() -> None:
 
 
 def test_no_verb_tells_or_leaves_a_secret(place: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)  # with what a browser is started, everybody sees
     config = place / "anabranch.toml"
     config.write_text(CONFIG.replace("URL", url).replace("FOLDER", str(place)))
     for verb, calls in VERBS.items():
@@ -132,6 +139,8 @@ def test_no_verb_tells_or_leaves_a_secret(place: Path, url: str, monkeypatch: py
         text = said(words)
         assert "the token is missing or wrong" in text
         assert PLANTED not in text, words
+    assert [each for each in opened if PLANTED in each] == []
+    assert opened
     found = left(place)
     assert any(name.endswith("coordinator.db") for name in found)
     assert any(name.endswith(".audit") for name in found)
@@ -159,4 +168,5 @@ def test_the_events_name_who_was_refused_and_no_token(place: Path, url: str, mon
 def test_this_test_sees_a_secret_that_is_left(place: Path) -> None:
     (place / "log").write_text(f"connecting with {TOKEN}")
     assert [name for name, content in left(place).items() if PLANTED.encode() in content] == [str(place / "log")]
-    assert PLANTED in said(["status", PASSWORD])
+    (place / "loud.py").write_text(f"raise RuntimeError('{PASSWORD}')")
+    assert PLANTED in said(["run", "loud.py"])
