@@ -58,8 +58,8 @@ _KINDS = (
     ),
     _awaited(
         "credentials that Kafka accepts",
-        "see user, password and certificates in [systems.kafka], and whether they have expired: once the brokers accept "
-        "them, the lane goes on by itself",
+        "see user, password and certificates in [systems.kafka], and whether they have expired: the lane goes on by "
+        "itself once the brokers accept them",
         r"kafka\.common\.errors\.(?:Sasl|Ssl)?AuthenticationException",
         r"KafkaError\{code=_AUTHENTICATION",
     ),
