@@ -189,7 +189,7 @@ def test_an_artifact_is_kept_by_its_hash(coordinator: Coordinator) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["..", "..%2F..%2Fetc%2Fpasswd", "%2e%2e", "..%5Cetc", SHA.upper(), SHA[1:], SHA + "0", "", "x" * 5000]
+    "name", ["..%2F..%2Fetc%2Fpasswd", "%2e%2e", "..%5Cetc", SHA.upper(), SHA[1:], SHA + "0", "", "x" * 5000]
 )
 @pytest.mark.parametrize("method", ["GET", "PUT"])
 def test_an_artifact_of_no_hash_is_refused(coordinator: Coordinator, method: str, name: str) -> None:

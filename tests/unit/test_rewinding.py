@@ -201,7 +201,7 @@ def systems(tmp_path: Path) -> Systems:
 
 @pytest.fixture
 def ends(systems: Systems) -> dict[str, int]:
-    return {f"embedded/in/{p}": end for p, end in systems.embedded.ends("in").items()}
+    return {f"embedded/in/{p}": end for p, end in systems.named("embedded").ends("in").items()}
 
 
 @pytest.fixture
