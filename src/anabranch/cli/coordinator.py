@@ -83,7 +83,9 @@ def coordinator(
             InputMonitor(served),
         ):
             names = [*settings.hosts, host, reached, *(settings.url or "").split(",")]
-            trail = audit.Audit(token_file.beside(token_file.of(settings), ".audit"), lambda event: store.note([event]))
+            trail = audit.Audit(
+                token_file.sibling(token_file.of(settings), ".audit"), lambda event: store.note([event])
+            )
             routes = server_api.app(served, leading, token, read_token=tokens.read, hosts=names, trail=trail)
             server = listening.Server(routes, listener, trust)
             _collect_seldom()

@@ -112,7 +112,7 @@ def execute(
             prepared = _prepared(file, settings, plan, formats, new)
             coordinator.start(preparation.start_message(prepared, available_now, reset_state=reset_state))
             replacer.is_done(_RESET_STATE)
-            requests = token_file.beside(token_file.of(settings.coordinator), ".audit")
+            requests = token_file.sibling(token_file.of(settings.coordinator), ".audit")
             trail = served.enter_context(closing(Audit(requests, lambda event: store.note([event]))))
             with InputMonitor(coordinator):
                 return _serve(prepared, coordinator, spark, show, served, replacer, printed, trail)

@@ -74,7 +74,7 @@ class Client(Operations):
         # Certificates take 0.05 s to load.
         secured = any(not url.startswith("http://") for url in self._urls)
         self._http = httpx.Client(
-            timeout=timeout, trust_env=False, auth=bearer, headers=_said(), verify=trust or secured
+            timeout=timeout, trust_env=False, auth=bearer, headers=_client_name(), verify=trust or secured
         )
 
     @property
@@ -155,7 +155,7 @@ def _why(url: str, error: httpx.HTTPError) -> Exception:
     return _AwayError(why)
 
 
-def _said() -> dict[str, str]:
+def _client_name() -> dict[str, str]:
     """Who asks, as this process says: the coordinator writes it down, and believes nothing of it."""
     try:
         user = getpass.getuser()
