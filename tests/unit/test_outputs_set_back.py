@@ -9,7 +9,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from anabranch.config import EmbeddedSettings, Settings, StreamSettings, SystemsSettings
+from anabranch.config import EmbeddedSettings, Settings, SystemsSettings
 from anabranch.container.folder import Folder
 from anabranch.container.outputs import Outputs
 from anabranch.errors import StateError
@@ -53,13 +53,9 @@ def writing() -> Lane:
     return msgspec.structs.replace(lane(FIRST), outputs={"out": 1}, systems={})
 
 
-def outputs(log: Log, **stream: Any) -> Outputs:
+def outputs(log: Log) -> Outputs:
     """As a new process has them."""
-    settings = Settings(
-        systems=SystemsSettings(embedded=EmbeddedSettings(root=log.root)),
-        streams={"out": StreamSettings(**stream)} if stream else {},
-    )
-    return Outputs(Systems(settings), writing())
+    return Outputs(Systems(Settings(systems=SystemsSettings(embedded=EmbeddedSettings(root=log.root)))), writing())
 
 
 def folder(kept: Kept) -> Folder:
@@ -94,16 +90,7 @@ def test_an_output_that_was_set_back_is_refused(log: Log, kept: Kept) -> None:
         outputs(log).compare(folder(kept))
     assert "offsets 3 to 4" in caught.value.what
     assert "newest copy of stream 'out'" in caught.value.cure
-
-
-def test_who_accepts_the_loss_goes_on(log: Log, kept: Kept) -> None:
-    outputs(log).note(folder(kept))
-    set_back(log, entry_with_end(log, 3))
-    accepting = outputs(log, on_data_loss="earliest")
-    accepting.compare(folder(kept))
-    accepting.note(folder(kept))
-    assert kept.noted["streams"] == {"out": {"0": 3}}
-    outputs(log).compare(folder(kept))
+    assert "on_data_loss" not in caught.value.cure  # that is for Kafka
 
 
 def test_an_output_that_is_gone_is_said_to_be(log: Log, kept: Kept) -> None:
