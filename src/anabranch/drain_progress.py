@@ -11,10 +11,11 @@ from anabranch.protocol.status import JobStatus, LaneStatus
 
 __all__ = ["Left", "foretold", "functions_part", "left", "seconds_left"]
 
-_HALTING = 0.7
+_HALTING = 0.5
 """Seconds for all lanes to halt where they are and be heard, and be told where to stop."""
 _STAGE = 0.6
-"""Seconds of a stage in which nothing is left to do: the batch in which time ends, and being heard."""
+"""Seconds of a stage in which nothing is left to do: the batch in which time ends, and being heard. Lanes without state
+and event time have no such batch."""
 _WINDOWS = 60_000
 """Rows of state a second that come out of a lane."""
 _TOLD_BY_ITSELF = 1.0
@@ -56,7 +57,7 @@ def foretold(
     lanes = {stage: [reports[name] for name in names if name in reports] for stage, names in stages.items()}
     seconds = max((_taking_in(each, until or {}) for its in lanes.values() for each in its), default=0.0)
     for its in lanes.values():
-        seconds += max((_ending(each) for each in its), default=_STAGE)
+        seconds += max(map(_ending, its), default=0.0)
     return seconds + _HALTING
 
 
@@ -96,6 +97,8 @@ def _taking_in(report: LaneReport, until: Mapping[str, int]) -> float:
 
 def _ending(report: LaneReport) -> float:
     """Seconds of a lane's last batch, which has no records: functions have nothing to do in it."""
+    if not report.state_bytes and not report.windows and report.watermark is None:
+        return 0.0
     return _STAGE + report.usual_seconds * (1 - functions_part(report)) + report.windows / _WINDOWS
 
 

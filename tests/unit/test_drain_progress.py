@@ -49,7 +49,7 @@ def test_records_are_left_up_to_where_it_stops() -> None:
 def test_it_takes_what_is_left_of_the_present_batch_and_each_stage_with_its_windows() -> None:
     progress_ = BatchProgress(number=3, planned=100, seconds=1.0, left=4.0)
     reports = {
-        "0-a": told("0-a", 0, 0, usual_seconds=1.0, batch_progress=progress_),
+        "0-a": told("0-a", 0, 0, usual_seconds=1.0, batch_progress=progress_, state_bytes=1000),
         "1-b": told("1-b", 0, 0, usual_seconds=0.4, windows=120_000),
     }
     both = foretold({"0": ("0-a",), "1": ("1-b",)}, reports)
@@ -57,9 +57,16 @@ def test_it_takes_what_is_left_of_the_present_batch_and_each_stage_with_its_wind
 
 
 def test_the_last_batch_of_a_lane_has_nothing_for_its_functions_to_do() -> None:
-    slow, quick = (told("0-a", 0, 0, usual_seconds=4.0, spent={what: 4.0}) for what in ("functions", "reading"))
+    slow, quick = (
+        told("0-a", 0, 0, usual_seconds=4.0, spent={what: 4.0}, watermark=5) for what in ("functions", "reading")
+    )
     stages = {"0": ("0-a",)}
     assert foretold(stages, {"0-a": quick}) - foretold(stages, {"0-a": slow}) == pytest.approx(4.0)
+
+
+def test_a_lane_without_state_and_event_time_has_no_last_batch() -> None:
+    reports = {"0-a": told("0-a", 0, 0, usual_seconds=4.0, spent={"reading": 4.0})}
+    assert foretold({"0": ("0-a",)}, reports) == foretold({}, {})
 
 
 def test_what_is_to_be_taken_in_beyond_the_present_batch_counts() -> None:
@@ -71,7 +78,7 @@ def test_what_is_to_be_taken_in_beyond_the_present_batch_counts() -> None:
 
 def test_once_all_lanes_have_halted_that_takes_no_time() -> None:
     halting, halted = DrainProgress(notification=SAID), DrainProgress(notification=SAID, until={str(FLIGHTS): 10})
-    assert seconds_left(status(halting)) - seconds_left(status(halted)) == pytest.approx(0.7)
+    assert seconds_left(status(halting)) - seconds_left(status(halted)) == pytest.approx(0.5)
 
 
 def test_metrics_have_it_while_a_job_drains() -> None:
