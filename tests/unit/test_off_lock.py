@@ -179,6 +179,8 @@ def test_a_plan_is_applied_to_what_it_was_made_for(coordinator: Coordinator) -> 
     assert told.generation == 2
     again = coordinator.scale(JOB, ScaleRequest(factor=4, expect=dry.basis, request="mine"))
     assert again.generation == 2
+    with pytest.raises(ConflictError, match="generation 1, and is deployment 1, generation 2 now"):
+        coordinator.scale(JOB, ScaleRequest(factor=4, expect=dry.basis, request="another"))
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from importlib import metadata
 
 from anabranch.coordinator import change_log, diagnosis, event_kinds, partition_view, queries
 from anabranch.coordinator.event_kinds import KINDS, LoggedEvent
+from anabranch.coordinator.histories import Histories
 from anabranch.coordinator.jobs import live_view
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
@@ -58,6 +59,7 @@ class Reads:
         self._registry = registry
         self._store = registry.store
         self._invalid_heartbeats = invalid_heartbeats
+        self.histories = Histories(registry)
         self._at_rest: dict[str, tuple[tuple[int, int], int, int]] = {}
 
     def snapshot(self, job: str) -> RunningJob | None:
@@ -117,6 +119,7 @@ class Reads:
             changed_at=job.progress.changed_at,
             containers=sum(now < each.lease_ends for each in job.seats.processes.values()),
             lag=sum(map(live_view.lag, heard)) if heard else None,
+            lag_trend=self.histories.lag_trend(name),
             rows=sum(each.rows_per_second for each in heard) if heard else None,
             arriving=sum(each.arriving for each in heard) if heard else None,
             error=job.error,
