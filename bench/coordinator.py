@@ -35,7 +35,7 @@ from anabranch.planning import plan as planning
 from anabranch.protocol.container import HeartbeatResponse, Registration, RegistrationResponse
 from anabranch.protocol.deployment import Program, StartRequest
 from bench.support import processes
-from bench.support.beating import Connection, Container, positions
+from bench.support.beating import TOKEN, Connection, Container, positions
 from bench.support.processes import Side
 
 ALLOWED_MS, ALLOWED_S, ALLOWED_MB = 50.0, 5.0, 1000.0
@@ -219,10 +219,11 @@ def beats(given: argparse.Namespace) -> None:
             processes.side(Path(place) / "coordinator") as side,
         ):
             command = ["taskset", "-c", str(cores[0]), given.anabranch, "coordinator", "--port", "0"]
-            side.start(command, {"ANABRANCH__COORDINATOR__STORE": server.new_database()})
+            settings = {"STORE": server.new_database(), "TOKEN": TOKEN}
+            side.start(command, {f"ANABRANCH__COORDINATOR__{name}": value for name, value in settings.items()})
             url = _listening(side)
             jobs = [f"job{number}" for number in range(count)]
-            with Client(url, timeout=60.0) as client:
+            with Client(url, timeout=60.0, token=TOKEN) as client:
                 for job in jobs:
                     _start(client, start_of(job, each))
             asyncio.run(loaded(side, url, jobs, each, given.positions, given.seconds, given.news))

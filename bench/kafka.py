@@ -21,6 +21,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from bench.support import cluster as clusters
 from bench.support import sides
@@ -49,6 +50,7 @@ SIDES: dict[str, Callable[[Task, Side], None]] = {
     STREAMS: sides.kafka_streams,
     QUIX: sides.quixstreams,
 }
+BEFORE, TO_BEFORE = "-before", 0.97
 BY_MESSAGE = {REAL, STREAMS, QUIX}
 WORKS = ("filter", "rewrite", "count")
 GOALS = {
@@ -83,7 +85,7 @@ class Bench:
         """How many records a side writes in all."""
         if work != "count":
             return self.late
-        return self.records if name in BY_MESSAGE else BATCHES * self.keys
+        return self.records if name.removesuffix(BEFORE) in BY_MESSAGE else BATCHES * self.keys
 
     def measured(self, name: str, work: str, number: int) -> Measured:
         """Run a side."""
@@ -161,7 +163,8 @@ def told(work: str, found: dict[str, list[Measured]]) -> Iterator[str]:
         rate, cpu = (statistics.median(getattr(run, what) for run in runs) for what in ("rate", "cpu"))
         against = f"{ratio(name, HAND):.2f}" if HAND in found else "-"
         yield f"| {name} | {rate:,.0f} | {against} | {cpu:.2f} |"
-    for mine, other, goal in GOALS[work]:
+    compared = [(name.removesuffix(BEFORE), name, TO_BEFORE) for name in found if name.endswith(BEFORE)]
+    for mine, other, goal in [*GOALS[work], *compared]:
         if mine in found and other in found:
             reached = ratio(mine, other)
             yield f"{work}: {mine} / {other} {reached:.2f}, goal {goal}: {'met' if reached >= goal else 'missed'}"
@@ -169,12 +172,15 @@ def told(work: str, found: dict[str, list[Measured]]) -> Iterator[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--against", type=Path, help="a checkout of another commit, whose sides run as SIDE-before")
     parser.add_argument("--records", type=int, default=5_000_000, help="in the input topic (default: 5,000,000)")
-    parser.add_argument("--only", default=",".join(SIDES), help=f"of {','.join(SIDES)}")
+    parser.add_argument("--only", help=f"of {','.join(SIDES)} (default: all)")
     parser.add_argument("--works", default=",".join(WORKS), help=f"of {','.join(WORKS)}")
     parser.add_argument("--pairs", type=int, default=1, help="rounds, of which the medians are told")
     arguments = parser.parse_args()
-    names, works = arguments.only.split(","), arguments.works.split(",")
+    if arguments.against is not None:
+        SIDES.update(sides.before(arguments.against, SIDES))
+    names, works = (arguments.only or ",".join(SIDES)).split(","), arguments.works.split(",")
     if not set(names) <= set(SIDES) or not set(works) <= set(WORKS) or arguments.records % BATCHES:
         parser.error(f"sides are {', '.join(SIDES)}; works {', '.join(WORKS)}; records go in {BATCHES} batches")
     interruptible()

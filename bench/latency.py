@@ -12,6 +12,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from confluent_kafka import TopicPartition
 
@@ -101,9 +102,12 @@ def arrived(cluster: Cluster, output: str, seconds: int, running: list[Side]) ->
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=int, default=120, help="that are measured (default: 120)")
-    parser.add_argument("--only", default=",".join(SIDES), help=f"of {','.join(SIDES)}")
+    parser.add_argument("--against", type=Path, help="a checkout of another commit, whose sides run as SIDE-before")
+    parser.add_argument("--only", help=f"of {','.join(SIDES)} (default: all)")
     arguments = parser.parse_args()
-    names = arguments.only.split(",")
+    if arguments.against is not None:
+        SIDES.update(sides.before(arguments.against, SIDES))
+    names = (arguments.only or ",".join(SIDES)).split(",")
     if not set(names) <= set(SIDES):
         parser.error(f"sides are {', '.join(SIDES)}")
     interruptible()

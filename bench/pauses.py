@@ -26,6 +26,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from anabranch import config as configuration
+from anabranch import drain_progress
 from anabranch.cli import finding
 from anabranch.errors import AnabranchError
 from anabranch.protocol.status import JobStatus
@@ -76,8 +77,11 @@ class Found:
 
     @property
     def is_near(self) -> bool:
-        off = abs(self.foretold - self.measured)
-        return off <= SECONDS or off <= NEAR * self.measured
+        return is_near(self.foretold, self.measured)
+
+
+def is_near(foretold: float, measured: float) -> bool:
+    return abs(foretold - measured) <= max(SECONDS, NEAR * measured)
 
 
 @dataclass
@@ -174,6 +178,16 @@ class Run:
         told = json.loads(self.verb("events", "pauses", "--json", "--last", "1000") or "[]")
         return [each for each in told if word in each["what"] and float(each["at"]) >= since]
 
+    def back(self) -> str:
+        """A file of positions, a second before the present ones."""
+        at: dict[str, int] = {}
+        for each in self.status().lanes:
+            for ssp, offset in each.report.positions.items() if each.report is not None else ():
+                at[ssp] = max(0, min(offset - RATE // PARTITIONS, at.get(ssp, offset)))
+        file = self.started.folder / "positions.json"
+        file.write_text(json.dumps(at))
+        return str(file)
+
     def change(self, what: str, watching: Watching, *words: str) -> None:
         """Make a change, and compare. ``words``: of the verb and of its plan."""
         time.sleep(6)
@@ -186,12 +200,26 @@ class Run:
         self.told(Found(what, float(plan["pause"]), measured, watching.gap(begun - 5, time.time())))
 
     def drain(self, what: str) -> None:
+        """Drain it, and compare; also what it says, all the while, of how much time is left."""
         plan = json.loads(self.verb("plan", "drain", "pauses", "--json") or "{}")
+        shown: list[tuple[float, float]] = []
+
+        def drained() -> bool:
+            status = self.status()
+            if status.drain is not None:
+                shown.append((time.monotonic(), drain_progress.seconds_left(status)))
+            return status.state == "drained"
+
         begun = time.time()
-        self.verb("drain", "pauses")
+        self.verb("drain", "pauses", "--detach")
+        self.until("it has drained", drained)
+        ended = time.monotonic()
         (event, *_) = self.events("→ drained", begun)
         took = float(event["why"].partition(" in ")[2].split()[0])
         self.told(Found(what, float(plan["seconds"]), took, took))
+        near = sum(is_near(left, ended - at) for at, left in shown)
+        first = f"{shown[0][1]:.1f} s at first, when it was {ended - shown[0][0]:.1f} s" if shown else "never"
+        print(f"{what}: time left was shown {len(shown)} times, near in {near}: {first}", flush=True)
 
     def told(self, found: Found) -> None:
         self.found.append(found)
@@ -241,7 +269,7 @@ def changes(run: Run, watching: Watching, name: str) -> None:
     (run.started.folder / "job.py").write_text(JOB.format(work=JOBS[run.work]) + "\n# another version\n")
     run.change(f"{name}: deploy", watching, "deploy", "job.py")
     state = ["--state", "keep"] if run.work == "state" else []
-    run.change(f"{name}: rewind", watching, "rewind", "pauses", "--to", "latest", *state)
+    run.change(f"{name}: rewind", watching, "rewind", "pauses", "--to", run.back(), *state)
     run.system.expand("in", 2 * PARTITIONS)
     run.change(f"{name}: expand", watching, "expand", "pauses")
     run.drain(f"{name}: drain")

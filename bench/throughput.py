@@ -28,7 +28,6 @@ from anabranch.planning import plan as planning
 from anabranch.spark import resolution, session, sink
 from anabranch.spark.query import LaneQuery
 from anabranch.systems.embedded import EmbeddedSystem, Log, append, read_slice
-from anabranch.systems.embedded.output import EmbeddedPublisher
 from anabranch.systems.embedded.spark import FORMAT
 from anabranch.systems.output import Target
 from anabranch.systems.records import RECORD_SCHEMA
@@ -131,7 +130,7 @@ def by_hand(bench: Bench, build: Callable[[DataFrame], DataFrame], mode: str, ou
         "max_rows": str(bench.batch),
     }  # fmt: skip
     lane = Lane(id=output, job="by-hand", deployment=0, stage="0", group="outputs", seat="0", tasks=(), ssps=())
-    publisher = EmbeddedPublisher(EmbeddedSystem(bench.log.root), lane, 1)
+    publisher = EmbeddedSystem(bench.log.root).publisher(lane, 1)
     targets = {0: Target(output, PARTITIONS)}
 
     def each(batch: DataFrame, number: int) -> None:

@@ -13,7 +13,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from anabranch.coordinator.api.client import Client
 from tests import failover
 from tests.acceptance.harness import Flight, Process, Workspace, command, flights, start_of
 
@@ -54,7 +53,7 @@ class Deploying:
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
-        self.client = Client(self.url)
+        self.client = workspace.client(self.url)
         self.coordinator = workspace.start("coordinator", "--port", str(self.port))
         self.coordinator.until("its URL", lambda: self.url in self.coordinator.stderr)
 

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from anabranch import crash_points
-from anabranch.coordinator.api.client import Client
 from anabranch.coordinator.store import Store
 from anabranch.model.ssp import SSP
 from anabranch.planning.transition import after_drain
@@ -76,7 +75,7 @@ class Fed:
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
-        self.client = Client(self.url)
+        self.client = workspace.client(self.url)
         self.coordinator = workspace.start("coordinator", "--port", str(port))
         self.coordinator.until("its URL", lambda: self.url in self.coordinator.stderr)
 

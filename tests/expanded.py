@@ -85,7 +85,7 @@ def expanded(seed: int, workspace: Workspace) -> str:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     url = f"http://127.0.0.1:{port}"
-    client = Client(url)
+    client = workspace.client(url)
 
     def lead() -> Process:
         process = workspace.start("coordinator", "--port", str(port))

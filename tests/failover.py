@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from anabranch import crash_points
-from anabranch.coordinator.api.client import Client
 from tests.acceptance.harness import INPUT, LATE, Flight, Process, Workspace, command, descendants, flights
 from tests.calm import until_calm
 from tests.postgres import Server
@@ -405,7 +404,7 @@ def away_for_long(dice: random.Random, served: Served, seconds: float) -> str:
     assert during <= 2 * before + 1, f"records took {before:.1f} s with a coordinator, {during:.1f} s without"
     served.lead()
     only.until("its coordinator", lambda: "is heard again" in only.stderr)
-    until_calm(Client(served.url), JOB, served.workspace.whole_ends(INPUT), only.until)
+    until_calm(served.workspace.client(served.url), JOB, served.workspace.whole_ends(INPUT), only.until)
     served.workspace.call("stop", JOB, coordinator__url=served.url)
     ended_well(only)
     served.check()

@@ -11,7 +11,6 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from anabranch.coordinator.api.client import Client
 from anabranch.grouping import expansion
 from anabranch.systems.kafka.broker import Cluster
 from tests.acceptance.harness import PATIENCE, Workspace, record_batch
@@ -58,7 +57,7 @@ def joined(seed: int, workspace: Workspace) -> str:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     url = f"http://127.0.0.1:{port}"
-    client = Client(url)
+    client = workspace.client(url)
     coordinator = workspace.start("coordinator", "--port", str(port))
     coordinator.until("its URL", lambda: url in coordinator.stderr)
     workspace.call("start", FILE.name, "--detach", "--coordinator", url)

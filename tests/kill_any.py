@@ -19,7 +19,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from anabranch.coordinator.api.client import Client
 from anabranch.errors import NotFoundError
 from anabranch.systems.kafka.broker import Cluster
 from tests import kafka_peers
@@ -206,7 +205,7 @@ class _Served:
             self._port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{self._port}"
         self.container: Process | None = None
-        self._client = Client(self.url)
+        self._client = job.workspace.client(self.url)
         self.lead()
 
     def lead(self) -> Process:

@@ -7,7 +7,6 @@ import signal
 import time
 from collections.abc import Callable
 
-from anabranch.coordinator.api.client import Client
 from tests.acceptance.harness import INPUT, Workspace, command, flights, start_of
 from tests.calm import until_calm
 from tests.failover import JOB, LEASE, Served
@@ -48,7 +47,7 @@ def kept_running(seed: int, workspace: Workspace) -> str:
 
 def _kept_running(seed: int, served: Served) -> None:
     workspace = served.workspace
-    client, more = Client(served.url), flights(seed=seed + 1, count=COUNT)
+    client, more = workspace.client(served.url), flights(seed=seed + 1, count=COUNT)
     later = [{**each, "origin": f"L{n}", "at": each["at"].replace("-01T", "-02T")} for n, each in enumerate(more)]
 
     def until(what: str, condition: Callable[[], bool]) -> None:

@@ -15,7 +15,6 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from py4j.java_gateway import JavaGateway
 
-from anabranch.coordinator.api.client import Client
 from anabranch.model.traffic import Traffic
 from anabranch.protocol.commands import AssignRequest
 from anabranch.systems.kafka import broker, jars
@@ -104,6 +103,7 @@ def _run(workspace: Workspace, replicas: Sequence[Sequence[int]], strategy: str,
     name = f"{strategy}-{len(racks)}"
     folder = workspace.folder / name
     folder.mkdir()
+    workspace.settings["coordinator__token_file"] = str(folder / "coordinator.token")
     servers = workspace.kafka.bootstrap_servers
     _create(servers, INPUT, replicas)
     place = {
@@ -124,7 +124,7 @@ def _run(workspace: Workspace, replicas: Sequence[Sequence[int]], strategy: str,
         words = ["--rack", racks[number]] if racks else []
         containers.append(_container(workspace, url, words, tap))
     moves = 0
-    with Client(url) as client:
+    with workspace.client(url) as client:
         coordinator.until("it runs", lambda: client.status(JOB).state == "running")
         if strategy != "none" and racks:
             moves = client.assign(JOB, AssignRequest(dry=True)).moved

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from anabranch.coordinator.api.client import Client
 from tests.acceptance.harness import INPUT, Process, Workspace, flights
 from tests.calm import until_calm
 from tests.failover import JOB, Served, ended_well
@@ -52,7 +51,7 @@ class Fed:
     def __init__(self, served: Served, portion: int) -> None:
         self.served = served
         self.workspace = served.workspace
-        self.client = Client(served.url)
+        self.client = self.workspace.client(served.url)
         self._portion = portion
         self._put = 0
         self._fed = time.monotonic()

@@ -16,6 +16,8 @@ _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 _REVISION = re.compile(rb'"revision":(-?\d+)')
 _POSITIONS = b'"positions":{}'
 VARIANTS = 8
+TOKEN = "of-the-bench"
+"""What the coordinator is told to want to see."""
 
 
 class Connection(asyncio.Protocol):
@@ -52,7 +54,10 @@ class Connection(asyncio.Protocol):
         assert self._transport is not None
         self._answer = asyncio.get_running_loop().create_future()
         length = sum(map(len, body))
-        head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+        head = (
+            f"POST {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+        )
         self._transport.writelines([head.encode(), *body])
         status, answer = await self._answer
         assert status == 200, answer[:300]

@@ -6,7 +6,8 @@ import json
 import subprocess
 import sys
 import venv
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from anabranch import cache_dir
@@ -18,6 +19,7 @@ PEERS = ROOT / "bench" / "peers"
 MEMORY = "2g"
 STATE_PARTITIONS = 4
 LINGER_MS = 20
+_BY_TIME = "target_batch_seconds"
 STREAMS = "4.1.0"
 QUIX = "3.28.1"
 
@@ -76,10 +78,12 @@ def by_hand(task: Task, started: Side) -> None:
 @dataclass(frozen=True)
 class Anabranch:
     """``anabranch run``, as a user would type it. In real time records don't wait for others, as users want it there:
-    where latency doesn't count, they do, as those of Kafka Streams."""
+    where latency doesn't count, they do, as those of Kafka Streams. ``checkout``: of another commit, whose code runs;
+    None: this one's."""
 
     delivery: str = "at-least-once"
     trigger: str = "micro-batch"
+    checkout: Path | None = None
 
     def __call__(self, task: Task, started: Side) -> None:
         file = started.folder / "job.py"
@@ -87,12 +91,20 @@ class Anabranch:
         (started.folder / "anabranch.toml").write_text(self._settings(task))
         if self.trigger != "micro-batch":
             self._check(file)
-        started.start([anabranch(), "run", str(file)])
+        environment = {} if self.checkout is None else {"PYTHONPATH": str(self.checkout / "src")}
+        started.start([anabranch(), "run", str(file)], environment)
+
+    @property
+    def _sizes_by_time(self) -> bool:
+        """Whether its batches are sized by time, unless it is told otherwise."""
+        if self.checkout is None:
+            return True
+        return any(_BY_TIME in file.read_text() for file in (self.checkout / "src").glob("anabranch/config/*.py"))
 
     def _settings(self, task: Task) -> str:
         batch = f"max_rows_per_batch = {task.batch}\n" if task.batch else ""
-        if task.batch and task.work == "count":  # what it writes goes by its batches
-            batch += "target_batch_seconds = 0\n"
+        if task.batch and task.work == "count" and self._sizes_by_time:  # what it writes goes by its batches
+            batch += f"{_BY_TIME} = 0\n"
         real_time = self.trigger != "micro-batch"
         trigger = f'trigger = "{self.trigger}"\n' if real_time else ""
         linger = f'spark = {{ "linger.ms" = "{LINGER_MS}" }}\n' if real_time and not task.quick else ""
@@ -171,3 +183,12 @@ def _given(task: Task, started: Side) -> dict[str, object]:
 def anabranch() -> str:
     """The command."""
     return str(Path(sys.executable).with_name("anabranch"))
+
+
+def before(checkout: Path, mine: Mapping[str, Callable[[Task, Side], None]]) -> dict[str, Callable[[Task, Side], None]]:
+    """Those of ``mine`` that run anabranch, with the code of another commit."""
+    return {
+        f"{name}-before": replace(each, checkout=checkout.resolve())
+        for name, each in mine.items()
+        if isinstance(each, Anabranch)
+    }

@@ -1,14 +1,24 @@
-"""What a drain has still to do, as ``status``, the terminal and metrics show it."""
+"""What a drain has still to do and how long that takes, as ``status``, the terminal and metrics show it. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from anabranch.model.lane import LaneState
+from anabranch.protocol.lane_report import LaneReport
 from anabranch.protocol.status import JobStatus, LaneStatus
 
-__all__ = ["Left", "left"]
+__all__ = ["Left", "foretold", "functions_part", "left", "seconds_left"]
+
+_HALTING = 0.7
+"""Seconds for all lanes to halt where they are and be heard, and be told where to stop."""
+_STAGE = 0.6
+"""Seconds of a stage in which nothing is left to do: the batch in which time ends, and being heard."""
+_WINDOWS = 60_000
+"""Rows of state a second that come out of a lane."""
+_TOLD_BY_ITSELF = 1.0
+"""Seconds after which a batch tells where its time goes; before, those of the last half minute do."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +41,62 @@ def left(status: JobStatus) -> Left:
         records=sum(_records(each, until) for each in lanes),
         windows=sum(each.report.windows for each in lanes if each.report is not None),
     )
+
+
+def foretold(
+    stages: Mapping[str, Iterable[str]], reports: Mapping[str, LaneReport], until: Mapping[str, int] | None = None
+) -> float:
+    """Seconds until a job is drained: what is planned is finished, and what else is to be taken in; then stage after
+    stage ends with its windows.
+
+    Args:
+        stages: the open lanes of each stage, in the order in which they drain.
+        until: the position of each SSP when all has been taken in; None: what is planned, and no more.
+    """
+    lanes = {stage: [reports[name] for name in names if name in reports] for stage, names in stages.items()}
+    seconds = max((_taking_in(each, until or {}) for its in lanes.values() for each in its), default=0.0)
+    for its in lanes.values():
+        seconds += max((_ending(each) for each in its), default=_STAGE)
+    return seconds + _HALTING
+
+
+def seconds_left(status: JobStatus) -> float:
+    """Seconds until a job that drains is drained, as foretold now."""
+    stages: dict[str, list[str]] = {}
+    reports: dict[str, LaneReport] = {}
+    for each in status.lanes:
+        if each.lane.state is not LaneState.CLOSED:
+            stages.setdefault(each.lane.stage, []).append(each.lane.id)
+            if each.report is not None:
+                reports[each.lane.id] = each.report
+    until = None if status.drain is None else status.drain.until or status.drain.ends
+    halted = status.drain is not None and status.drain.until is not None
+    return foretold(stages, reports, until) - (_HALTING if halted else 0.0)
+
+
+def functions_part(report: LaneReport) -> float:
+    """The part of a batch that functions of the job take."""
+    spent = report.spent if report.batch_progress is None else report.batch_progress.spent
+    total = sum(spent.values())
+    if total > _TOLD_BY_ITSELF:
+        return min(1.0, spent.get("functions", 0.0) / total)
+    return min(1.0, report.working / report.busy) if report.busy > 0 else 0.0
+
+
+def _taking_in(report: LaneReport, until: Mapping[str, int]) -> float:
+    """Seconds until a lane has read all that it should: its present batch, and those after it."""
+    at = report.batch_progress
+    batch, planned = 0.0, 0
+    if at is not None:
+        batch = max(0.0, report.usual_seconds - at.seconds) if at.left is None else at.left
+        planned = at.planned
+    records = sum(max(0, until.get(ssp, offset) - offset) for ssp, offset in report.positions.items()) - planned
+    return batch + (records / report.rows_per_second if records > 0 and report.rows_per_second > 0 else 0.0)
+
+
+def _ending(report: LaneReport) -> float:
+    """Seconds of a lane's last batch, which has no records: functions have nothing to do in it."""
+    return _STAGE + report.usual_seconds * (1 - functions_part(report)) + report.windows / _WINDOWS
 
 
 def _records(lane: LaneStatus, until: Mapping[str, int]) -> int:

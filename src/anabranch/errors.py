@@ -6,6 +6,7 @@ __all__ = [
     "AnabranchError",
     "ConfigError",
     "ConflictError",
+    "DamagedError",
     "FencedError",
     "GraphError",
     "JobFailedError",
@@ -106,6 +107,10 @@ class StalledError(AnabranchError):
 
 class StateError(AnabranchError):
     """A lane's folder, the store and the streams don't agree; going on could lose or repeat records."""
+
+
+class DamagedError(StateError):
+    """A file that a lane can't go on without is missing, or can't be read."""
 
 
 class OperatorError(AnabranchError):

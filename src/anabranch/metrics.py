@@ -24,6 +24,7 @@ _OF_LANES = {
     "attempts": "how often a lane's container has begun it",
     "stalls": "how often a lane stood still, in its container",
     "failed": "1 if a lane has failed and is left alone",
+    "awaits_since_seconds": "since when a lane waits for a disk, a broker or the like, since 1970; 0: for nothing",
     "watermark_seconds": "up to when a lane's event time has come, in seconds since 1970",
     "rejected_records": "records that a lane has put aside or dropped",
     "late_groups": "groups of late rows that a lane has dropped since it was begun",
@@ -159,6 +160,7 @@ def _of_lane(lane: LaneStatus) -> Iterator[tuple[str, float]]:
     yield "rows", report.rows
     yield "attempts", report.attempt
     yield "stalls", report.stalls
+    yield "awaits_since_seconds", report.awaits_since
     yield "rejected_records", report.dead_letters + report.dropped
     yield "late_groups", report.late_groups
     running = report.batch_progress

@@ -22,7 +22,8 @@ import pyarrow as pa
 
 from anabranch import crash_points
 from anabranch.config import KafkaSettings
-from anabranch.coordinator import endpoint
+from anabranch.coordinator import endpoint, token_file
+from anabranch.coordinator.api.client import Client
 from anabranch.model.hashing import partition_for
 from anabranch.systems.contract import System
 from anabranch.systems.embedded import EmbeddedSystem
@@ -366,6 +367,13 @@ class Workspace:
     def url(self) -> str:
         """Where the process answers that runs the job."""
         return endpoint.find(f"sqlite:///{self.folder}/.anabranch/coordinator.db")[self.job]
+
+    def client(self, url: str) -> Client:
+        """A client of a coordinator that was started here, with the token that it has made."""
+        named = self.settings.get("coordinator__token_file")
+        home = self.folder / ".anabranch"
+        files = [Path(str(named))] if named else [home / "coordinator.db.token", home / "coordinator.token"]
+        return Client(url, token=lambda: next(filter(None, map(token_file.read, files)), None))
 
     def status(self) -> Any:
         """What ``status --json`` says."""

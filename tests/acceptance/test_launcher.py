@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from anabranch.coordinator.api.client import Client
 from tests import launched
 from tests.acceptance.harness import Workspace
 from tests.failover import JOB, Served
@@ -22,7 +21,7 @@ def served(workspace: Workspace) -> Iterator[Served]:
 
 def test_a_job_runs_without_anybody_starting_a_container(served: Served) -> None:
     served.start()
-    client = Client(served.url)
+    client = served.workspace.client(served.url)
     served.coordinator.until("the job's end", lambda: client.status(JOB).state == "stopped")
     served.coordinator.until("that of its container", lambda: not launched.processes(served.workspace))
     served.check()

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from anabranch.coordinator.api.client import Client
 from tests.acceptance.harness import INPUT, JOB, Workspace, flights
 from tests.calm import until_calm
 
@@ -53,7 +52,7 @@ def test_seen_stopped_and_resumed(workspace: Workspace, tmp_path: Path) -> None:
     process.until("more to be read", lambda: workspace.lane("0-").read > read)
     put(workspace, second, tmp_path / "second.jsonl")
     process.until("all to be read", lambda: workspace.lane("1-").read == len(first) + len(second))
-    until_calm(Client(workspace.url), JOB, workspace.whole_ends(INPUT), process.until)
+    until_calm(workspace.client(workspace.url), JOB, workspace.whole_ends(INPUT), process.until)
     workspace.call("stop", JOB)
     assert process.wait() == 0, process.stderr
     assert at_a_boundary(workspace)

@@ -9,17 +9,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from anabranch.config import KafkaSettings
-from anabranch.errors import ConflictError, NotFoundError, UsageError
+from anabranch.config import Settings
+from anabranch.errors import ConflictError, FencedError, NotFoundError, UsageError
+from anabranch.event_time.control import Control
 from anabranch.model.hashing import partition_for
+from anabranch.model.lane import Lane
+from anabranch.model.ssp import SSP
 from anabranch.systems.contract import System
-from anabranch.systems.embedded import EmbeddedSystem
-from anabranch.systems.kafka.system import KafkaSystem
+from anabranch.systems.output import Target, Written
 from anabranch.systems.records import RECORD_SCHEMA
+from anabranch.systems.systems import Systems
 from tests.broker.reading import values
+from tests.support.systems import lines
 
 pytestmark = pytest.mark.integration
 
@@ -27,12 +32,18 @@ AT = 1_700_000_000_000_000
 KEYS = [b"", b"a", b"\x00\xff", "ключ".encode(), *(b"k%d" % n for n in range(20))]
 
 
-@pytest.fixture(params=["embedded", "kafka"])
-def system(request: pytest.FixtureRequest, tmp_path: Path) -> System:
-    if request.param == "embedded":
-        return EmbeddedSystem(tmp_path / "log")
-    cluster = request.getfixturevalue("cluster")
-    return KafkaSystem(KafkaSettings(bootstrap_servers=cluster.bootstrap_servers))
+@pytest.fixture(params=["embedded", "kafka", "lines"])
+def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
+    """With streams in each of the systems that are shipped, and in one that isn't."""
+    sections: dict[str, Any] = {"embedded": {"root": tmp_path / "log"}, "lines": lines(tmp_path / "lines")}
+    if request.param == "kafka":
+        sections["kafka"] = {"bootstrap_servers": request.getfixturevalue("cluster").bootstrap_servers}
+    return Settings.model_validate({"systems": {"default": request.param, **sections}})
+
+
+@pytest.fixture
+def system(settings: Settings) -> System:
+    return Systems(settings, f"job-{uuid.uuid4().hex[:8]}").named(settings.systems.default)
 
 
 @pytest.fixture
@@ -156,6 +167,113 @@ def test_answers_are_fresh_and_an_object_travels(system: System, stream: str) ->
 
 
 def test_nobody_has_told_anything_of_a_new_stream(system: System, stream: str) -> None:
-    if isinstance(system, KafkaSystem):
-        system = KafkaSystem(system.settings, controls_topic=f"{stream}-controls")
     assert system.controls(stream, 0, -1, 0)[0] == []
+
+
+def lane(system: System, stream: str, job: str) -> Lane:
+    ssp = SSP(system=system.name, stream="in", partition=0)
+    return Lane(
+        id=f"0-{uuid.uuid4().hex[:8]}",
+        job=job,
+        deployment=1,
+        stage="0",
+        group="0",
+        seat="0",
+        tasks=(),
+        ssps=(ssp,),
+        slots=(str(ssp),),
+        outputs={stream: 3},
+        systems={stream: system.name},
+    )
+
+
+def written(system: System, lane: Lane, epoch: int, batch_number: int, keys: Sequence[bytes]) -> list[Written]:
+    """What a worker has written of a batch: these keys, to the partitions where they belong."""
+    travelled = pickle.loads(pickle.dumps(system.publisher(lane, epoch).output))
+    (stream,) = lane.outputs
+    writer = travelled.writer(0, batch_number)
+    numbers = np.array([partition_for(key, 3) for key in keys], dtype=np.int32)
+    writer.write(Target(stream, 3), 0, numbers, batch(keys))
+    found: list[Written] = writer.close()
+    return found
+
+
+def put_there(system: System, stream: str) -> list[bytes]:
+    """The keys of all records, sorted."""
+    found = [
+        key
+        for partition, end in system.ends(stream).items()
+        for _, records in (system.read(stream, partition, [(0, end)]) if end else ())
+        for key in records.column("key").to_pylist()
+    ]
+    return sorted(found)
+
+
+@pytest.fixture
+def mine(system: System, stream: str) -> Lane:
+    return lane(system, stream, f"job-{uuid.uuid4().hex[:8]}")
+
+
+def test_a_batch_is_published_once_however_often_it_is_repeated(system: System, stream: str, mine: Lane) -> None:
+    assert system.published(mine) == -1
+    publisher = system.publisher(mine, 1)
+    publisher.take(new=True)
+    keys = [key_of(0), key_of(1), key_of(2)]
+    for _ in range(2):  # as after a crash before the commit
+        publisher.publish(0, written(system, mine, 1, 0, keys), {})
+        publisher.settle()
+    again = system.publisher(mine, 2)
+    again.take(new=False)
+    again.publish(0, written(system, mine, 2, 0, keys), {})
+    again.publish(1, written(system, mine, 2, 1, keys[:1]), {})
+    again.settle()
+    assert put_there(system, stream) == sorted([*keys, keys[0]])
+    assert system.published(mine) == 1
+    assert set(system.writers(mine.job, [stream])) == {mine.id}
+    assert system.writers("another", [stream]) == {}
+
+
+def test_nobody_below_a_fence_publishes_any_more(system: System, stream: str, mine: Lane) -> None:
+    zombie = system.publisher(mine, 1)
+    zombie.take(new=True)
+    zombie.publish(0, written(system, mine, 1, 0, [key_of(0)]), {})
+    for _ in range(2):
+        system.fence(mine, 3, new=False)
+    with pytest.raises(FencedError):
+        zombie.publish(1, written(system, mine, 1, 1, [key_of(0)]), {})
+    with pytest.raises((FencedError, ConflictError)):
+        system.fence(mine, 2, new=False)
+    system.recover(mine, 3, new=False)
+    follower = system.publisher(mine, 3)
+    follower.take(new=False)
+    assert system.published(mine) == 0
+    follower.publish(1, written(system, mine, 3, 1, [key_of(1)]), {})
+    follower.settle()
+    assert put_there(system, stream) == sorted([key_of(0), key_of(1)])
+
+
+def test_controls_are_heeded_once_what_was_before_them_is_read(system: System, stream: str, mine: Lane) -> None:
+    publisher = system.publisher(mine, 1)
+    publisher.take(new=True)
+    for number, keys in enumerate(([key_of(0)], [key_of(0)], [])):
+        control = Control(mine.id, watermark=number, beside={mine.id: ()})
+        publisher.publish(number, written(system, mine, 1, number, keys), {Target(stream, 3): control})
+    publisher.settle()
+    end, cursor, heard = system.ends(stream)[0], -1, []
+    for position in range(end + 1):
+        found, cursor = system.controls(stream, 0, cursor, position)
+        heard.append([each["watermark"] for each in found])
+    assert [watermark for each in heard for watermark in each] == [0, 1, 2]
+    assert heard[0] in ([], [0])  # it stands before the records that it was published with, or after them
+    assert heard[-1][-1] == 2
+
+
+def test_racks_positions_and_purging_are_for_those_that_have_them(system: System, stream: str) -> None:
+    put(system, stream, [key_of(0)] * 4)
+    system.commit_positions("job.0", {stream: {0: 4}})
+    system.purge(stream, {0: 2})
+    assert system.starts(stream)[0] in (0, 2)
+    assert set(system.racks(stream)) in (set(), {0, 1, 2})
+    assert system.offset(stream, "x", {1: 3, 0: 2})
+    for check in system.checks().values():
+        assert check()

@@ -187,7 +187,7 @@ def test_a_stream_that_is_not_there_is_named_with_the_nearest(system: KafkaSyste
         lambda: system.expand(near, 2),
         lambda: system.appender(near),
         lambda: read(system, near, (0, 1)),
-        lambda: system.forget(near, {0: 0}),
+        lambda: system.purge(near, {0: 0}),
         lambda: system.offset_at(near, 0),
     ):
         with pytest.raises(NotFoundError, match=rf"there is no stream {near} on .*; did you mean {stream}\?"):
@@ -314,7 +314,7 @@ def test_ranges_far_apart_are_sought(system: KafkaSystem, stream: str) -> None:
 
 def test_records_that_are_gone_are_counted(system: KafkaSystem, stream: str) -> None:
     put(system, stream, *(b"%d" % number for number in range(10)))
-    system.forget(stream, {0: 4})
+    system.purge(stream, {0: 4})
     assert system.starts(stream) == {0: 4}
     with pytest.raises(
         LogError, match=rf"{stream}/0 doesn't hold the 3 offsets from 1 on any more: the oldest kept is 4"

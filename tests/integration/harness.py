@@ -128,7 +128,9 @@ class Site:
                 systems=systems.bound(),
                 default_system=self.system.name,
                 at_least_once=settings.at_least_once,
-                real_time=RealTime(settings.job.on_error, settings.job.on_null_key, settings.job.watermark_scope)
+                real_time=RealTime(
+                    settings.job.on_error, settings.job.on_null_key, settings.job.watermark_scope, {"kafka"}
+                )
                 if settings.job.trigger == "real-time"
                 else None,
             ),
@@ -150,7 +152,7 @@ class KafkaSite(Site):
         self.name = f"t{uuid.uuid4().hex[:8]}"
         self._broker = broker
         super().__init__(spark, root)
-        self.system = Systems(self.settings()).kafka
+        self.system = Systems(self.settings()).named("kafka")
         self._producer = Producer(clients.librdkafka(broker))
 
     def settings(self, formats: Mapping[str, Any] | None = None, **job: Any) -> Settings:

@@ -239,7 +239,7 @@ def test_records_that_are_gone_before_they_were_read_fail_the_lane(kafka: KafkaS
     run = kafka.deployed(filtering(kafka, source))
     run.ran()
     kafka.put(source, 0, [{"n": n} for n in range(4, 12, 2)], [b"k"] * 4)
-    kafka.system.forget(source, {0: 3})
+    kafka.system.purge(source, {0: 3})
     told = run.failure()
     assert f"kafka/{source}/0" in told
     assert "offsets 1 to 2 are gone" in told

@@ -70,7 +70,10 @@ def test_queries_that_share_a_source_leave_its_environment_as_it_is(site: Site) 
     site.log.create("in", 1)
     site.put("in", 0, [{"n": n} for n in range(5)])
     ours = source_environment.of_session(site.spark)
-    before = {source.name(): spark_java.source_environment(site.spark, source.name()) for source in sources.SOURCES}
+    before = {
+        source.name(): spark_java.source_environment(site.spark, source.name())
+        for source in sources.sources(site.place.systems)
+    }
     assert all({name: environment[name] for name in ours}.keys() == ours.keys() for environment, _ in before.values())
     assert run_queries(site, embedded.FORMAT, 2) == 10
     after, changes = spark_java.source_environment(site.spark, embedded.FORMAT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import msgspec
@@ -9,7 +10,7 @@ import pytest
 
 from anabranch.container.attempts import Attempts, Standstill
 from anabranch.container.failures import Remedy
-from anabranch.container.keeping import Keeper
+from anabranch.container.keeping import Keeper, Patience
 from anabranch.model.lane import Lane
 from anabranch.protocol.container import WantedLane
 from anabranch.protocol.drain import DrainOrder
@@ -74,7 +75,7 @@ class Runner:
 
     def __init__(self, lane: Lane) -> None:
         self.lane = lane
-        self.remedy, self.stalled = Remedy.PROCESS, False
+        self.remedy, self.stalled, self.awaits = Remedy.PROCESS, False, ""
         self.report = LaneReport(lane=lane.id, phase="starting", folder_epoch=lane.folder_epoch)
         self.stopped = self.started = self.alive = self.closed = False
 
@@ -104,12 +105,15 @@ class Runner:
 class Kept:
     """A keeper, the runners that it has made, and a clock."""
 
-    def __init__(self, most: int = 3, replaceable: bool = False) -> None:
+    def __init__(self, most: int = 3, replaceable: bool = False, longest: float = math.inf) -> None:
         self.runners: list[Runner] = []
         self.clock = Clock()
         self.lane = lane(FIRST)
         make: Any = self._make
-        self.keeper = Keeper(WantedLane(lane=self.lane), make, Attempts(most), self.clock, lambda: replaceable)
+        patience = Patience(longest, chance=lambda: 0.5, now=self.clock)
+        self.keeper = Keeper(
+            WantedLane(lane=self.lane), make, Attempts(most), self.clock, lambda: replaceable, patience
+        )
 
     def _make(self, lane: Lane) -> Any:
         self.runners.append(Runner(lane))
@@ -177,6 +181,55 @@ def test_it_fails_alone_in_the_end() -> None:
     assert phases == ["starting", "starting", "failed"]
     told = kept.keeper.report
     assert (told.error, told.attempt, len(kept.runners), kept.keeper.ended) == ("boom", 3, 3, True)
+
+
+def test_a_lane_waits_for_its_surroundings_without_end_and_counts_no_attempt() -> None:
+    kept = Kept(most=1)
+    for _ in range(50):
+        kept.runners[-1].remedy, kept.runners[-1].awaits = Remedy.WAIT, "room on a disk"
+        told = kept.fail()
+        assert (told.phase, told.error, told.trouble, told.attempt) == ("starting", None, "boom", 1)
+        assert (told.awaits, told.awaits_since) == ("room on a disk", 1000.0)
+        kept.turn()
+        kept.turn(20)
+    assert len(kept.runners) == 51
+    kept.runners[-1].say(phase="running")
+    assert kept.turn().awaits == "room on a disk"  # whether it can write isn't known yet
+    kept.runners[-1].say(batch=0)
+    told = kept.turn()
+    assert (told.phase, told.awaits, told.trouble) == ("running", "", "")
+
+
+def test_a_lane_that_has_nothing_to_do_waits_no_more() -> None:
+    kept = Kept()
+    kept.runners[-1].remedy, kept.runners[-1].awaits = Remedy.WAIT, "the brokers of Kafka"
+    kept.fail()
+    kept.turn()
+    kept.turn(20)
+    kept.runners[-1].say(phase="running")
+    assert kept.turn().awaits
+    assert kept.turn(21).awaits == ""
+
+
+def test_a_lane_that_waits_can_be_stopped() -> None:
+    kept = Kept()
+    kept.runners[-1].remedy, kept.runners[-1].awaits = Remedy.WAIT, "room on a disk"
+    kept.fail()
+    kept.turn()
+    kept.keeper.stop()
+    told = kept.keeper.report
+    assert (told.phase, told.error, told.stopped, told.pending, told.awaits) == ("ended", None, True, True, "")
+
+
+def test_a_lane_may_wait_for_so_long_only() -> None:
+    kept = Kept(longest=30)
+    for _ in range(4):
+        kept.runners[-1].remedy, kept.runners[-1].awaits = Remedy.WAIT, "room on a disk"
+        kept.fail()
+        kept.turn()
+        kept.turn(10)
+    told = kept.keeper.report
+    assert (told.phase, told.error) == ("failed", "boom")
 
 
 def test_what_would_fail_again_is_not_tried() -> None:

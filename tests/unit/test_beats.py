@@ -16,7 +16,7 @@ import pytest
 from anabranch.container.agent import Agent
 from anabranch.container.beats import Beating, Direct
 from anabranch.coordinator.jobs.long_polls import LongPolls
-from anabranch.errors import FencedError, UnreachableError
+from anabranch.errors import FencedError, StoreUnavailableError, UnreachableError
 from anabranch.model.job_model import JobModel
 from anabranch.protocol.container import Heartbeat, HeartbeatResponse, Registration, RegistrationResponse
 from anabranch.protocol.lane_report import BatchProgress, LaneReport
@@ -112,7 +112,7 @@ def test_who_may_not_survive_stops_before_its_lease_ends_and_for_ever(clock: Clo
     agent.miss("nothing runs there")
     clock.at += 5.9
     assert agent.must_stop == ""
-    clock.at += 0.2
+    clock.at += 0.25
     why = "the coordinator was not heard for 6 s, and what it writes can't be fenced (nothing runs there)"
     assert agent.must_stop == why
     assert agent.lease_left > 0
@@ -332,6 +332,27 @@ def test_in_one_process_every_turn_is_a_beat(script: Scripted, clock: Clock) -> 
     script.answered = breaks
     with pytest.raises(ValueError, match="is broken"):
         Direct(script, agent_of(clock)).take([])
+
+
+def test_in_one_process_a_store_that_is_full_is_waited_for(script: Scripted, clock: Clock) -> None:
+    said: list[str] = []
+    beats = Direct(script, agent_of(clock), clock, said.append)
+    assert beats.take([report(FIRST, "running")]) == ok(1)
+    good = script.answered
+
+    def full(_beat: Heartbeat, _wait: float) -> HeartbeatResponse:
+        raise StoreUnavailableError("the disk of the store /s is full", "make room")
+
+    script.answered = full
+    for _ in range(21):
+        assert beats.take([report(FIRST, "running")]) == ok(1)  # what it was told last
+        clock.at += 0.2
+    assert len(script.beats) == 7  # it isn't asked at every turn
+    assert said == ["the disk of the store /s is full; the lanes go on, and it is tried again: make room"]
+    script.answered = good
+    clock.at += 1
+    assert beats.take([]) is not None
+    assert said[1:] == ["the store can be used again, after 6 s"]
 
 
 def test_in_one_process_the_coordinator_wakes_the_container_until_the_next_turn(script: Scripted, clock: Clock) -> None:

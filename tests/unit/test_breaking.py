@@ -57,6 +57,11 @@ def test_what_is_left_goes_by_the_batch_itself_and_else_by_those_before(
     assert breaking.estimated(at, 7, spent, usual) == left
 
 
+@pytest.mark.parametrize(("usual", "found"), [(0.0, False), (0.3, True), (0.9, True), (1.5, False), (30.0, False)])
+def test_a_closing_lane_runs_one_more_batch_only_if_that_is_brief(usual: float, found: bool) -> None:
+    assert breaking.is_brief(usual) is found
+
+
 @dataclass
 class Lane:
     """A lane that waits for batch 7, which it has written for 2 s."""

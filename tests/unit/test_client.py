@@ -60,7 +60,7 @@ class Asking(Client):
         self.how = how
         headers = dict(self._http.headers)
         self._http.close()
-        self._http = httpx.Client(transport=httpx.MockTransport(self._answer), headers=headers)
+        self._http = httpx.Client(transport=httpx.MockTransport(self._answer), headers=headers, auth=self._http.auth)
 
     def _answer(self, request: httpx.Request) -> httpx.Response:
         assert request.headers["authorization"] == "Bearer secret"

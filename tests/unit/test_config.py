@@ -117,7 +117,7 @@ def test_the_environment_goes_over_the_file_setting_by_setting(tmp_path: Path, m
         ('[systems.embedded]\nroots = "x"', "unknown setting 'systems.embedded.roots'", "did you mean 'root'?"),
         ('[streams.flights]\nformt = "raw"', "unknown setting 'streams.flights.formt'", "did you mean 'format'?"),
         ('[streams.flights]\nformat = "xml"', "'streams.flights.format' has the value 'xml'", "allowed"),
-        ('[streams.flights]\nsystem = "rabbit"', "'streams.flights.system' has the value 'rabbit'", "allowed"),
+        ('[streams.flights]\nsystem = "rabbit"', "'streams.flights.system' has the value 'rabbit'", "embedded, kafka"),
         ('[job]\nfactor = "many"', "'job.factor' has the value 'many'", "allowed"),
         ("[job]\ncontainers = 0", "'job.containers' has the value 0", "allowed"),
         ("[job]\nmax_rows_per_batch = 0", "'job.max_rows_per_batch' has the value 0", "allowed"),

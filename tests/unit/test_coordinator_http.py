@@ -32,6 +32,8 @@ from anabranch.job_code.artifact import MAX_BYTES
 from anabranch.model.document import compact
 from tests.unit.coordinator_helpers import FIRST, Seat, plan, wait_for
 
+JSON = {"Content-Type": "application/json"}
+
 
 @pytest.fixture
 def coordinator() -> Coordinator:
@@ -96,7 +98,8 @@ def test_what_is_answered(
     method, path = request_line.split()
     coordinator.start(plan())
     Seat(coordinator)
-    answer = httpx.request(method, f"{server.url}{path}", content=body)
+    typed = {} if body is None else JSON
+    answer = httpx.request(method, f"{server.url}{path}", content=body, headers=typed)
     assert answer.status_code == status
     assert says in answer.text
     assert status < 400 or {"error", "cure"} <= answer.json().keys()
@@ -194,7 +197,7 @@ def test_an_artifact_of_no_hash_is_refused(coordinator: Coordinator, method: str
         answer = client.request(
             method, f"{client.base_url}/artifacts/{name}", content=CODE if method == "PUT" else None
         )
-        assert answer.status_code in {400, 404, 405}
+        assert answer.status_code in {400, 404, 405, 415}
         assert answer.json()["error"]
 
 
@@ -209,6 +212,7 @@ def test_an_artifact_of_no_hash_is_refused(coordinator: Coordinator, method: str
 )
 def test_what_is_too_large_is_refused_in_words(coordinator: Coordinator, method: str, path: str, most: int) -> None:
     with TestClient(server_api.app(coordinator)) as client:
+        client.headers["Content-Type"] = "application/zip" if method == "PUT" else "application/json"
         answer = client.request(method, path, content=b" " * (most + 1))
         assert (answer.status_code, answer.json()["error"]) == (413, f"{method} {path}: more than {most} bytes")
         assert client.request(method, path, content=b" " * 100).status_code == 400
@@ -216,7 +220,7 @@ def test_what_is_too_large_is_refused_in_words(coordinator: Coordinator, method:
 
 def test_a_plan_without_a_program_is_for_one_process(coordinator: Coordinator) -> None:
     with TestClient(server_api.app(coordinator)) as client:
-        answer = client.post("/jobs", content=compact(plan()))
+        answer = client.post("/jobs", content=compact(plan()), headers=JSON)
         assert (answer.status_code, answer.json()["error"]) == (400, "the plan has no program")
     assert coordinator.jobs() == []
 

@@ -6,7 +6,6 @@ import json
 import os
 import socket
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,7 @@ from anabranch.errors import UnsupportedSparkError
 from anabranch.spark import session
 from anabranch.spark.internals.surface import Probe, Surface
 from anabranch.systems.kafka import jars
-from anabranch.systems.kafka.cluster import Cluster
+from anabranch.systems.kafka.system import KafkaSystem
 from tests.registry import serving
 
 Found = dict[str, tuple[bool, str]]
@@ -29,7 +28,8 @@ Look = Callable[[str], Found]
 def look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Look:
     """What doctor finds with these settings, by check, on a machine without anything of Kafka's."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(doctor, "Cluster", partial(Cluster, patience=0.5))
+    hasty = classmethod(lambda cls, name, settings, job: cls(settings.systems.kafka, patience=0.5))
+    monkeypatch.setattr(KafkaSystem, "opened", hasty)
     monkeypatch.setattr(session, "probed", lambda _: [])
 
     def call(settings: str) -> Found:
@@ -80,7 +80,7 @@ def test_which_connector_is_used(look: Look, tmp_path: Path) -> None:
 def test_a_broker_is_asked_where_one_is_wanted(
     look: Look, monkeypatch: pytest.MonkeyPatch, settings: str, asked: bool
 ) -> None:
-    monkeypatch.setattr(doctor, "_kafka", lambda _: "asked")
+    monkeypatch.setattr(KafkaSystem, "checks", lambda _: {"kafka": lambda: "asked"})
     assert ("kafka" in look(settings)) == asked
 
 
@@ -138,7 +138,7 @@ def test_the_connector_is_asked_for_where_a_job_on_kafka_would_need_it(
     maven.write_text("#!/bin/sh\nexit 1\n")
     maven.chmod(0o700)
     monkeypatch.setenv("PATH", str(maven.parent), prepend=os.pathsep)
-    monkeypatch.setattr(doctor, "_kafka", lambda _: "asked")
+    monkeypatch.setattr(KafkaSystem, "checks", lambda _: {"kafka": lambda: "asked"})
     assert look("")["kafka connector"][0]
     ok, said = look('[systems]\ndefault = "kafka"')["kafka connector"]
     assert not ok

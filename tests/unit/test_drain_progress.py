@@ -10,12 +10,12 @@ from anabranch import Job
 from anabranch.api.hooks import ON_DRAIN, DrainedTask
 from anabranch.cli import progress
 from anabranch.container.drained import Hook
-from anabranch.drain_progress import Left, left
+from anabranch.drain_progress import Left, foretold, left, seconds_left
 from anabranch.errors import GraphError
 from anabranch.metrics import exposition
 from anabranch.model.lane import LaneState
 from anabranch.protocol.drain import DrainNotification, DrainProgress
-from anabranch.protocol.lane_report import LaneReport
+from anabranch.protocol.lane_report import BatchProgress, LaneReport
 from anabranch.protocol.status import JobStatus, LaneStatus
 from tests.unit.coordinator_helpers import FLIGHTS, lane
 
@@ -39,8 +39,36 @@ def test_records_are_left_up_to_where_it_stops() -> None:
     drain = DrainProgress(notification=SAID, until={str(FLIGHTS): 30})
     assert left(status(drain)) == Left(stages=2, lanes=2, records=20 + 10, windows=7)
     assert left(status(DrainProgress(notification=SAID))) == Left(stages=2, lanes=2, records=40 + 30, windows=7)
-    line = "job delays drains (takes in): 2 stage(s), 2 lane(s), 30 record(s) and 7 window(s) left"
+    line = "job delays drains (takes in): 2 stage(s), 2 lane(s), 30 record(s) and 7 window(s) left, about 1 s"
     assert progress.draining(status(drain)) == line
+
+
+def test_it_takes_what_is_left_of_the_present_batch_and_each_stage_with_its_windows() -> None:
+    progress_ = BatchProgress(number=3, planned=100, seconds=1.0, left=4.0)
+    reports = {
+        "0-a": told("0-a", 0, 0, usual_seconds=1.0, batch_progress=progress_),
+        "1-b": told("1-b", 0, 0, usual_seconds=0.4, windows=120_000),
+    }
+    both = foretold({"0": ("0-a",), "1": ("1-b",)}, reports)
+    assert both - foretold({}, {}) == pytest.approx(4.0 + (0.6 + 1.0) + (0.6 + 0.4 + 2.0))
+
+
+def test_the_last_batch_of_a_lane_has_nothing_for_its_functions_to_do() -> None:
+    slow, quick = (told("0-a", 0, 0, usual_seconds=4.0, spent={what: 4.0}) for what in ("functions", "reading"))
+    stages = {"0": ("0-a",)}
+    assert foretold(stages, {"0-a": quick}) - foretold(stages, {"0-a": slow}) == pytest.approx(4.0)
+
+
+def test_what_is_to_be_taken_in_beyond_the_present_batch_counts() -> None:
+    at = BatchProgress(number=3, planned=100, seconds=1.0, left=4.0)
+    busy = {"0-a": told("0-a", 1000, 5000, rows_per_second=50.0, batch_progress=at)}
+    stages, until = {"0": ("0-a",)}, {str(FLIGHTS): 1600}
+    assert foretold(stages, busy, until) - foretold(stages, busy) == pytest.approx(500 / 50)
+
+
+def test_once_all_lanes_have_halted_that_takes_no_time() -> None:
+    halting, halted = DrainProgress(notification=SAID), DrainProgress(notification=SAID, until={str(FLIGHTS): 10})
+    assert seconds_left(status(halting)) - seconds_left(status(halted)) == pytest.approx(0.7)
 
 
 def test_metrics_have_it_while_a_job_drains() -> None:

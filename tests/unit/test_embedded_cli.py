@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from anabranch.cli.stream import app
 from anabranch.errors import AnabranchError, ConflictError, NotFoundError, UsageError
 from anabranch.model.hashing import partition_for
 from anabranch.systems.embedded import LaneWriter, Log, SegmentWriter
+from tests.disks import mounted
 from tests.unit.embedded_helpers import contents, records
 
 Run = Callable[..., str]
@@ -142,6 +144,28 @@ def test_a_bad_line_is_named_and_those_before_it_are_there(run: Run, log: Log, t
         run("put", "s", "--key", "k", "--file", str(source))
     assert contents(log, "s", 0) == [b'{"k": 1}', b'{"n": 2}']
     assert all(mark.closed for mark in log.ends("s")[0].writers.values())
+
+
+def test_a_full_disk_says_how_many_lines_are_there(tmp_path: Path) -> None:
+    with mounted(tmp_path / "disk", 6) as disk:
+        if disk is None:
+            pytest.skip("this user may not mount a disk")
+        config = tmp_path / "anabranch.toml"
+        config.write_text(f'[systems.embedded]\nroot = "{disk.path}/streams"\n')
+        log = Log(disk.path / "streams")
+        log.create("s", 3)
+        source = tmp_path / "lines"
+        dice = random.Random(1)
+        source.write_text("".join(f'{{"k": {n}, "text": "{dice.randbytes(40).hex()}"}}\n' for n in range(120_000)))
+        with pytest.raises(AnabranchError, match=r"50,000 records written, .* line 50001; .*No space left") as caught:
+            CliRunner().invoke(
+                app, ["put", "s", "--key", "k", "--file", str(source), "--config", str(config)], catch_exceptions=False
+            )
+        assert str(disk.path) in caught.value.what
+        assert "tail -n +50001" in caught.value.cure
+        assert sum(log.ends("s")[number].end for number in range(3)) == 50_000
+        files = list(disk.path.glob("streams/s/*/segments/*"))
+        assert len(files) == 3  # of those that weren't written whole, nothing is left
 
 
 def test_many_lines_are_published_in_parts(run: Run, log: Log, tmp_path: Path) -> None:

@@ -51,7 +51,8 @@ class Target:
     def ask(self, method: str, path: str, body: bytes | None = None, token: str | None = TOKEN) -> tuple[int, str]:
         """The path goes out as it is."""
         connection = HTTPConnection("127.0.0.1", self.server.port, timeout=30)
-        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        headers = {"Content-Type": "application/zip" if method == "PUT" else "application/json"}
+        headers |= {} if token is None else {"Authorization": f"Bearer {token}"}
         try:
             connection.request(method, urllib.parse.quote(path, safe="/?&=%:;*'~\\"), body, headers)
             answer = connection.getresponse()

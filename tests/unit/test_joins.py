@@ -137,7 +137,7 @@ def test_rows_of_a_join_have_no_event_time() -> None:
 
 
 def test_no_join_in_real_time() -> None:
-    around = {"default_system": "kafka", "real_time": RealTime("fail", "fail", "lane")}
+    around = {"default_system": "kafka", "real_time": RealTime("fail", "fail", "lane", {"kafka"})}
     with pytest.raises(GraphError, match='can\'t run with trigger "real-time": it waits for the watermark'):
         planned(joined(), {"a": 4, "b": 4}, **around)
 

@@ -124,12 +124,13 @@ def test_references_are_resolved_when_they_are_used(tmp_path: Path, monkeypatch:
     secret = tmp_path / "secret"
     secret.write_text("pass word\r\n")
     monkeypatch.setenv("KAFKA_HOST", "elsewhere")
+    monkeypatch.setenv("NAME", "elsewhere")
     settings = KafkaSettings(
         **{
             **SCRAM,
             "bootstrap_servers": "${env:KAFKA_HOST}:9093,${env:KAFKA_HOST}:9094",
             "sasl_password": f"${{file:{secret}}}",
-            "client": {"client.id": "on-${env:KAFKA_HOST}"},
+            "client": {"client.id": "on-${env:NAME}"},
             "spark": {"client.dns.lookup": "${env:KAFKA_HOST}"},
         }
     )
@@ -140,7 +141,7 @@ def test_references_are_resolved_when_they_are_used(tmp_path: Path, monkeypatch:
     assert "client.dns.lookup" not in made
     assert clients.java(settings)["client.dns.lookup"] == "elsewhere"
     assert "client.id" not in clients.java(settings)
-    monkeypatch.setenv("KAFKA_HOST", "${env:HOME}")
+    monkeypatch.setenv("NAME", "${env:HOME}")
     assert clients.librdkafka(settings)["client.id"] == "on-${env:HOME}", "a value is no reference"
 
 

@@ -181,7 +181,8 @@ def ask(client: TestClient, name: str) -> tuple[int, Any]:
     method, path, body = ROUTES[name]
     given: dict[str, Any] = {}
     if body is not None:
-        given = {"content": body} if isinstance(body, bytes) else {"content": compact(body)}
+        kind = "application/zip" if isinstance(body, bytes) else "application/json"
+        given = {"content": body if isinstance(body, bytes) else compact(body), "headers": {"Content-Type": kind}}
     answer = client.request(method, path, **given)
     return answer.status_code, answer.json()
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from anabranch.container import offset_log
 from anabranch.container.offset_log import Entry
-from anabranch.errors import UnsupportedFormatError
+from anabranch.errors import DamagedError, UnsupportedFormatError
 from anabranch.event_time.progress import Progress, Upstream
 
 # As Spark 4.3 wrote it for a lane of two sources, the second not yet read.
@@ -111,9 +111,9 @@ def test_the_watermark_is_set_and_all_else_stays() -> None:
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("", "not an offset log of version v1: it begins with ''"),
-        ("v1", "not an offset log"),
-        ("v2\n{}\n-", "it begins with 'v2'"),
+        ("", "is damaged: it is empty"),
+        ("v1", "is damaged"),
+        ("garbage", "is damaged: it begins with 'garbage'"),
         ("v1\n{", "is damaged"),
         ("v1\n", "is damaged"),
         (WRITTEN[:-20], "is damaged"),
@@ -121,11 +121,16 @@ def test_the_watermark_is_set_and_all_else_stays() -> None:
     ],
 )
 def test_what_is_no_entry_is_refused_with_its_path(text: str, what: str) -> None:
-    with pytest.raises(UnsupportedFormatError) as caught:
+    with pytest.raises(DamagedError) as caught:
         offset_log.parse(text, "file:/lanes/x/offsets/3")
     assert what in caught.value.what
     assert caught.value.what.startswith("file:/lanes/x/offsets/3 ")
     assert caught.value.cure
+
+
+def test_an_entry_of_another_spark_is_not_taken_for_damage() -> None:
+    with pytest.raises(UnsupportedFormatError, match=r"offsets/3 is not .* it begins with 'v2'\n  .*another Spark"):
+        offset_log.parse("v2\n{}\n-", "file:/lanes/x/offsets/3")
 
 
 @given(st.integers(0, len(WRITTEN) - 1))
@@ -133,7 +138,7 @@ def test_a_file_cut_short_is_never_taken_for_another_batch(at: int) -> None:
     whole = offset_log.parse(WRITTEN)
     try:
         entry = offset_log.parse(WRITTEN[:at])
-    except UnsupportedFormatError:
+    except DamagedError:
         return
     # Cut at a line's end it holds fewer sources, each of them whole.
     assert entry.metadata == whole.metadata

@@ -13,7 +13,7 @@ from anabranch.pace.controller import Aim
 from anabranch.spark import pacer as pacers
 from anabranch.spark.pacer import Pacer, name_of
 
-EMBEDDED, KAFKA = name_of("embedded", "in"), name_of("kafka", "topic")
+EMBEDDED, KAFKA = name_of({"stream": "in", "positions": {}}), name_of({"topic": {}})
 CLOCK = json.dumps({"source": "anabranch-time", "at": 1})
 
 

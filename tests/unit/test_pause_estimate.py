@@ -60,6 +60,8 @@ def test_a_plan_tells_the_pause_and_which_seats_are_free() -> None:
         (20.0, 3.0, 0.0),  # it ends, and its rows come out
         (20.0, None, 0.0),
         (0.1, 0.4, 0.0),
+        (1.0, 3.0, 0.75),  # whatever batch it is by then, half of them are broken off, half done on average
+        (3.0, 1.0, 0.75),
     ],
 )
 def test_a_batch_that_is_broken_off_adds_the_time_that_was_spent_on_it(
@@ -68,6 +70,22 @@ def test_a_batch_that_is_broken_off_adds_the_time_that_was_spent_on_it(
     progress = BatchProgress(number=3, planned=100, seconds=seconds, left=left)
     reports = told("0-a", usual_seconds=1.0, batch_progress=progress)
     assert pause_estimate.expected([lane("0-a")], reports) == pytest.approx(1.6 + more)
+
+
+def test_a_batch_that_cannot_be_taken_back_is_awaited_and_its_rows_come_out() -> None:
+    progress = BatchProgress(number=3, planned=100, seconds=2.0, left=30.0)
+    reports = told("0-a", usual_seconds=1.0, batch_progress=progress, repeats="writes at least once to out")
+    assert pause_estimate.expected([lane("0-a")], reports) == pytest.approx(1.6)
+
+
+def test_the_first_batch_is_smaller_where_functions_take_the_time() -> None:
+    by_progress = BatchProgress(number=3, planned=100, seconds=2.0, spent={"functions": 1.5, "reading": 0.5})
+    progress = told("0-a", usual_seconds=0.8, batch_progress=by_progress)
+    assert pause_estimate.expected([lane("0-a")], progress) == pytest.approx(0.6 + 0.2 + 0.15)
+    by_last = told("0-a", usual_seconds=4.0, spent={"functions": 4.0})
+    assert pause_estimate.expected([lane("0-a")], by_last) == pytest.approx(0.6 + 1.0)
+    by_seconds = told("0-a", usual_seconds=0.4, busy=0.5, working=0.25)
+    assert pause_estimate.expected([lane("0-a")], by_seconds) == pytest.approx(0.6 + 0.2 + 0.05)
 
 
 def test_state_takes_as_long_as_former_changes_have_shown() -> None:
@@ -128,11 +146,3 @@ def test_how_long_a_container_takes_is_learned_from_those_that_were_started_for_
     for _ in range(6):
         shown = shown.started(6.0)
     assert shown.container == pytest.approx(6.0, abs=0.3)
-
-
-def test_a_drain_takes_what_is_left_of_its_batch_and_each_stage_with_its_windows() -> None:
-    progress = BatchProgress(number=3, planned=100, seconds=1.0, left=4.0)
-    reports = told("0-a", usual_seconds=1.0, batch_progress=progress) | told("1-b", usual_seconds=0.4, windows=120_000)
-    nothing = pause_estimate.drain({}, {})
-    both = pause_estimate.drain({"0": ("0-a",), "1": ("1-b",)}, reports)
-    assert both - nothing == pytest.approx(4.0 + (0.6 + 1.0) + (0.6 + 0.4 + 2.0))

@@ -14,7 +14,7 @@ from anabranch.planning.plan import AT_LEAST_ONCE, Plan, Surroundings
 from anabranch.planning.real_time import RealTime
 from anabranch.spark import session
 
-FITTING = RealTime(on_error="fail", on_null_key="drop", watermark_scope="ssp")
+FITTING = RealTime(on_error="fail", on_null_key="drop", watermark_scope="ssp", systems={"kafka"})
 
 
 def planned(job: Job, settings: RealTime = FITTING, systems: dict[str, str] | None = None) -> Plan:
@@ -62,18 +62,18 @@ def test_an_operator_that_would_hold_rows_back_is_refused_by_name(kind: str) -> 
 )
 def test_windows_that_need_batches_are_refused(kind: str, why: str) -> None:
     with pytest.raises(GraphError, match=why):
-        planned(job_with(kind), RealTime("fail", "fail", "lane"))
+        planned(job_with(kind), RealTime("fail", "fail", "lane", {"kafka"}))
 
 
 def test_windows_by_sparks_own_watermark_are_taken() -> None:
-    assert planned(job_with("agg"), RealTime("fail", "fail", "lane")).lanes
+    assert planned(job_with("agg"), RealTime("fail", "fail", "lane", {"kafka"})).lanes
 
 
 @pytest.mark.parametrize("setting", ["on_error", "on_null_key"])
 def test_putting_records_aside_is_refused(setting: str) -> None:
     settings = {"on_error": "drop", "on_null_key": "drop", setting: "dead-letter"}
     with pytest.raises(ConfigError, match=f'{setting} is "dead-letter"'):
-        planned(_plain(), RealTime(**settings, watermark_scope="ssp"))
+        planned(_plain(), RealTime(**settings, watermark_scope="ssp", systems={"kafka"}))
 
 
 @pytest.mark.parametrize("stream", ["in", "out"])

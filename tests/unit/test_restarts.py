@@ -14,6 +14,7 @@ from tests.unit.test_attempts import Kept
     [
         (Remedy.NONE, True, True, Step.FAILED),
         (Remedy.NONE, False, False, Step.FAILED),
+        (Remedy.WAIT, False, False, Step.ATTEMPT),
         (Remedy.ATTEMPT, True, True, Step.ATTEMPT),
         (Remedy.ATTEMPT, True, False, Step.ATTEMPT),
         (Remedy.ATTEMPT, False, True, Step.FAILED),  # a new process would fail as well

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from anabranch.systems.embedded.spark import share
+from anabranch.systems.source import share
 
 # Partition -> (position, rows available); a position may lie beyond the end where a limit was set before it.
 HELD = st.dictionaries(st.integers(0, 40), st.tuples(st.integers(0, 1000), st.integers(-5, 60)), min_size=1, max_size=9)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from anabranch import cache_dir
+from anabranch import cache_dir, own_files
 from anabranch import config as configuration
 from anabranch.cli import finding, progress, waiting
 from anabranch.clocks import boottime
@@ -66,6 +67,10 @@ def container(
     with finding.at(own, coordinator) as client:
         running = waiting.answered(lambda: client.running(job), unless=leaving.asked)
         settings = _settings(running, master, rack or own.systems.kafka.rack)
+        root = settings.storage.root
+        if "://" not in root and not root.startswith("file:"):
+            with contextlib.suppress(OSError):  # the first lane says so
+                own_files.make_folder(Path(root))
         home = _code(client, running.program.artifact, in_image=settings.job.artifact == "image")
         file = loading.load(home / running.program.file)
         from anabranch.container import executors, failures

@@ -21,9 +21,10 @@ from anabranch.cli import progress
 from anabranch.clocks import boottime
 from anabranch.config import CoordinatorSettings, secrets
 from anabranch.config.addresses import LAST_PORT, check_urls
-from anabranch.coordinator import fencing
-from anabranch.coordinator.api import listening
+from anabranch.coordinator import fencing, token_file
+from anabranch.coordinator.api import audit, listening, tls
 from anabranch.coordinator.api import server as server_api
+from anabranch.coordinator.api.auth import Tokens
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.input_monitor import InputMonitor
 from anabranch.coordinator.launcher import Launcher
@@ -31,7 +32,7 @@ from anabranch.coordinator.leadership.election import Election
 from anabranch.coordinator.leadership.leadership import Leadership
 from anabranch.coordinator.processes import Processes
 from anabranch.coordinator.store import Store
-from anabranch.errors import UsageError
+from anabranch.errors import ConfigError, UsageError
 from anabranch.event_time import durations
 
 PORT = 8480
@@ -59,8 +60,8 @@ def coordinator(
 ) -> None:
     """Serve the jobs of a store, until Ctrl-C or SIGTERM: jobs go on without it."""
     settings = configuration.load(config).coordinator
-    token = None if settings.token is None else secrets.resolved("coordinator.token", settings.token)
-    if not token and not _is_loopback(host):
+    tokens = _tokens(settings)
+    if settings.token is None and not _is_loopback(host):
         raise UsageError(
             f"{host} can be reached from elsewhere, and [coordinator] token isn't set",
             "set a token, as ${env:ANABRANCH_TOKEN} or ${file:PATH}, here and for containers; or listen on 127.0.0.1",
@@ -73,8 +74,12 @@ def coordinator(
         ) from None
     lease, grace = (durations.parse(text) / 1000 for text in (settings.lease, settings.grace))
     listener = listening.listen(host, default_port(host, settings.url) if port is None else port)
-    reached = url or f"http://{host}:{listener.getsockname()[1]}"
+    trust = None
+    if settings.certificate is not None:
+        trust = tls.of_server(settings.certificate, settings.key, settings.client_ca)
+    reached = url or f"{'http' if trust is None else 'https'}://{host}:{listener.getsockname()[1]}"
     store = Store(settings.store)
+    token = tokens.operate or token_file.made(token_file.of(settings))
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
@@ -87,13 +92,20 @@ def coordinator(
             Leadership(served, store, settings.store, election, reached, fencing.fence, launches) as leading,
             InputMonitor(served),
         ):
-            server = listening.Server(server_api.app(served, leading, token), listener)
+            names = [*settings.hosts, host, reached, *(settings.url or "").split(",")]
+            trail = audit.Audit(token_file.beside(token_file.of(settings), ".audit"), lambda event: store.note([event]))
+            routes = server_api.app(served, leading, token, read_token=tokens.read, hosts=names, trail=trail)
+            server = listening.Server(routes, listener, trust)
             _collect_seldom()
             progress.say(f"coordinator at {reached}, store {store.url}; Ctrl-C ends it, and jobs go on")
+            if settings.token is None:
+                progress.say(f"requests must bring the token in {settings.token_file}, as verbs of this user do here")
+            progress.shared(settings.store)
             if local:
                 progress.say(f"it starts containers here; what they say is in {settings.logs}")
             ended.wait()
             server.close()
+            trail.close()
     finally:
         store.close()
 
@@ -132,9 +144,24 @@ def _launcher(settings: CoordinatorSettings, url: str, config: Path | None) -> L
         for name, value in os.environ.items()
         if name.startswith(its) or not name.startswith(configuration.PREFIX)
     }
-    if settings.token is not None:
-        environment[f"{configuration.PREFIX}COORDINATOR__TOKEN"] = settings.token
+    if settings.token is None:  # where the coordinator isn't asked over loopback, too
+        environment[f"{configuration.PREFIX}COORDINATOR__TOKEN"] = f"${{file:{settings.token_file}}}"
     return Launcher(Processes(settings.logs, command, environment))
+
+
+def _tokens(settings: CoordinatorSettings) -> Tokens:
+    """Those that are set."""
+    operate, read = _token("token", settings.token), _token("read_token", settings.read_token)
+    if operate is not None and operate == read:
+        raise ConfigError("the settings coordinator.token and coordinator.read_token are equal", "set another one")
+    return Tokens(operate, read)
+
+
+def _token(setting: str, text: str | None) -> str | None:
+    token = None if text is None else secrets.resolved(f"coordinator.{setting}", text)
+    if token is not None and not token.strip():
+        raise ConfigError(f"the setting coordinator.{setting} is empty", "set it to a secret, or take the setting out")
+    return token
 
 
 def _is_loopback(host: str) -> bool:

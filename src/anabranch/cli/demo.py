@@ -16,6 +16,7 @@ import typer
 from rich.console import Console
 
 from anabranch import config as configuration
+from anabranch import own_files
 from anabranch.cli import progress, run
 from anabranch.errors import AnabranchError, NotFoundError
 from anabranch.launch import loading
@@ -60,7 +61,7 @@ def demo(
         (place / configuration.FILE_NAME).write_text(_CONFIG + (_KAFKA.format(address) if kafka else ""))
         settings = configuration.load(place / configuration.FILE_NAME)
         system = Systems(settings).of(data.STREAM)
-        settings.systems.embedded.root.mkdir(parents=True, exist_ok=True)
+        own_files.make_folder(settings.systems.embedded.root)
         for written in data.put(system, table):
             progress.say(f"{written:,} of {table.num_rows:,} flights in the stream {data.STREAM}")
         board = Board(system)
@@ -83,7 +84,7 @@ def _workspace(folder: Path | None) -> Iterator[Path]:
         return
     if folder.exists() and any(folder.iterdir()):
         raise AnabranchError(f"{folder} isn't empty", "name a new folder")
-    folder.mkdir(parents=True, exist_ok=True)
+    own_files.make_folder(folder)
     yield folder
 
 

@@ -12,7 +12,6 @@ from typing import Annotated
 
 import msgspec
 import typer
-from confluent_kafka import KafkaError
 
 from anabranch import config as configuration
 from anabranch.cli import progress
@@ -22,10 +21,9 @@ from anabranch.coordinator.store.store import Store
 from anabranch.errors import AnabranchError, NotFoundError
 from anabranch.formats import modules
 from anabranch.formats.registry import Registry
-from anabranch.launch import preparation
-from anabranch.systems.embedded import EmbeddedSystem
-from anabranch.systems.kafka import jars
-from anabranch.systems.kafka.cluster import Cluster
+from anabranch.systems.contract import System
+from anabranch.systems.folders import writable
+from anabranch.systems.systems import Systems
 
 _MAVEN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
 
@@ -51,12 +49,10 @@ def _results(settings: Settings) -> Iterator[tuple[str, bool, str]]:
         "java": _java,
         "spark": _spark,
         "storage root": _storage,
-        "embedded root": _embedded,
         "store": _store,
-        "kafka connector": _connector,
+        **_of_systems(settings),
         **{module: partial(_module, module) for module in modules.needed(settings)},
         **({"schema registry": _registry} if settings.formats.registry is not None else {}),
-        **({"kafka": _kafka} if _wants_kafka(settings) else {}),
         "maven": _maven,
     }
     failed = set()
@@ -104,15 +100,8 @@ def _storage(settings: Settings) -> str:
     root = settings.storage.root
     if "://" in root:
         return f"{root} (checked when a container starts)"
-    preparation.writable(Path(root), "storage root")
+    writable(Path(root), "storage root")
     return root
-
-
-def _embedded(settings: Settings) -> str:
-    root = settings.systems.embedded.root
-    preparation.writable(root, "embedded root")
-    system = EmbeddedSystem(root)
-    return f"{root}, {len(system.streams())} stream(s)"
 
 
 def _store(settings: Settings) -> str:
@@ -126,18 +115,34 @@ def _store(settings: Settings) -> str:
         store.close()
 
 
-def _connector(settings: Settings) -> str:
-    found = jars.found(settings.systems.kafka)
-    if not found.paths:
-        said = f"{found.packages}, which Spark gets from a Maven repository when a job on Kafka starts"
-        if not _wants_kafka(settings):
-            return said
-        for each in found.packages.split(","):
-            if _is_in_maven(each) is False:
-                raise AnabranchError(f"{_named(each)} can't be had from the Maven repository here", jars.OTHERS)
-        return said
-    where = "of [systems.kafka] jars" if found.source == "setting" else "of scripts/fetch-jars"
-    return f"{len(found.paths)} jars {where} ({found.paths[0].parent})"
+def _of_systems(settings: Settings) -> dict[str, Callable[[Settings], str]]:
+    """What each system says of itself, and what brings it into Spark. Of one that nothing is bound to and no setting
+    is made for, only what costs no connection."""
+    found: dict[str, Callable[[Settings], str]] = {}
+    systems = Systems(settings)
+    used = {system.name for system in systems.used}
+    for system in systems.all:
+        wanted = system.name in used or bool(settings.systems.sections[system.name].model_fields_set)
+        if system.connector:
+            found[f"{system.name} connector"] = partial(_connector, system, wanted)
+        if wanted or system.folders():
+            found |= {name: partial(_checked, check) for name, check in system.checks().items()}
+    return found
+
+
+def _checked(check: Callable[[], str], _: Settings) -> str:
+    return check()
+
+
+def _connector(system: System, wanted: bool, _: Settings) -> str:
+    """What brings a system into Spark. Maven is asked whether it has it, where a job would need it."""
+    needs = system.session_needs()
+    packages = needs.conf.get("spark.jars.packages", "")
+    for each in packages.split(",") if packages and wanted else ():
+        if _is_in_maven(each) is False:
+            named = f", {needs.summary}," if needs.summary else ""
+            raise AnabranchError(f"{each}{named} can't be had from the Maven repository here", needs.cure)
+    return needs.origin
 
 
 def _module(module: str, settings: Settings) -> str:
@@ -156,13 +161,6 @@ def _module(module: str, settings: Settings) -> str:
     return f"{where}, which Spark gets from a Maven repository"
 
 
-def _named(package: str) -> str:
-    """Maven coordinates, in words where they are those that come with PySpark."""
-    if package != jars.of_pyspark():
-        return package
-    return f"{package}, the Kafka connector of the PySpark that is installed,"
-
-
 def _is_in_maven(package: str) -> bool | None:
     """Whether a Maven repository has it; None: that can't be asked."""
     maven = shutil.which("mvn")
@@ -177,21 +175,6 @@ def _is_in_maven(package: str) -> bool | None:
 def _registry(settings: Settings) -> str:
     with Registry(settings.formats) as registry:
         return f"{settings.formats.registry}, {len(registry.subjects())} subject(s)"
-
-
-def _wants_kafka(settings: Settings) -> bool:
-    """Whether a stream lives there, or the settings say where it is."""
-    systems = {settings.systems.default, *(each.system for each in settings.streams.values())}
-    return "kafka" in systems or bool(settings.systems.kafka.model_fields_set)
-
-
-def _kafka(settings: Settings) -> str:
-    cluster = Cluster(settings.systems.kafka)
-    wait = cluster.patience
-    answer = cluster.ask(lambda admin: {"": admin.describe_cluster(request_timeout=wait)})[""]
-    if isinstance(answer, KafkaError):
-        raise cluster.explained(answer, "looking at the brokers")
-    return f"{cluster.shown}, {len(answer.nodes)} broker(s)"
 
 
 def _maven(_: Settings) -> str:

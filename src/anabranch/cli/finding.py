@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Callable
 from contextlib import closing
 from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import urlsplit
 
 from anabranch import config as configuration
 from anabranch.config import CoordinatorSettings, Settings, secrets
-from anabranch.coordinator import endpoint, event_kinds, queries
+from anabranch.coordinator import endpoint, event_kinds, queries, token_file
+from anabranch.coordinator.api import tls
 from anabranch.coordinator.api.client import Client
 from anabranch.coordinator.api.operations import Operations
 from anabranch.coordinator.event_kinds import LoggedEvent
@@ -122,8 +125,24 @@ def _url(settings: CoordinatorSettings) -> str | None:
 
 
 def _client(url: str, settings: CoordinatorSettings) -> Client:
-    token = None if settings.token is None else secrets.resolved("coordinator.token", settings.token)
-    return Client(url, token=token)
+    secured = any(not each.strip().startswith("http://") for each in url.split(","))
+    own = settings.ca, settings.client_certificate, settings.client_key
+    trust = tls.of_client(*own) if secured and any(own) else None
+    if settings.token is not None:
+        return Client(url, token=secrets.resolved("coordinator.token", settings.token), trust=trust)
+    file = settings.token_file
+    if file is None or not all(_is_here(each) for each in url.split(",")):
+        return Client(url, trust=trust)  # the token that this machine's coordinator has made is for nobody else
+    return Client(url, token=lambda: token_file.read(file), trust=trust)
+
+
+def _is_here(url: str) -> bool:
+    """Whether a coordinator is asked over loopback."""
+    try:
+        host = urlsplit(url.strip()).hostname or ""
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _told(settings: CoordinatorSettings, job: str, ask: Callable[[Client], T], look: Callable[[Store], T]) -> T:

@@ -6,8 +6,9 @@ import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from anabranch import drain_progress
+from anabranch import drain_progress, own_files
 from anabranch.config import Settings
+from anabranch.coordinator.store import address
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import LaneState
 from anabranch.protocol.lane_report import BatchProgress, LaneReport
@@ -19,6 +20,13 @@ _WORTH_TELLING = 0.01
 def say(line: str) -> None:
     """A line of progress."""
     print(line, file=sys.stderr, flush=True)
+
+
+def shared(store: str) -> None:
+    """Say so if other users can look into the folder of a store, which this user hasn't made, or an older version."""
+    file = address.path_of(store)
+    if file is not None and own_files.is_shared(file.parent):
+        say(f"warning: other users can look into {file.parent}: chmod -R go= {file.parent}")
 
 
 def kept(settings: Settings, kept: JobModel | None) -> None:
@@ -62,6 +70,9 @@ def _troubles(lane: LaneStatus) -> list[str]:
     found = [] if report is None else list(report.warnings)
     if lane.lane.state is LaneState.FAILED:
         found.append(f"lane {lane.lane.id} failed, and is left alone: {lane.lane.error}")
+    elif report is not None and report.awaits:
+        since = when(round(report.awaits_since * 1000))
+        found.append(f"lane {lane.lane.id} waits for {report.awaits} since {since} UTC: {report.trouble}")
     elif report is not None and report.trouble:
         found.append(f"lane {lane.lane.id} was begun {report.attempt} times; last because: {report.trouble}")
     return found
@@ -181,7 +192,7 @@ def draining(status: JobStatus) -> str:
     doing = "time ends" if status.drain is not None and status.drain.last else "takes in"
     return (
         f"job {status.job} drains ({doing}): {its.stages} stage(s), {its.lanes} lane(s), {its.records:,} record(s) and "
-        f"{its.windows:,} window(s) left"
+        f"{its.windows:,} window(s) left, about {drain_progress.seconds_left(status):.0f} s"
     )
 
 

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 import uuid
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from anabranch.cli import drawing, haste, progress
-from anabranch.config import Settings
-from anabranch.coordinator import endpoint
-from anabranch.coordinator.api import listening
+from anabranch.config import Settings, secrets
+from anabranch.coordinator import endpoint, token_file
+from anabranch.coordinator.api import dashboard, listening
+from anabranch.coordinator.api.audit import Audit, Trail
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.input_monitor import InputMonitor
 from anabranch.coordinator.states.snapshot import DeploymentState
@@ -31,6 +32,7 @@ from anabranch.launch.loading import JobFile
 from anabranch.launch.preparation import Prepared
 from anabranch.protocol.container import Registration
 from anabranch.protocol.status import JobStatus
+from anabranch.systems.folders import writable
 from anabranch.systems.systems import Systems
 
 if TYPE_CHECKING:
@@ -85,13 +87,15 @@ def execute(
     replacer = replacer or replacing.Replacer(may=False)
     store_url, name = settings.coordinator.store, file.graph.job
     if "://" not in settings.storage.root:
-        preparation.writable(Path(settings.storage.root), "storage root")
-    preparation.writable(settings.systems.embedded.root, "embedded root")
+        writable(Path(settings.storage.root), "storage root")
+    for folder in (folder for system in Systems(settings).all for folder in system.folders()):
+        writable(folder.path, folder.label)
     preparation.refuse_several(settings)
     model, drained = local_store.present_model(store_url, name)
     preparation.check_reset(name, reset_state, drained)
     kept = model if drained else None
     progress.kept(settings, kept)
+    progress.shared(store_url)
     plan = preparation.plan(file, settings, model, kept)
     with endpoint.RunLock(store_url, name), ExitStack() as served:
         store = Store(store_url)
@@ -129,8 +133,10 @@ def execute(
             outputs.prepare_tables(prepared, create=new)
             coordinator.start(preparation.start_message(prepared, available_now, reset_state=reset_state))
             replacer.is_done(_RESET_STATE)
+            requests = token_file.beside(token_file.of(settings.coordinator), ".audit")
+            trail = served.enter_context(closing(Audit(requests, lambda event: store.note([event]))))
             with InputMonitor(coordinator):
-                return _serve(prepared, coordinator, spark, show, served, replacer, printed)
+                return _serve(prepared, coordinator, spark, show, served, replacer, printed, trail)
         except ProcessBrokenError as broken:
             ended.set()
             replacer.within(_STOPS_WITHIN, broken.restarts)
@@ -154,6 +160,7 @@ def _serve(
     served: ExitStack,
     replacer: Replacer,
     printed: Path,
+    trail: Trail,
 ) -> JobStatus:
     """``served`` is to be closed once Spark has been stopped: who asks the coordinator is answered meanwhile.
     ``printed``: where traces of failures go, too."""
@@ -166,9 +173,10 @@ def _serve(
             file.write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} lane {lane} failed:\n{root_cause.text_of(error)}\n")
 
     name = prepared.file.graph.job
-    server = listening.serve(coordinator)
+    server = listening.serve(coordinator, token=_token(prepared.settings), trail=trail)
     served.callback(server.close)
     endpoint.write(prepared.settings.coordinator.store, name, server.url)
+    progress.say(f"look at it in a browser: {server.url}{dashboard.PATH}")
     signals = _Signals(coordinator, name)
     watching = threading.Event()
     shown = threading.Thread(target=drawing.watch, args=(coordinator, name, watching, show), daemon=True)
@@ -206,6 +214,14 @@ def _serve(
     if signals.received == signal.SIGINT:
         raise KeyboardInterrupt
     return status
+
+
+def _token(settings: Settings) -> str:
+    """What those must bring who ask this process how the job is, or to stop it."""
+    given = settings.coordinator.token
+    if given is not None:
+        return secrets.resolved("coordinator.token", given)
+    return token_file.made(token_file.of(settings.coordinator))
 
 
 def _registration(job: str) -> Registration:

@@ -76,8 +76,7 @@ def describe(name: Name, config: Config = None, json: Json = False) -> None:
         _print_json({"name": name, "system": system.name, "id": system.id(name), "partitions": partitions})
         return
     offsets = sum(end - starts[number] for number, end in ends.items())
-    # Transactions take offsets, too: then there are fewer records.
-    held = _count(offsets, "record") if system.name == "embedded" else f"{_count(offsets, 'offset')} in {system.name}"
+    held = _count(offsets, "record") if system.gapless else f"{_count(offsets, 'offset')} in {system.name}"
     typer.echo(f"{name}: {_count(len(ends), 'partition')}, {held}")
     for number, end in ends.items():
         typer.echo(f"{number}\t{end}" if not starts[number] else f"{number}\t{starts[number]} to {end}")
@@ -97,7 +96,10 @@ def put(
     with _opened(file) as source, closing(system.appender(name)) as appender:
         for lines in json_lines.batches(source.fileno()):
             batch, fault = json_lines.records(lines, line, key, json_lines.now())
-            written += appender.append(batch)
+            try:
+                written += appender.append(batch)
+            except AnabranchError as error:
+                raise _stopped(error, written, line) from error
             line += len(lines)
             if fault is not None:
                 raise AnabranchError(f"{fault.what}; {_count(written, 'record')} written", fault.cure)
@@ -176,6 +178,19 @@ def _first(found: _Found, most: int | None) -> _Found:
         most -= min(most, batch.num_rows)
         if not most:
             return
+
+
+def _stopped(error: AnabranchError, written: int, line: int) -> AnabranchError:
+    """What to tell of a put that came no further than before a line."""
+    part: int = getattr(error, "published", 0)
+    rest = f"then put the rest (tail -n +{line})"
+    if part:
+        rest = f"then put the rest (tail -n +{line}): its first {_count(part, 'record')} or so will be there twice"
+    return AnabranchError(
+        f"{_count(written + part, 'record')} written, of all lines before line {line}"
+        f"{f' and of {part} after that' if part else ''}; {error.what}",
+        f"{error.cure}; {rest}" if error.cure else rest,
+    )
 
 
 def _opened(file: Path | None) -> Any:

@@ -12,7 +12,7 @@ from anabranch.config.settings import Settings
 from anabranch.config.spark import SparkSettings
 from anabranch.config.storage import StorageSettings
 from anabranch.config.streams import StreamSettings
-from anabranch.config.systems import EmbeddedSettings, KafkaSettings, SystemName, SystemsSettings
+from anabranch.config.systems import EmbeddedSettings, KafkaSettings, OtherSystemSettings, SystemsSettings
 
 __all__ = [
     "FILE_NAME",
@@ -24,12 +24,12 @@ __all__ = [
     "FormatsSettings",
     "JobSettings",
     "KafkaSettings",
+    "OtherSystemSettings",
     "OutputSettings",
     "Settings",
     "SparkSettings",
     "StorageSettings",
     "StreamSettings",
-    "SystemName",
     "SystemsSettings",
     "dumped",
     "load",

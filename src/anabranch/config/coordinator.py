@@ -24,7 +24,36 @@ class CoordinatorSettings(Section):
     """Where the coordinator listens, for verbs and containers; several URLs are separated by commas."""
 
     token: str | None = None
-    """What a request must carry; may be a reference."""
+    """What a request must carry; may be a reference. Without it the coordinator makes a token, in ``token_file``."""
+
+    read_token: str | None = None
+    """What a request may carry in its place if it only looks; may be a reference."""
+
+    token_file: Path | None = None
+    """Where a coordinator keeps the token that it makes, for its own user (default: beside a store in SQLite, with
+    ``.token`` after its name, else ``.anabranch/coordinator.token``)."""
+
+    hosts: list[str] = []
+    """What the coordinator is called in requests, besides what it listens at, loopback's names and those in ``url``."""
+
+    certificate: Path | None = None
+    """What the coordinator shows, as a PEM file: it then speaks TLS."""
+
+    key: Path | None = None
+    """The certificate's key, as a PEM file without a password (default: in the certificate's file)."""
+
+    client_ca: Path | None = None
+    """Who must have signed the certificates that those show who ask it, as a PEM file (default: they show none)."""
+
+    ca: Path | None = None
+    """For those who ask: who must have signed the coordinator's certificate, as a PEM file (default: anybody whom this
+    machine trusts)."""
+
+    client_certificate: Path | None = None
+    """What those show who ask, as a PEM file."""
+
+    client_key: Path | None = None
+    """Its key."""
 
     lease: Duration = "10 seconds"
     """How long after its last heartbeat a container's lease ends."""

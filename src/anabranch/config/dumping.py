@@ -37,9 +37,9 @@ def dumped(settings: Settings) -> dict[str, Any]:
         **{f"systems.kafka.client.{name}": text for name, text in kafka.client.items() if "password" in name},
         **{f"systems.kafka.spark.{name}": text for name, text in kafka.spark.items() if "password" in name},
         **{
-            f"outputs.{name}.{setting}": text
-            for name, output in settings.outputs.items()
-            for setting, text in _texts(output.options)
+            f"{section}.{setting}": text
+            for section, options in _free(settings)
+            for setting, text in _texts(options)
             if _SECRET.search(setting) or _LOGIN.search(text)
         },
     }
@@ -50,6 +50,12 @@ def dumped(settings: Settings) -> dict[str, Any]:
             "write a reference in its place: ${env:NAME} or ${file:PATH}, of the containers' machine",
         )
     return settings.model_dump(mode="json", exclude_unset=True, exclude={"coordinator"})
+
+
+def _free(settings: Settings) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The sections whose settings are those of a class, which this module doesn't know."""
+    yield from ((f"outputs.{name}", output.options) for name, output in settings.outputs.items())
+    yield from ((f"systems.{name}", section.options) for name, section in settings.systems.others.items())
 
 
 def _texts(options: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:

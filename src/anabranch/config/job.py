@@ -14,7 +14,7 @@ from anabranch.event_time import durations
 
 __all__ = ["JobSettings"]
 
-_NEVER = "never"
+_NEVER, _FOREVER = "never", "forever"
 
 
 class JobSettings(Section):
@@ -67,6 +67,10 @@ class JobSettings(Section):
     attempts: int = Field(default=3, ge=1, le=1000)
     """How many times in a row a lane that fails is tried on one batch."""
 
+    max_wait: str = "forever"
+    """How long a lane waits for a disk, a broker or another system before it counts as failed. ``forever``: until it
+    is well again."""
+
     stall_after: Duration = "5 minutes"
     """A lane that has records to read and makes no progress for this long counts as failed."""
 
@@ -88,6 +92,18 @@ class JobSettings(Section):
     def idle_seconds(self) -> float:
         """``idle_after``, as seconds."""
         return math.inf if self.idle_after == _NEVER else durations.parse(self.idle_after) / 1000
+
+    @property
+    def wait_seconds(self) -> float:
+        """``max_wait``, as seconds."""
+        return math.inf if self.max_wait == _FOREVER else durations.parse(self.max_wait) / 1000
+
+    @field_validator("max_wait")
+    @classmethod
+    def _max_wait(cls, text: str) -> str:
+        if text != _FOREVER:
+            durations.parse(text)
+        return text
 
     @field_validator("idle_after")
     @classmethod

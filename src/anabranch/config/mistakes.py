@@ -25,6 +25,12 @@ def explained(error: ValidationError, path: Path | None) -> tuple[str, str]:
     if first["type"] == "extra_forbidden":
         return f"{where}unknown setting {setting!r}", nearest(location[-1], _known_names(location[:-1]))
     why = first["msg"].removeprefix("Value error, ")
+    cure = first.get("ctx", {}).get("cure")
+    if first["type"] == "no_class":
+        near = nearest(location[-1], _known_names(location[:-1]))
+        return f"{where}unknown setting {setting!r}, a system without a class", f"{near}; or {cure}"
+    if cure is not None:
+        return f"{where}{why}", cure
     if not location:
         return f"{where}{why}", "take one of the two out"
     return f"{where}setting {setting!r} has the value {first.get('input')!r}: {why}", "set an allowed value"

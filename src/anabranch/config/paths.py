@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
 from anabranch.config.outputs import OutputSettings
 from anabranch.config.settings import Settings
-from anabranch.config.systems import EmbeddedSettings
+from anabranch.config.systems import EmbeddedSettings, OtherSystemSettings
 
 __all__ = ["absolute"]
 
 S = TypeVar("S", bound=BaseModel)
+_PEM_FILES = ("certificate", "key", "client_ca", "ca", "client_certificate", "client_key")
 
 
 def absolute(settings: Settings, folder: Path) -> Settings:
@@ -23,16 +25,19 @@ def absolute(settings: Settings, folder: Path) -> Settings:
         root = str((folder / Path(root).expanduser()).resolve())
     if store.startswith("sqlite:///") and not store.startswith("sqlite:////"):
         store = f"sqlite:///{(folder / store.removeprefix('sqlite:///')).resolve()}"
-    logs = settings.coordinator.logs
-    if logs is None:
-        is_file = store.startswith("sqlite:////")
-        logs = (Path(store.removeprefix("sqlite:///")).parent if is_file else Path(".anabranch")) / "containers"
+    file = Path(store.removeprefix("sqlite:///") if store.startswith("sqlite:////") else ".anabranch/coordinator")
+    logs = settings.coordinator.logs or file.parent / "containers"
+    token_file = settings.coordinator.token_file or file.with_name(f"{file.name}.token")
     embedded = (folder / settings.systems.embedded.root.expanduser()).resolve()
     return settings.model_copy(
         update={
             "storage": settings.storage.model_copy(update={"root": root}),
-            "coordinator": settings.coordinator.model_copy(
-                update={"store": store, "logs": (folder / logs.expanduser()).resolve()}
+            "coordinator": _with_paths(settings.coordinator, folder, *_PEM_FILES).model_copy(
+                update={
+                    "store": store,
+                    "logs": (folder / logs.expanduser()).resolve(),
+                    "token_file": folder.resolve() / token_file.expanduser(),
+                }
             ),
             "systems": settings.systems.model_copy(
                 update={
@@ -40,6 +45,7 @@ def absolute(settings: Settings, folder: Path) -> Settings:
                     "kafka": _with_paths(
                         settings.systems.kafka, folder, "ssl_ca", "ssl_certificate", "ssl_key", "jars"
                     ),
+                    **{name: _of_other_system(each, folder) for name, each in settings.systems.others.items()},
                 }
             ),
             "formats": _with_paths(settings.formats, folder, "jars"),
@@ -56,7 +62,15 @@ def _with_paths(section: S, folder: Path, *names: str) -> S:
 
 
 def _with_table_path(output: OutputSettings, folder: Path) -> OutputSettings:
-    path = output.options.get("path")
-    if not isinstance(path, str) or "://" in path or "${" in path:
-        return output
-    return OutputSettings(**{**output.model_dump(), "path": str((folder / Path(path).expanduser()).resolve())})
+    return OutputSettings(**{**output.model_dump(), **_absolute(output.options, folder, "path")})
+
+
+def _of_other_system(section: OtherSystemSettings, folder: Path) -> OtherSystemSettings:
+    return OtherSystemSettings(**{**section.model_dump(), **_absolute(section.options, folder, "path", "root")})
+
+
+def _absolute(options: Mapping[str, Any], folder: Path, *names: str) -> dict[str, str]:
+    """Those of these options that are relative paths, made absolute."""
+    given = {name: path for name, path in options.items() if name in names and isinstance(path, str)}
+    paths = {name: path for name, path in given.items() if "://" not in path and "${" not in path}
+    return {name: str((folder / Path(path).expanduser()).resolve()) for name, path in paths.items()}

@@ -13,7 +13,7 @@ from anabranch.config.section import Section
 from anabranch.config.spark import SparkSettings
 from anabranch.config.storage import StorageSettings
 from anabranch.config.streams import OF_FORMATS, StreamSettings
-from anabranch.config.systems import SystemsSettings
+from anabranch.config.systems import ONLY_SOME, SystemsSettings
 
 __all__ = ["Settings"]
 
@@ -35,8 +35,10 @@ class Settings(Section):
     def _deliveries(self) -> Settings:
         for stream, each in self.streams.items():
             system = each.system or self.systems.default
-            odd = [name for name in ("delivery", "on_data_loss", "topic") if name in each.model_fields_set]
-            if system != "kafka" and odd:
+            self.systems.check(f"streams.{stream}.system", system)
+            taken = self.systems.sections[system].stream_settings
+            odd = [name for name in ONLY_SOME if name in each.model_fields_set and name not in taken]
+            if odd:
                 raise ValueError(f"streams.{stream}.{odd[0]} is for streams in Kafka, and {stream} lives in {system}")
             for name, formats in OF_FORMATS.items():
                 if name in each.model_fields_set and each.format not in formats:
@@ -74,5 +76,5 @@ class Settings(Section):
         return frozenset(stream for stream, each in self.streams.items() if each.delivery == "at-least-once")
 
     def is_plain(self, stream: str) -> bool:
-        """Whether jobs write a stream in Kafka at least once."""
+        """Whether jobs write a stream at least once."""
         return self.job.trigger == "real-time" or stream in self.at_least_once

@@ -9,7 +9,6 @@ from typing import Literal
 from pydantic import field_validator, model_validator
 
 from anabranch.config.section import Section
-from anabranch.config.systems import SystemName
 
 __all__ = ["OF_FORMATS", "StreamSettings"]
 
@@ -20,11 +19,11 @@ OF_FORMATS = {"schema_file": ("avro", "protobuf", "confluent"), "message": ("pro
 class StreamSettings(Section):
     """Binds a stream of the job to a system and says how its values are written."""
 
-    system: SystemName | None = None
+    system: str | None = None
     """Default: ``[systems] default``."""
 
     topic: str | None = None
-    """The name of the stream in Kafka (default: its own)."""
+    """The name that the stream has in its system (default: its own)."""
 
     pattern: str | None = None
     """A regular expression: the input is all streams of the system with such a name, also those that come later."""

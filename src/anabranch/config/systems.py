@@ -1,30 +1,46 @@
-"""The sections ``[systems]``, ``[systems.embedded]`` and ``[systems.kafka]``."""
+"""The sections ``[systems]``, ``[systems.embedded]``, ``[systems.kafka]``, and those of other systems."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from anabranch.config.durations import Duration
 from anabranch.config.section import Section
 
-__all__ = ["EmbeddedSettings", "KafkaSettings", "SystemName", "SystemsSettings"]
+__all__ = ["EmbeddedSettings", "KafkaSettings", "OtherSystemSettings", "SystemSettings", "SystemsSettings"]
+
+_CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+ONLY_SOME = ("delivery", "on_data_loss", "topic")
+"""The settings of a stream that not every system has a meaning for."""
 
 
-class EmbeddedSettings(Section):
+class SystemSettings(Section):
+    """What the sections of all systems have in common."""
+
+    stream_settings: ClassVar[tuple[str, ...]] = ()
+    """Those of ``ONLY_SOME`` that streams in the system may have."""
+
+
+class EmbeddedSettings(SystemSettings):
     """Where the embedded log is."""
 
     root: Path = Path("./.anabranch/streams")
     """A local folder that holds the streams."""
 
 
-class KafkaSettings(Section):
+class KafkaSettings(SystemSettings):
     """How to reach a Kafka cluster, and what the job keeps there; for admin, sources and outputs alike.
 
     Passwords may be references: ``${env:NAME}``, ``${file:PATH}``.
     """
+
+    stream_settings = ONLY_SOME
 
     bootstrap_servers: str = "localhost:9092"
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
@@ -60,12 +76,78 @@ class KafkaSettings(Section):
     """Further settings of Java's clients, which Spark uses."""
 
 
-SystemName = Literal["embedded", "kafka"]
+class OtherSystemSettings(SystemSettings):
+    """The section of a system that anabranch doesn't ship, ``[systems.NAME]``.
+
+    ``class`` is a :class:`anabranch.systems.contract.System`, as ``module:Class``. All other settings are that class's
+    own. A relative ``path`` or ``root`` starts where all paths do.
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+    stream_settings = ONLY_SOME  # the class says which of them: see Systems
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, section: Any) -> Any:
+        if not isinstance(section, dict | OtherSystemSettings):
+            raise PydanticCustomError("extra_forbidden", "there is no such setting")
+        if isinstance(section, dict) and not _CLASS.fullmatch(str(section.get("class", ""))):
+            raise PydanticCustomError(
+                "no_class",
+                "a system that anabranch doesn't ship needs a class",
+                {"cure": 'set class = "module:Class", as in class = "my_company.streams:OurSystem"'},
+            )
+        return section
+
+    @property
+    def class_(self) -> str:
+        """``module:Class``."""
+        return str((self.model_extra or {})["class"])
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The settings of its class."""
+        return {name: value for name, value in (self.model_extra or {}).items() if name != "class"}
 
 
 class SystemsSettings(Section):
     """The systems that streams can live in; ``default`` is that of streams which aren't bound to one."""
 
-    default: SystemName = "embedded"
+    model_config = ConfigDict(extra="allow", frozen=True)
+    __pydantic_extra__: dict[str, OtherSystemSettings] = Field(init=False)
+
+    default: str = "embedded"
     embedded: EmbeddedSettings = EmbeddedSettings()
     kafka: KafkaSettings = KafkaSettings()
+
+    @model_validator(mode="after")
+    def _known(self) -> SystemsSettings:
+        odd = next((name for name in self.others if not _NAME.fullmatch(name)), None)
+        if odd is not None:
+            raise ValueError(f"{odd!r} can't be the name of a system: it has other characters than a-z, 0-9 and _")
+        self.check("systems.default", self.default)
+        return self
+
+    @property
+    def others(self) -> dict[str, OtherSystemSettings]:
+        """The sections of the systems that anabranch doesn't ship, by name."""
+        return dict(self.__pydantic_extra__ or {})
+
+    @property
+    def sections(self) -> dict[str, SystemSettings]:
+        """The sections of all systems, by name."""
+        return {"embedded": self.embedded, "kafka": self.kafka, **self.others}
+
+    def check(self, setting: str, name: str) -> None:
+        """Raises an error of pydantic's if no system has the name that a setting gives."""
+        if name not in self.sections:
+            raise PydanticCustomError(
+                "unknown_system",
+                "setting '{setting}' has the value '{name}', and there is no such system",
+                {
+                    "setting": setting,
+                    "name": name,
+                    "cure": f"name one of {', '.join(sorted(self.sections))}; or add [systems.{name}] with "
+                    'class = "module:Class"',
+                },
+            )

@@ -7,13 +7,14 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from operator import attrgetter
+from time import monotonic
 from typing import Protocol, runtime_checkable
 
 import msgspec
 
 from anabranch import logs
 from anabranch.container.agent import Agent
-from anabranch.errors import FencedError
+from anabranch.errors import FencedError, StoreUnavailableError
 from anabranch.protocol.container import Heartbeat, HeartbeatResponse, Registration, RegistrationResponse
 from anabranch.protocol.lane_report import LaneReport
 from anabranch.protocol.standby import StandbyReport
@@ -25,6 +26,7 @@ _SHORTEST = 0.75
 
 _LIVE = 1.0
 """Seconds: so often it is told how far batches are, if any goes on."""
+_AWAY_EVERY = 1.0
 _SHAPE = attrgetter("lane", "phase", "folder_epoch", "halted")
 
 log = logs.get_logger()
@@ -66,11 +68,26 @@ class Beats(Protocol):
 
 
 class Direct:
-    """Every turn is a beat, and an error of the coordinator's is one of the container's."""
+    """Every turn is a beat, and an error of the coordinator's is one of the container's; but while its store can't be
+    used, the lanes go on with what they were told last, and it is asked again every second.
 
-    def __init__(self, coordination: Coordination, agent: Agent) -> None:
+    Args:
+        say: is told when the store can't be used, and when it can be again.
+    """
+
+    def __init__(
+        self,
+        coordination: Coordination,
+        agent: Agent,
+        clock: Callable[[], float] = monotonic,
+        say: Callable[[str], None] = log.warning,
+    ) -> None:
         self._coordination = coordination
         self._agent = agent
+        self._clock = clock
+        self._say = say
+        self._away_since: float | None = None
+        self._asked_at = 0.0
         self._wake: Callable[[], object] = lambda: None
         self._listening = ExitStack()
 
@@ -78,9 +95,21 @@ class Direct:
         self._wake = wake
 
     def take(self, reports: Sequence[LaneReport], copies: Sequence[StandbyReport] = ()) -> HeartbeatResponse | None:
+        if self._away_since is not None and self._clock() < self._asked_at + _AWAY_EVERY:
+            return self._agent.answer
         self._listening.close()
         sent = self._agent.beat(reports, copies=copies)
-        answer = self._coordination.heartbeat(sent.beat)
+        try:
+            answer = self._coordination.heartbeat(sent.beat)
+        except StoreUnavailableError as error:
+            self._asked_at = self._clock()
+            if self._away_since is None:
+                self._away_since = self._asked_at
+                self._say(f"{error.what}; the lanes go on, and it is tried again: {error.cure}")
+            return self._agent.answer
+        if self._away_since is not None:
+            self._say(f"the store can be used again, after {self._clock() - self._away_since:.0f} s")
+            self._away_since = None
         self._agent.hear(sent, answer)
         _check(self._agent)
         if isinstance(self._coordination, Listening):

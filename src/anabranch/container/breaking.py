@@ -17,11 +17,13 @@ from anabranch.pace.breaking_off import is_worth_it
 from anabranch.protocol.lane_report import BatchProgress
 from anabranch.spark.gate import Gate
 
-__all__ = ["Breaking", "Verdict", "estimated", "is_quiet", "runs", "taken_back", "told", "verdict"]
+__all__ = ["Breaking", "Verdict", "estimated", "is_brief", "is_quiet", "runs", "taken_back", "told", "verdict"]
 
 _PATIENCE, _LONGEST = 0.5, 2.0
 """Seconds for which a batch is awaited of which it isn't known how much is left: twice as long as batches usually take,
 within these."""
+_BRIEF = 1.0
+"""Seconds. A batch that takes no longer hides the start of the lanes that follow, and hardly delays the change."""
 _TELL_EVERY = 1.0
 _LOOK = 0.02
 _writers: dict[str, threading.Event] = {}
@@ -61,6 +63,16 @@ def estimated(at: BatchProgress | None, number: int, spent: float, usual: float)
     if at is not None and at.number == number and at.left is not None:
         return at.left
     return usual - spent if usual > spent else None
+
+
+def is_brief(usual: float) -> bool:
+    """Whether batches are so short that a closing lane runs one more: the present one may be nearly done, and the next
+    lanes are started while the last one is written.
+
+    Args:
+        usual: seconds that batches usually take; 0.0: not known.
+    """
+    return 0.0 < usual < _BRIEF
 
 
 def told(number: int, why: str, left: float | None) -> str:

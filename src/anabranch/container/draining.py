@@ -16,7 +16,7 @@ from anabranch.model.ssp import SSP, parsed
 from anabranch.protocol.drain import DrainOrder
 from anabranch.spark import clock
 from anabranch.spark.query import LaneQuery
-from anabranch.systems.embedded.spark import share
+from anabranch.systems.source import share
 from anabranch.systems.systems import Systems
 
 __all__ = ["Drain", "Outcome", "planned"]

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from anabranch import own_files
 from anabranch.config import Settings
 from anabranch.container import failures
 from anabranch.errors import AnabranchError, ConfigError
@@ -24,6 +25,7 @@ from anabranch.model.graph import Graph
 from anabranch.operators import rule
 from anabranch.spark import cluster
 from anabranch.spark.internals import executors
+from anabranch.systems.systems import Systems
 
 __all__ = ["ready"]
 
@@ -131,15 +133,15 @@ def _shared(settings: Settings, graph: Graph) -> Iterator[tuple[str, Path, str]]
     if root.scheme in ("", "file") and any(rule(node).stateful for node in graph.nodes):
         cure = "executors keep state there: let [storage] root be on HDFS, S3 …, or in a folder that all machines share"
         yield "storage root", Path(root.path), cure
-    if "embedded" in {settings.systems.default, *(each.system for each in settings.streams.values())}:
-        cure = "put streams on Kafka, [systems] default, or [systems.embedded] root into a folder that all share"
-        yield "embedded log", settings.systems.embedded.root, cure
+    for system in Systems(settings).used:
+        for folder in system.folders():
+            yield folder.label, folder.path, folder.cure
 
 
 @contextmanager
 def _probed(what: str, folder: Path, cure: str) -> Iterator[_Folder]:
     """The folder, with a file in it that wasn't there before."""
-    folder.mkdir(parents=True, exist_ok=True)
+    own_files.make_folder(folder)
     probe = folder / f".anabranch-shared-{uuid.uuid4().hex}"
     probe.touch()
     try:

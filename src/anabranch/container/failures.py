@@ -5,19 +5,21 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from anabranch.container import root_cause
+from anabranch.container import root_cause, surroundings
 from anabranch.container.root_cause import Cause, RootCause
 from anabranch.errors import (
     AnabranchError,
     ConflictError,
+    DamagedError,
     FencedError,
     LogError,
     StateError,
     UnsupportedFormatError,
     UsageError,
 )
+from anabranch.systems import registry
 
 __all__ = ["Failure", "Remedy", "explain", "failure", "is_fenced", "is_final", "is_of_java", "is_ours"]
 
@@ -36,6 +38,8 @@ class Remedy(enum.Enum):
     """The same would come of another attempt: what lanes, streams, settings and files are doesn't change."""
     ATTEMPT = "another attempt"
     """What failed is known, and isn't the Java process: data, a function, another system, a disk."""
+    WAIT = "time"
+    """What failed is around the job (a disk, a broker, a database), and the lane goes on once that is well again."""
     PROCESS = "a new process"
     """Nobody knows, or the Java process is at fault: attempts in the same one may all fail."""
 
@@ -43,12 +47,13 @@ class Remedy(enum.Enum):
 @dataclass(frozen=True)
 class Failure:
     """``what``: the root cause in one line; ``reasons``: what lies behind it, or what it was noticed by; ``cure``: what
-    to do."""
+    to do; ``awaits``: what the lane waits for, if time is the remedy."""
 
     what: str
     reasons: tuple[str, ...] = ()
     cure: str = ""
     remedy: Remedy = Remedy.PROCESS
+    awaits: str = ""
 
     @property
     def told(self) -> str:
@@ -86,6 +91,9 @@ _INFRASTRUCTURE = re.compile(
 )
 """Conditions by which Spark says where something failed and not what: the cause behind them is told."""
 
+_OF_SYSTEMS = _Kind(lambda _: False, "")
+"""Stands for what systems say of errors of their clients."""
+
 _KINDS = (
     _Kind(
         _says(r"No space left on device|Disk quota exceeded|ENOSPC|not enough space"),
@@ -96,31 +104,7 @@ _KINDS = (
         _says(r"PermissionError|AccessDeniedException|AccessControlException|Permission denied"),
         "let the process's user read and write there",
     ),
-    _Kind(
-        _says(r"kafka.*(?:AuthorizationException|AUTHORIZATION_FAILED|authorization failed)"),
-        "give the user of [systems.kafka] the rights to read and write that topic, group or transactional id",
-    ),
-    _Kind(
-        _says(r"kafka.*(?:AuthenticationException|SaslAuthentication|SslAuthentication|_AUTHENTICATION)"),
-        "see user, password and certificates in [systems.kafka]",
-    ),
-    _Kind(
-        _says(r"kafka.*(?:UnknownTopicOrPartition|UNKNOWN_TOPIC|_UNKNOWN_TOPIC)"),
-        "see that the topic is there, with all its partitions: anabranch stream list",
-    ),
-    _Kind(
-        _says(r"(?i)kafka.*(?:too ?large|MSG_SIZE)"),
-        "let the topic take larger messages (max.message.bytes), or make them smaller",
-    ),
-    _Kind(
-        _says(
-            r"org\.apache\.kafka\.common\.errors\.(?:Timeout|Disconnect|Network|NotLeader|CoordinatorNotAvailable|"
-            r"BrokerNotAvailable)|KafkaError\{code=(?:_TRANSPORT|_ALL_BROKERS_DOWN|_TIMED_OUT|_RESOLVE)|"
-            r"No resolvable bootstrap urls|Failed to construct kafka consumer"
-        ),
-        "see that the brokers of [systems.kafka] bootstrap_servers run and answer this machine",
-    ),
-    _Kind(_says(r"kafka\.common\.errors\.|KafkaException"), "see the broker's log for the same time"),
+    _OF_SYSTEMS,
     _Kind(
         _says(r"(?:ModuleNotFoundError|ImportError)"),
         "install it where Python workers run, in the Python that runs anabranch, or put it beside the job file",
@@ -172,8 +156,32 @@ _KINDS = (
 )
 
 
+def _kinds() -> Iterator[_Kind]:
+    for kind in _KINDS:
+        if kind is _OF_SYSTEMS:
+            yield from (_Kind(_says(pattern), cure) for pattern, cure in registry.error_cures())
+        else:
+            yield kind
+
+
 def failure(error: BaseException, home: str = "") -> Failure:
     """What failed. ``home``: the job's folder, whose lines are named."""
+    failed = _failure(error, home)
+    if isinstance(error, DamagedError | FencedError | UsageError):
+        return failed
+    text = root_cause.text_of(error)
+    awaited = surroundings.awaited(text)
+    if awaited is None or (awaited is not surroundings.DISK and _is_of_job(text, home)):
+        return failed
+    return replace(failed, cure=awaited.cure, remedy=Remedy.WAIT, awaits=awaited.name)
+
+
+def _is_of_job(text: str, home: str) -> bool:
+    """Whether the job's own code has failed: nobody knows whether what it calls will be well again."""
+    return bool(home) and root_cause.parsed(text).frame_in(home) is not None
+
+
+def _failure(error: BaseException, home: str) -> Failure:
     if isinstance(error, AnabranchError):
         what, _, cure = str(error).partition("\n  ")
         return Failure(what, cure=cure, remedy=Remedy.NONE if is_final(error) else Remedy.ATTEMPT)
@@ -231,7 +239,7 @@ def _of(root: RootCause, home: str) -> Failure | None:
     if root.deepest is None:
         return None
     coded = [cause for cause in root.causes if cause.condition and not _INFRASTRUCTURE.match(cause.condition)]
-    matches = ((kind, cause) for cause in reversed(root.causes) for kind in _KINDS if kind.of(cause))
+    matches = ((kind, cause) for cause in reversed(root.causes) for kind in _kinds() if kind.of(cause))
     kind, known = next(matches, (None, root.deepest))
     headline = coded[-1] if coded else known
     frame = root.frame_in(home)

@@ -16,21 +16,24 @@ from pyspark.sql import SparkSession
 
 from anabranch import crash_points, logs
 from anabranch.container import leftovers, offset_log, tree
+from anabranch.container.checkpoint.soundness import Checkpoint, Resumption
 from anabranch.container.leftovers import Kind
 from anabranch.container.offset_log import Entry
 from anabranch.container.tree import Tree
-from anabranch.errors import ConflictError, StateError
+from anabranch.errors import ConflictError, DamagedError, StateError
 from anabranch.event_time import progress
 from anabranch.event_time.progress import Progress
 from anabranch.spark.batches import Batch
 from anabranch.spark.internals import checkpoint_layout, hadoop_files
 
+_METADATA = "metadata"
 # Commits before offsets: a copy made while the source is still written to never has a commit without its offset.
-_COPY_ORDER = ("commits", "offsets", "metadata", "sources", "state", "streams.json", "starting.json")
+_COPY_ORDER = ("commits", "offsets", _METADATA, "sources", "state", "streams.json", "starting.json", "outputs.json")
 _BEGIN = "sources/0/0"
 _STATE = "state"
 _STREAMS = "streams.json"
 _STARTING = "starting.json"
+_OUTPUTS = "outputs.json"
 _PROGRESS = "progress.json"
 _STANDBY = "standby"
 _BROKEN = "broken.json"
@@ -134,22 +137,38 @@ class Folder:
 
     def next_watermark(self, batch: int) -> int:
         """Spark's watermark for the batch after one that was committed; in Unix ms."""
-        return int(json.loads(self._commit(batch)[1]).get("nextBatchWatermarkMs", 0))
+        return int(self._commit(batch)[1].get("nextBatchWatermarkMs", 0))
 
-    def _commit(self, batch: int) -> list[str]:
-        return self._tree.read(f"commits/{batch}").split("\n")
+    def _commit(self, batch: int) -> tuple[str, dict[str, Any], list[str]]:
+        """Version, what Spark notes of a committed batch, and further lines."""
+        name = f"commits/{batch}"
+        version, *rest = self._tree.read(name).split("\n")
+        return version, self._parsed(name, rest[0] if rest else ""), rest[1:]
+
+    def _parsed(self, name: str, text: str) -> dict[str, Any]:
+        """The JSON object in a file. Raises DamagedError if it is none."""
+        try:
+            return dict(json.loads(text))
+        except (ValueError, TypeError) as error:
+            raise DamagedError(
+                f"{self.uri}/{name} is damaged: {error if text else 'it is empty'}",
+                f"restore that file, or the folder {self.uri}, from a backup; see `anabranch check JOB`",
+            ) from error
+
+    def _document(self, name: str) -> dict[str, Any]:
+        return self._parsed(name, self._tree.read(name))
 
     def reset_time(self, now: Progress) -> None:
         """Let the next batch begin in event time as a new lane does that knows ``now``: of a copy, before it runs."""
         last = self.planned()
-        entry, version, told, *rest = self.entry(last), *self._commit(last)
+        entry, (version, told, rest) = self.entry(last), self._commit(last)
         time = entry.metadata["batchTimestampMs"]
         if entry.drains and self.exists(f"offsets/{last - 1}"):
             time = self.entry(last - 1).metadata["batchTimestampMs"]
         reset = entry.with_watermark(0).with_time(time).with_progress(now)
         self._tree.write(f"offsets/{last}", offset_log.format(reset))
-        told = json.dumps({**json.loads(told), "nextBatchWatermarkMs": 0})
-        self._tree.write(f"commits/{last}", "\n".join([version, told, *rest]))
+        reset_commit = json.dumps({**told, "nextBatchWatermarkMs": 0})
+        self._tree.write(f"commits/{last}", "\n".join([version, reset_commit, *rest]))
 
     def _positions(self, entry: Entry) -> dict[str, dict[int, int]]:
         return {self._streams.get(name, name): entry.positions(number) for name, number in entry.streams().items()}
@@ -160,12 +179,24 @@ class Folder:
 
     def stream_ids(self) -> dict[str, str]:
         """The ids that the streams had when the folder was made: a stream that was made again has another."""
-        return dict(json.loads(self._tree.read(_STREAMS))) if self.exists(_STREAMS) else {}
+        return self._document(_STREAMS) if self.exists(_STREAMS) else {}
 
     def note_streams(self, ids: Mapping[str, str]) -> None:
         """Keep the ids of the streams that the lane reads, once."""
         if not self.exists(_STREAMS):
             self._tree.write(_STREAMS, json.dumps(dict(sorted(ids.items()))), new=True)
+
+    def note_outputs(self, noted: Mapping[str, Any]) -> None:
+        """Keep where the lane's outputs end; see :class:`Outputs`."""
+        self._tree.write(_OUTPUTS, json.dumps(noted), durable=False)
+
+    def outputs(self) -> dict[str, Any]:
+        """Where the lane's outputs ended; {}: that isn't known. A power cut may have left the file empty."""
+        try:
+            return self._document(_OUTPUTS) if self.exists(_OUTPUTS) else {}
+        except DamagedError as error:
+            log.warning("where the outputs of a lane ended isn't known", folder=self.uri, error=error.what)
+            return {}
 
     def note_starting(self, offsets: Mapping[str, int]) -> dict[str, int]:
         """Keep where the lane begins, by the texts of whole SSPs, once, before its first batch is planned; gives what
@@ -174,15 +205,14 @@ class Folder:
             if self.planned() >= 0:
                 return {}
             self._tree.write(_STARTING, json.dumps(dict(sorted(offsets.items()))), new=True)
-        return dict(json.loads(self._tree.read(_STARTING)))
+        return self._document(_STARTING)
 
-    def begin_at(self, offsets: Mapping[str, Mapping[int, int]]) -> None:
-        """Let the query's only source, of Spark's connector to Kafka, begin there (by topic) whatever its options say:
-        where it began once it finds here."""
+    def begin_at(self, offset: Mapping[str, Any]) -> None:
+        """Let the query's only source begin there, whatever its options say, if it looks here for where it began once:
+        Spark's connector to Kafka does."""
         if not self.exists(_BEGIN):
             self._fs.mkdirs(self._at(_BEGIN.rpartition("/")[0]))
-            its = {topic: {str(p): at for p, at in sorted(each.items())} for topic, each in sorted(offsets.items())}
-            self._tree.write(_BEGIN, f"\0v1\n{json.dumps(its)}", new=True)
+            self._tree.write(_BEGIN, f"\0v1\n{json.dumps(offset)}", new=True)
 
     def note_broken(self, batch: int) -> None:
         """Keep that a batch was broken off: there may be state of it, and there may be more for a while."""
@@ -208,6 +238,37 @@ class Folder:
         """Forget what was planned, and where the query began. Nothing may have been committed or published."""
         for name in (*leftovers.OF_BATCHES, "sources"):
             self._fs.delete(self._at(name), True)
+
+    def checkpoint(self, partitions: int, *, thorough: bool = False) -> Checkpoint:
+        """The files as they are now, to see whether a lane can go on from them; see :class:`Checkpoint`."""
+        return Checkpoint(self._tree.sizes(), self._tree.read_bytes, partitions, thorough)
+
+    def resume(self, at: Resumption) -> None:
+        """Forget all later batches, and that a batch which is to run again was committed. Nothing of a later one may
+        have been published."""
+        if at.batch < 0:
+            self.begin_anew()
+            return
+        for log_name, last in (("commits", at.batch - at.pending), ("offsets", at.batch)):
+            for number in reversed([each for each in self._tree.numbers(log_name) if each > last]):
+                self._tree.remove(f"{log_name}/{number}")
+                self._tree.remove(f"{log_name}/.{number}.crc")
+
+    def mend_metadata(self) -> None:
+        """Give the query another id if the file with its id can't be read; a copy of the folder has another one, too.
+        Spark begins no query that has planned a batch and has no id."""
+        if self.planned() < 0:
+            return
+        try:
+            known = bool(json.loads(self._tree.read(_METADATA))["id"]) if self.exists(_METADATA) else False
+        except (ValueError, KeyError, TypeError):
+            known = False
+        if not known:
+            log.warning("the id of a lane's query couldn't be read, and is another one now", folder=self.uri)
+            self._note_id()
+
+    def _note_id(self) -> None:
+        self._tree.write(_METADATA, json.dumps({"id": str(uuid.uuid4())}))
 
     def clear_leftovers(self, *, anew: bool) -> None:
         """Remove what killed processes have left, so that Spark starts a query here, and runs a pending batch as if it
@@ -240,7 +301,7 @@ class Folder:
         """
         if not self.exists(_PROGRESS):
             raise StateError(f"{self.uri} doesn't tell how far its lane was in event time", "restore the storage root")
-        told = json.loads(self._tree.read(_PROGRESS))
+        told = self._document(_PROGRESS)
         return progress.from_builtins(told["progress"]), told["ssps"]
 
     def plan(self, entry: Entry) -> int:
@@ -335,7 +396,7 @@ class Folder:
             seconds = round(time.monotonic() - begun, 2)
             log.info("a folder was copied", folder=self.uri, to=target, files=copied, seconds=seconds, warm=warm)
             copy._relocate()
-            copy._tree.write("metadata", json.dumps({"id": str(uuid.uuid4())}))
+            copy._note_id()
             yield copy
         except Exception:
             copy.remove()  # whoever tries again makes it anew

@@ -10,7 +10,7 @@ from anabranch.errors import AnabranchError
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import WHOLE, parsed
 from anabranch.protocol.lane_report import LaneReport
-from anabranch.systems.kafka.system import KafkaSystem
+from anabranch.systems.contract import System
 
 __all__ = ["Reader", "Readers", "behind", "forget"]
 
@@ -64,11 +64,11 @@ def _whole(lanes: Iterable[Lane], readers: Readers) -> set[tuple[str, int]]:
     }
 
 
-def forget(kafka: KafkaSystem, before: dict[str, dict[int, int]]) -> None:
+def forget(system: System, before: dict[str, dict[int, int]]) -> None:
     """Delete the records before these offsets. What can't be deleted now is another time."""
     for stream, offsets in before.items():
         wanted = {partition: offset for partition, offset in offsets.items() if offset > 0}
         try:
-            kafka.forget(stream, wanted)
+            system.purge(stream, wanted)
         except AnabranchError as error:
             log.warning("records that were read can't be deleted", stream=stream, error=str(error))

@@ -37,31 +37,30 @@ class Inputs:
         return {ssp: told[ssp.system, ssp.stream].get(ssp.partition, -1) for ssp in self.ssps}
 
     def tell(self, positions: Mapping[SSP, int]) -> None:
-        """Commit positions to the group ``<job>.<stage>`` on the system, for tools that show lag; nobody else reads
+        """Commit positions to the group ``<job>.<stage>`` on their systems, for tools that show lag; nobody else reads
         them."""
-        told: dict[str, dict[int, int]] = {}
+        told: dict[str, dict[str, dict[int, int]]] = {}
         for ssp, offset in positions.items():
-            if ssp.system == "kafka":
-                told.setdefault(ssp.stream, {})[ssp.partition] = offset
-        if not told:
-            return
-        try:
-            self._systems.kafka.commit(f"{self._lane.job}.{self._lane.stage}", told)
-        except AnabranchError as error:
-            log.debug("positions could not be committed", lane=self._lane.id, error=str(error))
+            told.setdefault(ssp.system, {}).setdefault(ssp.stream, {})[ssp.partition] = offset
+        for name, its in told.items():
+            try:
+                self._systems.named(name).commit_positions(f"{self._lane.job}.{self._lane.stage}", its)
+            except AnabranchError as error:
+                log.debug("positions could not be committed", lane=self._lane.id, system=name, error=str(error))
 
     def warnings(self, own: Collection[str]) -> tuple[str, ...]:
-        """What is odd about the keys of topics that others write. ``own``: the job's own streams. Of a broadcast, each
+        """What is odd about the keys of streams that others write. ``own``: the job's own streams. Of a broadcast, each
         task has all keys."""
         found = []
         for name, stream in self.streams:
             mine = sorted(ssp.partition for ssp in self._lane.ssps if ssp.stream == stream)
-            if name != "kafka" or stream in own or not mine:
+            system = self._systems.named(name)
+            if not system.foreign_producers or stream in own or not mine:
                 continue
             try:
-                base = partitioner.bases(self._lane, stream, self._systems.kafka.partitions(stream))
+                base = partitioner.bases(self._lane, stream, system.partitions(stream))
                 some = dict.fromkeys((mine[0], mine[-1]))
-                found.append(partitioner.disagreeing(self._systems.kafka, stream, some, base))
+                found.append(partitioner.disagreeing(system, stream, some, base))
             except AnabranchError as error:
                 log.debug("keys could not be looked at", stream=stream, error=str(error))
         return tuple(warning for warning in found if warning)

@@ -2,23 +2,42 @@
 
 from __future__ import annotations
 
+import math
+import random
 from collections.abc import Callable
-from time import monotonic
+from dataclasses import dataclass
+from time import monotonic, time
 
 import msgspec
 
 from anabranch import logs
-from anabranch.container import restarts
+from anabranch.container import restarts, waiting
 from anabranch.container.attempts import Attempts
+from anabranch.container.failures import Remedy
 from anabranch.container.lane import LaneRunner
 from anabranch.container.restarts import Step
+from anabranch.container.waiting import Wait
 from anabranch.model.lane import Lane
 from anabranch.protocol.container import WantedLane
 from anabranch.protocol.lane_report import LaneReport
 
-__all__ = ["Keeper"]
+__all__ = ["Keeper", "Patience"]
 
 log = logs.get_logger()
+
+
+_RUNS_WELL = 20.0
+"""Seconds. A lane whose query runs for so long without a new batch has nothing to do, and waits no more."""
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long a lane waits for its surroundings, in seconds, with what there is by chance (from 0 to 1) and the time
+    in seconds since 1970."""
+
+    longest: float = math.inf
+    chance: Callable[[], float] = random.random
+    now: Callable[[], float] = time
 
 
 class Keeper:
@@ -37,16 +56,22 @@ class Keeper:
         attempts: Attempts,
         clock: Callable[[], float] = monotonic,
         replaceable: Callable[[], bool] = lambda: False,
+        patience: Patience | None = None,
     ) -> None:
         self._make = make
         self._replaceable = replaceable
         self._attempts = attempts
+        self._patience = patience or Patience()
+        self._wait: Wait | None = None
+        self._waited_from = -1
+        self._runs_since: float | None = None
         self._clock = clock
         self._begun, self._stalls = 1, 0
         self._trouble = ""
         self._query_begun = False
         self._due: float | None = None
         self._given_up = False
+        self._waited_out = False
         self._closing = wanted.closing
         self._leaving = False
         self._runner = self._begun_runner(wanted)
@@ -59,8 +84,25 @@ class Keeper:
     def report(self) -> LaneReport:
         """How the lane is: one that waits for its next attempt is starting."""
         told = msgspec.structs.replace(self._runner.report, begun=self._query_begun or self._runner.report.begun)
+        if self._wait is not None:
+            told = msgspec.structs.replace(told, awaits=self._wait.awaited, awaits_since=self._wait.since)
+        if self._given_up and told.phase == "failed" and self._awaits_surroundings:  # it goes on at the next start
+            return msgspec.structs.replace(
+                told, phase="ended", error=None, stopped=True, pending=True, awaits="", awaits_since=0.0
+            )
         if self._is_waiting:
             trouble = told.error or ""
+            if self._awaits_surroundings and not self._leaving:
+                return msgspec.structs.replace(
+                    told,
+                    phase="starting",
+                    error=None,
+                    attempt=self._begun,
+                    trouble=trouble,
+                    awaits=self._runner.awaits,
+                    awaits_since=self._wait.since if self._wait is not None else self._patience.now(),
+                    stalls=self._stood_still,
+                )
             again = msgspec.structs.replace(told, error=None, attempt=self._begun + 1, trouble=trouble)
             if self._leaving:
                 return msgspec.structs.replace(again, phase="ended", stopped=True, pending=True)
@@ -82,6 +124,7 @@ class Keeper:
         """The lane is wanted: try it again if it is time for that."""
         told = self._runner.report
         self._closing = wanted.closing
+        self._end_wait(told)
         if self._is_waiting:
             if not self.needs_process:
                 self._try_again(wanted, told)
@@ -135,12 +178,17 @@ class Keeper:
         return self._step in (Step.ATTEMPT, Step.PROCESS)
 
     @property
+    def _awaits_surroundings(self) -> bool:
+        """Whether the runner's failure will pass by itself, and the lane may wait for that."""
+        return self._runner.remedy is Remedy.WAIT and not self._waited_out
+
+    @property
     def _step(self) -> Step | None:
         """What follows the failure of the runner; None: it hasn't failed."""
         told = self._runner.report
         if told.phase != "failed":
             return None
-        if self._given_up:
+        if self._given_up or self._waited_out:
             return Step.FAILED
         return restarts.step(
             self._runner.remedy,
@@ -161,17 +209,42 @@ class Keeper:
         return runner
 
     def _try_again(self, wanted: WantedLane, told: LaneReport) -> None:
-        lane = wanted.lane
+        lane, waits = wanted.lane, self._runner.remedy is Remedy.WAIT
         if self._due is None:
-            pause = self._attempts.again(told.batch)
-            assert pause is not None
+            pause = self._wait_on(told) if waits else self._attempts.again(told.batch)
+            if pause is None:
+                self._waited_out = True
+                return
             self._due = self._clock() + pause
-            log.warning("a lane failed, and is tried again", lane=lane.id, seconds=pause, error=told.error)
+            if not waits:
+                log.warning("a lane failed, and is tried again", lane=lane.id, seconds=pause, error=told.error)
         # What the lane's folder is must be known to the coordinator: the next attempt goes on in it.
         if self._clock() < self._due or told.folder_epoch not in (0, lane.folder_epoch) or not self._runner.join(0):
             return
-        self._attempts.begin(told.batch)
-        self._begun, self._stalls = self._begun + 1, self._stood_still
+        if not waits:
+            self._attempts.begin(told.batch)
+            self._begun += 1
+        self._stalls = self._stood_still
         self._due, self._trouble = None, told.error or ""
         self._query_begun = self._query_begun or told.begun
         self._runner = self._begun_runner(wanted)
+
+    def _wait_on(self, told: LaneReport) -> float | None:
+        """How long to wait before the next look at the surroundings; None: it has waited long enough."""
+        first = self._wait is None
+        wait = waiting.begun_or_continued(self._wait, self._runner.awaits, self._patience.now())
+        self._wait, self._waited_from, self._runs_since = wait, told.batch, None
+        if first:
+            log.warning(f"a lane waits for {wait.awaited}", lane=self.lane.id, error=told.error)
+        return waiting.pause(wait, self._patience.now(), self._patience.longest, self._patience.chance())
+
+    def _end_wait(self, told: LaneReport) -> None:
+        """The lane goes on once it has committed a batch, or runs without a failure for a while."""
+        if self._wait is None or told.phase not in ("running", "ended"):
+            return
+        if self._runs_since is None:
+            self._runs_since = self._clock()
+        if told.batch > self._waited_from or told.phase == "ended" or self._clock() > self._runs_since + _RUNS_WELL:
+            seconds = round(self._patience.now() - self._wait.since)
+            log.warning("a lane goes on", lane=self.lane.id, waited_for=self._wait.awaited, seconds=seconds)
+            self._wait, self._trouble = None, ""

@@ -20,6 +20,7 @@ from anabranch.container import blame, breaking, failures, live, pacing, root_ca
 from anabranch.container.ahead import Ahead, Handover
 from anabranch.container.attempts import Standstill
 from anabranch.container.breaking import Breaking
+from anabranch.container.checkpoint import damage
 from anabranch.container.draining import Drain, Outcome
 from anabranch.container.ends import Ends
 from anabranch.container.failures import Failure, Remedy
@@ -54,9 +55,6 @@ _REFRESH_EVERY = 12 * 3600.0
 """What tells whose the slots are expires after some days."""
 _STUCK_EVERY = 1.0
 _AT_ONCE = 0.01
-_BRIEF = 2.0
-"""Seconds. If a closing lane's batches are so short, another one is worth while: what follows it can be begun from
-when its last one is planned."""
 _QUIET_WITHIN = 1.0
 """Seconds in which the thread has ended that wrote a batch which was broken off, unless a function of the user's is at
 work in it."""
@@ -118,6 +116,7 @@ class LaneRunner:
         self._ahead: Ahead | None = None
         self._was_ahead: Ahead | None = None
         self.remedy = Remedy.ATTEMPT
+        self.awaits = ""
         self.stalled = False
         self._standstill = standstill
         standstill.begin()
@@ -242,6 +241,7 @@ class LaneRunner:
             with self._analyzing(folder):
                 if self._ahead is None:
                     self._inputs.take(folder)
+                self._outputs.compare(folder)
                 while not self._known.wait(_POLL):
                     if self._leaving.is_set():
                         self._abandon_ahead()
@@ -268,7 +268,7 @@ class LaneRunner:
             self._end(folder)
         except Exception as error:
             failed = self._failure(error)
-            self.remedy = failed.remedy
+            self.remedy, self.awaits = failed.remedy, failed.awaits
             isolation.note(self.lane.id, error)
             with suppress(Exception):  # nobody may be there to read it, or the disk may be full
                 self._trace(self.lane.id, error)
@@ -470,6 +470,9 @@ class LaneRunner:
             self._run_planned(folder)
 
     def _failure(self, error: Exception) -> Failure:
+        return self._place.explained(self._cause(error))
+
+    def _cause(self, error: Exception) -> Failure:
         if isinstance(error, AnabranchError):
             return failures.failure(error)
         ours = failures.is_ours(error)
@@ -492,6 +495,7 @@ class LaneRunner:
         try:
             if self._held is not None:
                 self._inputs.check(self._held)
+                damage.check(self._held, self.lane)
         except AnabranchError as found:
             return found
         except Exception:  # the folder may be what failed
@@ -560,10 +564,8 @@ class LaneRunner:
         breaking.runs(folder, query.writing)
         held = texts(self._positions(folder))
         limit = 0 if query.real_time else query.pacer.limit
-        run, sequential = str(started.runId), query.sequential
-        self._tell(
-            phase="running", batch=folder.committed(), positions=held, run=run, limit=limit, sequential=sequential
-        )
+        self._tell(sequential=query.sequential, repeats=query.repeats)
+        self._tell(phase="running", batch=folder.committed(), positions=held, run=str(started.runId), limit=limit)
         if not query.has_event_time:
             self._note_progress(folder, Progress())
         self._sample(query)
@@ -732,6 +734,7 @@ class LaneRunner:
                 state_bytes=ran.state_bytes,
             )
             crash_points.reach(crash_points.COMMITTED, self.lane.id, self._seen_batch)
+            self._outputs.note(folder)
             self._look_at_work()
         if monotonic() > self._told_at + _TELL_EVERY:
             self._inputs.tell(parsed(self._report.positions))
@@ -839,7 +842,7 @@ class LaneRunner:
                 self._query.writing.is_set,
                 turn or partial(self._wait_for_batch, folder, query),
                 ending.due,
-                another=self._closing.is_set() and 0 < self._live.usual < _BRIEF and self._handover.is_awaited(),
+                another=self._closing.is_set() and self._handover.is_awaited() and breaking.is_brief(self._live.usual),
                 decided=ending.decided,
             )
         self._take_progress(folder, query)
@@ -918,6 +921,7 @@ class LaneRunner:
             self._note_progress(folder, Progress() if told is None else told.progress)
         clock.forget(self._clock)
         self._note_speed(ends=True)
+        self._outputs.note(folder, last=True)
         positions = self._positions(folder)
         self._tell(
             phase="ended",

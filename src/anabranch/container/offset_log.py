@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from anabranch.api.timers import INFINITY
-from anabranch.errors import UnsupportedFormatError
+from anabranch.errors import DamagedError, UnsupportedFormatError
 from anabranch.event_time import progress
 from anabranch.event_time.progress import Progress
 
 _VERSION = "v1"
+_ANY_VERSION = re.compile(r"v\d+")
 _NONE = "-"
+_RESTORE = "restore that file, or the folder of the lane, from a backup; see `anabranch check JOB`"
 
 Positions = Mapping[int, int]
 
@@ -117,19 +120,23 @@ def parse(text: str, path: str = "") -> Entry:
     """Read an entry.
 
     Raises:
-        UnsupportedFormatError: not an offset log of this version; names the path.
+        UnsupportedFormatError: an offset log of another version; names the path.
+        DamagedError: no offset log at all, or only a part of one.
     """
     lines = text.split("\n")
-    if lines[0] != _VERSION or len(lines) < 2:
+    if _ANY_VERSION.fullmatch(lines[0]) and lines[0] != _VERSION:
         raise UnsupportedFormatError(
             f"{path} is not an offset log of version {_VERSION}: it begins with {lines[0]!r}",
             "it was written by another Spark; use that version. Nothing was changed",
         )
+    if lines[0] != _VERSION or len(lines) < 2:
+        problem = f"begins with {lines[0][:20]!r} instead of {_VERSION!r}" if text else "is empty"
+        raise DamagedError(f"{path} is damaged: it {problem}", _RESTORE)
     try:
         sources = tuple(None if line == _NONE else json.loads(line) for line in lines[2:])
         return Entry(json.loads(lines[1]), sources)
     except ValueError as error:
-        raise UnsupportedFormatError(f"{path} is damaged: {error}", "restore the folder from a backup") from error
+        raise DamagedError(f"{path} is damaged: {error}", _RESTORE) from error
 
 
 def format(entry: Entry) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from anabranch.container.folder import Folder
 from anabranch.protocol.lane_report import BatchProgress
-from anabranch.systems.embedded.spark import share
+from anabranch.systems.source import share
 
 __all__ = ["is_too_long", "outlasts", "shrink"]
 

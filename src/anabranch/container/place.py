@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import itertools
+import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
 
+from anabranch.container import surroundings
+from anabranch.container.checkpoint import damage
+from anabranch.container.failures import Failure
 from anabranch.container.folder import Come, Folder
 from anabranch.errors import ConflictError, StateError
 from anabranch.event_time import progress
 from anabranch.event_time.progress import Progress
 from anabranch.model.lane import Lane
-from anabranch.systems.embedded import output as embedded
-from anabranch.systems.kafka import output as kafka
 from anabranch.systems.systems import Systems
 
 __all__ = ["Place"]
@@ -54,8 +57,7 @@ class Place:
             if not lane.abandoned:
                 _lock(folder, unless)
             began = folder.committed() >= lane.first_batch
-            if self.systems.marks(lane):
-                kafka.fence(self.systems.kafka, lane, epoch, new=False if began else None)
+            self.systems.recover(lane, epoch, new=False if began else None)
             self.systems.fence_tables(lane, epoch, new=False if began else None, foreign=True)
         published = -1 if checked and not lane.folder_epoch else self.published(lane)
         if not lane.folder_epoch:
@@ -78,9 +80,21 @@ class Place:
         parted = not lane.folder_epoch and _has_former_state(
             lane
         )  # from a lane that is closed, and has nothing pending
+        if parted:
+            damage.check(folder, lane)
+        elif not ahead:
+            damage.mend(folder, lane, published)
         if not ahead and not (parted and folder.planned() >= 0):
             folder.clear_leftovers(anew=lane.first_batch == 0 and lane.last_batch < 0 and published < 0)
         return folder
+
+    def explained(self, failed: Failure) -> Failure:
+        """A failure with the disks that are full, if one is awaited that has room: most errors name no file."""
+        if failed.awaits != surroundings.DISK.name:
+            return failed
+        folders = (str(folder.path) for system in self.systems.all for folder in system.folders())
+        places = (urlsplit(self.root).path, *folders, tempfile.gettempdir())
+        return replace(failed, reasons=(*failed.reasons, *surroundings.full_disks(places)))
 
     def check_new(self, lane: Lane, published: int) -> None:
         """Raises StateError if the outputs of a lane that is new hold a batch of it."""
@@ -131,9 +145,8 @@ class Place:
         for streams in lane.matched.values():
             for after, stream in itertools.pairwise(streams):
                 system = self.systems.named(systems[stream])
-                its = {"stream": stream, "id": system.id(stream), "positions": {}}
-                offset = its if system.name == "embedded" else {self.systems.kafka.topic(stream): {}}
-                found.append(Come(stream, system.id(stream), after, offset))
+                id = system.id(stream)
+                found.append(Come(stream, id, after, system.offset(stream, id, {})))
         return found
 
     def inherited(self, lane: Lane) -> Progress:
@@ -163,23 +176,16 @@ class Place:
     def withdrawn(self, lane: Lane, epoch: int, *, began: bool) -> int:
         """Let nobody write for a lane any more whose query has ended, until it takes its outputs anew; gives the last
         batch of which an output holds anything then, -1 if none. ``began``: it has committed a batch of its own."""
-        held = -1
-        if self.systems.marks(lane):
-            held = kafka.fence(self.systems.kafka, lane, epoch, new=False if began else None, closed=True)
-        return max(held, self.published(lane))
+        return self.systems.withdraw(lane, epoch, new=False if began else None)
 
     def seen(self, lane: Lane) -> int:
         """The last batch of which an output of a lane is known to hold something, while it is at work: it may be a
         later one by now."""
-        return kafka.peeked(self.systems.kafka, lane) if self.systems.marks(lane) else -1
+        return self.systems.seen(lane)
 
     def published(self, lane: Lane) -> int:
         """The last batch of which an output of a lane holds anything, -1 if none."""
-        local = [stream for stream in lane.outputs if lane.system(stream) == "embedded"]
-        found = embedded.published(self.systems.embedded, lane.id, local)
-        found = max(found, self.systems.in_tables(lane))
-        in_kafka = any(lane.system(stream) == "kafka" for stream in lane.outputs)
-        return max(found, kafka.published(self.systems.kafka, lane)) if in_kafka else found
+        return self.systems.published(lane)
 
 
 def _has_former_state(lane: Lane) -> bool:

@@ -25,7 +25,7 @@ from anabranch.container.copies import Copies
 from anabranch.container.drained import Hook
 from anabranch.container.folder import Folder
 from anabranch.container.inputs import Inputs
-from anabranch.container.keeping import Keeper
+from anabranch.container.keeping import Keeper, Patience
 from anabranch.container.lane import LaneRunner, Offsets, Trace, logged, one_at_a_time
 from anabranch.container.place import Place
 from anabranch.container.preparing import Preparations
@@ -202,6 +202,7 @@ class Container:
             lambda newest: self._runner(newest, until_caught_up, standstill),
             Attempts(self._settings.job.attempts),
             replaceable=lambda: self._restarts_for(lane.id) is not None,
+            patience=Patience(self._settings.job.wait_seconds),
         )
 
     def _restarts_for(self, lane: str, why: str = "") -> Restarts | None:
@@ -362,9 +363,11 @@ class Container:
         self._forgotten = time.monotonic()
         own = {stages.stream_of(self._graph, node) for node in self._graph.nodes if is_boundary(node)}
         lanes = [(keeper.lane, keeper.report) for keeper in self._keepers.values()]
-        streams = {ssp.stream for lane, _ in lanes for ssp in lane.ssps if ssp.system == "kafka"} & own
-        if streams:
-            forgetting.forget(self._place.systems.kafka, forgetting.behind(lanes, streams, self._readers))
+        streams: dict[str, set[str]] = {}
+        for ssp in {ssp for lane, _ in lanes for ssp in lane.ssps if ssp.stream in own}:
+            streams.setdefault(ssp.system, set()).add(ssp.stream)
+        for name, its in streams.items():
+            forgetting.forget(self._place.systems.named(name), forgetting.behind(lanes, its, self._readers))
 
     def _stop_all(self) -> None:
         self.copies.end()

@@ -32,7 +32,7 @@ def step(remedy: Remedy, *, attempts_left: bool, processes_left: bool) -> Step:
     """What follows a failure that this may help."""
     if remedy is Remedy.NONE:
         return Step.FAILED
-    if attempts_left:
+    if attempts_left or remedy is Remedy.WAIT:  # how long it is tried then, the wait says
         return Step.ATTEMPT
     return Step.PROCESS if remedy is Remedy.PROCESS and processes_left else Step.FAILED
 

@@ -104,9 +104,19 @@ class Tree:
         finally:
             stream.close()
 
-    def write(self, name: str, text: str, *, new: bool = False) -> None:
+    def read_bytes(self, name: str) -> bytes:
+        """The content of a file."""
+        if self.local is not None:
+            return self.local.joinpath(name).read_bytes()
+        stream = self.fs.open(self.at(name))
+        try:
+            return bytes(self._hadoop.io.toByteArray(stream))
+        finally:
+            stream.close()
+
+    def write(self, name: str, text: str, *, new: bool = False, durable: bool = True) -> None:
         """Write a file so that it is there whole or not at all. ``new``: there is none of that name that it is to
-        replace.
+        replace. ``durable``: no power cut takes it back once it is written.
 
         Raises:
             StateError: it can't be written.
@@ -114,7 +124,7 @@ class Tree:
         try:
             with self._put(name, new=new) as part:
                 if self.local is not None:
-                    _write(self.local / part, text)
+                    _write(self.local / part, text, durable=durable)
                     at = self.local / name
                     at.with_name(f".{at.name}.crc").unlink(missing_ok=True)  # Hadoop's checksum of what was there
                 else:
@@ -134,8 +144,12 @@ class Tree:
 
     def all_files(self) -> list[str]:
         """The names of all files, also of those that Hadoop hides."""
+        return sorted(self.sizes())
+
+    def sizes(self) -> dict[str, int]:
+        """The sizes of all files, in bytes, by name; also of those that Hadoop hides."""
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="lists") as pool:
-            return sorted(self.files("", pool))
+            return {name: file.size for name, file in self.files("", pool).items()}
 
     def move(self, target: Tree) -> bool:
         """Let all of it be at another place of the same storage; gives whether it was there."""
@@ -240,13 +254,14 @@ def update(source: Tree, target: Tree, names: Iterable[str], *, lives: bool) -> 
     return copied
 
 
-def _write(at: Path, text: str) -> None:
-    """Write a file on a local disk, and wait until it is there."""
+def _write(at: Path, text: str, *, durable: bool) -> None:
+    """Write a file on a local disk; ``durable``: wait until it is there."""
     at.parent.mkdir(parents=True, exist_ok=True)
     with at.open("wb") as file:
         file.write(text.encode())
-        file.flush()
-        os.fsync(file.fileno())
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def _folders(name: str) -> list[str]:

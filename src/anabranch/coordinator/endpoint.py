@@ -91,7 +91,7 @@ class RunLock:
         """Take the lock. ConflictError when another process has it, or another RunLock of this one."""
         address.make_folder(self._path.parent)
         try:
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise ConfigError(
                 f"the lock {self._path} can't be made: {error.strerror}",

@@ -7,8 +7,6 @@ from typing import Any
 
 from anabranch.config import Settings
 from anabranch.model.lane import Lane
-from anabranch.systems.embedded import fence as fence_embedded
-from anabranch.systems.kafka import output as kafka
 from anabranch.systems.systems import Systems
 
 __all__ = ["fence"]
@@ -24,9 +22,5 @@ def fence(lane: Lane, settings: Mapping[str, Any]) -> None:
         AnabranchError: a system doesn't answer, or a process with a higher epoch has the lane.
     """
     systems = Systems(Settings(**settings), lane.job)
-    for stream in sorted(lane.outputs):
-        if lane.system(stream) == "embedded":
-            fence_embedded(systems.embedded.log, stream, lane.job, lane.id, lane.epoch)
-    if systems.marks(lane):
-        kafka.fence(systems.kafka, lane, lane.epoch, new=False if lane.ran else None)
+    systems.fence(lane, lane.epoch, new=False if lane.ran else None)
     systems.fence_tables(lane, lane.epoch, new=False if lane.ran else None, foreign=False)

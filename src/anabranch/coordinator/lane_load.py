@@ -112,6 +112,8 @@ def load_of(lane: LaneStatus, history: ReportHistory, factor: int, threads: int)
     grown = report.span >= _GROWN
     if not grown and share >= _MATTERS:
         rest = 0.0
+    # else `share` is of all batches so far, and `rate` of the last one, which was smaller than the present one
+    one_time = bool(report.spent) or progress is None or not progress.done
     functions = 0.0 if progress is None else progress.spent.get("functions", 0.0)
     known = progress is not None and progress.done > 0 and functions >= _KNOWN_AFTER
     if progress is not None and known:
@@ -139,7 +141,7 @@ def load_of(lane: LaneStatus, history: ReportHistory, factor: int, threads: int)
         behind=backlog > 0 and wait > usual,
         rate=rate,
         seconds=seconds,
-        sure=known or grown or share >= _MATTERS,
+        sure=known or grown or (share >= _MATTERS and one_time),
         # what was caught up with in the meantime isn't what there is to do
         working=working * min(1.0, arriving / throughput) if throughput else working,
         hot=share / rate if rate else 0.0,

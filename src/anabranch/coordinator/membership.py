@@ -292,6 +292,9 @@ class Membership:
             if long:
                 what = f"lane {lane.id} goes on with batch {report.batch + 1}"
                 happened.append(self._registry.event(lane.job, process.record.id, what, long))
+            if reports.awaits_otherwise(running_job.reports.get(lane.id), report):
+                what = f"lane {lane.id} waits for {report.awaits}" if report.awaits else f"lane {lane.id} waits no more"
+                happened.append(self._registry.event(lane.job, process.record.id, what, report.trouble))
             if reports.begins_to_wait(running_job.reports.get(lane.id), report):
                 what = f"lane {lane.id} waits to end"
                 happened.append(self._registry.event(lane.job, process.record.id, what, report.waits))

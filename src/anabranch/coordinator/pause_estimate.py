@@ -6,11 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from anabranch.drain_progress import functions_part
 from anabranch.model.lane import Lane
 from anabranch.pace.breaking_off import is_worth_it
+from anabranch.pace.speeds import FIRST_PART
 from anabranch.protocol.lane_report import LaneReport
 
-__all__ = ["Experience", "Watched", "drain", "expected"]
+__all__ = ["Experience", "Watched", "expected"]
 
 _STATELESS, _STATEFUL = 0.4, 0.8
 """Seconds from the end of a lane to the first batch of the next one, where no change has shown them yet."""
@@ -19,16 +21,16 @@ _HANDOVER = 0.2
 has ended, and is heard. Where the next one was begun ahead, that is most of it."""
 _BROKEN_OFF = 0.5
 """Seconds to break a batch off, with its transactions."""
+_SHORT, _LONG = 1.0, 10.0
+"""Seconds. A batch that takes less is never broken off; where batches take less than the latter, how far one is says
+nothing of how far the present one will be when the change comes."""
+_MEAN_LOSS = 1 / 8
+"""The part of a batch that a change costs which comes at any moment of it: if less than half of it is done, that part
+is lost, which is a quarter of the batch on average; else nothing is."""
 _STATE_SPEED = 100e6
 """Bytes of state a second that are copied and opened, where no change has shown it yet."""
 _CONTAINER = 15.0
 """Seconds until a container is there, where no change has shown it yet."""
-_HALTING = 0.7
-"""Seconds for all lanes to halt where they are and be heard, and be told where to stop."""
-_STAGE = 0.6
-"""Seconds of a stage in which nothing is left to do: the batch in which time ends, and being heard."""
-_WINDOWS = 60_000
-"""Rows of state a second that come out of a lane."""
 _PATIENCE = 60.0
 """Seconds after a change for which the first output of all lanes is waited for."""
 _NEW = 0.5
@@ -61,8 +63,8 @@ def expected(
 ) -> float:
     """Seconds between the last rows of lanes that are closed and the first of those that follow them; 0.0 if none is.
 
-    The first batch of the next lane has the records of the time in which nothing was read: half of what a batch takes
-    goes by their number, as measured with small batches.
+    The first batch of the next lane takes about as long as one of the former lane. Only where functions of the job take
+    the time, it is smaller: see :mod:`anabranch.pace.speeds`.
 
     Args:
         shown: by former changes.
@@ -72,31 +74,31 @@ def expected(
     return max((max(starting, _pause(lane, reports.get(lane.id), shown)) for lane in closing), default=0.0)
 
 
-def drain(stages: Mapping[str, Iterable[str]], reports: Mapping[str, LaneReport]) -> float:
-    """Seconds until a job is drained: what is planned is finished, then stage after stage ends with its windows.
-
-    Args:
-        stages: the open lanes of each stage, in the order in which they drain.
-    """
-    at = [report.batch_progress for report in reports.values() if report.batch_progress is not None]
-    left = max((each.left or 0.0 for each in at), default=0.0)
-    last = 0.0
-    for lanes in stages.values():
-        its = [reports[name] for name in lanes if name in reports]
-        last += max((_STAGE + each.usual_seconds + each.windows / _WINDOWS for each in its), default=_STAGE)
-    return _HALTING + left + last
-
-
 def _pause(lane: Lane, report: LaneReport | None, shown: Experience) -> float:
     between = _STATEFUL if lane.stateful else _STATELESS
     if report is None:
         return between
-    at = report.batch_progress
-    lost = 0.0
-    if at is not None and at.left is not None and is_worth_it(at.left, at.seconds):
-        lost = at.seconds + _BROKEN_OFF
     handover = max(_HANDOVER, 1.5 * (report.changeover or between))
-    return lost + report.usual_seconds + handover + report.state_bytes / shown.state_speed
+    return _lost(report) + _first_batch(report) + handover + report.state_bytes / shown.state_speed
+
+
+def _lost(report: LaneReport) -> float:
+    """Seconds of the present batch that bring no output, as it is broken off; 0.0 if it is awaited."""
+    at = report.batch_progress
+    if at is None or report.repeats:
+        return 0.0
+    whole = report.usual_seconds if at.left is None else at.seconds + at.left
+    if whole < _SHORT or at.seconds > whole:
+        return 0.0
+    if whole < _LONG:
+        return whole * _MEAN_LOSS + _BROKEN_OFF / 2
+    return at.seconds + _BROKEN_OFF if at.left is not None and is_worth_it(at.left, at.seconds) else 0.0
+
+
+def _first_batch(report: LaneReport) -> float:
+    """Seconds of the first batch of a lane that follows."""
+    functions = functions_part(report)
+    return report.usual_seconds * (1 - functions + functions / FIRST_PART)
 
 
 @dataclass

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from anabranch import logs
+from anabranch import logs, own_files
 from anabranch.coordinator.launch_policy import Ended
 from anabranch.coordinator.naming import check_name
 from anabranch.errors import UsageError
@@ -93,7 +93,8 @@ class Processes:
 
     def _start(self, job: str, execution: str) -> None:
         path = self.log_of(job, execution)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        own_files.make_folder(self.folder)
+        own_files.make_folder(path.parent)
         self._forget(path.parent)
         lock = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         output = None

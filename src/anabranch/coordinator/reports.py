@@ -11,13 +11,15 @@ from anabranch.model.lane import Lane, LaneState, Position
 from anabranch.model.ssp import parsed
 from anabranch.protocol.lane_report import LaneReport
 
-__all__ = ["LAST_PHASES", "LIVE_PHASES", "applied", "begins_to_wait", "is_routine", "restarted"]
+__all__ = ["LAST_PHASES", "LIVE_PHASES", "applied", "awaits_otherwise", "begins_to_wait", "is_routine", "restarted"]
 
 LIVE_PHASES = frozenset({"starting", "running"})
 LAST_PHASES = frozenset({"ended", "failed"})
 _FIGURES = frozenset(
     {
         "arriving",
+        "awaits",
+        "awaits_since",
         "batch",
         "batch_progress",
         "busy",
@@ -34,6 +36,7 @@ _FIGURES = frozenset(
         "late_groups",
         "limit",
         "positions",
+        "repeats",
         "rows",
         "rows_per_second",
         "seconds",
@@ -107,7 +110,14 @@ def _positions(report: LaneReport) -> tuple[Position, ...]:
 
 def is_routine(lane: Lane, before: LaneReport, report: LaneReport) -> bool:
     """Whether a report differs from the last one in figures only, and the lane's record stays."""
-    return bool(_rest(before) == _rest(report)) and not begins_to_wait(before, report) and applied(lane, report) is lane
+    if begins_to_wait(before, report) or awaits_otherwise(before, report):
+        return False
+    return bool(_rest(before) == _rest(report)) and applied(lane, report) is lane
+
+
+def awaits_otherwise(before: LaneReport | None, report: LaneReport) -> bool:
+    """Whether a lane has begun to wait for its surroundings, or goes on."""
+    return report.awaits != (before.awaits if before is not None else "")
 
 
 def begins_to_wait(before: LaneReport | None, report: LaneReport) -> bool:

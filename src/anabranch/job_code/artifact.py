@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from anabranch import own_files
 from anabranch.errors import AnabranchError, NotFoundError, UsageError
 from anabranch.job_code import listing
 
@@ -130,7 +131,7 @@ def unpack(content: bytes, sha256: str, cache: Path) -> Path:
     check(sha256, content)
     target, part = cache / sha256, cache / f".{sha256}.part"
     try:
-        cache.mkdir(parents=True, exist_ok=True)
+        own_files.make_folder(cache)
         with _locked(cache / f".{sha256}.lock"):
             if unpacked(sha256, cache) is None:
                 _remove(part)

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from anabranch import config
 from anabranch.config import Settings
-from anabranch.errors import AnabranchError, ConfigError, ConflictError
+from anabranch.errors import ConfigError, ConflictError
 from anabranch.formats import Format, settling
 from anabranch.grouping import expansion, groupers
 from anabranch.grouping.request import Grouper
@@ -77,7 +77,7 @@ def plan(
         default_system=systems.default,
         patterns=matched,
         at_least_once=settings.at_least_once,
-        real_time=_real_time(settings),
+        real_time=_real_time(settings, systems),
         lanes=settings.job.lanes,
         bases=_bases(known),
         rules=placing.rules(settings.assignment),
@@ -110,9 +110,12 @@ def _bases(known: JobModel | None) -> dict[str, int]:
     return {name.split("/")[1]: count for name, count in counts.items()}
 
 
-def _real_time(settings: Settings) -> RealTime | None:
+def _real_time(settings: Settings, systems: Systems) -> RealTime | None:
     job = settings.job
-    return RealTime(job.on_error, job.on_null_key, job.watermark_scope) if job.trigger == "real-time" else None
+    if job.trigger != "real-time":
+        return None
+    able = {system.name for system in systems.all if system.real_time}
+    return RealTime(job.on_error, job.on_null_key, job.watermark_scope, able)
 
 
 def cores(plan: Plan, settings: Settings) -> int:
@@ -204,17 +207,3 @@ def refuse_several(settings: Settings) -> None:
             f"[job] containers = {settings.job.containers}, and this is one process",
             "set containers = 1; or start the job on a coordinator: anabranch start JOB.py",
         )
-
-
-def writable(folder: Path, what: str) -> None:
-    """Raises AnabranchError if the folder can't be made or written."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / ".anabranch-writable"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise AnabranchError(
-            f"the {what} {folder} can't be written: {error.strerror or error}",
-            "choose another folder in anabranch.toml, or change its owner or mode",
-        ) from error

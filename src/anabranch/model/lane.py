@@ -8,6 +8,9 @@ from collections.abc import Iterable
 from anabranch.model.document import Document
 from anabranch.model.ssp import SSP
 
+DEFAULT_SYSTEM = "embedded"
+"""The system of outputs for which a lane names none: stored lanes leave it out."""
+
 
 class LaneState(enum.StrEnum):
     """What the coordinator holds to be true of a lane."""
@@ -181,7 +184,7 @@ class Lane(Document, frozen=True, kw_only=True):
 
     def system(self, stream: str) -> str:
         """The system of a stream that it writes."""
-        return self.systems.get(stream, "embedded")
+        return self.systems.get(stream, DEFAULT_SYSTEM)
 
 
 def open_lanes(lanes: Iterable[Lane]) -> list[Lane]:

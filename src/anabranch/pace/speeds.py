@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["Speed", "first", "from_builtins", "to_builtins"]
+__all__ = ["FIRST_PART", "Speed", "first", "from_builtins", "to_builtins"]
 
-_PART = 4
+FIRST_PART = 4
 """Records may have become slower meanwhile: a batch begins with one part of so many of what is remembered, and is as
 large again after one."""
 
@@ -30,7 +30,7 @@ def first(speeds: Mapping[int, Speed], factor: int, partitions: int, *, quick: b
     near = min(speeds, key=lambda each: (abs(math.log2(each / factor)), each))
     speed = speeds[near]
     rows = speed.rows * min(1.0, factor / near) * min(1.0, partitions / max(1, speed.partitions))
-    return max(1, int(rows if quick or near < factor else rows / _PART))
+    return max(1, int(rows if quick or near < factor else rows / FIRST_PART))
 
 
 def to_builtins(speeds: Mapping[int, Speed]) -> dict[str, dict[str, int]]:

@@ -1,8 +1,8 @@
-"""What a job may be made of that runs in Spark's real-time mode: operators of the JVM, from Kafka to Kafka."""
+"""What a job in Spark's real-time mode may be made of: operators of the JVM, on records that come one by one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from anabranch.errors import ConfigError, GraphError
@@ -19,11 +19,14 @@ _CURE = 'set [job] trigger = "micro-batch"'
 
 @dataclass(frozen=True)
 class RealTime:
-    """The settings that matter: each is a name and what it is set to."""
+    """The settings that matter, and what systems can do."""
 
     on_error: str
     on_null_key: str
     watermark_scope: str
+
+    systems: Collection[str]
+    """The systems whose records come one by one."""
 
 
 def check(graph: Graph, cut: Iterable[Stage], systems: Mapping[str, str], settings: RealTime) -> None:
@@ -64,6 +67,7 @@ def _why_not(graph: Graph, node: Node, systems: Mapping[str, str], settings: Rea
         return 'its windows wait for the watermark of the slowest SSP ([job] watermark_scope = "lane" would do)'
     if node.kind in ("read", "write") or is_boundary(node):
         stream = stages.stream_of(graph, node)
-        if systems[stream] != "kafka":
-            return f"stream {stream!r} lives in {systems[stream]}, and only Kafka's records come one by one"
+        if systems[stream] not in settings.systems:
+            those = " and ".join(f"{name.capitalize()}'s" for name in sorted(settings.systems))
+            return f"stream {stream!r} lives in {systems[stream]}, and only {those} records come one by one"
     return ""

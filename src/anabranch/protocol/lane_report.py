@@ -45,7 +45,8 @@ class LaneReport(Document, frozen=True, kw_only=True):
     for who looks: the lane goes on. ``fenced``: it failed because another
     process has the lane. ``begun``: its query has begun in this container. ``stopped``: it ended because its container
     stopped, and may have more to do; ``pending``: it ended before what it had to finish was finished. ``attempt``: how
-    often its container has begun it; ``trouble`` why it was begun again last; ``stalls`` how often that was because it
+    often its container has begun it; ``trouble`` why it was begun again last; ``awaits`` what of its surroundings it
+    waits for, ``awaits_since`` then, in seconds since 1970; ``stalls`` how often that was because it
     stood still.
 
     Of the last half minute, or rather ``span`` seconds (0: nothing is known yet): ``busy`` is the part that its batches
@@ -53,6 +54,8 @@ class LaneReport(Document, frozen=True, kw_only=True):
     records that came in, a second. ``slowest``: the SSP that Python functions spent most time on in the last batches,
     ``slowest_seconds``; ``skew``: how often that is the mean. ``usual_seconds``: the median duration of batches.
     ``sequential``: its functions work on one key after another (``process``), and become no faster with the factor.
+    ``repeats``: what would be done twice if its batch were run again, so that a change waits for the batch; empty: the
+    batch can be taken back.
 
     ``first_output`` and ``last_output``: when its first and its last batch that read anything was committed, in seconds
     since 1970 (0.0: none was yet). ``state_bytes``: of the files that keep its state.
@@ -74,6 +77,7 @@ class LaneReport(Document, frozen=True, kw_only=True):
     ends: dict[str, int] = {}
     ends_known: bool = True
     sequential: bool = False
+    repeats: str = ""
     rows: int = 0
     rows_per_second: float = 0.0
     seconds: float = 0.0
@@ -97,6 +101,8 @@ class LaneReport(Document, frozen=True, kw_only=True):
     pending: bool = False
     attempt: int = 1
     trouble: str = ""
+    awaits: str = ""
+    awaits_since: float = 0.0
     stalls: int = 0
     busy: float = 0.0
     working: float = 0.0

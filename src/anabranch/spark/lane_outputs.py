@@ -13,7 +13,6 @@ from pyspark import Accumulator
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from anabranch.event_time import durations
 from anabranch.formats import JSON, Format
 from anabranch.grouping.ownership import owned
 from anabranch.model.graph import Node
@@ -37,10 +36,8 @@ from anabranch.spark.routing import Routing
 from anabranch.spark.sink import Keyless
 from anabranch.spark.source import Source
 from anabranch.spark.tables import TablePublisher
-from anabranch.systems.embedded.output import EmbeddedPublisher
-from anabranch.systems.kafka.output import KafkaPublisher
-from anabranch.systems.kafka.spark import Plain
 from anabranch.systems.output import Publisher, Target, Written
+from anabranch.systems.reading.spark import PlainWriter, spark_side
 from anabranch.tables.contract import Owner, Table
 
 _ASIDE, _DROP, _FAIL = "dead-letter", "drop", "fail"
@@ -63,9 +60,8 @@ class LaneOutputs(LaneParts):
     @property
     def allowed(self) -> float:
         """The seconds that a batch may take."""
-        if not any(publisher.slotted for publisher in self._publishers.values()):
-            return math.inf
-        return durations.parse(self.settings.systems.kafka.transaction_timeout) / 1000
+        slotted = [publisher for publisher in self._publishers.values() if publisher.slotted]
+        return min((publisher.batch_seconds for publisher in slotted), default=math.inf)
 
     @cached_property
     def pacer(self) -> Pacer:
@@ -109,9 +105,7 @@ class LaneOutputs(LaneParts):
 
     def _place_of(self, source: Source) -> str:
         """The name of a source as a pacer knows it."""
-        in_kafka = source.system.name == "kafka"
-        place = self.systems.kafka.topic(source.stream) if in_kafka else source.stream
-        return name_of(source.system.name, place)
+        return name_of(source.system.offset(source.stream, "", {}))
 
     def _rejecting(self, policy: str) -> Rejecting | None:
         return None if policy == _FAIL else partial(self._aside.rejects, keep=policy != _DROP)
@@ -221,9 +215,7 @@ class LaneOutputs(LaneParts):
         tables = {name: table for name, table in self._tables.items() if self.lane.system(name) == system}
         if tables:
             return TablePublisher(self.lane, self.epoch, tables)
-        if system == "kafka":
-            return KafkaPublisher(self.systems.kafka, self.lane, self.epoch)
-        return EmbeddedPublisher(self.systems.embedded, self.lane, self.epoch)
+        return self.systems.named(system).publisher(self.lane, self.epoch)
 
     @cached_property
     def _tables(self) -> dict[str, Table]:
@@ -304,11 +296,15 @@ class LaneOutputs(LaneParts):
         places = {str(ssp): (source.number, ssp.partition) for source in self._sources for ssp in source.ssps}
         return {slots[ssp]: place for ssp, place in places.items() if ssp in slots}
 
-    def _plain(self, streams: Mapping[int, str]) -> dict[int, Plain]:
-        """What writes the outputs that are written at least once, by their numbers."""
-        kafka = self.systems.kafka
-        topics = {number: kafka.topic(stream) for number, stream in streams.items() if self._is_plain(stream)}
-        return dict.fromkeys(topics, Plain(kafka, topics))
+    def _plain(self, streams: Mapping[int, str]) -> dict[int, PlainWriter]:
+        """What writes the outputs that are written at least once, by their numbers. They are all of one system: outputs
+        of several are those of several groups."""
+        plain = {number: stream for number, stream in streams.items() if self._is_plain(stream)}
+        if not plain:
+            return {}
+        (name,) = {self.lane.system(stream) for stream in plain.values()}
+        system = self.systems.named(name)
+        return dict.fromkeys(plain, spark_side(system).plain(system, plain))
 
     @cached_property
     def _publishing(self) -> Publishing:

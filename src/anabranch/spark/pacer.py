@@ -146,9 +146,9 @@ class Pacer:
         )
 
 
-def name_of(system: str, place: str) -> str:
-    """The name of an input: ``place`` is a stream of the embedded log, or a topic."""
-    return f"{system}/{place}"
+def name_of(offset: Mapping[str, Any]) -> str:
+    """The name of an input, of an offset as its system has it."""
+    return f"stream {offset['stream']}" if "positions" in offset else f"topic {next(iter(offset))}"
 
 
 def _positions(offset: str) -> tuple[str, dict[int, int]]:
@@ -156,9 +156,5 @@ def _positions(offset: str) -> tuple[str, dict[int, int]]:
     told: dict[str, Any] = json.loads(offset) if offset else {}
     if not told or clock.is_of_clock(told):
         return "", {}
-    if "positions" in told:
-        name, held = name_of("embedded", told["stream"]), told["positions"]
-    else:
-        ((topic, held),) = told.items()
-        name = name_of("kafka", topic)
-    return name, {int(partition): int(at) for partition, at in held.items()}
+    held = told["positions"] if "positions" in told else next(iter(told.values()))
+    return name_of(told), {int(partition): int(at) for partition, at in held.items()}

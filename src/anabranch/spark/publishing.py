@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -27,13 +26,8 @@ from anabranch.spark.labels import label
 from anabranch.spark.sink import Keyless
 from anabranch.spark.source import Measured, Source, by_node
 from anabranch.systems.output import Publisher, Target, Written
+from anabranch.systems.reading.spark import PlainWriter
 from anabranch.task_progress.counts import Line
-
-
-class Plain(Protocol):
-    """Writes rows at least once, with what Spark itself has for it."""
-
-    def write(self, rows: DataFrame) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -56,7 +50,7 @@ class Publishing:
     spark: SparkSession
     lane: Lane
     publishers: Mapping[str, Publisher]
-    plain: Mapping[int, Plain]
+    plain: Mapping[int, PlainWriter]
     targets: Mapping[int, Target]
     timed: Sequence[Target]
     without_key: Keyless | None
@@ -107,12 +101,15 @@ class Publishing:
 
     def planned_write(self, rows: DataFrame, batch: int) -> DataFrame | None:
         """What writes a batch's output rows, planned by Spark and not run; None where that isn't one pass of ours."""
-        numbers = [*self._ways]
-        if self.aside.gathers or {*self._ways.values()} != {"kafka"}:
+        numbers, ways = [*self._ways], {*self._ways.values()}
+        if self.aside.gathers or len(ways) != 1 or not self._plannable(*ways):
             return None
         writing = self._writing(rows, numbers[0], batch, apart=False)
         query_plan.prepare(writing)
         return writing
+
+    def _plannable(self, way: str) -> bool:
+        return way in self.publishers and self.publishers[way].plannable
 
     @property
     def _ways(self) -> dict[int, str]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from time import monotonic
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -37,13 +38,13 @@ from anabranch.spark import (
 )
 from anabranch.spark import functions as user_functions
 from anabranch.spark.batches import Batch
+from anabranch.spark.checkpoint_sync import CheckpointSync
 from anabranch.spark.internals import debug_lines, local_properties, observed_metrics
 from anabranch.spark.labels import label
 from anabranch.spark.lane_outputs import LaneOutputs
 from anabranch.spark.lookups import Lookups
 from anabranch.spark.operators import Context
 from anabranch.spark.source import Measured, Source, by_node, measured
-from anabranch.systems.kafka.system import KafkaSystem
 from anabranch.systems.output import Written
 from anabranch.systems.source import Limits
 
@@ -108,6 +109,7 @@ class LaneQuery(LaneOutputs):
         try:
             with self.gate.quietly():
                 self.gate.begins(number)
+                self._checkpoint_sync.sync()
                 isolation.begin(context, self.lane.id)
                 self.under_way.begin(number, context.getLocalProperty(local_properties.RUN) or "")
                 if planned is None:
@@ -123,6 +125,10 @@ class LaneQuery(LaneOutputs):
             raise
         finally:
             self.writing.clear()
+
+    @cached_property
+    def _checkpoint_sync(self) -> CheckpointSync:
+        return CheckpointSync(self.folder)
 
     @property
     def _interval(self) -> int:
@@ -149,8 +155,9 @@ class LaneQuery(LaneOutputs):
         numbers = {s.number: stages.stream_of(self.graph, s.node) for s in self._sinks.values()}
         plain = next(iter(self._plain(numbers).values()))
         length = round(real_time_seconds(self.settings) * 1000)
-        stream = plain.options(rows.select(*plain.columns()).writeStream.format("kafka"), at_once=True)
-        stream = stream.queryName(self.lane.id).option("checkpointLocation", self.folder).outputMode("update")
+        stream = (
+            plain.stream(rows).queryName(self.lane.id).option("checkpointLocation", self.folder).outputMode("update")
+        )
         started: StreamingQuery = stream.trigger(realTime=f"{length} milliseconds").start()
         return started
 
@@ -244,12 +251,13 @@ class LaneQuery(LaneOutputs):
         if self.stateful or self.has_event_time or self.real_time or self.until or len(self._sources) != 1:
             return False
         (source,) = self._sources
-        return isinstance(source.system, KafkaSystem) and source.audience is None
+        return source.system.begins_in_folder and source.audience is None
 
     @property
-    def begins(self) -> dict[str, dict[int, int]]:
-        """Where it begins to read topics, by topic."""
-        return {self.systems.kafka.topic(source.stream): source.starts for source in self._sources}
+    def begins(self) -> dict[str, Any]:
+        """Where its only source begins, as that writes it; see ``System.begins_in_folder``."""
+        (source,) = self._sources
+        return source.system.offset(source.stream, "", source.starts)
 
     def as_analyzed(self, before: LaneQuery) -> LaneQuery:
         """The query, with what Spark has found out of one that is the same but for where it begins. What functions tell

@@ -26,7 +26,8 @@ from anabranch.job_code import job_modules
 from anabranch.spark import cluster, sources
 from anabranch.spark.internals import context_stop, debug_lines, java_functions, probes, worker_start
 from anabranch.spark.internals.surface import Probe
-from anabranch.systems.kafka import jars
+from anabranch.systems.contract import SessionNeeds
+from anabranch.systems.systems import Systems
 
 _STATE = "spark.sql.streaming.stateStore"
 SETTINGS = {
@@ -44,6 +45,8 @@ SETTINGS = {
     f"{_STATE}.rocksdb.changelogCheckpointing.enabled": "true",
     **worker_start.DAEMON,
 }
+
+_LISTS = ("spark.jars", "spark.jars.packages")
 
 HERE = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 """Where nothing but this machine has to reach the driver."""
@@ -119,7 +122,8 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
     """
     java_version()
     master = master_of(settings.spark.master, cores)
-    settled = {**_jars(settings), **conf(settings)}
+    needs = _needs(settings)
+    settled = {**needs.conf, **modules.conf(settings, needs.conf), **conf(settings)}
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if cluster.is_cluster(master):
         cluster.check_master(master)
@@ -140,13 +144,13 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
     for name in _SAID_BY_US:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
     with _printing_to(output):
-        spark = _session(builder, master, settled.get("spark.jars.packages", ""))
+        spark = _session(builder, master, settled.get("spark.jars.packages", ""), needs.cure)
     try:
         probes.insist(spark)
     except UnsupportedSparkError:
         stop(spark)
         raise
-    sources.register(spark)
+    sources.register(spark, Systems(settings))
     java_functions.prepare(spark)
     return spark
 
@@ -156,14 +160,14 @@ def stop(spark: SparkSession) -> None:
     context_stop.stop(spark)
 
 
-def _session(builder: SparkSession.Builder, master: str, packages: str = "") -> SparkSession:
+def _session(builder: SparkSession.Builder, master: str, packages: str = "", cure: str = "") -> SparkSession:
     try:
         return builder.getOrCreate()
     except Exception as error:
         if packages and "JAVA_GATEWAY_EXITED" in str(error):
             raise AnabranchError(
                 f"Spark hasn't started with {packages}, which it gets from a Maven repository: see what it has printed",
-                f"where that doesn't have them: {jars.OTHERS}" if "kafka" in packages else "name others in [formats]",
+                f"where that doesn't have them: {cure}" if cure else "name others in [formats]",
             ) from error
         if not cluster.is_cluster(master):
             raise
@@ -182,10 +186,16 @@ def for_schemas(settings: Settings, home: str) -> SparkSession:
     return start(settings.model_copy(update={"spark": small}), home, Path(os.devnull))
 
 
-def _jars(settings: Settings) -> dict[str, str]:
-    """Spark's Kafka connector, where a stream lives there or may come to; its modules for binary formats."""
-    wanted = "kafka" in {settings.systems.default, *(each.system for each in settings.streams.values())}
-    return modules.conf(settings, jars.found(settings.systems.kafka).conf() if wanted else {})
+def _needs(settings: Settings) -> SessionNeeds:
+    """What the systems need where streams live, or may come to."""
+    conf: dict[str, str] = {}
+    cures = []
+    for system in Systems(settings).used:
+        needs = system.session_needs()
+        for name, value in needs.conf.items():
+            conf[name] = f"{conf[name]},{value}" if name in conf and name in _LISTS else value
+        cures += [needs.cure] if needs.cure else []
+    return SessionNeeds(conf, cure="; ".join(cures))
 
 
 def probed(settings: Settings) -> list[Probe]:

@@ -17,10 +17,7 @@ from anabranch.spark import codec, hidden, records
 from anabranch.spark.audience import FIRST, Audience
 from anabranch.spark.intake import Intake, Marks, Range, marked
 from anabranch.systems.contract import System
-from anabranch.systems.embedded import EmbeddedSystem
-from anabranch.systems.embedded import spark as embedded
-from anabranch.systems.kafka import spark as kafka
-from anabranch.systems.kafka.system import KafkaSystem
+from anabranch.systems.reading.spark import spark_side
 from anabranch.systems.source import Limits
 
 Measured = Mapping[str, Any]
@@ -70,11 +67,8 @@ class Source:
 
     def streamed(self, until: Mapping[int, int], limits: Limits) -> DataFrame:
         """All records of the lane's partitions, as a stream. ``until``: not beyond, where the system can stop there."""
-        if isinstance(self.system, KafkaSystem):
-            raw = kafka.streamed(self.spark, self.system, self.stream, self.starts, limits, self.bare)
-        else:
-            assert isinstance(self.system, EmbeddedSystem)
-            raw = embedded.streamed(self.spark, self.system, self.stream, self.starts, until, limits, self.bare)
+        side = spark_side(self.system)
+        raw = side.streamed(self.spark, self.system, self.stream, self.starts, until, limits, self.bare)
         return self._whole(raw)
 
     def again(self, ranges: Mapping[int, Sequence[Range]]) -> DataFrame:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource
 
 from anabranch.spark.clock import EventTimeSource
 from anabranch.spark.internals import source_environment
-from anabranch.systems.embedded.spark import EmbeddedSource
+from anabranch.systems.reading.spark import spark_side
+from anabranch.systems.systems import Systems
 
-__all__ = ["SOURCES", "register"]
-
-SOURCES = EmbeddedSource, EventTimeSource
+__all__ = ["register", "sources"]
 
 
-def register(spark: SparkSession) -> None:
+def sources(systems: Systems) -> list[type[DataSource]]:
+    """That of event time, and those of all systems, each once."""
+    of_systems = [source for system in systems.all for source in spark_side(system).SOURCES]
+    return [EventTimeSource, *dict.fromkeys(of_systems)]
+
+
+def register(spark: SparkSession, systems: Systems) -> None:
     """Register the sources.
 
     All queries of a session share a registered source's function, and with it one ``java.util.HashMap`` of environment
@@ -23,5 +29,5 @@ def register(spark: SparkSession) -> None:
     later task then fails with ``OptionalDataException``. So all of them are there before a source is registered.
     """
     spark.sparkContext.environment.update(source_environment.of_session(spark))
-    for source in SOURCES:
+    for source in sources(systems):
         spark.dataSource.register(source)

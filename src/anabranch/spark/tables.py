@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -84,6 +85,8 @@ class TablePublisher:
     epoch: int
     tables: Mapping[str, Table]
     slotted = False
+    plannable = False
+    batch_seconds = math.inf
 
     @property
     def output(self) -> Output:

@@ -83,6 +83,16 @@ class Publisher(Protocol):
         """Whether a slot's rows must all be in one Spark task, with the slot's number."""
         ...
 
+    @property
+    def plannable(self) -> bool:
+        """Whether Spark can plan the write of a batch before the batch is there, by all that :attr:`output` needs."""
+        ...
+
+    @property
+    def batch_seconds(self) -> float:
+        """How long a batch may take, from its first row to its end. Asked if it is ``slotted``: of others, any time."""
+        ...
+
     def take(self, new: bool) -> None:
         """Make the lane's slots ours before its first batch: after that, no older incarnation can write any more.
 

@@ -1,7 +1,8 @@
-"""What the Spark sources of all systems have in common: their columns, and what holds a lane's source back."""
+"""What the Spark sources of all systems have in common: columns, what holds a source back, how a batch is shared."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ from anabranch.systems import headers
 from anabranch.systems.contract import Records
 from anabranch.task_progress.counts import Line
 
-__all__ = ["BARE", "SCHEMA", "Limits", "columns"]
+__all__ = ["BARE", "SCHEMA", "Limits", "columns", "share"]
 
 SCHEMA = "key binary, value binary, headers string, timestamp timestamp, partition int, offset bigint"
 BARE = "key binary, value binary, partition int, offset bigint"
@@ -34,6 +35,18 @@ class Limits:
     commits: str = ""
     nothing: bool = False
     line: Line | None = None
+
+
+def share(start: Mapping[int, int], ends: Mapping[int, int], most: int) -> dict[int, int]:
+    """End positions of a batch of at most ``most`` rows, shared out evenly; what one can't use goes to the others."""
+    taken: dict[int, int] = {}
+    left = most
+    waiting = sorted(start, key=lambda p: (max(0, ends[p] - start[p]), p))
+    for number, p in enumerate(waiting):
+        rows = min(max(0, ends[p] - start[p]), left // (len(waiting) - number))
+        taken[p] = start[p] + rows
+        left -= rows
+    return taken
 
 
 def columns(records: Records, partition: int, bare: bool) -> pa.RecordBatch:

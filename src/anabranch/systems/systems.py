@@ -9,12 +9,11 @@ from contextlib import suppress
 from typing import Any
 
 from anabranch.config import Settings
+from anabranch.config.systems import ONLY_SOME
 from anabranch.errors import ConfigError, NotFoundError
 from anabranch.model.lane import Lane
+from anabranch.systems import registry
 from anabranch.systems.contract import System
-from anabranch.systems.embedded import EmbeddedSystem, foreign_writers
-from anabranch.systems.kafka import markers
-from anabranch.systems.kafka.system import KafkaSystem
 from anabranch.tables import opening
 from anabranch.tables.contract import Owner, Table
 
@@ -25,42 +24,84 @@ class Systems:
     """All systems that settings name. Nothing is connected to before it is asked something. ``job`` may be ''.
 
     Raises:
-        ConfigError: two streams are bound to one topic.
+        ConfigError: two streams are bound to one topic, or a stream has a setting that its system has no meaning for.
     """
 
     def __init__(self, settings: Settings, job: str = "") -> None:
         self._settings = settings
         self._job = job
-        self.embedded = EmbeddedSystem(settings.systems.embedded.root)
-        self.kafka = KafkaSystem(settings.systems.kafka, _topics(settings), f"{job}-controls" if job else "")
+        self._opened: dict[str, System] = {}
+        _check_topics(settings)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Systems, (self._settings, self._job)
 
     def named(self, name: str) -> System:
         """A system by its name. Raises ConfigError if there is none."""
-        if name == "embedded":
-            return self.embedded
-        if name == "kafka":
-            return self.kafka
+        if name in self._opened:
+            return self._opened[name]
         output = next((output for output, each in self._settings.outputs.items() if each.to == name), None)
-        if output is not None:
+        if output is not None and name not in self._settings.systems.sections:
             raise ConfigError(
                 f"{output!r} is a table, outputs.{output}, and no stream",
                 "read it with what reads such tables; a job can only write it",
             )
-        raise ConfigError(f"there is no system {name!r}", "the systems are embedded and kafka")
+        kind = registry.class_of(name, self._settings)
+        _check_streams(name, kind, self._settings)
+        return self._opened.setdefault(name, kind.opened(name, self._settings, self._job))
+
+    @property
+    def all(self) -> list[System]:
+        """Those that are shipped, and those that settings name."""
+        return [self.named(name) for name in self._settings.systems.sections]
 
     def racks(self, streams: Iterable[str]) -> dict[str, dict[int, tuple[str | None, ...]]]:
-        """The racks of the partitions of streams, by ``system/stream``, as :meth:`KafkaSystem.racks` gives them; of
-        those that are in no racks, or aren't there, nothing."""
+        """The racks of the partitions of streams, by ``system/stream``, as :meth:`System.racks` gives them; of those
+        that are in no racks, or aren't there, nothing."""
         found = {}
         for name in streams:
             system, stream = name.split("/")
-            if system == "kafka":
-                with suppress(NotFoundError):
-                    found[name] = self.kafka.racks(stream)
+            with suppress(NotFoundError):
+                racks = self.named(system).racks(stream)
+                if racks:
+                    found[name] = dict(racks)
         return found
+
+    def fence(self, lane: Lane, epoch: int, *, new: bool | None) -> None:
+        """Stop every incarnation of a lane below ``epoch`` at the streams that it writes exactly once.
+
+        Raises:
+            ConflictError, FencedError: a process with a higher epoch has the lane.
+        """
+        for system in self._exact(lane):
+            system.fence(lane, epoch, new)
+
+    def recover(self, lane: Lane, epoch: int, *, new: bool | None) -> None:
+        """End what a former process of a lane left open; see :meth:`System.recover`."""
+        for system in self._exact(lane):
+            system.recover(lane, epoch, new)
+
+    def withdraw(self, lane: Lane, epoch: int, *, new: bool | None) -> int:
+        """Let nobody write for a lane any more; see :meth:`System.withdraw`. Gives the last batch of which an output
+        holds anything then, -1 if none."""
+        held = max((system.withdraw(lane, epoch, new) for system in self._exact(lane)), default=-1)
+        return max(held, self.published(lane))
+
+    def seen(self, lane: Lane) -> int:
+        """The last batch of which an output of a lane is known to hold something, while it is at work."""
+        return max((system.seen(lane) for system in self._exact(lane)), default=-1)
+
+    def published(self, lane: Lane) -> int:
+        """The last batch of which an output of a lane holds anything, -1 if none."""
+        written = sorted({lane.system(stream) for stream in lane.outputs if not self.is_table(stream)})
+        found = [self.named(name).published(lane) for name in written]
+        return max([*found, self.in_tables(lane)])
+
+    def _exact(self, lane: Lane) -> list[System]:
+        """The systems where a lane writes streams exactly once."""
+        plain = {stream for stream in lane.outputs if self._settings.is_plain(stream)}
+        exact = {*lane.dead_letters.values(), *(stream for stream in lane.outputs if stream not in plain)}
+        return [self.named(name) for name in sorted({lane.system(s) for s in exact if not self.is_table(s)})]
 
     def is_table(self, output: str) -> bool:
         """Whether what is written under a name goes to a table, and not to a stream."""
@@ -110,30 +151,19 @@ class Systems:
         return self.named(self.bound().get(stream, self.default))
 
     def writers(self, name: str, job: str, streams: Sequence[str]) -> dict[str, str]:
-        """The lanes of a job that a system remembers to have written there, each with where it was found."""
-        if name == "kafka":
-            return dict.fromkeys(sorted(markers.lanes(self._settings.systems.kafka, job)), f"the cluster {self.kafka}")
+        """The lanes of a job that a system, or the tables of a kind, remember to have written there, each with where it
+        was found."""
         tables = [output for output in streams if self.is_table(output)]
-        if tables:
-            found = [(lane, output) for output in tables for lane in self._writers(output, job)]
-            return {lane: f"output {output!r}" for lane, output in sorted(found)}
-        there = [stream for stream in streams if stream in self.embedded.streams()]
-        found = [(lane, stream) for stream in there for lane in foreign_writers(self.embedded.log, stream, job)]
-        return {lane: f"stream {stream!r}" for lane, stream in sorted(found)}
+        if not tables:
+            return self.named(name).writers(job, streams)
+        found = [(lane, output) for output in tables for lane in self._writers(output, job)]
+        return {lane: f"output {output!r}" for lane, output in sorted(found)}
 
     def _writers(self, output: str, job: str) -> list[str]:
         try:
             return self.table(output).writers(job)
         except NotFoundError:
             return []
-
-    def marks(self, lane: Lane) -> bool:
-        """Whether a lane writes to Kafka exactly once, and so leaves markers there."""
-        exact = {
-            *lane.dead_letters.values(),
-            *(stream for stream in lane.outputs if not self._settings.is_plain(stream)),
-        }
-        return any(lane.system(stream) == "kafka" for stream in exact)
 
     def on_data_loss(self, stream: str) -> str:
         """What a lane does when records of a stream are gone that it hasn't read: ``fail`` or ``earliest``."""
@@ -153,7 +183,11 @@ class Systems:
 
 
 def _topics(settings: Settings) -> dict[str, str]:
-    topics = {stream: each.topic or stream for stream, each in settings.streams.items() if each.topic is not None}
+    return {stream: each.topic for stream, each in settings.streams.items() if each.topic is not None}
+
+
+def _check_topics(settings: Settings) -> None:
+    topics = _topics(settings)
     topic, count = Counter(topics.values()).most_common(1)[0] if topics else ("", 0)
     if count > 1:
         several = sorted(stream for stream, each in topics.items() if each == topic)
@@ -161,4 +195,10 @@ def _topics(settings: Settings) -> dict[str, str]:
             f"the streams {', '.join(several)} are all bound to the topic {topic!r}",
             "one stream for a topic is enough: a job may read it several times",
         )
-    return topics
+
+
+def _check_streams(name: str, kind: type[System], settings: Settings) -> None:
+    for stream, each in settings.streams.items():
+        odd = next((s for s in ONLY_SOME if s in each.model_fields_set and s not in kind.stream_settings), None)
+        if odd is not None and (each.system or settings.systems.default) == name:
+            raise ConfigError(f"streams.{stream}.{odd} has no meaning in the system {name}", "take it out")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,44 +13,22 @@ from typing import Any, Literal
 import msgspec
 import psycopg
 import pyarrow as pa
-import pyarrow.compute as pc
 from psycopg import sql
 from pyarrow import csv
 from pydantic import field_validator, model_validator
 
 from anabranch import crash_points
 from anabranch.errors import AnabranchError, ConfigError, ConflictError, NotFoundError
-from anabranch.tables import marks, options, session
+from anabranch.tables import marks, options, postgresql_columns, session
 from anabranch.tables.contract import Owner
 from anabranch.tables.marks import NOTHING, Mark
+from anabranch.tables.postgresql_columns import Column
 
 __all__ = ["PostgresqlTable"]
 
 _MARKS = "anabranch_marks"
 _CLEARS_WITHIN = "2s"
 """A frozen worker may hold the table that it was filling."""
-_TYPES = {
-    pa.bool_(): "boolean",
-    pa.int8(): "smallint",
-    pa.int16(): "smallint",
-    pa.int32(): "integer",
-    pa.int64(): "bigint",
-    pa.float32(): "real",
-    pa.float64(): "double precision",
-    pa.string(): "text",
-    pa.binary(): "bytea",
-    pa.date32(): "date",
-    pa.timestamp("us", tz="UTC"): "timestamp with time zone",
-    pa.timestamp("us"): "timestamp without time zone",
-}
-_ALSO = {
-    "smallint": ("integer", "bigint"),
-    "integer": ("bigint",),
-    "real": ("double precision",),
-    "text": ("character", "uuid"),
-    "jsonb": ("json",),
-}
-"""What types of columns that take what we write begin with, besides the one that we would make."""
 
 
 class PostgresqlOptions(options.Options):
@@ -90,14 +67,6 @@ class _Part(msgspec.Struct, frozen=True):
 _read = msgspec.msgpack.Decoder(_Part).decode
 
 
-@dataclass(frozen=True)
-class _Column:
-    """Of the table. ``needed``: it may not be null, and has no default."""
-
-    type: str
-    needed: bool
-
-
 @dataclass
 class _Rows:
     """Copies the rows of a task into the table beside, under the name of this attempt."""
@@ -112,7 +81,11 @@ class _Rows:
     def write(self, rows: pa.RecordBatch) -> None:
         numbers = pa.array(range(self._count, self._count + rows.num_rows), pa.int64())
         self._count += rows.num_rows
-        columns = [pa.repeat(pa.scalar(self._attempt), rows.num_rows), numbers, *map(_text, rows.columns)]
+        columns = [
+            pa.repeat(pa.scalar(self._attempt), rows.num_rows),
+            numbers,
+            *map(postgresql_columns.text, rows.columns),
+        ]
         names = ["attempt", "n", *rows.schema.names]
         sink = pa.BufferOutputStream()
         csv.write_csv(pa.table(columns, names), sink, csv.WriteOptions(include_header=False, quoting_style="needed"))
@@ -155,7 +128,7 @@ class PostgresqlTable:
         return str(row[0])
 
     def prepare(self, schema: pa.Schema, create: bool) -> None:
-        wanted = {each.name: self._type(each) for each in schema}
+        wanted = {each.name: postgresql_columns.type_of(each, str(self)) for each in schema}
         missing = [name for name in self._given.key if name not in wanted]
         if missing:
             raise ConfigError(
@@ -165,7 +138,7 @@ class PostgresqlTable:
         with self._connected() as connection:
             if create:
                 self._make(connection, wanted)
-            self._check_columns(self._columns(connection), wanted)
+            postgresql_columns.check(self._columns(connection), wanted, str(self), self._given.table)
             self._check_key(connection)
 
     def fence(self, owner: Owner, new: bool | None) -> None:
@@ -194,7 +167,10 @@ class PostgresqlTable:
         with self._connected() as connection:
             # Tasks of a batch make it at once: "if not exists" alone isn't safe for that.
             connection.execute("select pg_advisory_xact_lock(%s)", [_number(stage)])
-            columns = [sql.SQL("{} {}").format(_column(each.name), self._type(each)) for each in schema]
+            columns = [
+                sql.SQL("{} {}").format(_column(each.name), postgresql_columns.type_of(each, str(self)))
+                for each in schema
+            ]
             connection.execute(
                 sql.SQL("create unlogged table if not exists {} (attempt text, n bigint, {})").format(
                     self._at(stage), sql.SQL(", ").join(columns)
@@ -273,27 +249,6 @@ class PostgresqlTable:
             [self._table, NOTHING, uuid.uuid4().hex],
         )
 
-    def _check_columns(self, held: Mapping[str, _Column], wanted: Mapping[str, sql.SQL]) -> None:
-        for name, written in wanted.items():
-            kind = written.as_string()
-            if name not in held:
-                raise ConflictError(
-                    f"the job writes a column {name!r} ({kind}), which {self} doesn't have",
-                    f'add it: alter table {self._given.table} add column "{name}" {kind}',
-                )
-            begins = (kind.partition("(")[0], *_ALSO.get(kind, ()))
-            if not held[name].type.startswith(begins):
-                raise ConflictError(
-                    f"the job writes {name!r} as {kind}; in {self} it is {held[name].type}",
-                    "cast it in the job, or change the column's type",
-                )
-        needed = next((name for name, each in held.items() if name not in wanted and each.needed), None)
-        if needed is not None:
-            raise ConflictError(
-                f"{self} has a column {needed!r} that may not be null and has no default, and the job doesn't write it",
-                "write it, or give it a default",
-            )
-
     def _check_key(self, connection: psycopg.Connection[Any]) -> None:
         query = """
             select array_agg(a.attname::text) from pg_index i
@@ -308,7 +263,7 @@ class PostgresqlTable:
                 f"make one: create unique index on {self._given.table} ({key})",
             )
 
-    def _columns(self, connection: psycopg.Connection[Any]) -> dict[str, _Column]:
+    def _columns(self, connection: psycopg.Connection[Any]) -> dict[str, Column]:
         if not self._exists(connection, self._table):
             raise NotFoundError(
                 f"{self} isn't there", "restore it; a new job makes it. To begin afresh, give the job another name"
@@ -318,7 +273,7 @@ class PostgresqlTable:
             from pg_attribute where attrelid = to_regclass(%s) and attnum > 0 and not attisdropped order by attnum
         """
         rows = connection.execute(query, [self._regclass(connection, self._table)]).fetchall()
-        return {name: _Column(kind, needed) for name, kind, needed in rows}
+        return {name: Column(kind, needed) for name, kind, needed in rows}
 
     def _found(self, connection: psycopg.Connection[Any], job: str, lane: str) -> Mark | None:
         query = sql.SQL("select epoch, batch from {} where relation = %s and job = %s and lane = %s")
@@ -377,18 +332,6 @@ class PostgresqlTable:
     def _at(self, relation: str) -> sql.Identifier:
         return sql.Identifier(*([self._schema] if self._schema else []), relation)
 
-    def _type(self, column: pa.Field) -> sql.SQL:
-        kind = column.type
-        if pa.types.is_decimal(kind):
-            return sql.SQL(f"numeric({kind.precision},{kind.scale})")
-        if pa.types.is_nested(kind):
-            return sql.SQL("jsonb")
-        if kind not in _TYPES:
-            raise ConflictError(
-                f"{self} can't have a column {column.name!r} of type {kind}", "cast it in the job, or leave it out"
-            )
-        return sql.SQL(_TYPES[kind])
-
     @contextmanager
     def _connected(self) -> Iterator[psycopg.Connection[Any]]:
         """One transaction."""
@@ -398,17 +341,6 @@ class PostgresqlTable:
     def _connect(self, autocommit: bool = False) -> psycopg.Connection[Any]:
         """References are resolved for every connection."""
         return session.connect(f"outputs.{self._name}.url", self._given.url, str(self), autocommit)
-
-
-def _text(column: pa.Array) -> pa.Array:
-    """As COPY reads it."""
-    if pa.types.is_binary(column.type):
-        return pa.array([None if each is None else f"\\x{each.hex()}" for each in column.to_pylist()], pa.string())
-    if pa.types.is_nested(column.type):
-        return pa.array(
-            [None if each is None else json.dumps(each, default=str) for each in column.to_pylist()], pa.string()
-        )
-    return column if pa.types.is_string(column.type) else pc.cast(column, pa.string())
 
 
 def _column(name: str) -> sql.Identifier:

@@ -14,6 +14,7 @@ from anabranch.formats import modules
 from anabranch.spark import session, sources
 from anabranch.spark.internals import class_path, probes
 from anabranch.systems.kafka import jars
+from anabranch.systems.systems import Systems
 
 __all__ = ["shared"]
 
@@ -56,7 +57,7 @@ def shared(settings: Settings) -> SparkSession:
         if name.startswith("spark.sql."):
             spark.conf.set(name, value)
     probes.insist(spark)
-    sources.register(spark)
+    sources.register(spark, Systems(Settings()))
     return spark
 
 

@@ -16,8 +16,12 @@ __all__ = ["broken"]
 _NOTICED = 15.0
 """Seconds until a load that is new is noticed, at most."""
 _OVERLOADED = 30.0
+"""Seconds until it rises, at most, while it is overloaded:"""
 _MORE = 1.1
-"""Seconds until it rises, at most, if so many times what it does arrives."""
+"""so many times what it does arrives,"""
+_ALWAYS = 7.0
+"""and more than so many seconds of work wait. As much as two batches always does, so a slight overload can't be told
+before."""
 _AT_ONCE = 5.0
 _GAIN = 1.1
 _ROOM = 1.6
@@ -84,9 +88,9 @@ def _overload(run: Run) -> Iterator[str]:
     if trace.silences or trace.halts or trace.backlog:
         return
     since = 0
-    for second, factor in enumerate(run.factors):
+    for second, (factor, backlog) in enumerate(zip(run.factors, run.backlogs, strict=True)):
         rate, most = (speeds.rate(each, float(second)) for each in (factor, trace.limits.max))
-        if trace.arriving(float(second)) <= _MORE * rate or most < 1.5 * rate:
+        if trace.arriving(float(second)) <= _MORE * rate or most < 1.5 * rate or backlog <= _ALWAYS * rate:
             since = second
         elif second - since > _OVERLOADED + trace.pause:
             yield f"for {second - since} s at {second}: {_history(run)}"

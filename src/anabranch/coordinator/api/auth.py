@@ -1,35 +1,182 @@
-"""Who may ask a coordinator: whoever brings its token."""
+"""Who may ask a coordinator for what: decided from the head of a request, before its body is read."""
 
 from __future__ import annotations
 
+import hashlib
 import hmac
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
 
 from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.routing import compile_path
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from anabranch import logs
+from anabranch.coordinator.api import browsers
+from anabranch.coordinator.api.audit import Requested, Trail
+from anabranch.coordinator.api.browsers import Headers, Names, Refusal
+from anabranch.coordinator.api.limits import Refusals, prompt
+from anabranch.coordinator.api.operation import Operation
+from anabranch.protocol.deployment import RunningDeployment
 
-__all__ = ["TokenRequired"]
+__all__ = ["Access", "Role", "Tokens"]
 
 _SHORT = 200
+_SAID = 60
+_TOO_MANY = Refusal(429, "this address was refused too often", "wait for a minute, and see why it is refused")
+_NO_TOKEN = Refusal(
+    401,
+    "the token is missing or wrong",
+    "set [coordinator] token, or token_file to the file that the coordinator makes",
+)
+_READS_ONLY = Refusal(403, "this token may only read", "ask with the token of [coordinator] token")
 log = logs.get_logger()
 
 
-class TokenRequired:
-    """Lets requests in that bring the token as ``Authorization: Bearer``, and those for ``/healthz``."""
+class Role(StrEnum):
+    """What a token lets its bearer do."""
 
-    def __init__(self, app: ASGIApp, token: str) -> None:
+    READ = "read"
+    """See how jobs are, but neither their settings nor their code."""
+
+    OPERATE = "operate"
+    """Everything."""
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """What a request brings as ``Authorization: Bearer``, for each role. Without ``operate`` everybody may do all."""
+
+    operate: str | None = None
+    read: str | None = None
+
+    def role_of(self, authorization: bytes) -> Role | None:
+        """The role of a request; None if it has none. Takes as long for a wrong token as for a right one."""
+        operates, reads = (_is(authorization, token) for token in (self.operate, self.read))
+        if operates or self.operate is None:
+            return Role.OPERATE
+        return Role.READ if reads else None
+
+
+class Access:
+    """Lets requests through that a coordinator should hear: not those that another site's page sends, and only those
+    with a token whose role may ask for what they ask for. Whether the coordinator listens, and its page, which shows
+    nothing by itself, need no token.
+
+    Args:
+        trail: where requests are written down that change something, give settings or code, or are refused.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        tokens: Tokens,
+        names: Names,
+        operations: Sequence[Operation[..., Any]],
+        trail: Trail | None = None,
+    ) -> None:
         self._app = app
-        self._wanted = f"Bearer {token}".encode()
+        self._tokens = tokens
+        self._names = names
+        self._private = [compile_path(each.path)[0] for each in operations if each.result in (RunningDeployment, bytes)]
+        self._trail = trail
+        self._refusals = Refusals()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        brought = dict(scope.get("headers", [])).get(b"authorization", b"")
-        if scope["type"] != "http" or scope["path"] == "/healthz" or hmac.compare_digest(brought, self._wanted):
+        if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        path, client = scope["path"][:_SHORT], scope.get("client")
-        host = None if client is None else client[0]
-        why = "without the token"
-        log.warning("refused", method=scope["method"], path=path, status=401, client=host, why=why)
-        what = {"error": "the token is missing or wrong", "cure": "set [coordinator] token", "kind": "AnabranchError"}
-        await JSONResponse(what, 401, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
+        headers: Headers = {}
+        for name, value in scope["headers"]:
+            headers.setdefault(name, []).append(value)
+        role = self._tokens.role_of(b",".join(headers.get(b"authorization", [])))
+        refusal = self._refusal(scope, headers, role)
+        if refusal is not None:
+            await self._refuse(scope, headers, role, refusal, send)
+        elif self._trail is None or not self._is_noted(scope["method"], scope["path"]):
+            await self._app(scope, prompt(receive), send)
+        else:
+            await self._app(scope, prompt(receive), self._noting(scope, headers, role, send))
+
+    def _refusal(self, scope: Scope, headers: Headers, role: Role | None) -> Refusal | None:
+        method, path, server = scope["method"], scope["path"], scope.get("server")
+        own_address = None if server is None else server[0]
+        foreign = browsers.foreign(method, path, headers, self._names, own_address, scope["scheme"])
+        if foreign is not None or _is_open(method, path):
+            return foreign
+        if role is None:
+            return _NO_TOKEN
+        if role is Role.READ and not self._may_read(method, path):
+            return _READS_ONLY
+        return browsers.wrong_kind(method, path, headers)
+
+    async def _refuse(self, scope: Scope, headers: Headers, role: Role | None, refusal: Refusal, send: Send) -> None:
+        address = _address(scope)
+        if self._refusals.are_too_many(address):
+            refusal = _TOO_MANY
+        why = refusal.what[:_SHORT]
+        log.warning(
+            "refused",
+            method=scope["method"],
+            path=scope["path"][:_SHORT],
+            status=refusal.status,
+            client=address,
+            why=why,
+        )
+        if self._trail is not None:
+            self._trail.take(_requested(scope, headers, role, refusal.status, why))
+        body = {"error": refusal.what, "cure": refusal.cure, "kind": "AnabranchError"}
+        # The body isn't read, so the connection can't be used for another request.
+        more = {"Connection": "close"} | ({"WWW-Authenticate": "Bearer"} if refusal.status == 401 else {})
+        response = JSONResponse(body, refusal.status, more)
+        await send({"type": "http.response.start", "status": refusal.status, "headers": response.raw_headers})
+        await send({"type": "http.response.body", "body": response.body})
+
+    def _noting(self, scope: Scope, headers: Headers, role: Role | None, send: Send) -> Send:
+        trail = self._trail
+        assert trail is not None
+
+        async def noting(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                trail.take(_requested(scope, headers, role, message["status"]))
+            await send(message)
+
+        return noting
+
+    def _may_read(self, method: str, path: str) -> bool:
+        return method in {"GET", "HEAD"} and not any(each.match(path) for each in self._private)
+
+    def _is_noted(self, method: str, path: str) -> bool:
+        """Containers ask for seats and beat all the time, and there are events of what comes of it."""
+        return not self._may_read(method, path) and path != "/containers" and not path.endswith("/heartbeat")
+
+
+def _requested(scope: Scope, headers: Headers, role: Role | None, status: int, why: str = "") -> Requested:
+    said = headers.get(b"x-anabranch-who", [b""])[0].decode(errors="replace")
+    return Requested(
+        at=time.time(),
+        who="nobody" if role is None else role.value,
+        said="".join(letter if letter.isprintable() else "?" for letter in said[:_SAID]),
+        address=_address(scope),
+        method=scope["method"],
+        path=scope["path"][:_SHORT],
+        status=status,
+        why=why,
+    )
+
+
+def _address(scope: Scope) -> str:
+    client = scope.get("client")
+    return "?" if client is None else str(client[0])
+
+
+def _is_open(method: str, path: str) -> bool:
+    return method in {"GET", "HEAD"} and (path in {"/", "/healthz", "/ui"} or path.startswith("/ui/"))
+
+
+def _is(authorization: bytes, token: str | None) -> bool:
+    brought, wanted = (hashlib.sha256(each).digest() for each in (authorization, f"Bearer {token}".encode()))
+    return hmac.compare_digest(brought, wanted) and token is not None

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import getpass
+import os
+import socket
+import ssl
+from collections.abc import Callable, Generator, Mapping
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, cast, get_args, get_origin
 from urllib.parse import quote
@@ -10,6 +14,7 @@ from urllib.parse import quote
 import msgspec
 
 from anabranch.config.addresses import check_urls
+from anabranch.coordinator.api import tls
 from anabranch.coordinator.api.http_errors import error_of
 from anabranch.coordinator.api.operation import Operation
 from anabranch.coordinator.api.operations import Operations
@@ -35,6 +40,7 @@ R = TypeVar("R")
 _ASKING_SYSTEMS = 60.0
 """Seconds more that the coordinator may take where it asks systems first."""
 _JSON = {"Content-Type": "application/json"}
+_ZIP = {"Content-Type": "application/zip"}
 
 
 class Client(Operations):
@@ -46,20 +52,30 @@ class Client(Operations):
     Args:
         url: several, separated by commas, are of coordinators on one store: the one that leads is found.
         timeout: seconds for an answer, beyond what a call asks the coordinator to wait.
-        token: what the coordinator wants to see.
+        token: what the coordinator wants to see; or what looks it up, as it may be made later, or anew.
+        trust: which certificates are taken and shown, of :func:`anabranch.coordinator.api.tls.of_client` (default:
+            those are taken that this machine trusts).
     """
 
-    def __init__(self, url: str, timeout: float = 10.0, token: str | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        timeout: float = 10.0,
+        token: str | Callable[[], str | None] | None = None,
+        trust: ssl.SSLContext | None = None,
+    ) -> None:
         try:
             check_urls(url)
         except ValueError as error:
             raise UsageError(str(error), "give http://HOST:PORT, of several coordinators separated by commas") from None
         self._urls = [each.strip().rstrip("/") for each in url.split(",")]
         self._timeout = timeout
-        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        bearer = _Bearer(token if callable(token) else lambda: token)
         # Certificates take 0.05 s to load.
         secured = any(not url.startswith("http://") for url in self._urls)
-        self._http = httpx.Client(timeout=timeout, trust_env=False, headers=headers, verify=secured)
+        self._http = httpx.Client(
+            timeout=timeout, trust_env=False, auth=bearer, headers=_said(), verify=trust or secured
+        )
 
     @property
     def url(self) -> str:
@@ -87,7 +103,7 @@ class Client(Operations):
         if isinstance(body, Document):
             request |= {"content": compact(body), "headers": _JSON}
         elif body is not None:
-            request["content"] = body
+            request |= {"content": body, "headers": _ZIP}
         if query := _query(operation, given):
             request["params"] = query
         answer = self._ask(operation.method, _path(operation, given, body), **request)
@@ -109,15 +125,10 @@ class Client(Operations):
     def _ask_one(self, url: str, method: str, path: str, **request: Any) -> bytes:
         try:
             answer = self._http.request(method, url + path, **request)
-        except httpx.ConnectError as error:
-            absent = UnreachableError(f"nothing runs at {url}", "start a job there: anabranch run, or a coordinator")
-            raise _AwayError(absent) from error
-        except httpx.TimeoutException as error:
-            mute = OutOfTimeError(f"the coordinator at {url} doesn't answer", "see whether it hangs")
-            raise _AwayError(mute) from error
+        except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+            raise UsageError(f"{url!r} can't be asked: {error}", "give http://HOST:PORT") from error
         except httpx.HTTPError as error:
-            cut = UnreachableError(f"the coordinator at {url} broke off: {error}", "try again")
-            raise _AwayError(cut) from error
+            raise _why(url, error) from error
         if answer.is_success:
             return answer.content
         try:
@@ -125,6 +136,52 @@ class Client(Operations):
         except msgspec.DecodeError:
             body = None
         raise error_of(answer.status_code, body)
+
+
+def _why(url: str, error: httpx.HTTPError) -> Exception:
+    """What it means that a coordinator hasn't answered."""
+    if (untrusted := tls.refusal(error)) is not None:
+        return UsageError(
+            f"{url} can't be asked: one end doesn't take the other's certificate: {untrusted}",
+            "see [coordinator] ca, client_certificate and client_key here, certificate and client_ca there",
+        )
+    why: AnabranchError
+    if isinstance(error, httpx.ConnectError):
+        why = UnreachableError(f"nothing runs at {url}", "start a job there: anabranch run, or a coordinator")
+    elif isinstance(error, httpx.TimeoutException):
+        why = OutOfTimeError(f"the coordinator at {url} doesn't answer", "see whether it hangs")
+    else:
+        why = UnreachableError(f"the coordinator at {url} broke off: {error}", "try again")
+    return _AwayError(why)
+
+
+def _said() -> dict[str, str]:
+    """Who asks, as this process says: the coordinator writes it down, and believes nothing of it."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # one without a name
+        user = str(os.getuid())
+    return {"X-Anabranch-Who": f"{user}@{socket.gethostname()}".encode("ascii", "replace").decode()}
+
+
+class _Bearer(httpx.Auth):
+    """Brings the token; when it is refused, the one that there is now."""
+
+    def __init__(self, look_up: Callable[[], str | None]) -> None:
+        self._look_up = look_up
+        self._token = look_up()
+
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        self._put(request)
+        answer = yield request
+        if answer.status_code == 401 and (token := self._look_up()) != self._token:
+            self._token = token
+            self._put(request)
+            yield request
+
+    def _put(self, request: httpx.Request) -> None:
+        if self._token is not None:
+            request.headers["Authorization"] = f"Bearer {self._token}"
 
 
 class _AwayError(Exception):

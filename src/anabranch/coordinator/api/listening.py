@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 import time
 
 import uvicorn
 from starlette.applications import Starlette
 
+from anabranch.coordinator.api.audit import Trail
+from anabranch.coordinator.api.limits import PromptHeads
 from anabranch.coordinator.api.server import app
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.errors import AnabranchError, ConflictError
@@ -25,9 +28,9 @@ class Server:
     """A coordinator that listens. ``end`` lets it refuse new requests, soon, so that those who ask again and again hear
     how a job has ended, and gives those under way a second; ``close`` waits for that."""
 
-    def __init__(self, routes: Starlette, listener: socket.socket) -> None:
+    def __init__(self, routes: Starlette, listener: socket.socket, tls: ssl.SSLContext | None = None) -> None:
         host, self.port = listener.getsockname()[:2]
-        self.url = f"http://{host}:{self.port}"
+        self.url = f"{'http' if tls is None else 'https'}://{host}:{self.port}"
         self._listener = listener
         self._server = uvicorn.Server(
             uvicorn.Config(
@@ -36,8 +39,11 @@ class Server:
                 log_config=None,
                 lifespan="off",
                 ws="none",
+                http=PromptHeads,
+                ssl_context_factory=None if tls is None else lambda *_: tls,
                 timeout_graceful_shutdown=1,
                 timeout_keep_alive=_KEPT_ALIVE,
+                proxy_headers=False,  # whoever is on this machine could say that it is somebody else
             )
         )
         # uvicorn takes signals in a main thread only.
@@ -80,6 +86,6 @@ def listen(host: str = _LOOPBACK, port: int = 0) -> socket.socket:
     return listener
 
 
-def serve(coordinator: Coordinator, port: int = 0) -> Server:
+def serve(coordinator: Coordinator, port: int = 0, token: str | None = None, trail: Trail | None = None) -> Server:
     """Serve the only coordinator of a store on 127.0.0.1; port 0 is any free one. ConflictError: the port is taken."""
-    return Server(app(coordinator), listen(port=port))
+    return Server(app(coordinator, token=token, trail=trail), listen(port=port))

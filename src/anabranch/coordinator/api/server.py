@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import math
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from importlib import metadata
 from typing import Any, Protocol, TypeVar, get_origin
@@ -21,7 +21,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from anabranch import logs
-from anabranch.coordinator.api.auth import TokenRequired
+from anabranch.coordinator.api.audit import Trail
+from anabranch.coordinator.api.auth import Access, Tokens
+from anabranch.coordinator.api.browsers import Names
+from anabranch.coordinator.api.dashboard import Dashboard
 from anabranch.coordinator.api.http_errors import SERVICE, payload_of, status_of
 from anabranch.coordinator.api.openapi import described
 from anabranch.coordinator.api.operation import Operation, Parameter
@@ -77,18 +80,31 @@ class AlwaysLeads:
         """It always leads."""
 
 
-def app(coordinator: Coordinator, leader: Leader | None = None, token: str | None = None) -> Starlette:
-    """The routes of a coordinator. Errors are ``{"error", "cure", "kind"}``, status 400, 401, 404, 409, 413, 500
-    or 503.
+def app(
+    coordinator: Coordinator,
+    leader: Leader | None = None,
+    token: str | None = None,
+    *,
+    read_token: str | None = None,
+    hosts: Iterable[str] = (),
+    trail: Trail | None = None,
+) -> Starlette:
+    """The routes of a coordinator. Errors are ``{"error", "cure", "kind"}``, status 400, 401, 403, 404, 408, 409, 413,
+    415, 429, 500 or 503.
 
     Args:
         leader: default: :class:`AlwaysLeads`.
         token: what every request but ``/healthz`` must bring as ``Authorization: Bearer``; None: nothing.
+        read_token: what may be brought in its place where nothing is changed, and neither settings nor code are given.
+        hosts: what the coordinator is called in requests, besides the address that they come in at and loopback's.
+        trail: where it is written down who changed something, or was refused.
     """
     endpoints = _Endpoints(coordinator, AlwaysLeads(coordinator) if leader is None else leader)
+    tokens, names = Tokens(token, read_token), Names.of(hosts)
+    access = Middleware(Access, tokens=tokens, names=names, operations=OPERATIONS, trail=trail)
     return Starlette(
         routes=[Route(each.path, endpoints.of(each), methods=[each.method]) for each in OPERATIONS],
-        middleware=[] if token is None else [Middleware(TokenRequired, token=token)],
+        middleware=[Middleware(Dashboard), access],
         exception_handlers={AnabranchError: _refused, HTTPException: _no_route, Exception: _broken},
     )
 

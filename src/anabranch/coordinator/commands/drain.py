@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from anabranch.coordinator import draining, pause_estimate, start_offsets
+from anabranch import drain_progress
+from anabranch.coordinator import draining, start_offsets
 from anabranch.coordinator.commands.context import Context
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
@@ -55,8 +56,15 @@ def plan(running_job: RunningJob, request: DrainNotification) -> DrainAccepted:
         mode=present.mode,
         ignored=ignored,
         stages=stages,
-        seconds=pause_estimate.drain(stages, running_job.reports),
+        seconds=drain_progress.foretold(stages, running_job.reports, _ends(running_job, present)),
     )
+
+
+def _ends(running_job: RunningJob, request: DrainNotification) -> dict[str, int] | None:
+    """Where lanes last saw their inputs end, if all up to there is taken in."""
+    if request.mode == "planned":
+        return None
+    return {ssp: end for report in running_job.reports.values() for ssp, end in report.ends.items()}
 
 
 def apply(

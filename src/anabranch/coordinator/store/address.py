@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from anabranch import own_files
 from anabranch.config.addresses import LAST_PORT
 from anabranch.config.secrets import hidden, resolved
 from anabranch.errors import ConfigError
@@ -47,9 +48,9 @@ def is_on_server(url: str) -> bool:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder with its parents; ConfigError if that can't be."""
+    """Make a folder for its owner alone, with its parents; ConfigError if that can't be."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        own_files.make_folder(folder)
     except OSError as error:
         raise ConfigError(f"the folder {folder} of the store can't be made: {error.strerror}", CURE) from error
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import ModuleType
 
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from anabranch import logs
+from anabranch import logs, own_files
 from anabranch.coordinator.store import migrations, sqlite, tables
 from anabranch.coordinator.store.address import CURE, Address, make_folder
 from anabranch.errors import AnabranchError, ConfigError, NotFoundError, StoreUnavailableError, UnsupportedFormatError
@@ -28,6 +28,8 @@ def create(url: str) -> sa.Engine:
     address = Address(url)
     if address.path is not None:
         make_folder(address.path.parent)
+        with suppress(OSError):  # that it can't be opened either is said below
+            own_files.make_file(address.path)
     engine = _on_server().engine(address) if address.kind == "postgresql" else sqlite.engine(address.path, "rwc")
     with _opening(engine, url):
         if _format(engine, address) != tables.FORMAT_VERSION:

@@ -11,7 +11,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import StaticPool
 
 from anabranch.coordinator.store.address import CURE
-from anabranch.errors import AnabranchError, ConfigError, ConflictError
+from anabranch.errors import AnabranchError, ConfigError, ConflictError, StoreUnavailableError
 
 __all__ = ["WRITES", "copied", "engine", "explanation", "keep_a_log", "refuse_writes"]
 
@@ -81,6 +81,10 @@ def explanation(error: DBAPIError, where: str) -> AnabranchError:
             f"{where} can't be read as a store: {message}",
             "restore the file, or name another in [coordinator] store",
         )
-    if any(word in message for word in ("unable to open", "readonly", "disk I/O", "is full")):
+    if "is full" in message:
+        return StoreUnavailableError(
+            f"the disk of the store {where} is full", "make room on that disk: what runs goes on by itself"
+        )
+    if any(word in message for word in ("unable to open", "readonly", "disk I/O")):
         return ConfigError(f"the store {where} can't be opened or written: {message}", CURE)
     return AnabranchError(f"the store {where} failed: {message}", "see the database's message")

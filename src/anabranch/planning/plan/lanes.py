@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from anabranch.model.graph import Graph, Node
-from anabranch.model.lane import Lane
+from anabranch.model.lane import DEFAULT_SYSTEM, Lane
 from anabranch.model.ssp import SSP, in_order, wholes
 from anabranch.model.task import Task
 from anabranch.operators import rule
@@ -145,8 +145,8 @@ def _rejects(group: Group, node: Node) -> bool:
 
 
 def _elsewhere(outputs: Iterable[Output]) -> dict[str, str]:
-    """The system of each output that isn't in the embedded one."""
-    return {str(o.stream): str(o.system) for o in outputs if o.stream is not None and o.system != "embedded"}
+    """The system of each output that isn't in the default one."""
+    return {str(o.stream): str(o.system) for o in outputs if o.stream is not None and o.system != DEFAULT_SYSTEM}
 
 
 def reads(lanes: Iterable[PlannedLane]) -> dict[str, int]:

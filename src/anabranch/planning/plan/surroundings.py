@@ -9,6 +9,7 @@ from anabranch.assignment.seating import Rules
 from anabranch.grouping.request import Grouper
 from anabranch.model.graph import Graph, Node
 from anabranch.model.job_model import Matched
+from anabranch.model.lane import DEFAULT_SYSTEM
 from anabranch.planning import stages
 from anabranch.planning.plan.promises import AT_LEAST_ONCE, EXACTLY_ONCE
 from anabranch.planning.real_time import RealTime
@@ -31,7 +32,7 @@ class Surroundings:
     systems: dict[str, str]
     """The system of each stream that is bound to one; see :func:`anabranch.planning.stages.systems`."""
 
-    default_system: str = "embedded"
+    default_system: str = DEFAULT_SYSTEM
     """The system of all other streams."""
 
     patterns: Mapping[str, Matched] = field(default_factory=dict)

@@ -1,6 +1,6 @@
 """The embedded system: a durable, partitioned, ordered log of Arrow files in a folder. No Spark in it."""
 
-from anabranch.systems.embedded.append import Appender, append
+from anabranch.systems.embedded.append import Appender, PartlyWrittenError, append
 from anabranch.systems.embedded.layout import StreamInfo
 from anabranch.systems.embedded.log import Log
 from anabranch.systems.embedded.manifest import Entry, Segment, Tail, WriterMark
@@ -14,6 +14,7 @@ __all__ = [
     "Entry",
     "LaneWriter",
     "Log",
+    "PartlyWrittenError",
     "Segment",
     "SegmentRef",
     "SegmentWriter",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Self
 
@@ -11,15 +11,24 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from anabranch.errors import LogError
 from anabranch.model.hashing import partitions_for
 from anabranch.systems.embedded.log import Log
-from anabranch.systems.embedded.segments import SegmentWriter
+from anabranch.systems.embedded.segments import SegmentRef, SegmentWriter
 from anabranch.systems.embedded.writer import LaneWriter
 
-__all__ = ["PUT_JOB", "Appender", "append"]
+__all__ = ["PUT_JOB", "Appender", "PartlyWrittenError", "append"]
 
 PUT_JOB = "stream-put"
 """The job under which records from outside are published; each producer is a lane of its own."""
+
+
+class PartlyWrittenError(LogError):
+    """Not all records of a batch could be written. ``published``: how many are in the stream."""
+
+    def __init__(self, what: str, cure: str, published: int) -> None:
+        super().__init__(what, cure)
+        self.published = published
 
 
 class Appender:
@@ -38,18 +47,48 @@ class Appender:
         self._next = producer.int % log.describe(stream).partitions
 
     def append(self, batch: pa.RecordBatch) -> int:
-        """Publish a batch in the columns of ``RECORD_SCHEMA``; returns its number of records."""
+        """Publish a batch in the columns of ``RECORD_SCHEMA``; returns its number of records.
+
+        Raises:
+            PartlyWrittenError: the disk took only a part of it, or nothing.
+        """
         if not batch.num_rows:
             return 0
         where = self._partitions(batch.column("key"))
         order = np.argsort(where, kind="stable")
         numbers, firsts = np.unique(where[order], return_index=True)
-        for number, rows in zip(numbers.tolist(), np.split(order, firsts[1:]), strict=True):
-            segment = SegmentWriter(self._log.root, self._stream, number, slot=0)
-            segment.write(batch if len(numbers) == 1 else batch.take(pa.array(rows)))
-            self._writer.publish(self._stream, number, self._batch, [segment.close()])
+        parts = zip(numbers.tolist(), np.split(order, firsts[1:]), strict=True)
+        pieces = {number: batch if len(numbers) == 1 else batch.take(pa.array(rows)) for number, rows in parts}
+        published = 0
+        try:
+            # What needs room comes first: a disk that is full then leaves all of the batch out, rather than a part.
+            for number, ref in self._segments(pieces).items():
+                self._writer.publish(self._stream, number, self._batch, [ref])
+                published += ref.rows
+        except OSError as error:
+            raise PartlyWrittenError(
+                f"{published} of {batch.num_rows} records could be added to {self._stream}, in {self._log.root}: "
+                f"{error.strerror or error}",
+                "make room on that disk, or see what is wrong with it",
+                published,
+            ) from error
         self._batch += 1
         return int(batch.num_rows)
+
+    def _segments(self, pieces: Mapping[int, pa.RecordBatch]) -> dict[int, SegmentRef]:
+        """Write the records of each partition, so that they are durable: all, or none."""
+        writers: list[SegmentWriter] = []
+        refs: dict[int, SegmentRef] = {}
+        try:
+            for number, piece in pieces.items():
+                writers.append(SegmentWriter(self._log.root, self._stream, number, slot=0))
+                writers[-1].write(piece)
+                refs[number] = writers[-1].close()
+        except OSError:
+            for writer in writers:
+                writer.abort()
+            raise
+        return refs
 
     def close(self) -> None:
         """Tell the stream that this producer is done."""

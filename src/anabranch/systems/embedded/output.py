@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,12 +13,13 @@ import pyarrow as pa
 
 from anabranch.event_time.control import Control
 from anabranch.model.lane import Lane
+from anabranch.systems.embedded.log import Log
+from anabranch.systems.embedded.manifest import Tail
 from anabranch.systems.embedded.segments import SegmentRef, SegmentWriter
-from anabranch.systems.embedded.system import EmbeddedSystem
 from anabranch.systems.embedded.writer import LaneWriter
 from anabranch.systems.output import Numbers, Target, Written
 
-__all__ = ["EmbeddedOutput", "EmbeddedPublisher"]
+__all__ = ["EmbeddedOutput", "EmbeddedPublisher", "published"]
 
 _read_ref = msgspec.msgpack.Decoder(SegmentRef).decode
 
@@ -81,12 +82,15 @@ class EmbeddedPublisher:
     """Names segments in their partitions' manifests: each partition once a batch."""
 
     slotted = False
+    plannable = False
+    batch_seconds = math.inf
 
-    def __init__(self, system: EmbeddedSystem, lane: Lane, epoch: int) -> None:
-        self.output = EmbeddedOutput(str(system.log.root))
-        self._system = system
+    def __init__(self, log: Log, tails: Callable[[str], Mapping[int, Tail]], lane: Lane, epoch: int) -> None:
+        """``tails``: of all partitions of a stream."""
+        self.output = EmbeddedOutput(str(log.root))
+        self._tails = tails
         self._lane = lane.id
-        self._writer = LaneWriter(system.log, lane.job, lane.id, epoch)
+        self._writer = LaneWriter(log, lane.job, lane.id, epoch)
 
     def take(self, new: bool) -> None:
         """Nothing to do: who publishes meets every fence there is."""
@@ -109,11 +113,11 @@ class EmbeddedPublisher:
         """Nothing to wait for."""
 
     def put_aside(self, streams: Sequence[str]) -> int:
-        marks = [tail.writers.get(self._lane) for stream in streams for tail in self._system.tails(stream).values()]
+        marks = [tail.writers.get(self._lane) for stream in streams for tail in self._tails(stream).values()]
         return sum(mark.rows for mark in marks if mark is not None)
 
 
-def published(system: EmbeddedSystem, lane: str, streams: Sequence[str]) -> int:
+def published(log: Log, lane: str, streams: Sequence[str]) -> int:
     """The last batch that a lane has published to any of these streams, -1 if none."""
-    marks = [tail.writers.get(lane) for stream in streams for tail in system.log.ends(stream).values()]
+    marks = [tail.writers.get(lane) for stream in streams for tail in log.ends(stream).values()]
     return max((mark.batch for mark in marks if mark is not None), default=-1)

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from anabranch import own_files
 from anabranch.errors import ConflictError, LogError, NotFoundError, UsageError
 from anabranch.systems.embedded import disk, layout, manifest, partition
 from anabranch.systems.embedded.layout import StreamInfo
@@ -50,6 +51,7 @@ class Streams:
         if partitions < 1:
             raise UsageError(f"{stream} can't have {partitions} partitions", "it needs one or more")
         try:
+            own_files.make_folder(Path(self._root))
             os.makedirs(f"{self._root}/{stream}", exist_ok=True)
         except OSError as error:
             raise LogError(

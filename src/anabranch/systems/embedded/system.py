@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 
-from anabranch.systems.contract import Range, Records
+from anabranch.config import Settings
+from anabranch.model.lane import Lane
+from anabranch.systems.contract import Folder, Range, Records, StreamFault, System
+from anabranch.systems.embedded import verify, writer
 from anabranch.systems.embedded.append import Appender
 from anabranch.systems.embedded.log import Log
 from anabranch.systems.embedded.manifest import Tail
+from anabranch.systems.embedded.output import EmbeddedPublisher, published
 from anabranch.systems.embedded.segments import read_slice
+from anabranch.systems.folders import writable
 
 __all__ = ["EmbeddedSystem"]
 
 
-class EmbeddedSystem:
+class EmbeddedSystem(System):
     """The streams under ``root``. It keeps everything, so each partition starts at 0."""
 
     name = "embedded"
+    remote = False
+    spark = "anabranch.systems.embedded.spark"
 
     def __init__(self, root: Path | str) -> None:
         self.log = Log(root)
@@ -29,6 +36,10 @@ class EmbeddedSystem:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return EmbeddedSystem, (self.log.root,)
+
+    @classmethod
+    def opened(cls, name: str, settings: Settings, job: str) -> Self:
+        return cls(settings.systems.embedded.root)
 
     def __str__(self) -> str:
         return str(self.log.root)
@@ -90,3 +101,40 @@ class EmbeddedSystem:
 
     def controls(self, stream: str, partition: int, cursor: int, position: int) -> tuple[list[dict[str, Any]], int]:
         return self.log.controls(stream, partition, cursor, position)
+
+    def publisher(self, lane: Lane, epoch: int) -> EmbeddedPublisher:
+        return EmbeddedPublisher(self.log, self.tails, lane, epoch)
+
+    def fence(self, lane: Lane, epoch: int, new: bool | None) -> None:
+        for stream in self._outputs(lane):
+            writer.fence(self.log, stream, lane.job, lane.id, epoch)
+
+    def published(self, lane: Lane) -> int:
+        return published(self.log, lane.id, self._outputs(lane))
+
+    def writers(self, job: str, streams: Sequence[str]) -> dict[str, str]:
+        """The lanes that the tails remember: all open ones, and the last 64 closed."""
+        known = self.streams()
+        there = [stream for stream in streams if stream in known]
+        found = [(lane, stream) for stream in there for lane in writer.foreign_writers(self.log, stream, job)]
+        return {lane: f"stream {stream!r}" for lane, stream in sorted(found)}
+
+    def _outputs(self, lane: Lane) -> list[str]:
+        return [stream for stream in sorted(lane.outputs) if lane.system(stream) == self.name]
+
+    def known_ends(self, stream: str) -> dict[int, int]:
+        return {number: tail.end for number, tail in self.tails(stream).items()}
+
+    def faults(self, stream: str) -> Sequence[StreamFault]:
+        return verify.faults(self.log, stream)
+
+    def folders(self) -> Sequence[Folder]:
+        cure = "put streams on Kafka, [systems] default, or [systems.embedded] root into a folder that all share"
+        return (Folder("embedded root", self.log.root, cure),)
+
+    def checks(self) -> Mapping[str, Callable[[], str]]:
+        return {"embedded root": self._check}
+
+    def _check(self) -> str:
+        writable(self.log.root, "embedded root")
+        return f"{self.log.root}, {len(self.streams())} stream(s)"

@@ -40,6 +40,14 @@ class Jars:
     paths: tuple[Path, ...]
     packages: str
 
+    @property
+    def origin(self) -> str:
+        """Where they come from."""
+        if not self.paths:
+            return f"{self.packages}, which Spark gets from a Maven repository when a job on Kafka starts"
+        where = "of [systems.kafka] jars" if self.source == "setting" else "of scripts/fetch-jars"
+        return f"{len(self.paths)} jars {where} ({self.paths[0].parent})"
+
     def conf(self) -> dict[str, str]:
         """The Spark settings that bring them into a session."""
         if self.paths:

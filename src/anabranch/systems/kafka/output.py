@@ -6,15 +6,17 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import pyarrow as pa
 
+from anabranch.config import KafkaSettings
+from anabranch.event_time import durations
 from anabranch.event_time.control import Control
 from anabranch.model.lane import Lane
 from anabranch.systems.kafka import markers, transactions
 from anabranch.systems.kafka.clients import librdkafka
 from anabranch.systems.kafka.cluster import Cluster
-from anabranch.systems.kafka.system import KafkaSystem
 from anabranch.systems.kafka.topics import LARGEST, Topics
 from anabranch.systems.kafka.transactions import SlotTransaction, SlotWriter
 from anabranch.systems.output import Numbers, Target, Written
@@ -81,24 +83,41 @@ class _Transactions:
             transaction.abort()
 
 
+class StreamEnds(Protocol):
+    """What a publisher needs of the system."""
+
+    def tell(self, stream: str, control: Mapping[str, Any]) -> None:
+        """Write a control record of an intermediate stream, after all that was written to the stream before."""
+        ...
+
+    def ends(self, stream: str) -> Mapping[int, int]: ...
+
+    def high_watermarks(self, stream: str) -> Mapping[int, int]: ...
+
+
 class KafkaPublisher:
-    """What workers have committed is seen already; the driver takes the slots, and tells of event time."""
+    """What workers have committed is seen already; the driver takes the slots, and tells of event time. ``topics``: by
+    stream."""
 
     slotted = True
+    plannable = True
 
-    def __init__(self, system: KafkaSystem, lane: Lane, epoch: int) -> None:
-        settings = system.settings
-        self.output = KafkaOutput(
-            SlotWriter(settings, lane.job, lane.id, lane.group, epoch),
-            {stream: system.topic(stream) for stream in lane.outputs},
-        )
+    def __init__(
+        self, settings: KafkaSettings, topics: Mapping[str, str], system: StreamEnds, lane: Lane, epoch: int
+    ) -> None:
+        self.output = KafkaOutput(SlotWriter(settings, lane.job, lane.id, lane.group, epoch), topics)
+        self._settings = settings
         self._system = system
         self._lane = lane
         self._epoch = epoch
         self._totals: dict[int, int] = {}
 
+    @property
+    def batch_seconds(self) -> float:
+        return durations.parse(self._settings.transaction_timeout) / 1000
+
     def take(self, new: bool) -> None:
-        lane, settings = self._lane, self._system.settings
+        lane, settings = self._lane, self._settings
         markers.prepare(settings, lane.job, len(lane.slots))
         slots = range(len(lane.slots))
         held = transactions.fence(settings, lane.job, lane.id, lane.group, slots, self._epoch, new=new, opens=True)
@@ -123,22 +142,22 @@ class KafkaPublisher:
         return sum(rows for slot, rows in self._totals.items() if slot in aside)
 
 
-def fence(system: KafkaSystem, lane: Lane, epoch: int, *, new: bool | None, closed: bool = False) -> int:
+def fence(settings: KafkaSettings, lane: Lane, epoch: int, *, new: bool | None, closed: bool = False) -> int:
     """Stop every incarnation of a lane below ``epoch``, and end what they left open; errors are those of
     :func:`transactions.fence`. Before that, the markers of one that died in a transaction can't be read. ``closed``:
     this one may not write either, until it takes its slots. Gives the last batch of which a slot holds anything, -1 if
     none."""
     slots = range(len(lane.slots))
-    held = transactions.fence(system.settings, lane.job, lane.id, lane.group, slots, epoch, new=new, closed=closed)
+    held = transactions.fence(settings, lane.job, lane.id, lane.group, slots, epoch, new=new, closed=closed)
     return max((marker.batch for marker in held.values()), default=markers.NOTHING)
 
 
-def peeked(system: KafkaSystem, lane: Lane) -> int:
+def peeked(settings: KafkaSettings, lane: Lane) -> int:
     """The last batch that a lane is known to have committed in any slot, -1 if none: at once, while it is at work."""
-    return markers.peeked(system.settings, lane.job, lane.id, lane.group, range(len(lane.slots)))
+    return markers.peeked(settings, lane.job, lane.id, lane.group, range(len(lane.slots)))
 
 
-def published(system: KafkaSystem, lane: Lane) -> int:
+def published(settings: KafkaSettings, lane: Lane) -> int:
     """The last batch that a lane has committed in any slot, -1 if none."""
-    found = markers.markers(system.settings, lane.job, lane.id, lane.group, range(len(lane.slots)))
+    found = markers.markers(settings, lane.job, lane.id, lane.group, range(len(lane.slots)))
     return max((marker.batch for marker in found.values() if marker is not None), default=-1)

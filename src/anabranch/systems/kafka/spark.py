@@ -16,6 +16,9 @@ from anabranch.systems.kafka import clients
 from anabranch.systems.kafka.system import KafkaSystem
 from anabranch.systems.source import Limits
 
+SOURCES = ()
+"""Spark's connector is written in Java: a session has it by its jars."""
+
 PRODUCING = {
     "kafka.compression.type": "lz4",
     "kafka.linger.ms": "20",
@@ -34,10 +37,12 @@ def streamed(
     system: KafkaSystem,
     stream: str,
     starting: Mapping[int, int],
+    until: Mapping[int, int],
     limits: Limits,
     bare: bool,
 ) -> DataFrame:
-    """All records of the partitions that ``starting`` names, from there on. Only those of committed transactions."""
+    """All records of the partitions that ``starting`` names, from there on. Only those of committed transactions.
+    ``until`` isn't heeded: Spark's source has no such option."""
     topic = system.topic(stream)
     begin = {str(p): offset for p, offset in sorted(starting.items())}
     reading = {
@@ -81,18 +86,27 @@ class Plain:
     def write(self, rows: DataFrame) -> None:
         """Write all rows of these outputs."""
         mine = rows.where(F.col("output").isin(list(self.topics)))
-        self.options(mine.select(*self.columns()).write.format("kafka")).save()
+        self._options(mine.select(*self._columns()).write.format("kafka")).save()
 
-    def columns(self) -> list[Column]:
+    def stream(self, rows: DataFrame) -> Any:
+        """A writer of a stream that never ends: no record waits for more of them."""
+        return self._options(rows.select(*self._columns()).writeStream.format("kafka"), at_once=True)
+
+    def _columns(self) -> list[Column]:
         """What Spark's sink takes, of output rows."""
         topics = [F.when(F.col("output") == number, F.lit(topic)) for number, topic in self.topics.items()]
         return [F.coalesce(*topics).alias("topic"), F.col("key"), F.col("value"), _unpacked().alias("headers")]
 
-    def options(self, writer: Any, at_once: bool = False) -> Any:
+    def _options(self, writer: Any, at_once: bool = False) -> Any:
         """A writer with the settings of the cluster, and those for throughput. ``at_once``: no record waits for more of
         them, and those that come while others are on their way still go together."""
         client = {f"kafka.{name}": value for name, value in clients.java(self.system.settings).items()}
         return writer.options(**{**PRODUCING, **(AT_ONCE if at_once else {}), **client})
+
+
+def plain(system: KafkaSystem, streams: Mapping[int, str]) -> Plain:
+    """Writes streams at least once, by the numbers of their outputs."""
+    return Plain(system, {number: system.topic(stream) for number, stream in streams.items()})
 
 
 # In SQL: variables of PySpark's own lambdas get names that are new each time, which are in the code that Spark makes of

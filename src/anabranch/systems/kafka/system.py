@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Self
 
-from anabranch.config import KafkaSettings
-from anabranch.systems.contract import Range, Records
-from anabranch.systems.kafka import records
+from confluent_kafka import KafkaError
+
+from anabranch.config import KafkaSettings, Settings
+from anabranch.model.lane import Lane
+from anabranch.systems.contract import Range, Records, SessionNeeds, System
+from anabranch.systems.kafka import errors, jars, markers, output, records
 from anabranch.systems.kafka.append import KafkaAppender
 from anabranch.systems.kafka.cluster import Cluster, Own
 from anabranch.systems.kafka.controls import ControlLog
@@ -16,7 +19,7 @@ from anabranch.systems.kafka.topics import UNCOMMITTED, Topics
 __all__ = ["INTERNAL", "KafkaSystem"]
 
 INTERNAL = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
-"""The topic of an intermediate stream keeps its records until :meth:`KafkaSystem.forget` deletes them.
+"""The topic of an intermediate stream keeps its records until :meth:`KafkaSystem.purge` deletes them.
 
 Not for a time: a broker counts a record's age from its own timestamp, and records between two stages have those of the
 input. Of a job that reads data of last year, every finished segment would be older than any retention and go within
@@ -25,7 +28,7 @@ timestamps that the next stage sees.
 """
 
 
-class KafkaSystem:
+class KafkaSystem(System):
     """The topics of a Kafka cluster as streams. Readers see what was committed, ends are last stable offsets.
 
     Args:
@@ -36,6 +39,14 @@ class KafkaSystem:
     """
 
     name = "kafka"
+    spark = "anabranch.systems.kafka.spark"
+    stream_settings = KafkaSettings.stream_settings
+    real_time = True
+    gapless = False  # transactions take offsets, too
+    foreign_producers = True
+    connector = True
+    begins_in_folder = True
+    error_cures = errors.CURES
 
     def __init__(
         self,
@@ -50,6 +61,11 @@ class KafkaSystem:
         self._patience = patience
         self._topics = Topics(Cluster(settings, patience), self._names)
         self._controls = Own(lambda: ControlLog(self._topics, controls_topic))
+
+    @classmethod
+    def opened(cls, name: str, settings: Settings, job: str) -> Self:
+        topics = {stream: each.topic for stream, each in settings.streams.items() if each.topic is not None}
+        return cls(settings.systems.kafka, topics, f"{job}-controls" if job else "")
 
     def __reduce__(self) -> tuple[type[KafkaSystem], tuple[Any, ...]]:
         return KafkaSystem, (self.settings, self._names, self._controls_topic, self._patience)
@@ -102,16 +118,18 @@ class KafkaSystem:
         found = self._topics.at(stream, max(0, unix_ms), ends)
         return {number: min(found[number], end) if found[number] >= 0 else end for number, end in ends.items()}
 
+    def offset(self, stream: str, id: str, positions: Mapping[int, int]) -> dict[str, Any]:
+        """As Spark's connector writes it."""
+        return {self.topic(stream): {str(p): at for p, at in sorted(positions.items())}}
+
     def racks(self, stream: str) -> dict[int, tuple[str | None, ...]]:
-        """Partition → the racks that hold a replica of it, its leader's first; None: of a broker without one."""
         return self._topics.racks(stream)
 
-    def forget(self, stream: str, before: Mapping[int, int]) -> None:
-        """Delete the records before these offsets, by partition: what no lane will read again."""
+    def purge(self, stream: str, before: Mapping[int, int]) -> None:
         self._topics.delete_before(stream, before)
 
-    def commit(self, group: str, positions: Mapping[str, Mapping[int, int]]) -> None:
-        """Commit positions, stream → partition → offset, to a group without members: for tools that show lag."""
+    def commit_positions(self, group: str, positions: Mapping[str, Mapping[int, int]]) -> None:
+        """To a group without members."""
         self._topics.commit(group, positions)
 
     def read(self, stream: str, partition: int, ranges: Sequence[Range]) -> Iterator[Records]:
@@ -132,3 +150,43 @@ class KafkaSystem:
         if not self._controls_topic:
             raise ValueError("this KafkaSystem was made without controls_topic")
         return self._controls.get()
+
+    def publisher(self, lane: Lane, epoch: int) -> output.KafkaPublisher:
+        topics = {stream: self.topic(stream) for stream in lane.outputs}
+        return output.KafkaPublisher(self.settings, topics, self, lane, epoch)
+
+    def fence(self, lane: Lane, epoch: int, new: bool | None) -> None:
+        output.fence(self.settings, lane, epoch, new=new)
+
+    def recover(self, lane: Lane, epoch: int, new: bool | None) -> None:
+        """The markers of a process that died in a transaction can't be read before."""
+        output.fence(self.settings, lane, epoch, new=new)
+
+    def withdraw(self, lane: Lane, epoch: int, new: bool | None) -> int:
+        return output.fence(self.settings, lane, epoch, new=new, closed=True)
+
+    def published(self, lane: Lane) -> int:
+        return output.published(self.settings, lane)
+
+    def seen(self, lane: Lane) -> int:
+        return output.peeked(self.settings, lane)
+
+    def writers(self, job: str, streams: Sequence[str]) -> dict[str, str]:
+        """All lanes that have left markers: those tell of no streams."""
+        return dict.fromkeys(sorted(markers.lanes(self.settings, job)), f"the cluster {self}")
+
+    def session_needs(self) -> SessionNeeds:
+        found = jars.found(self.settings)
+        summary = "the Kafka connector of the PySpark that is installed" if found.packages == jars.of_pyspark() else ""
+        return SessionNeeds(found.conf(), found.origin, summary, jars.OTHERS)
+
+    def checks(self) -> Mapping[str, Callable[[], str]]:
+        return {"kafka": self._check}
+
+    def _check(self) -> str:
+        cluster = Cluster(self.settings, self._patience)
+        wait = cluster.patience
+        answer = cluster.ask(lambda admin: {"": admin.describe_cluster(request_timeout=wait)})[""]
+        if isinstance(answer, KafkaError):
+            raise cluster.explained(answer, "looking at the brokers")
+        return f"{cluster.shown}, {len(answer.nodes)} broker(s)"

@@ -1,0 +1,109 @@
+// Requests to the coordinator that serves the page. Addresses are relative to it, so that any path prefix works.
+
+import { signal } from "@preact/signals";
+import { needsToken, randomId, token, useToken } from "./session";
+
+export class ApiError extends Error {
+  constructor(
+    readonly status: number,
+    message: string,
+    readonly cure: string,
+    readonly kind: string,
+    readonly id: string,
+  ) {
+    super(message);
+  }
+
+  /** The coordinator was not reached at all. */
+  get isOffline(): boolean {
+    return this.status === 0;
+  }
+
+  /** It has no such call: it's of another version than the page. */
+  get isUnknownCall(): boolean {
+    return (this.status === 404 && this.kind === "AnabranchError") || this.status === 405;
+  }
+}
+
+export interface Answer<T> {
+  body: T;
+  etag: string | null;
+}
+
+const within = 30_000;
+/** Whether the last request reached a coordinator, and when the next one is sent if not (ms of performance.now). */
+export const lost = signal<{ since: number; next: number } | null>(null);
+
+export async function get<T>(path: string, etag: string | null = null, signal?: AbortSignal): Promise<Answer<T> | null> {
+  const headers: Record<string, string> = etag === null ? {} : { "If-None-Match": etag };
+  const { response, text } = await send(path, { headers, signal });
+  if (response.status === 304) return null;
+  return { body: parsed<T>(text), etag: response.headers.get("ETag") };
+}
+
+export async function post<T>(path: string, body?: unknown): Promise<T> {
+  const headers = body === undefined ? undefined : { "Content-Type": "application/json" };
+  const content = body === undefined ? undefined : JSON.stringify(body);
+  const { text } = await send(path, { method: "POST", headers, body: content });
+  return parsed<T>(text);
+}
+
+interface Sent {
+  method?: string;
+  headers?: Record<string, string>;
+  body?: string;
+  signal?: AbortSignal;
+}
+
+async function send(path: string, { headers, signal: given, ...init }: Sent): Promise<{ response: Response; text: string }> {
+  const id = randomId().slice(0, 8);
+  const used = token.value;
+  const authorization: Record<string, string> = used ? { Authorization: `Bearer ${used}` } : {};
+  let response: Response;
+  let text: string;
+  try {
+    const limit = AbortSignal.timeout(init.method === "POST" ? 120_000 : within);
+    response = await fetch(`../${path}`, {
+      ...init,
+      headers: { ...headers, ...authorization },
+      cache: "no-store",
+      credentials: "omit",
+      referrerPolicy: "no-referrer",
+      redirect: "error",
+      signal: given ? AbortSignal.any([given, limit]) : limit,
+    });
+    text = await response.text();
+  } catch (error) {
+    if (given?.aborted) throw error;
+    throw new ApiError(0, "the coordinator isn't reached", "the page tries again; look whether it runs", "", id);
+  }
+  if (response.ok || response.status === 304) return { response, text };
+  if (response.status === 401) {
+    if (token.value === used) {
+      if (used !== null) useToken(null);
+      needsToken.value = true;
+    }
+  }
+  throw failure(response.status, text, id);
+}
+
+function failure(status: number, text: string, id: string): ApiError {
+  try {
+    const { error, cure, kind } = JSON.parse(text) as Record<string, unknown>;
+    return new ApiError(status, String(error ?? status), String(cure ?? ""), String(kind ?? ""), id);
+  } catch {
+    return new ApiError(status, `HTTP ${status}: ${text.slice(0, 200)}`, "", "", id);
+  }
+}
+
+/** JSON, in which whole numbers that JavaScript would round are kept as their text. */
+export function parsed<T>(text: string): T {
+  if (!/\d{16}/.test(text)) return JSON.parse(text) as T;
+  return JSON.parse(text, exactly as (key: string, value: unknown) => unknown) as T;
+}
+
+function exactly(_key: string, value: unknown, context?: { source?: string }): unknown {
+  const written = context?.source;
+  const rounded = typeof value === "number" && Number.isInteger(value) && !Number.isSafeInteger(value);
+  return rounded && written !== undefined && /^-?\d+$/.test(written) ? written : value;
+}

@@ -1,0 +1,100 @@
+// Begins here: which page is shown.
+
+import "./style.css";
+import { effect } from "@preact/signals";
+import { render } from "preact";
+import { Text } from "./parts/basics";
+import { Frame, StandBy } from "./parts/frame";
+import { coordinator, liveOf } from "./data";
+import { shown } from "./format";
+import { startKeys } from "./keys";
+import { Changes } from "./pages/changes";
+import { Containers } from "./pages/containers";
+import { Coordinators } from "./pages/coordinators";
+import { DeadLetters } from "./pages/deadletters";
+import { Drain } from "./pages/drain";
+import { Events } from "./pages/events";
+import { Graph } from "./pages/graph";
+import { Jobs } from "./pages/jobs";
+import { LaneDetail, Lanes } from "./pages/lanes";
+import { Login } from "./pages/login";
+import { Matrix } from "./pages/matrix";
+import { Overview } from "./pages/overview";
+import { Partitions } from "./pages/partitions";
+import { Sizing } from "./pages/sizing";
+import { link, route, startRouter } from "./router";
+import { needsToken, theme } from "./session";
+import { DEAD, now } from "./poll";
+
+function Page() {
+  const [first, job, page = "", detail] = route.value.path;
+  if (first === undefined) return <Jobs />;
+  if (first === "coordinators") return <Coordinators />;
+  if (first !== "jobs" || job === undefined) return <Nowhere />;
+  const of = { job, key: `${job}/${page}` };
+  switch (page) {
+    case "":
+      return <OfJob job={job}><Overview {...of} /></OfJob>;
+    case "graph":
+      return <OfJob job={job}><Graph {...of} /></OfJob>;
+    case "matrix":
+      return <OfJob job={job}><Matrix {...of} /></OfJob>;
+    case "lanes":
+      return <OfJob job={job}>{detail ? <LaneDetail {...of} id={detail} key={detail} /> : <Lanes {...of} />}</OfJob>;
+    case "partitions":
+      return <OfJob job={job}><Partitions {...of} /></OfJob>;
+    case "containers":
+      return <Containers {...of} />;
+    case "changes":
+      return <OfJob job={job}><Changes {...of} /></OfJob>;
+    case "drain":
+      return <OfJob job={job}><Drain {...of} /></OfJob>;
+    case "sizing":
+      return <OfJob job={job}><Sizing {...of} /></OfJob>;
+    case "events":
+      return <OfJob job={job}><Events {...of} /></OfJob>;
+    case "dead-letters":
+      return <OfJob job={job}><DeadLetters {...of} /></OfJob>;
+    default:
+      return <Nowhere />;
+  }
+}
+
+function OfJob({ job, children }: { job: string; children: preact.ComponentChildren }) {
+  const live = liveOf(job);
+  const leader = coordinator().data.value?.leader;
+  const old = live.heard.value > 0 && now.value - live.heard.value > DEAD;
+  return (
+    <>
+      {live.data.value?.served === false && <StandBy leader={leader} />}
+      <div class={old ? "old" : ""}>{children}</div>
+    </>
+  );
+}
+
+function Nowhere() {
+  return (
+    <>
+      <h1>No such page</h1>
+      <p>
+        There is nothing at <Text of={route.value.path.join("/")} />. <a href={link([])}>All jobs</a>
+      </p>
+    </>
+  );
+}
+
+function App() {
+  return <Frame>{needsToken.value ? <Login /> : <Page />}</Frame>;
+}
+
+startRouter();
+startKeys();
+effect(() => {
+  if (theme.value === "system") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = theme.value;
+});
+effect(() => {
+  const [, job, page] = route.value.path;
+  document.title = [page, job && shown(job), "anabranch"].filter(Boolean).join(" · ");
+});
+render(<App />, document.getElementById("app")!);

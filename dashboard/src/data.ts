@@ -1,0 +1,53 @@
+// The resources that several pages share.
+
+import { computed, type ReadonlySignal } from "@preact/signals";
+import { liveOf as olderLive, overviewOf } from "./older";
+import { PERIOD, type Resource, useResource } from "./poll";
+import { type Columns, type CoordinatorInfo, type Live, type Overview, records } from "./types";
+
+type Wire = Omit<Live, "lanes" | "containers" | "resting" | "copies"> &
+  Record<"lanes" | "containers" | "resting" | "copies", Columns>;
+
+export function jobPath(job: string, rest = ""): string {
+  return `jobs/${encodeURIComponent(job)}${rest}`;
+}
+
+export function overview(): Resource<Overview> {
+  const found = useResource<Overview>("overview");
+  const older = useResource<Parameters<typeof overviewOf>[0]>("jobs", PERIOD, found.error.value?.isUnknownCall ?? false);
+  return found.error.value?.isUnknownCall ? view(older, overviewOf) : found;
+}
+
+export function coordinator(): Resource<CoordinatorInfo> {
+  return useResource<CoordinatorInfo>("coordinator", 10_000);
+}
+
+/** A job as it is now. */
+export function liveOf(job: string): Resource<Live> {
+  const found = useResource<Wire>(jobPath(job, "/live"));
+  const older = useResource<Parameters<typeof olderLive>[0]>(jobPath(job), PERIOD, found.error.value?.isUnknownCall ?? false);
+  return found.error.value?.isUnknownCall ? view(older, olderLive) : view(found, live);
+}
+
+const views = new WeakMap<object, unknown>();
+
+/** A resource whose data is made of those of another one, once for each answer. */
+function view<A, B>(of: Resource<A>, make: (data: A) => B): Resource<B> {
+  let found = views.get(of) as Resource<B> | undefined;
+  if (!found) {
+    const data: ReadonlySignal<B | null> = computed(() => (of.data.value === null ? null : make(of.data.value)));
+    found = Object.create(of, { data: { value: data } }) as Resource<B>;
+    views.set(of, found);
+  }
+  return found;
+}
+
+function live(wire: Wire): Live {
+  return {
+    ...wire,
+    lanes: records(wire.lanes),
+    containers: records(wire.containers),
+    resting: records(wire.resting),
+    copies: records(wire.copies),
+  };
+}

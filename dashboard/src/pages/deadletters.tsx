@@ -1,0 +1,125 @@
+// Dead letters: what was rejected, and why?
+
+import { Empty, Loaded, Moment, Panel, Text } from "../parts/basics";
+import { Command } from "../parts/basics";
+import { jobPath, liveOf } from "../data";
+import { count } from "../format";
+import { useResource } from "../poll";
+import { link, route, setQuery } from "../router";
+import type { Content, DeadLetters as Letters, Letter } from "../types";
+import { useState } from "preact/hooks";
+
+export function DeadLetters({ job }: { job: string }) {
+  const { stream = "" } = route.value.query;
+  const live = liveOf(job);
+  const found = useResource<Letters>(jobPath(job, `/dead-letters?limit=1000${stream ? `&stream=${encodeURIComponent(stream)}` : ""}`), 0);
+  return (
+    <>
+      <h1>Dead letters</h1>
+      <Loaded of={live}>
+        {(data) => (
+          <Panel title="How many" note="by the lanes that are open">
+            <ul>
+              {data.lanes.filter((each) => Number(each.deadLetters ?? 0) > 0).map((each) => (
+                <li key={each.id}>
+                  <a href={link(["jobs", job, "lanes", each.id])}><Text of={each.id} /></a>: {count(each.deadLetters)}
+                </li>
+              ))}
+            </ul>
+            {data.lanes.every((each) => Number(each.deadLetters ?? 0) === 0) && <Empty>None were written. With on_error = drop they are counted, not kept.</Empty>}
+          </Panel>
+        )}
+      </Loaded>
+      <Panel title="The newest">
+        <Loaded of={found} unknown="This coordinator shows no records. The command line reads them:">
+          {(data) => <Browse job={job} of={data} />}
+        </Loaded>
+        {found.error.value && <Command line="anabranch stream read STREAM.dead-letters --last 100" />}
+      </Panel>
+    </>
+  );
+}
+
+function Browse({ job, of }: { job: string; of: Letters }) {
+  const { group = "" } = route.value.query;
+  const groups = new Map<string, number>();
+  for (const each of of.letters) groups.set(nameOf(each), (groups.get(nameOf(each)) ?? 0) + 1);
+  const rows = group ? of.letters.filter((each) => nameOf(each) === group) : of.letters;
+  return (
+    <>
+      <div class="tools">
+        <label>
+          stream{" "}
+          <select value={of.stream} onChange={(event) => setQuery({ stream: event.currentTarget.value }, true)}>
+            {of.streams.map((each) => (
+              <option key={each}>{each}</option>
+            ))}
+          </select>
+        </label>
+        <label>
+          error and operator{" "}
+          <select value={group} onChange={(event) => setQuery({ group: event.currentTarget.value }, true)}>
+            <option value="">all {count(of.letters.length)}</option>
+            {[...groups].sort((one, other) => other[1] - one[1]).map(([name, times]) => (
+              <option key={name} value={name}>
+                {count(times)} × {name}
+              </option>
+            ))}
+          </select>
+        </label>
+        <span class="dim">of the newest {count(of.letters.length)}</span>
+      </div>
+      {rows.length === 0 && <Empty>No record was put aside there.</Empty>}
+      <ul class="letters">
+        {rows.slice(0, 200).map((each) => (
+          <li key={`${each.partition} ${each.offset}`}>
+            <Moment ms={each.at} /> <strong><Text of={each.operator} /></strong>: <Text of={each.error} />
+            <div class="dim">
+              at {each.partition}, offset {count(each.offset)}
+              {each.origin && (
+                <>
+                  {" "}· came from{" "}
+                  <a href={link(["jobs", job, "partitions"], { find: `${each.origin.stream}/${each.origin.partition}` })}>
+                    <Text of={`${each.origin.stream}/${each.origin.partition}`} />
+                  </a>
+                  , offset {count(each.origin.offset)}
+                </>
+              )}
+            </div>
+            <Bytes name="key" of={each.key} />
+            <Bytes name="value" of={each.value} />
+          </li>
+        ))}
+      </ul>
+      {rows.length > 200 && <p class="dim">{count(rows.length - 200)} more aren't shown.</p>}
+    </>
+  );
+}
+
+function nameOf(of: Letter): string {
+  return `${of.operator}: ${of.error.split("\n")[0]?.slice(0, 120) ?? ""}`;
+}
+
+function Bytes({ name, of }: { name: string; of: Content | null }) {
+  const [hex, setHex] = useState(false);
+  if (of === null) return <div class="dim">no {name}</div>;
+  const text = of.text ?? "";
+  return (
+    <div class="bytes">
+      <span class="dim">{name}</span> <code>{hex || of.text === undefined ? hexOf(of) : <Text of={text} />}</code>
+      <span class="dim">
+        {" "}{count(of.bytes)} bytes{of.cut && ", cut"}
+      </span>{" "}
+      {of.text !== undefined && (
+        <button type="button" onClick={() => setHex(!hex)} aria-pressed={hex}>
+          hex
+        </button>
+      )}
+    </div>
+  );
+}
+
+function hexOf(of: Content): string {
+  const bytes = of.base64 === undefined ? new TextEncoder().encode(of.text ?? "") : Uint8Array.from(atob(of.base64), (each) => each.charCodeAt(0));
+  return Array.from(bytes.slice(0, 1_024), (each) => each.toString(16).padStart(2, "0")).join(" ");
+}

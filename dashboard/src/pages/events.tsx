@@ -1,0 +1,190 @@
+// Events: what happened, when, and why?
+
+import { useEffect, useRef, useState } from "preact/hooks";
+import { BothZones, Empty, Loaded, Moment, Panel, Text } from "../parts/basics";
+import { jobPath } from "../data";
+import { count, moment, offset, shown, zoneName } from "../format";
+import { askAll, PERIOD, useResource } from "../poll";
+import { link, route, setQuery } from "../router";
+import type { JobEvent } from "../types";
+import { Choice } from "./lanes";
+
+const FIRST = 500;
+const MOST = 10_000;
+
+export function Events({ job }: { job: string }) {
+  const { last = String(FIRST) } = route.value.query;
+  const limit = Math.min(MOST, Math.max(1, Number(last) || FIRST));
+  const found = useResource<{ events: JobEvent[] }>(jobPath(job, `/events?limit=${limit}`), PERIOD);
+  return (
+    <>
+      <h1>Events</h1>
+      <Loaded of={found}>{({ events }) => <Log job={job} events={events} limit={limit} />}</Loaded>
+    </>
+  );
+}
+
+/** Events that were made when there were no ids yet are told apart by what they say. */
+export function identity(of: JobEvent): string {
+  return of.id ? String(of.id) : `${of.at} ${of.who} ${of.what}`;
+}
+
+export function chosen(events: JobEvent[], query: Record<string, string>): JobEvent[] {
+  const find = (query.find ?? "").trim().toLowerCase();
+  const from = query.from ? Date.parse(query.from) / 1000 : -Infinity;
+  const to = query.to ? Date.parse(query.to) / 1000 : Infinity;
+  return events.filter(
+    (each) =>
+      (Number.isNaN(from) || each.at >= from) &&
+      (Number.isNaN(to) || each.at <= to) &&
+      (!query.kind || each.kind === query.kind) &&
+      (!find || `${each.who} ${each.what} ${each.why}`.toLowerCase().includes(find)),
+  );
+}
+
+function Log({ job, events, limit }: { job: string; events: JobEvent[]; limit: number }) {
+  const query = route.value.query;
+  const newest = events.at(-1);
+  const [seen, setSeen] = useState(newest ? identity(newest) : "");
+  const lastKnown = useRef(newest?.id ?? 0);
+  const at = events.findIndex((each) => identity(each) === seen);
+  const fresh = at < 0 ? 0 : events.length - 1 - at;
+  const rows = chosen(at < 0 ? events : events.slice(0, at + 1), query).reverse();
+  const kinds = events.map((each) => each.kind ?? "").filter(Boolean);
+  useEffect(() => {
+    if (newest?.id && newest.id !== lastKnown.current) {
+      lastKnown.current = newest.id;
+      askAll();
+    }
+  }, [newest?.id]);
+  const picked = events.find((each) => identity(each) === query.event);
+  return (
+    <Panel title="The job's log" note={`newest first · times in ${zoneName()}`}>
+      <div class="tools">
+        <input
+          type="search"
+          class="find"
+          placeholder="find"
+          aria-label="find in events"
+          value={query.find ?? ""}
+          onInput={(event) => setQuery({ find: event.currentTarget.value })}
+        />
+        {kinds.length > 0 && <Choice name="kind" value={query.kind ?? ""} values={kinds} />}
+        <Span name="from" value={query.from ?? ""} />
+        <Span name="to" value={query.to ?? ""} />
+        <span class="dim">
+          {count(rows.length)} of the last {count(events.length)}
+        </span>
+        <Markdown job={job} rows={rows} />
+      </div>
+      {fresh > 0 && (
+        <button type="button" class="fresh" onClick={() => setSeen(newest ? identity(newest) : "")}>
+          {count(fresh)} new
+        </button>
+      )}
+      {picked && <Picked of={picked} />}
+      {rows.length === 0 ? (
+        <Empty>{events.length === 0 ? "Nothing has happened to this job." : "No event fits the filters."}</Empty>
+      ) : (
+        <ul class="log">
+          {rows.slice(0, 1_000).map((each) => (
+            <li key={identity(each)} data-row={identity(each)} class={identity(each) === query.event ? "selected" : ""}>
+              <a href={link(["jobs", job, "events"], { ...query, event: identity(each) })} aria-label="link to this event">
+                <Moment ms={each.at * 1000} />
+              </a>{" "}
+              {each.kind && each.kind !== "other" && <span class="tag">{shown(each.kind)}</span>}{" "}
+              <span class="dim">
+                <Text of={each.who} />
+              </span>{" "}
+              <Text of={each.what} />
+              {each.why && <>: <Text of={each.why} /></>}
+              {each.lane && <> <a href={link(["jobs", job, "lanes", each.lane])}>→ lane</a></>}
+            </li>
+          ))}
+        </ul>
+      )}
+      {rows.length > 1_000 && <p class="dim">{count(rows.length - 1_000)} older ones aren't shown: choose a span.</p>}
+      {events.length >= limit && limit < MOST && (
+        <button type="button" onClick={() => setQuery({ last: String(Math.min(MOST, limit * 4)) }, true)}>
+          show earlier ones
+        </button>
+      )}
+    </Panel>
+  );
+}
+
+function Picked({ of }: { of: JobEvent }) {
+  return (
+    <div class="picked">
+      <BothZones ms={of.at * 1000} /> · <Text of={of.who} />
+      <p>
+        <Text of={of.what} />
+        {of.why && <>: <Text of={of.why} /></>}
+      </p>
+    </div>
+  );
+}
+
+/** A moment to type, in the zone of the page; the URL has it in UTC. */
+function Span({ name, value }: { name: "from" | "to"; value: string }) {
+  const ms = Date.parse(value);
+  const local = Number.isNaN(ms) ? "" : moment(ms).replace(" ", "T");
+  const changed = (event: Event) => {
+    const text = (event.currentTarget as HTMLInputElement).value;
+    setQuery({ [name]: text ? new Date(inZone(text)).toISOString().replace(".000Z", "Z") : "" }, true);
+  };
+  return (
+    <label>
+      {name} <input type="datetime-local" step="1" value={local} onChange={changed} aria-label={`${name}, in ${zoneName()}`} />
+    </label>
+  );
+}
+
+/** What "2026-10-25T02:30" in the page's zone is, in ms. Of two such moments in autumn, the first. */
+export function inZone(text: string, name: string = zoneName()): number {
+  const asUtc = Date.parse(`${text.length === 16 ? `${text}:00` : text}Z`);
+  for (const guess of [asUtc - 86_400_000, asUtc, asUtc + 86_400_000]) {
+    const sign = offset(guess, name);
+    const minutes = (sign.startsWith("−") ? -1 : 1) * (Number(sign.slice(1, 3)) * 60 + Number(sign.slice(4, 6)));
+    const ms = asUtc - minutes * 60_000;
+    if (moment(ms, name).replace(" ", "T") === new Date(asUtc).toISOString().slice(0, 19)) return ms;
+  }
+  return asUtc;
+}
+
+export function asMarkdown(job: string, rows: JobEvent[]): string {
+  const plain = (text: string) => shown(text).replace(/[|\\`*_<>[\]]/g, "\\$&");
+  const lines = [...rows].reverse().map((each) => {
+    const why = each.why ? `: ${plain(each.why)}` : "";
+    return `| ${moment(each.at * 1000, "UTC")} | ${plain(each.who)} | ${plain(each.what)}${why} |`;
+  });
+  return [`Events of job ${plain(job)}`, "", "| UTC | who | what |", "| --- | --- | --- |", ...lines, ""].join("\n");
+}
+
+function Markdown({ job, rows }: { job: string; rows: JobEvent[] }) {
+  const [text, setText] = useState("");
+  const field = useRef<HTMLTextAreaElement>(null);
+  useEffect(() => {
+    if (text) field.current?.select();
+  }, [text]);
+  const copy = () => {
+    const made = asMarkdown(job, rows.slice(0, 1_000));
+    setText(made);
+    navigator.clipboard?.writeText(made).catch(() => {});
+  };
+  return (
+    <>
+      <button type="button" onClick={copy}>
+        as Markdown
+      </button>
+      {text && (
+        <span class="markdown">
+          <textarea ref={field} readOnly value={text} rows={6} aria-label="the events as Markdown" />
+          <button type="button" onClick={() => setText("")}>
+            close
+          </button>
+        </span>
+      )}
+    </>
+  );
+}

@@ -1,0 +1,236 @@
+// The matrix: who has what? Partitions by containers, containers by rack.
+
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { Facts, Loaded, Panel, Text } from "../parts/basics";
+import { clamped, coloursOf, draw, hit, LEFT, TOP, type View, width } from "../parts/canvas";
+import { Table } from "../parts/table";
+import { jobPath, liveOf } from "../data";
+import { count, percent, shown } from "../format";
+import { useResource } from "../poll";
+import { route, setQuery } from "../router";
+import { theme } from "../session";
+import type { JobModel, Live } from "../types";
+import { type Placement, placement } from "./placement";
+
+export function Matrix({ job }: { job: string }) {
+  const live = liveOf(job);
+  const of = live.data.value;
+  // The model is the same for a generation: it's asked for again only when that is another one.
+  const model = useResource<JobModel>(jobPath(job, `/model?for=${of ? `${of.deployment}.${of.generation}` : ""}`), 0, of !== null);
+  return (
+    <>
+      <h1>Matrix</h1>
+      <Loaded of={model}>{(data) => <Stage model={data} live={of} />}</Loaded>
+    </>
+  );
+}
+
+function Stage({ model, live }: { model: JobModel; live: Live | null }) {
+  const { stage = model.stages[0]?.stage ?? "", by = "buckets", view = "picture" } = route.value.query;
+  const racks = (live?.containers ?? []).filter((each) => each.gone === null);
+  const known = racks.map((each) => `${each.seat} ${each.rack}`).join();
+  const place = useMemo(() => placement(model, stage, new Map(racks.map((each) => [each.seat, each.rack]))), [model, stage, known]);
+  const spread = place.cells.reduce((sum, row) => sum + row.length / 2, 0) / Math.max(1, place.partitions.length);
+  const sentence = `${count(place.seats.length)} containers · ${count(place.tasks)} tasks · ${count(place.partitions.length)} partitions, each in ${spread.toFixed(2)} containers`;
+  return (
+    <Panel title={`Stage ${shown(place.stage)}`} note={sentence}>
+      <div class="tools">
+        <label>
+          stage{" "}
+          <select value={place.stage} onChange={(event) => setQuery({ stage: event.currentTarget.value }, true)}>
+            {model.stages.map((each) => (
+              <option key={each.stage}>{each.stage}</option>
+            ))}
+          </select>
+        </label>
+        <label>
+          cell{" "}
+          <select value={by} onChange={(event) => setQuery({ by: event.currentTarget.value }, true)}>
+            <option value="buckets">buckets</option>
+            <option value="busy">how busy the container's lanes are</option>
+          </select>
+        </label>
+        <label>
+          show as{" "}
+          <select value={view} onChange={(event) => setQuery({ view: event.currentTarget.value }, true)}>
+            <option value="picture">picture</option>
+            <option value="table">table</option>
+          </select>
+        </label>
+        <span class="legend" aria-hidden="true">
+          <i class="scale-1" /> a quarter <i class="scale-2" /> half <i class="scale-3" /> three quarters <i class="scale-4" /> all
+        </span>
+      </div>
+      {view === "table" ? (
+        <AsTable place={place} />
+      ) : (
+        <Picture place={place} sentence={sentence} busy={by === "busy" ? busiest(place, live) : null} model={model} />
+      )}
+    </Panel>
+  );
+}
+
+function busiest(place: Placement, live: Live | null): (number | null)[] {
+  return place.seats.map(({ seat }) => {
+    const known = (live?.lanes ?? []).filter((each) => each.seat === seat && each.stage === place.stage && each.busy !== null);
+    return known.length ? Math.max(...known.map((each) => each.busy!)) : null;
+  });
+}
+
+function AsTable({ place }: { place: Placement }) {
+  const rows = useMemo(
+    () =>
+      place.partitions.flatMap((partition, row) =>
+        Array.from({ length: place.cells[row]!.length / 2 }, (_, at) => ({
+          partition,
+          ...place.seats[place.cells[row]![2 * at]!]!,
+          buckets: place.cells[row]![2 * at + 1]!,
+        })),
+      ),
+    [place],
+  );
+  return (
+    <Table
+      name="cells"
+      caption="Which container has which partition"
+      columns={[
+        { id: "partition", title: "partition", cell: (row) => <Text of={row.partition} />, by: (row) => row.partition },
+        { id: "seat", title: "container's seat", cell: (row) => <Text of={row.seat} />, by: (row) => row.seat },
+        { id: "rack", title: "rack", cell: (row) => <Text of={row.rack} />, by: (row) => row.rack },
+        { id: "buckets", title: `buckets of ${place.factor}`, number: true, cell: (row) => count(row.buckets), by: (row) => row.buckets },
+      ]}
+      rows={rows}
+      id={(row) => `${row.partition} ${row.seat}`}
+      text={(row) => `${row.partition} ${row.seat} ${row.rack ?? ""}`}
+      empty="The stage has no tasks."
+    />
+  );
+}
+
+const SMALLEST = 0.05;
+const LARGEST = 40;
+
+function Picture({ place, sentence, busy, model }: { place: Placement; sentence: string; busy: (number | null)[] | null; model: JobModel }) {
+  const box = useRef<HTMLDivElement>(null);
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const view = useRef<View>({ x: 0, y: 0, cell: Math.max(4, Math.min(22, 520 / Math.max(1, place.partitions.length))) });
+  const [at, setAt] = useState<[number, number] | null>(null);
+  const marked = useRef(at);
+  marked.current = at;
+  const plan = useRef<() => void>(() => {});
+
+  useEffect(() => {
+    const element = canvas.current!;
+    const context = element.getContext("2d")!;
+    let planned = 0;
+    const paint = () => {
+      planned = 0;
+      const { clientWidth: wide, clientHeight: high } = box.current!;
+      const ratio = devicePixelRatio || 1;
+      if (element.width !== Math.round(wide * ratio) || element.height !== Math.round(high * ratio)) {
+        element.width = Math.round(wide * ratio);
+        element.height = Math.round(high * ratio);
+      }
+      view.current = clamped(place, view.current, wide, high);
+      draw(context, place, view.current, { wide, high, ratio }, coloursOf(element), marked.current, busy ? (seat) => busy[seat] ?? 0 : null);
+    };
+    plan.current = () => {
+      if (!planned) planned = requestAnimationFrame(paint);
+    };
+    const sized = new ResizeObserver(() => plan.current());
+    sized.observe(box.current!);
+    plan.current();
+    return () => {
+      cancelAnimationFrame(planned);
+      sized.disconnect();
+    };
+  }, [place, busy?.join(), theme.value]);
+
+  useEffect(() => plan.current(), [at]);
+
+  useEffect(() => {
+    const element = box.current!;
+    const wheel = (event: WheelEvent) => {
+      event.preventDefault();
+      const { x, y, cell } = view.current;
+      if (event.ctrlKey) {
+        const next = Math.max(SMALLEST, Math.min(LARGEST, cell * (event.deltaY < 0 ? 1.25 : 0.8)));
+        const inside = event.offsetY - TOP;
+        view.current = { x, cell: next, y: ((y + inside) / cell) * next - inside };
+      } else {
+        view.current = { cell, x: x + event.deltaX, y: y + event.deltaY };
+      }
+      plan.current();
+    };
+    element.addEventListener("wheel", wheel, { passive: false });
+    return () => element.removeEventListener("wheel", wheel);
+  }, []);
+
+  const moved = (event: PointerEvent) => {
+    if (event.buttons === 1) {
+      view.current = { ...view.current, x: view.current.x - event.movementX, y: view.current.y - event.movementY };
+      plan.current();
+    }
+    const under = hit(place, view.current, event.offsetX, event.offsetY);
+    if (under?.join() !== marked.current?.join() && under) setAt(under);
+  };
+
+  const keys = (event: KeyboardEvent) => {
+    const step: Record<string, [number, number]> = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1], PageDown: [20, 0], PageUp: [-20, 0] };
+    const by = step[event.key];
+    if (!by) return;
+    event.preventDefault();
+    const [row, column] = marked.current ?? [0, 0];
+    const next: [number, number] = [
+      Math.max(0, Math.min(place.partitions.length - 1, row + by[0])),
+      Math.max(0, Math.min(place.seats.length - 1, column + by[1])),
+    ];
+    setAt(next);
+    const { clientHeight: high, clientWidth: wide } = box.current!;
+    const y = next[0] * view.current.cell;
+    const x = next[1] * width(view.current);
+    if (y < view.current.y) view.current = { ...view.current, y };
+    if (y + view.current.cell > view.current.y + high - TOP) view.current = { ...view.current, y: y + view.current.cell - (high - TOP) };
+    if (x < view.current.x) view.current = { ...view.current, x };
+    if (x + width(view.current) > view.current.x + wide - LEFT) view.current = { ...view.current, x: x + width(view.current) - (wide - LEFT) };
+  };
+
+  return (
+    <div class="matrix">
+      <div
+        ref={box}
+        class="canvas"
+        tabIndex={0}
+        role="application"
+        aria-label={`Matrix: ${sentence}. Arrow keys move; Ctrl and the wheel zoom.`}
+        onKeyDown={keys}
+        onPointerMove={moved}
+      >
+        <canvas ref={canvas} role="img" aria-label={sentence} />
+      </div>
+      <aside aria-live="polite">{at && at[0] < place.partitions.length ? <Cell place={place} at={at} model={model} busy={busy} /> : <p class="dim">Point at a cell, or use the arrow keys.</p>}</aside>
+    </div>
+  );
+}
+
+function Cell({ place, at: [row, column], model, busy }: { place: Placement; at: [number, number]; model: JobModel; busy: (number | null)[] | null }) {
+  const partition = place.partitions[row]!;
+  const seat = place.seats[column]!;
+  const cells = place.cells[row]!;
+  const all = Array.from({ length: cells.length / 2 }, (_, each) => [place.seats[cells[2 * each]!]!.seat, cells[2 * each + 1]!] as const);
+  const here = all.find(([each]) => each === seat.seat)?.[1] ?? 0;
+  const tasks = (model.containers.find((each) => each.seat === seat.seat)?.tasks[place.stage] ?? []).filter((each) => each === partition || each.startsWith(`${partition}-`));
+  return (
+    <Facts
+      of={[
+        ["partition", <Text of={partition} />],
+        ["seat", <Text of={seat.seat} />],
+        ["rack", seat.rack === null ? "not known" : <Text of={seat.rack} />],
+        ["buckets here", `${here} of ${place.factor}`],
+        ["all of it", all.map(([each, buckets]) => `seat ${each}: ${buckets}`).join(", ")],
+        ["tasks here", <Text of={tasks.slice(0, 32).join(", ") + (tasks.length > 32 ? ` and ${tasks.length - 32} more` : "")} />],
+        ...(busy ? ([["busiest lane of the seat", percent(busy[column] ?? null)]] as [string, string][]) : []),
+      ]}
+    />
+  );
+}

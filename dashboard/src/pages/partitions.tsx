@@ -1,0 +1,134 @@
+// Partitions and event time: who is behind, and who holds the windows?
+
+import { BothZones, Loaded, Moment, Panel, Status, Text } from "../parts/basics";
+import { Table } from "../parts/table";
+import { jobPath, liveOf } from "../data";
+import { brief, count, seconds } from "../format";
+import { PERIOD, useResource } from "../poll";
+import { link, route, setQuery } from "../router";
+import { type LiveLane, type Num, type Partitions as Found, records } from "../types";
+import { Choice } from "./lanes";
+
+interface Row {
+  ssp: string;
+  lane: string;
+  position: Num | null;
+  end: Num | null;
+  lag: Num | null;
+  time?: number | null;
+  idle: boolean | null;
+  held: boolean | null;
+}
+
+const SORTS: [string, string][] = [
+  ["-lag", "the furthest behind first"],
+  ["ssp", "by name"],
+  ["lane", "by lane"],
+];
+
+export function Partitions({ job }: { job: string }) {
+  const { stage = "", lane = "", by = "-lag", from = "0" } = route.value.query;
+  const query = new URLSearchParams({ sort: by, from: String(Math.max(0, Number(from) || 0)), limit: "500" });
+  if (stage) query.set("stage", stage);
+  if (lane) query.set("lane", lane);
+  const found = useResource<Found>(jobPath(job, `/partitions?${query}`), PERIOD);
+  const live = liveOf(job);
+  return (
+    <>
+      <h1>Partitions and event time</h1>
+      <Loaded of={live}>{(data) => <Watermarks job={job} lanes={data.lanes} />}</Loaded>
+      <Panel title="Partitions">
+        <div class="tools">
+          <Choice name="stage" value={stage} values={live.data.value?.lanes.map((each) => each.stage) ?? []} />
+          <Choice name="lane" value={lane} values={live.data.value?.lanes.map((each) => each.id) ?? []} />
+          <label>
+            order{" "}
+            <select value={by} onChange={(event) => setQuery({ by: event.currentTarget.value, from: "" }, true)}>
+              {SORTS.map(([value, title]) => (
+                <option key={value} value={value}>
+                  {title}
+                </option>
+              ))}
+            </select>
+          </label>
+        </div>
+        <Loaded of={found} unknown="This coordinator lists no partitions: each lane has its own.">
+          {(data) => <List job={job} data={data} from={Number(from) || 0} />}
+        </Loaded>
+      </Panel>
+    </>
+  );
+}
+
+/** What the windows of each lane wait for. */
+function Watermarks({ job, lanes }: { job: string; lanes: LiveLane[] }) {
+  const known = lanes.filter((each) => each.watermark !== null);
+  const newest = Math.max(...known.map((each) => Number(each.watermark)));
+  return (
+    <Panel title="Watermarks" note="a lane's is the smallest of its partitions">
+      <Table
+        name="lanes"
+        caption="The watermark of each lane, and who holds it back"
+        prefix="w"
+        sort="watermark"
+        columns={[
+          { id: "lane", title: "lane", cell: (row) => <a href={link(["jobs", job, "lanes", row.id])}><Text of={row.id} /></a>, by: (row) => row.id },
+          { id: "group", title: "stage", cell: (row) => <Text of={`${row.stage} · ${row.group}`} />, by: (row) => row.stage },
+          {
+            id: "watermark",
+            title: "watermark",
+            cell: (row) => (row.watermark === null ? <span class="dim">{row.phase === null ? "not heard" : "none: no event time, or nothing read yet"}</span> : <BothZones ms={Number(row.watermark)} />),
+            by: (row) => (row.watermark === null ? null : Number(row.watermark)),
+          },
+          { id: "behind", title: "behind the newest", number: true, cell: (row) => (row.watermark === null ? "–" : seconds((newest - Number(row.watermark)) / 1000)) },
+          { id: "held", title: "held by", cell: (row) => (row.heldBy ? <strong><Text of={row.heldBy} /></strong> : "–"), by: (row) => row.heldBy },
+        ]}
+        rows={lanes}
+        id={(row) => row.id}
+        text={(row) => `${row.id} ${row.heldBy ?? ""}`}
+        empty="No lane is open."
+      />
+    </Panel>
+  );
+}
+
+function List({ job, data, from }: { job: string; data: Found; from: number }) {
+  const rows = records<Row>(data.table);
+  return (
+    <>
+      <p class="dim">
+        {count(data.total)} partitions · lag {brief(data.totals.lag)} in all, half of them below {brief(data.quantiles.p50)}, the most {brief(data.quantiles.max)} ·{" "}
+        {count(data.totals.idle)} idle · {count(data.totals.unknown)} not known
+      </p>
+      <Table
+        name="partitions"
+        caption="Partitions"
+        columns={[
+          { id: "ssp", title: "partition", cell: (row) => <Text of={row.ssp} /> },
+          { id: "state", title: "event time", cell: (row) => <>{row.held && <Status of="holds" />}{row.idle && <Status of="idle" />}{!row.held && !row.idle && "–"}</> },
+          ...(data.table.columns.includes("time") ? [{ id: "time", title: "its time", cell: (row: Row) => <Moment ms={row.time} /> }] : []),
+          { id: "lag", title: "lag", number: true, cell: (row) => count(row.lag) },
+          { id: "position", title: "next offset", number: true, cell: (row) => count(row.position) },
+          { id: "end", title: "end", number: true, cell: (row) => count(row.end) },
+          { id: "lane", title: "lane", cell: (row) => <a href={link(["jobs", job, "lanes", row.lane])}><Text of={row.lane} /></a> },
+        ]}
+        rows={rows}
+        id={(row) => `${row.ssp} ${row.lane}`}
+        text={(row) => `${row.ssp} ${row.lane}`}
+        empty="No partition is read: no lane has reported."
+      />
+      <p class="tools">
+        {from > 0 && (
+          <button type="button" onClick={() => setQuery({ from: String(Math.max(0, from - 500) || "") }, true)}>
+            previous 500
+          </button>
+        )}
+        {from + rows.length < data.total && (
+          <button type="button" onClick={() => setQuery({ from: String(from + 500) }, true)}>
+            next 500
+          </button>
+        )}
+      </p>
+    </>
+  );
+}

@@ -1,0 +1,57 @@
+// Who has what: the job model by partition and seat. Pure, so that tests and drawing share it.
+
+import type { JobModel } from "../types";
+
+export interface Seat {
+  seat: string;
+  rack: string | null;
+}
+
+export interface Placement {
+  stage: string;
+  factor: number;
+  seats: Seat[];
+  /** Names of tasks at factor 1, in the model's order. */
+  partitions: string[];
+  /** For each of them: seat and number of buckets, by turns. */
+  cells: Uint32Array[];
+  tasks: number;
+}
+
+/** The task at factor 1 that a virtual task was cut from: Partition_3 for Partition_3-1-8. */
+export function whole(task: string): string {
+  return task.replace(/-\d+-\d+$/, "");
+}
+
+/** By rack and then by number, so that the containers of a rack stand together. */
+export function inOrder(one: Seat, other: Seat): number {
+  const racks = (one.rack ?? "\uffff").localeCompare(other.rack ?? "\uffff");
+  return racks || one.seat.localeCompare(other.seat, "en", { numeric: true });
+}
+
+export function placement(model: JobModel, stage: string, racks: Map<string, string | null>): Placement {
+  const of = model.stages.find((each) => each.stage === stage) ?? model.stages[0];
+  const seats = model.containers
+    .map((each) => ({ seat: each.seat, rack: racks.get(each.seat) ?? each.rack, tasks: each.tasks[of?.stage ?? ""] ?? [] }))
+    .sort(inOrder);
+  const numbers = new Map<string, number>();
+  for (const task of of?.tasks ?? []) {
+    const name = whole(task.name);
+    if (!numbers.has(name)) numbers.set(name, numbers.size);
+  }
+  const found: Map<number, number>[] = Array.from(numbers, () => new Map<number, number>());
+  seats.forEach(({ tasks }, seat) => {
+    for (const task of tasks) {
+      const row = found[numbers.get(whole(task)) ?? -1];
+      row?.set(seat, (row.get(seat) ?? 0) + 1);
+    }
+  });
+  return {
+    stage: of?.stage ?? "",
+    factor: model.factor,
+    seats: seats.map(({ seat, rack }) => ({ seat, rack })),
+    partitions: [...numbers.keys()],
+    cells: found.map((row) => Uint32Array.from([...row].flat())),
+    tasks: of?.tasks.length ?? 0,
+  };
+}

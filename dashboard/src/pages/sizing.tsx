@@ -1,0 +1,77 @@
+// Sizing: how lanes cope, and what the autosizer makes of it.
+
+import { Bar, Command, Facts, Loaded, Panel, Text } from "../parts/basics";
+import { type Column, Table } from "../parts/table";
+import { jobPath } from "../data";
+import { brief, count, percent, rate, seconds } from "../format";
+import { useResource } from "../poll";
+import { link } from "../router";
+import type { LaneSizing, Sizing as Found } from "../types";
+
+const columns = (job: string): Column<LaneSizing>[] => [
+  { id: "lane", title: "lane", cell: (row) => <a href={link(["jobs", job, "lanes", row.lane])}><Text of={row.lane} /></a>, by: (row) => row.lane },
+  { id: "seat", title: "seat", cell: (row) => <Text of={row.seat} />, by: (row) => row.seat },
+  { id: "busy", title: "busy", cell: (row) => <><Bar part={row.busy} label={`busy ${percent(row.busy)}`} /> {percent(row.busy)}</>, by: (row) => row.busy },
+  { id: "working", title: "functions", cell: (row) => <><Bar part={row.working} label={`functions ${percent(row.working)}`} /> {percent(row.working)}</>, by: (row) => row.working },
+  { id: "lag", title: "lag", number: true, cell: (row) => brief(row.lag), by: (row) => Number(row.lag) },
+  { id: "in", title: "in", number: true, cell: (row) => rate(row.arriving), by: (row) => row.arriving },
+  { id: "read", title: "read", number: true, cell: (row) => rate(row.rowsPerSecond), by: (row) => row.rowsPerSecond },
+  { id: "can", title: "can do", number: true, cell: (row) => (row.trueRate ? rate(row.trueRate) : "–"), by: (row) => row.trueRate },
+  { id: "needs", title: "must do", number: true, cell: (row) => (row.neededRate ? rate(row.neededRate) : "–"), by: (row) => row.neededRate },
+  { id: "clears", title: "caught up in", number: true, cell: (row) => seconds(row.catchUp), by: (row) => row.catchUp },
+  { id: "batch", title: "batch", number: true, cell: (row) => seconds(row.batchSeconds), by: (row) => row.batchSeconds },
+  { id: "slowest", title: "slowest bucket", cell: (row) => (row.slowest ? <><Text of={row.slowest} /> <span class="dim">{row.skew.toFixed(1)} × the mean</span></> : "–"), by: (row) => row.skew },
+];
+
+export function Sizing({ job }: { job: string }) {
+  const found = useResource<Found>(jobPath(job, "/sizing"), 5_000);
+  return (
+    <>
+      <h1>Sizing</h1>
+      <Loaded of={found}>
+        {(data) => (
+          <>
+            <Panel title="What the coordinator makes of it">
+              <Facts
+                of={[
+                  ["factor", `${data.factor}; may be ${data.allowed.join(", ")}`],
+                  ["containers", count(data.containers)],
+                  ["figures ask for", data.proposed ? `factor ${data.proposed}${data.proposed === data.factor ? ", as it is" : ""}` : "they say nothing yet"],
+                  ["target", `no lag older than ${seconds(data.targetLagSeconds)}`],
+                  ["autosizer", data.autoscale ? <Text of={data.autoscale} /> : "off"],
+                ]}
+              />
+              {data.advice.length > 0 && (
+                <ul>
+                  {data.advice.map((each) => (
+                    <li key={each}>
+                      <Text of={each} />
+                    </li>
+                  ))}
+                </ul>
+              )}
+              {data.proposed > 0 && data.proposed !== data.factor && (
+                <p>
+                  <a href={link(["jobs", job, "changes", "new"], { kind: "scale", factor: String(data.proposed) })}>plan factor {data.proposed}</a>
+                </p>
+              )}
+              <Command line={`anabranch sizing ${job}`} />
+            </Panel>
+            <Panel title="Lanes">
+              <Table
+                name="lanes"
+                caption="How lanes cope"
+                sort="-busy"
+                columns={columns(job)}
+                rows={data.lanes}
+                id={(row) => row.lane}
+                text={(row) => `${row.lane} ${row.seat} ${row.slowest}`}
+                empty="No lane runs."
+              />
+            </Panel>
+          </>
+        )}
+      </Loaded>
+    </>
+  );
+}

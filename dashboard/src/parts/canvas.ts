@@ -1,0 +1,137 @@
+// Draws the matrix: only what is in sight, a cell never smaller than a pixel.
+
+import type { Placement } from "../pages/placement";
+
+export interface View {
+  x: number;
+  y: number;
+  cell: number;
+}
+
+export interface Colours {
+  line: string;
+  text: string;
+  cells: string[];
+  mark: string;
+  back: string;
+}
+
+export const LEFT = 132;
+export const TOP = 44;
+
+export function coloursOf(element: Element): Colours {
+  const style = getComputedStyle(element);
+  const of = (name: string) => style.getPropertyValue(name).trim();
+  return {
+    line: of("--line"),
+    text: of("--text"),
+    cells: ["--scale-1", "--scale-2", "--scale-3", "--scale-4"].map(of),
+    mark: of("--accent"),
+    back: of("--panel"),
+  };
+}
+
+/** The cell under a point of the canvas, as row and column; null beside them. */
+export function hit(of: Placement, view: View, x: number, y: number): [number, number] | null {
+  const column = Math.floor((x - LEFT + view.x) / width(view));
+  const row = Math.floor((y - TOP + view.y) / view.cell);
+  const inside = x >= LEFT && y >= TOP && row >= 0 && row < of.partitions.length && column >= 0 && column < of.seats.length;
+  return inside ? [row, column] : null;
+}
+
+export function width(view: View): number {
+  return Math.max(6, view.cell);
+}
+
+export function clamped(of: Placement, view: View, wide: number, high: number): View {
+  const right = of.seats.length * width(view) - (wide - LEFT);
+  const bottom = of.partitions.length * view.cell - (high - TOP);
+  return { cell: view.cell, x: Math.max(0, Math.min(view.x, right)), y: Math.max(0, Math.min(view.y, bottom)) };
+}
+
+/** How full a cell is, as one of four shades; the shade of `heat` where that is given. */
+function shade(buckets: number, factor: number, heat: number | null): number {
+  const part = heat ?? buckets / factor;
+  return Math.max(0, Math.min(3, Math.ceil(part * 4) - 1));
+}
+
+export function draw(
+  context: CanvasRenderingContext2D,
+  of: Placement,
+  view: View,
+  size: { wide: number; high: number; ratio: number },
+  colours: Colours,
+  at: [number, number] | null,
+  heat: ((seat: number) => number | null) | null,
+): void {
+  const { wide, high, ratio } = size;
+  const across = width(view);
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  context.fillStyle = colours.back;
+  context.fillRect(0, 0, wide, high);
+  const first = Math.max(0, Math.floor(view.y / view.cell));
+  const last = Math.min(of.partitions.length, Math.ceil((view.y + high - TOP) / view.cell));
+  const gap = view.cell > 4 ? 1 : 0;
+  const tall = Math.max(1, view.cell - gap);
+  const rects: [number, number][][] = [[], [], [], []];
+  for (let row = first; row < last; row += 1) {
+    const cells = of.cells[row]!;
+    for (let each = 0; each < cells.length; each += 2) {
+      const x = LEFT + cells[each]! * across - view.x;
+      if (x + across < LEFT || x > wide) continue;
+      rects[shade(cells[each + 1]!, of.factor, heat ? heat(cells[each]!) : null)]!.push([x, TOP + row * view.cell - view.y]);
+    }
+  }
+  rects.forEach((list, level) => {
+    context.fillStyle = colours.cells[level]!;
+    for (const [x, y] of list) context.fillRect(x, y, across - gap, tall);
+  });
+  labels(context, of, view, { wide, high }, colours, first, last);
+  if (at) {
+    context.strokeStyle = colours.mark;
+    context.lineWidth = 2;
+    context.strokeRect(LEFT + at[1] * across - view.x, TOP + at[0] * view.cell - view.y, across, Math.max(3, view.cell));
+  }
+}
+
+function labels(
+  context: CanvasRenderingContext2D,
+  of: Placement,
+  view: View,
+  size: { wide: number; high: number },
+  colours: Colours,
+  first: number,
+  last: number,
+): void {
+  const across = width(view);
+  context.fillStyle = colours.back;
+  context.fillRect(0, 0, size.wide, TOP);
+  context.fillRect(0, 0, LEFT, size.high);
+  context.fillStyle = colours.text;
+  context.strokeStyle = colours.line;
+  context.lineWidth = 1;
+  context.font = "12px system-ui, sans-serif";
+  context.textBaseline = "middle";
+  const step = Math.max(1, Math.ceil(16 / view.cell));
+  for (let row = Math.ceil(first / step) * step; row < last; row += step) {
+    const y = TOP + row * view.cell - view.y + view.cell / 2;
+    if (y > TOP + 4) context.fillText(cut(of.partitions[row]!, 18), 4, y, LEFT - 10);
+  }
+  const every = Math.max(1, Math.ceil(26 / across));
+  of.seats.forEach(({ seat, rack }, column) => {
+    const x = LEFT + column * across - view.x;
+    if (x < LEFT || x > size.wide) return;
+    if (column % every === 0) context.fillText(cut(seat, 4), x + 2, TOP - 12, across * every);
+    if (column === 0 || of.seats[column - 1]!.rack !== rack) {
+      context.fillText(cut(rack ?? "rack ?", 14), x + 2, 12);
+      context.beginPath();
+      context.moveTo(x - 0.5, 2);
+      context.lineTo(x - 0.5, size.high);
+      context.stroke();
+    }
+  });
+}
+
+function cut(text: string, most: number): string {
+  return text.length > most ? `${text.slice(0, most - 1)}…` : text;
+}

@@ -1,0 +1,169 @@
+// Rates and lag through time. The only file that knows uPlot.
+
+import { useEffect, useRef } from "preact/hooks";
+import uPlot from "uplot";
+import "uplot/dist/uPlot.min.css";
+import { Empty, Loaded, Panel } from "./basics";
+import { jobPath } from "../data";
+import { brief, moment } from "../format";
+import { useResource } from "../poll";
+import { route, setQuery } from "../router";
+import { theme, zone } from "../session";
+import type { History } from "../types";
+
+const SPANS: [string, number][] = [
+  ["1 h", 3_600],
+  ["6 h", 21_600],
+  ["24 h", 86_400],
+  ["14 d", 1_209_600],
+];
+
+type Points = [number[], ...(number | null)[][]];
+
+/** Times and values; a gap stays a gap. */
+export function points(of: History, series: string[]): Points {
+  const lines = series.map((name) => total(Object.values(of.names[name] ?? {})));
+  const length = Math.max(0, ...lines.map((each) => each.length));
+  const times = Array.from({ length }, (_, at) => of.t0 + at * of.step);
+  return [times, ...lines.map((each) => times.map((_, at) => each[at] ?? null))];
+}
+
+function total(all: (number | null)[][]): (number | null)[] {
+  const length = Math.max(0, ...all.map((each) => each.length));
+  return Array.from({ length }, (_, at) => {
+    const known = all.map((each) => each[at]).filter((each): each is number => each !== null && each !== undefined);
+    return known.length ? known.reduce((sum, each) => sum + each, 0) : null;
+  });
+}
+
+export function Plots({ job }: { job: string }) {
+  const { span = "1 h", plots = "picture" } = route.value.query;
+  const long = SPANS.find(([name]) => name === span)?.[1] ?? 3_600;
+  const step = long > 86_400 ? 3_600 : long > 3_600 ? 60 : 10;
+  const by = long > 3_600 ? "job" : "stage";
+  const found = useResource<History>(jobPath(job, `/history?series=lag,rows,arriving&by=${by}&step=${step}&span=${long}`), 10_000);
+  return (
+    <Panel title="The last hours">
+      <div class="tools">
+        <label>
+          span{" "}
+          <select value={span} onChange={(event) => setQuery({ span: event.currentTarget.value }, true)}>
+            {SPANS.map(([name]) => (
+              <option key={name}>{name}</option>
+            ))}
+          </select>
+        </label>
+        <label>
+          show as{" "}
+          <select value={plots} onChange={(event) => setQuery({ plots: event.currentTarget.value }, true)}>
+            <option value="picture">picture</option>
+            <option value="table">table</option>
+          </select>
+        </label>
+      </div>
+      <Loaded of={found} unknown="This coordinator keeps no history of figures; it tells Prometheus at /metrics.">
+        {(data) => {
+          const of = cut(points(data, ["lag", "rows", "arriving"]), data.at - long);
+          if (of[0].length === 0) return <Empty>Nothing was noted yet: figures come every {data.step} seconds.</Empty>;
+          if (plots === "table") return <AsTable of={of} />;
+          return (
+            <>
+              <Plot title="lag" names={["lag"]} of={[of[0], of[1]!]} />
+              <Plot title="records a second" names={["read", "in"]} of={[of[0], of[2]!, of[3]!]} />
+            </>
+          );
+        }}
+      </Loaded>
+    </Panel>
+  );
+}
+
+function cut(of: Points, from: number): Points {
+  const first = of[0].findIndex((each) => each >= from);
+  return first < 0 ? [[], ...of.slice(1).map(() => [])] : (of.map((each) => each.slice(first)) as Points);
+}
+
+function AsTable({ of: [times, lag, read, arriving] }: { of: Points }) {
+  const last = times.map((_, at) => times.length - 1 - at).slice(0, 500);
+  return (
+    <div class="scroll bounded" tabIndex={0} role="region" aria-label="figures through time">
+      <table>
+        <caption class="unseen">Lag and rates through time, the newest first</caption>
+        <thead>
+          <tr>
+            <th scope="col">time</th>
+            <th scope="col" class="number">lag</th>
+            <th scope="col" class="number">read/s</th>
+            <th scope="col" class="number">in/s</th>
+          </tr>
+        </thead>
+        <tbody>
+          {last.map((at) => (
+            <tr key={times[at]}>
+              <td>{moment(times[at]! * 1000)}</td>
+              <td class="number">{brief(lag?.[at])}</td>
+              <td class="number">{brief(read?.[at])}</td>
+              <td class="number">{brief(arriving?.[at])}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function Plot({ title, names, of }: { title: string; names: string[]; of: Points }) {
+  const box = useRef<HTMLDivElement>(null);
+  const plot = useRef<uPlot | null>(null);
+  useEffect(() => {
+    const element = box.current!;
+    const style = getComputedStyle(element);
+    const colour = (name: string) => style.getPropertyValue(name).trim();
+    const axis = { stroke: colour("--dim"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line"), width: 1 } };
+    const made = new uPlot(
+      {
+        width: Math.max(200, element.clientWidth),
+        height: 160,
+        cursor: { drag: { x: false, y: false } },
+        legend: { show: false },
+        scales: { x: { time: true }, y: { range: (_, __, most) => [0, Math.max(1, most * 1.1)] } },
+        axes: [
+          { ...axis, values: (_, splits) => splits.map((each) => moment(each * 1000).slice(11, 16)) },
+          { ...axis, size: 56, values: (_, splits) => splits.map((each) => brief(each)) },
+        ],
+        series: [
+          {},
+          ...names.map((label, at) => ({ label, stroke: colour(at ? "--orange" : "--accent"), width: 2, spanGaps: false, ...(at && { dash: [6, 4] }) })),
+        ],
+      },
+      of,
+      element,
+    );
+    plot.current = made;
+    const sized = new ResizeObserver(() => made.setSize({ width: Math.max(200, element.clientWidth), height: 160 }));
+    sized.observe(element);
+    return () => {
+      sized.disconnect();
+      made.destroy();
+      plot.current = null;
+    };
+  }, [names.join(), theme.value, zone.value]);
+  useEffect(() => plot.current?.setData(of), [of]);
+  const last = of.slice(1).map((each, at) => `${names[at]} ${brief(each.at(-1))}`);
+  return (
+    <figure>
+      <figcaption>
+        {title}{" "}
+        <span class="dim">
+          {names.map((each, at) => (
+            <span key={each} class={`line-${at}`}>
+              {" "}
+              {at ? "┅" : "━"} {each}
+            </span>
+          ))}
+        </span>
+      </figcaption>
+      <div ref={box} class="plot" role="img" aria-label={`${title}; the newest: ${last.join(", ")}`} />
+    </figure>
+  );
+}

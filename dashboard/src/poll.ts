@@ -1,0 +1,139 @@
+// What the page shows and asks for again and again: conditional requests every two seconds, none in a hidden tab.
+
+import { type Signal, signal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { ApiError, get, lost } from "./api";
+import { needsToken } from "./session";
+
+export const PERIOD = 2_000;
+/** After so many ms without an answer the figures are called old, and then they don't count any more. */
+export const STALE = 6_000;
+export const DEAD = 10_000;
+const MOST_KEPT = 40;
+const LONGEST_WAIT = 30_000;
+
+/** Ticks four times a second while the tab is seen. */
+export const now = signal(performance.now());
+setInterval(() => {
+  if (!document.hidden) now.value = performance.now();
+}, 250);
+
+export class Resource<T> {
+  readonly data: Signal<T | null> = signal(null);
+  readonly error: Signal<ApiError | null> = signal(null);
+  /** When the coordinator last said that this is so: ms of performance.now. */
+  readonly heard: Signal<number> = signal(0);
+  users = 0;
+  private etag: string | null = null;
+  private timer: number | undefined;
+  private failures = 0;
+  private asking: AbortController | null = null;
+
+  constructor(
+    readonly path: string,
+    private period: number,
+  ) {}
+
+  use(period: number): void {
+    this.users += 1;
+    this.period = period;
+    if (this.users === 1) void this.ask();
+  }
+
+  release(): void {
+    this.users -= 1;
+    if (this.users > 0) return;
+    clearTimeout(this.timer);
+    this.asking?.abort();
+    this.asking = null;
+  }
+
+  /** Ask now, and not only when it is time. */
+  readonly ask = async (): Promise<void> => {
+    clearTimeout(this.timer);
+    if (this.asking || this.users === 0 || needsToken.peek()) return;
+    const asking = new AbortController();
+    this.asking = asking;
+    try {
+      const answer = await get<T>(this.path, this.etag, asking.signal);
+      if (asking.signal.aborted) return;
+      if (answer !== null) {
+        this.etag = answer.etag;
+        this.data.value = answer.body;
+      }
+      this.heard.value = performance.now();
+      this.error.value = null;
+      this.failures = 0;
+      lost.value = null;
+    } catch (error) {
+      if (asking.signal.aborted) return;
+      this.failed(error);
+    }
+    this.asking = null;
+    this.plan();
+  };
+
+  private failed(error: unknown): void {
+    if (!(error instanceof ApiError)) throw error;
+    this.error.value = error;
+    this.failures += 1;
+    if (error.isUnknownCall) this.failures = 6; // it won't have it in a second either
+    if (error.isOffline) {
+      lost.value = { since: lost.peek()?.since ?? performance.now(), next: performance.now() + this.wait };
+    } else {
+      lost.value = null;
+    }
+  }
+
+  private plan(): void {
+    if (this.users === 0 || document.hidden) return;
+    if (this.period === 0 && this.failures === 0) return; // once is enough
+    this.timer = setTimeout(() => void this.ask(), this.wait);
+  }
+
+  private get wait(): number {
+    if (this.failures === 0) return this.period;
+    const longest = this.failures > 5 ? LONGEST_WAIT : 1_000 * 2 ** (this.failures - 1);
+    return Math.max(this.period / 2, longest * (0.75 + (this.failures % 3) / 4));
+  }
+}
+
+const kept = new Map<string, Resource<unknown>>();
+
+document.addEventListener("visibilitychange", () => {
+  if (!document.hidden) askAll();
+});
+
+/** Ask for all that is shown, now: something has happened. */
+export function askAll(): void {
+  for (const each of kept.values()) if (each.users > 0) void each.ask();
+}
+
+function resource<T>(path: string, period: number): Resource<T> {
+  let found = kept.get(path);
+  if (!found) {
+    for (const [name, each] of kept) {
+      if (kept.size < MOST_KEPT) break;
+      if (each.users === 0) kept.delete(name);
+    }
+    found = new Resource<unknown>(path, period);
+    kept.set(path, found);
+  }
+  return found as Resource<T>;
+}
+
+/** What is at a path, for as long as the component is there and it is wanted. period 0: once. */
+export function useResource<T>(path: string, period: number = PERIOD, wanted = true): Resource<T> {
+  const found = resource<T>(path, period);
+  useEffect(() => {
+    if (!wanted) return undefined;
+    found.use(period);
+    return () => found.release();
+  }, [found, period, wanted]);
+  return found;
+}
+
+/** How long ago the coordinator said this, in ms; null: it never did. */
+export function age(of: Resource<unknown>): number | null {
+  return of.heard.value === 0 ? null : Math.max(0, now.value - of.heard.value);
+}

@@ -1,0 +1,71 @@
+// What this browser keeps: the token for this tab only, theme and zone for all of them.
+
+import { signal } from "@preact/signals";
+
+const TOKEN = "anabranch-token";
+
+function stored(storage: () => Storage, name: string): string | null {
+  try {
+    return storage().getItem(name);
+  } catch {
+    return null; // the browser keeps nothing
+  }
+}
+
+function keep(storage: () => Storage, name: string, value: string | null): void {
+  try {
+    if (value === null) storage().removeItem(name);
+    else storage().setItem(name, value);
+  } catch {
+    // the browser keeps nothing: it holds until the page is left
+  }
+}
+
+const perTab = () => sessionStorage;
+const forAll = () => localStorage;
+
+export const token = signal<string | null>(stored(perTab, TOKEN));
+/** Set by an answer 401: the page asks for a token, and goes on where it was. */
+export const needsToken = signal(false);
+
+export function useToken(value: string | null): void {
+  token.value = value;
+  needsToken.value = value === null;
+  keep(perTab, TOKEN, value);
+}
+
+export type Theme = "system" | "light" | "dark";
+
+export const theme = signal<Theme>((stored(forAll, "anabranch-theme") as Theme | null) ?? "system");
+/** An IANA name, or "" for the browser's own. */
+export const zone = signal(known(stored(forAll, "anabranch-zone") ?? ""));
+export const shortcuts = signal(stored(forAll, "anabranch-keys") !== "off");
+
+function known(name: string): string {
+  try {
+    new Intl.DateTimeFormat("en", name ? { timeZone: name } : {});
+    return name;
+  } catch {
+    return "";
+  }
+}
+
+export function useTheme(value: Theme): void {
+  theme.value = value;
+  keep(forAll, "anabranch-theme", value === "system" ? null : value);
+}
+
+export function useZone(value: string): void {
+  zone.value = known(value);
+  keep(forAll, "anabranch-zone", zone.value || null);
+}
+
+export function useShortcuts(on: boolean): void {
+  shortcuts.value = on;
+  keep(forAll, "anabranch-keys", on ? null : "off");
+}
+
+/** Ids of requests; not crypto.randomUUID, which plain http:// of another machine hasn't. */
+export function randomId(): string {
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (each) => each.toString(16).padStart(2, "0")).join("");
+}

@@ -1,0 +1,373 @@
+// What the coordinator answers, as far as the page uses it. Times are seconds since 1970 by the coordinator's clock,
+// watermarks are event time in Unix ms. A number beyond 2^53 arrives as a string (see api.ts).
+
+export type Num = number | string;
+
+export interface Columns {
+  columns: string[];
+  rows: unknown[][];
+}
+
+export interface Finding {
+  severity: string;
+  rule: string;
+  subject: Record<string, string>;
+  what: string;
+  why: string;
+  figures: Record<string, Num>;
+  cure: string;
+  since: number | null;
+}
+
+export interface JobOverview {
+  job: string;
+  state: string;
+  served: boolean;
+  deployment: number;
+  generation: number;
+  factor: number;
+  seats: number;
+  containers: number | null;
+  lag: Num | null;
+  lagTrend: number | null;
+  rows: number | null;
+  arriving: number | null;
+  lanes: number;
+  failedLanes: number;
+  worst: Finding | null;
+  changedAt: number | null;
+}
+
+export interface Overview {
+  at: number;
+  leads: boolean;
+  leader: string | null;
+  jobs: JobOverview[];
+}
+
+export interface LiveLane {
+  id: string;
+  stage: string;
+  group: string;
+  seat: string;
+  state: string;
+  phase: string | null;
+  epoch: number;
+  batch: Num | null;
+  rate: number | null;
+  arriving: number | null;
+  lag: Num | null;
+  busy: number | null;
+  working: number | null;
+  watermark: Num | null;
+  heldBy: string | null;
+  attempt: number | null;
+  stalls: number | null;
+  seconds: number | null;
+  usual: number | null;
+  skew: number | null;
+  slowest: string | null;
+  deadLetters: Num | null;
+  late: Num | null;
+  error: string | null;
+  trouble: string | null;
+  progress: number | null;
+}
+
+export interface LiveContainer {
+  id: string;
+  seat: string;
+  epoch: number;
+  host: string;
+  pid: number;
+  rack: string | null;
+  lease: number | null;
+  heard: number | null;
+  registered: number | null;
+  deployment: number;
+  lanes: number;
+  gone: string | null;
+}
+
+export interface Resting {
+  execution: string;
+  host: string;
+  pid: number;
+  rack: string | null;
+  deployment: number;
+  asked: number | null;
+  copies: number;
+}
+
+export interface LiveCopy {
+  lane: string;
+  number: number;
+  container: string;
+  rack: string | null;
+  batch: Num;
+  behind: number | null;
+  error: string;
+}
+
+export interface DrainProgress {
+  notification: { uuid: string; runId: number; mode: string };
+  ends: Record<string, Num>;
+  until: Record<string, Num> | null;
+  last: boolean;
+}
+
+export interface Launching {
+  wanted: number;
+  running: number;
+  failures: number;
+  reason: string;
+  gaveUp: boolean;
+  logs: string;
+}
+
+export interface Change {
+  job: string;
+  deployment: number;
+  generation: number;
+  kind: string;
+  who: string;
+  why: string;
+  wish: Record<string, unknown>;
+  predicted: { pause: number; closing: number; starting: number; moved: number } | null;
+  began: number;
+  ended: number | null;
+  measured: { pause: number; byLane: Record<string, number> } | null;
+  outcome: string;
+  reason: string;
+}
+
+export interface UnderWay {
+  generation: number;
+  kind?: string;
+  began: number;
+  predicted: number | null;
+  closing: string[];
+  starting: string[];
+  closed: number;
+  running: number;
+}
+
+export interface Live {
+  at: number;
+  rev: string;
+  job: string;
+  served: boolean;
+  state: string;
+  error: string | null;
+  deployment: number;
+  generation: number;
+  factor: number;
+  seats: number;
+  since: number | null;
+  lanes: LiveLane[];
+  containers: LiveContainer[];
+  resting: Resting[];
+  copies: LiveCopy[];
+  drain: DrainProgress | null;
+  change: UnderWay | null;
+  lastChange?: Change | null;
+  launching: Launching | null;
+  warnings: string[];
+}
+
+export interface Ssp {
+  system: string;
+  stream: string;
+  partition: number;
+  keyBucket: number;
+}
+
+export interface Lane {
+  id: string;
+  deployment: number;
+  stage: string;
+  group: string;
+  seat: string;
+  tasks: string[];
+  ssps: Ssp[];
+  predecessors: string[];
+  upstream: string[];
+  outputs: Record<string, number>;
+  deadLetters: Record<string, string>;
+  stateful: boolean;
+  factor: number;
+  state: string;
+  epoch: number;
+  error: string | null;
+  starting: { ssp: Ssp; offset: Num }[];
+  final: { ssp: Ssp; offset: Num }[];
+}
+
+export interface LaneReport {
+  lane: string;
+  phase: string;
+  batch: Num;
+  positions: Record<string, Num>;
+  ends: Record<string, Num>;
+  idle: string[];
+  waits: string;
+  warnings: string[];
+  halted: string;
+  drained: boolean;
+  windows: number;
+  stuck: string;
+  overdue: boolean;
+  attempt: number;
+  trouble: string;
+  stalls: number;
+}
+
+export interface JobStatus {
+  job: string;
+  served: boolean;
+  state: string;
+  promises: Record<string, string>;
+  lanes: { lane: Lane; report: LaneReport | null }[];
+  drain: DrainProgress | null;
+}
+
+export interface JobModel {
+  job: string;
+  runId: number;
+  generation: number;
+  factor: number;
+  stages: {
+    stage: string;
+    key: string[];
+    stateful: boolean;
+    grouper: string;
+    inputs: string[];
+    tasks: { name: string; ssps: Ssp[] }[];
+  }[];
+  containers: { seat: string; tasks: Record<string, string[]>; rack: string | null }[];
+}
+
+export interface JobEvent {
+  id?: number;
+  at: number;
+  who: string;
+  what: string;
+  why: string;
+  kind?: string;
+  deployment?: number;
+  generation?: number;
+  lane?: string;
+  container?: string;
+}
+
+export interface LaneSizing {
+  lane: string;
+  stage: string;
+  seat: string;
+  tasks: string[];
+  lag: Num;
+  arriving: number;
+  rowsPerSecond: number;
+  busy: number;
+  working: number;
+  batchSeconds: number;
+  slowest: string;
+  slowestSeconds: number;
+  skew: number;
+  trueRate: number;
+  neededRate: number;
+  catchUp: number | null;
+  then: number | null;
+}
+
+export interface Sizing {
+  state: string;
+  generation: number;
+  factor: number;
+  containers: number;
+  allowed: number[];
+  lanes: LaneSizing[];
+  autoscale: string;
+  proposed: number;
+  targetLagSeconds: number;
+  advice: string[];
+}
+
+export interface CoordinatorInfo {
+  at: number;
+  program: string;
+  leads: boolean;
+  leader: string | null;
+  lease: number;
+  grace: number | null;
+  invalidHeartbeats: number;
+  store: string;
+  /** What the token that was sent may do; an older coordinator doesn't say. */
+  can?: string[];
+}
+
+export interface Graph {
+  job: string;
+  deployment: number;
+  nodes: { id: number; kind: string; name: string; inputs: number[]; where: string }[];
+  stages: {
+    stage: string;
+    nodes: number[];
+    key: string[];
+    stateful: boolean;
+    inputs: string[];
+    outputs: string[];
+    tasks: number;
+  }[];
+  edges: { fromStage: string; toStage: string; stream: string }[];
+}
+
+export interface Partitions {
+  at: number;
+  served: boolean;
+  start: number;
+  total: number;
+  table: Columns;
+  totals: Record<string, Num>;
+  quantiles: Record<string, Num>;
+}
+
+export interface History {
+  at: number;
+  t0: number;
+  step: number;
+  by: string;
+  names: Record<string, Record<string, (number | null)[]>>;
+}
+
+export interface DeadLetters {
+  at: number;
+  streams: string[];
+  stream: string;
+  letters: Letter[];
+  before: Record<string, Num>;
+}
+
+export interface Content {
+  text?: string;
+  base64?: string;
+  bytes: number;
+  cut: boolean;
+}
+
+export interface Letter {
+  partition: number;
+  offset: Num;
+  at: number;
+  error: string;
+  operator: string;
+  origin: { stream: string; partition: number; offset: Num } | null;
+  key: Content | null;
+  value: Content | null;
+  headers: Record<string, string>;
+}
+
+/** Rows of a table that names its columns once, as objects. */
+export function records<T>(table: Columns): T[] {
+  return table.rows.map((row) => Object.fromEntries(table.columns.map((name, at) => [name, row[at]])) as T);
+}

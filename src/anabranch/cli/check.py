@@ -1,0 +1,142 @@
+"""``anabranch check``: whether all that a job has left is whole, and what is lost if it isn't."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from anabranch import config as configuration
+from anabranch.cli import finding, printing, progress
+from anabranch.config import Settings
+from anabranch.coordinator import maintenance, queries
+from anabranch.model.lane import Lane, LaneState
+from anabranch.protocol.status import JobStatus
+
+if TYPE_CHECKING:
+    from anabranch.container.checkpoint.review import Finding, LaneFiles
+    from anabranch.container.checkpoint.soundness import Resumption
+    from anabranch.container.folder import Folder
+    from anabranch.systems.systems import Systems
+
+
+def check(
+    job: Annotated[str, typer.Argument(help="The job's name.")],
+    repair: Annotated[bool, typer.Option("--repair", help="Mend what can be mended and loses nothing.")] = False,
+    config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Look whether the folders, streams and outputs of a job are whole. Ends with 1 if something is wrong."""
+    settings = configuration.load(config)
+    with ExitStack() as stack:
+        if repair:
+            store = stack.enter_context(maintenance.alone(settings.coordinator.store, job))
+            status = queries.status(store, job)
+        else:
+            status = finding.status(settings.coordinator, job)
+        looked = _Check(finding.settings_of(settings, job), status, stack)
+        findings = looked.repaired() if repair else looked.findings()
+    left = [each for each in findings if not (repair and each.mends)]
+    if json:
+        printing.as_json({"job": job, "served": status.served, "findings": [asdict(each) for each in findings]})
+    for each in findings if not json else ():
+        typer.echo(_line(each, repair))
+    running = len(looked.running)
+    note = f"; {running} of its lanes run, and weren't looked into" if running else ""
+    progress.say(f"job {job}: {f'{len(left)} faults' if left else 'nothing is wrong'}{note}")
+    if left:
+        raise typer.Exit(1)
+
+
+class _Check:
+    """All of a job that can be looked at now."""
+
+    def __init__(self, settings: Settings, status: JobStatus, stack: ExitStack) -> None:
+        from anabranch.systems.systems import Systems
+
+        self._settings = settings
+        self._stack = stack
+        self._systems: Systems = Systems(settings, status.job)
+        lanes = [one.lane for one in status.lanes if one.lane.state is not LaneState.CLOSED]
+        served = [lane for lane in lanes if status.served and lane.state is not LaneState.FAILED]
+        self.running = served
+        self._streams = {(ssp.system, ssp.stream) for lane in lanes for ssp in (*lane.ssps, *lane.broadcast)}
+        self._streams |= {
+            (lane.system(output), output)
+            for lane in lanes
+            for output in lane.outputs
+            if not self._systems.is_table(output)
+        }
+        self._lanes = [lane for lane in lanes if lane.folder_epoch and lane not in served]
+
+    def findings(self) -> list[Finding]:
+        """All that is wrong."""
+        from anabranch.container.checkpoint import review
+
+        return [
+            *review.of_streams(self._systems, self._streams),
+            *(each for _, its, _ in self._looked() for each in its),
+        ]
+
+    def repaired(self) -> list[Finding]:
+        """All that was wrong; what can be mended is mended.
+
+        Raises:
+            ConflictError: a process has one of the folders.
+        """
+        from anabranch.container.checkpoint import review
+
+        findings = [*review.of_streams(self._systems, self._streams)]
+        for files, its, resumed in self._looked():
+            findings += its
+            if any(each.mends for each in its):
+                folder = self._folder(files.lane)
+                folder.lock()
+                if resumed is not None:
+                    folder.resume(resumed)
+                folder.mend_metadata()
+        return findings
+
+    def _looked(self) -> Iterable[tuple[LaneFiles, list[Finding], Resumption | None]]:
+        from anabranch.container.checkpoint import review
+
+        for lane in self._lanes:
+            files = review.local_files(self._settings.storage.root, lane) or self._far_files(lane)
+            its, resumed = review.of_lane(files, self._systems, self._systems.published)
+            yield files, its, resumed
+
+    def _far_files(self, lane: Lane) -> LaneFiles:
+        from anabranch.container.checkpoint import damage
+        from anabranch.container.checkpoint.review import LaneFiles
+
+        folder = self._folder(lane)
+        return LaneFiles(lane, folder.uri, damage.checkpoint(folder, lane) if folder.exists() else None)
+
+    def _folder(self, lane: Lane) -> Folder:
+        from anabranch.container.folder import Folder
+
+        root = self._settings.storage.root
+        return Folder(self._spark, f"{root}/{lane.job}/{lane.id}/{lane.folder_epoch}", self._systems.streams_by_topic)
+
+    @property
+    def _spark(self) -> Any:
+        from anabranch.spark import session
+
+        if not hasattr(self, "_session"):
+            progress.say("looking at the folders with Spark ...")
+            self._session = session.for_schemas(self._settings, "")
+            self._stack.callback(session.stop, self._session)
+        return self._session
+
+
+def _line(found: Finding, repair: bool) -> str:
+    lines = [f"{found.part}: {f'{found.path} ' if found.path else ''}{found.problem}"]
+    if found.lost:
+        lines.append(f"  without a backup, this is lost: {found.lost}")
+    if found.mends:
+        lines.append(f"  {'repaired' if repair else '--repair, or the next start,'}: {found.mends}")
+    return "\n".join(lines)

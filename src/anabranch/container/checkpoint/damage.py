@@ -1,0 +1,74 @@
+"""What a lane does about its folder before Spark looks at it: a batch that isn't whole there is forgotten where nothing
+is lost by that; else the lane fails for good, and says which file is damaged and what each way back costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from anabranch import logs
+from anabranch.container.checkpoint import soundness
+from anabranch.container.checkpoint.soundness import Checkpoint, Fault, Resumption
+from anabranch.container.folder import Folder
+from anabranch.errors import DamagedError
+from anabranch.model.lane import Lane
+
+__all__ = ["check", "checkpoint", "damaged", "mend"]
+
+log = logs.get_logger()
+
+
+def checkpoint(folder: Folder, lane: Lane, *, thorough: bool = False) -> Checkpoint:
+    """The files of a lane's folder, as they are now."""
+    return folder.checkpoint(lane.state_partitions if lane.stateful else 0, thorough=thorough)
+
+
+def check(folder: Folder, lane: Lane) -> None:
+    """Raises DamagedError if a lane can't go on from its folder as it is. No query may run there."""
+    faults = soundness.faults(checkpoint(folder, lane))
+    if faults:
+        raise damaged(lane, folder.uri, faults)
+
+
+def mend(folder: Folder, lane: Lane, published: int) -> Resumption | None:
+    """Forget the last batches if they aren't whole in the folder, as after a power cut, and can be run again; gives
+    where the lane goes on from then, None if nothing was to be done. No query may run there.
+
+    Args:
+        published: the last batch of which an output has anything, -1 if none.
+
+    Raises:
+        DamagedError: that would lose or repeat something.
+    """
+    files = checkpoint(folder, lane)
+    faults = soundness.faults(files)
+    if not faults:
+        folder.mend_metadata()
+        return None
+    resumed = soundness.resumption(files, lane.first_batch, published)
+    if resumed is None:
+        raise damaged(lane, folder.uri, faults)
+    log.warning(
+        "batches weren't whole in a lane's folder, and count as not written",
+        lane=lane.id,
+        faults=[f"{folder.uri}/{fault.name} {fault.problem}" for fault in faults],
+        last=resumed.batch,
+        runs_again=resumed.pending,
+    )
+    folder.resume(resumed)
+    folder.mend_metadata()
+    return resumed
+
+
+def damaged(lane: Lane, uri: str, faults: Sequence[Fault]) -> DamagedError:
+    """What to tell of files that a lane can't go on without."""
+    first, *others = faults
+    more = f"; so are {len(others)} more of its files" if others else ""
+    state = "its state and its positions" if lane.stateful else "its positions"
+    return DamagedError(
+        f"{uri}/{first.name} {first.problem}: it is {first.role}, and lane {lane.id} can't go on without it{more}",
+        f"restore that file, or the whole folder {uri}, from a backup: with the newest one nothing is lost, and an "
+        "older one is refused if outputs hold later batches\n  "
+        f"without a backup {state} are lost: under another job name the job reads its inputs from their beginning"
+        f"{', with no state' if lane.stateful else ''}, and writes its outputs once more\n  "
+        f"see all that is wrong with `anabranch check {lane.job}`; nothing was changed, and nothing is to be deleted",
+    )

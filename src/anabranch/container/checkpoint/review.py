@@ -1,0 +1,202 @@
+"""Looks at all that a job has left: its lanes' folders, its inputs and outputs. Nothing there changes, and no Spark is
+needed where the lanes are on a local disk."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from anabranch.container import offset_log
+from anabranch.container.checkpoint import soundness
+from anabranch.container.checkpoint.soundness import Checkpoint, Resumption
+from anabranch.errors import AnabranchError, NotFoundError
+from anabranch.model.lane import Lane
+from anabranch.systems.systems import Systems
+
+__all__ = ["Finding", "LaneFiles", "local_files", "of_lane", "of_streams"]
+
+_DOCUMENTS = {
+    "streams.json": "which streams the lane has read",
+    "starting.json": "where the lane began to read",
+    "progress.json": "how far the lane was in event time",
+}
+_METADATA = "metadata"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that is wrong. ``part``: the lane, stream or table; ``path``: the file or folder, if it is one;
+    ``problem`` in one sentence; ``lost``: what can't be had without a backup; ``mends``: what ``--repair`` does, the
+    empty text if nothing."""
+
+    part: str
+    path: str
+    problem: str
+    lost: str = ""
+    mends: str = ""
+
+
+@dataclass(frozen=True)
+class LaneFiles:
+    """A lane with its folder. ``uri`` of it; ``files`` None: it is gone."""
+
+    lane: Lane
+    uri: str
+    files: Checkpoint | None
+
+    def document(self, name: str) -> dict[str, Any]:
+        """One of our own files of JSON; {} if it isn't there. Raises ValueError if it is damaged."""
+        assert self.files is not None
+        if name not in self.files.sizes:
+            return {}
+        parsed = json.loads(self.files.read(name).decode())
+        if not isinstance(parsed, dict):
+            raise ValueError("it is no JSON object")
+        return parsed
+
+
+def local_files(root: str, lane: Lane) -> LaneFiles | None:
+    """A lane's folder on a local disk; None: the root is elsewhere."""
+    parts = urlsplit(root)
+    if parts.scheme not in ("", "file"):
+        return None
+    folder = Path(unquote(parts.path) if parts.scheme else root, lane.job, lane.id, str(lane.folder_epoch))
+    if not folder.is_dir():
+        return LaneFiles(lane, str(folder), None)
+    sizes = {
+        os.path.relpath(os.path.join(place, name), folder): os.stat(os.path.join(place, name)).st_size
+        for place, _, names in os.walk(folder)
+        for name in names
+    }
+    partitions = lane.state_partitions if lane.stateful else 0
+    return LaneFiles(
+        lane, str(folder), Checkpoint(sizes, lambda name: (folder / name).read_bytes(), partitions, thorough=True)
+    )
+
+
+def of_lane(
+    found: LaneFiles, systems: Systems, published: Callable[[Lane], int]
+) -> tuple[list[Finding], Resumption | None]:
+    """What is wrong with a stopped lane, and from where it goes on once its folder is repaired; None: it needs no
+    repair, or can't be."""
+    lane, part = found.lane, f"lane {found.lane.id}"
+    if found.files is None:
+        lost = "its positions" + (" and its state" if lane.stateful else "")
+        return [Finding(part, found.uri, "the folder of the lane is gone", lost)], None
+    findings = [*_documents(found)]
+    faults = soundness.faults(found.files)
+    resumed = None
+    if faults:
+        resumed = soundness.resumption(found.files, lane.first_batch, published(lane))
+    for fault in faults:
+        problem = f"{fault.problem}: it is {fault.role}"
+        lost = "" if resumed is not None else "its positions" + (" and its state" if lane.stateful else "")
+        findings.append(Finding(part, f"{found.uri}/{fault.name}", problem, lost, _mends(resumed)))
+    if not faults:
+        findings += _outputs(found, systems)
+        findings += _inputs(found, systems)
+        last = max(found.files.planned, -1)
+        if (seen := published(lane)) > last:
+            problem = f"its outputs hold batch {seen}, and its folder knows none after {last}: it was set back"
+            findings.append(Finding(part, found.uri, problem, f"the positions and the state after batch {last}"))
+    return findings, resumed
+
+
+def of_streams(systems: Systems, streams: Iterable[tuple[str, str]]) -> list[Finding]:
+    """What is wrong with the files of streams, given with their systems. Lanes tell which are gone."""
+    findings = []
+    for system, stream in sorted(streams):
+        with contextlib.suppress(NotFoundError):
+            faults = systems.named(system).faults(stream)
+            findings += [Finding(f"stream {stream}", each.path, each.problem, each.lost) for each in faults]
+    return findings
+
+
+def _mends(resumed: Resumption | None) -> str:
+    if resumed is None:
+        return ""
+    if resumed.batch < 0:
+        return "begins the lane anew: it has written nothing"
+    if resumed.pending:
+        return f"runs batch {resumed.batch} again: its outputs know what they have of it"
+    return f"goes on after batch {resumed.batch}: nothing of a later one was written"
+
+
+def _documents(found: LaneFiles) -> Iterator[Finding]:
+    assert found.files is not None
+    part = f"lane {found.lane.id}"
+    for name, role in _DOCUMENTS.items():
+        try:
+            found.document(name)
+        except ValueError as error:
+            yield Finding(part, f"{found.uri}/{name}", f"is damaged ({error}): it is {role}", role)
+    if found.files.planned < 0:
+        return
+    try:
+        if not found.document(_METADATA).get("id"):
+            raise ValueError("it has no id")
+    except ValueError as error:
+        mends = "gives the query another id, as each copy of a folder has"
+        yield Finding(part, f"{found.uri}/{_METADATA}", f"is damaged ({error}): it is the query's id", "", mends)
+
+
+def _positions(found: LaneFiles, systems: Systems) -> dict[str, dict[int, int]]:
+    assert found.files is not None
+    last = found.files.committed
+    if last < 0:
+        return {}
+    entry = offset_log.parse(found.files.read(f"offsets/{last}").decode())
+    names = systems.streams_by_topic
+    return {names.get(name, name): entry.positions(number) for name, number in entry.streams().items()}
+
+
+def _inputs(found: LaneFiles, systems: Systems) -> Iterator[Finding]:
+    """Inputs that end before what the lane has read."""
+    at = {ssp.stream: ssp.system for ssp in (*found.lane.ssps, *found.lane.broadcast)}
+    for stream, positions in _positions(found, systems).items():
+        if stream not in at:
+            continue
+        ends = _asked(lambda stream=stream: systems.named(at[stream]).high_watermarks(stream))  # type: ignore[misc]
+        if isinstance(ends, Finding):
+            yield ends
+            continue
+        for number, position in positions.items():
+            if ends.get(number, 0) < position:
+                problem = f"ends at offset {ends.get(number, 0)}, before {position}, up to where the lane has read it"
+                where = f"{at[stream]}/{stream}/{number}"
+                yield Finding(f"lane {found.lane.id}", where, problem, "what was processed is gone from it")
+
+
+def _outputs(found: LaneFiles, systems: Systems) -> Iterator[Finding]:
+    """Outputs that end before what the lane has written."""
+    try:
+        noted: Mapping[str, Mapping[str, Any]] = found.document("outputs.json")
+    except ValueError:
+        return  # it is made anew, and nothing hangs on it
+    for stream, partitions in noted.get("streams", {}).items():
+        if stream not in found.lane.outputs or systems.is_table(stream):
+            continue
+        system = found.lane.system(stream)
+        ends = _asked(lambda stream=stream, system=system: systems.named(system).high_watermarks(stream))  # type: ignore[misc]
+        if isinstance(ends, Finding):
+            yield ends
+            continue
+        for number, before in partitions.items():
+            now = ends.get(int(number), 0)
+            if now < before:
+                problem = f"ends at offset {now}, and ended at {before} before: it was set back"
+                lost = f"offsets {now} to {before - 1}, which the lane won't write again"
+                yield Finding(f"lane {found.lane.id}", f"{system}/{stream}/{number}", problem, lost)
+
+
+def _asked(ask: Callable[[], dict[int, int]]) -> dict[int, int] | Finding:
+    try:
+        return ask()
+    except AnabranchError as error:
+        return Finding("stream", "", error.what)

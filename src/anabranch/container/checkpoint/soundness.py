@@ -1,0 +1,246 @@
+"""What of a lane's folder a restart needs, what of that can't be read, and which batch the lane can go on from.
+
+A decision on the names, sizes and contents of files: no Spark, no storage.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from anabranch.container import offset_log
+from anabranch.container.checkpoint import checksums
+from anabranch.errors import DamagedError
+
+__all__ = ["Checkpoint", "Fault", "Resumption", "faults", "resumption"]
+
+_VERSIONED = re.compile(
+    r"state/(?P<operator>\d+)/(?P<partition>\d+)/(?:(?P<store>[^/_][^/]*)/)?"
+    r"(?P<version>\d+)(?:_[^/]+)?\.(?P<kind>changelog|delta|zip|snapshot)"
+)
+_SCHEMA = re.compile(r"state/(?:\d+/_metadata/metadata|\d+/\d+/(?:[^/_][^/]*/)?_metadata/schema)")
+_SNAPSHOTS = ("zip", "snapshot")
+_MOST_READ = 4 << 20
+"""Bytes. The content of a longer file isn't compared with its checksum, unless all is to be looked at."""
+_FARTHEST = 1000
+"""So many batches back a sound one is looked for: Spark keeps the last hundred."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A file that a lane needs and that can't be used. ``name``: in the lane's folder; ``role``: what it holds;
+    ``problem``: the rest of a sentence that begins with its path."""
+
+    name: str
+    role: str
+    problem: str
+
+
+@dataclass(frozen=True)
+class Resumption:
+    """The batch that a lane goes on from, which is ``pending`` if it has to be run again. No later one counts. -1: the
+    lane begins anew."""
+
+    batch: int
+    pending: bool
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The files of a lane's folder.
+
+    Args:
+        sizes: of all files, in bytes, by their names in the folder.
+        read: gives a file's content.
+        partitions: how many parts the state of each operator has; 0: the lane has no state.
+        thorough: compare also long files with their checksums.
+    """
+
+    sizes: Mapping[str, int]
+    read: Callable[[str], bytes]
+    partitions: int = 0
+    thorough: bool = False
+
+    @cached_property
+    def planned(self) -> int:
+        """The last batch that was planned, -1 if none."""
+        return max(self._numbers("offsets"), default=-1)
+
+    @cached_property
+    def committed(self) -> int:
+        """The last batch that was committed, -1 if none."""
+        return max(self._numbers("commits"), default=-1)
+
+    def _numbers(self, folder: str) -> Iterator[int]:
+        for name in self.sizes:
+            place, _, file = name.rpartition("/")
+            if place == folder and file.isdecimal():
+                yield int(file)
+
+    def offsets(self, batch: int) -> Fault | None:
+        """What is wrong with the entry of a batch that was planned."""
+        return self._text(f"offsets/{batch}", f"where batch {batch} begins and ends", _check_offsets)
+
+    def commit(self, batch: int) -> Fault | None:
+        """What is wrong with the note that a batch was committed."""
+        return self._text(f"commits/{batch}", f"the note that batch {batch} is committed", _check_commit)
+
+    def state(self, version: int) -> Fault | None:
+        """What is missing of the state after ``version`` batches."""
+        if not self.partitions or not version:
+            return None
+        operators = sorted({operator for operator, _, _ in self._stores})
+        if not operators:
+            return Fault("state", f"the lane's state after batch {version - 1}", "is missing or holds no state")
+        for operator in operators:
+            for partition in map(str, range(self.partitions)):
+                stores = [store for each, its, store in self._stores if (each, its) == (operator, partition)]
+                if not stores:
+                    return Fault(f"state/{operator}/{partition}", _role(version), "is missing or holds no state")
+                for store in stores:
+                    fault = self._store((operator, partition, store), version)
+                    if fault is not None:
+                        return fault
+        schemas = (name for name in self.sizes if _SCHEMA.fullmatch(name))
+        return next((fault for name in schemas if (fault := self._bytes(name, "what the state's rows are"))), None)
+
+    @cached_property
+    def _stores(self) -> dict[tuple[str, str, str], dict[int, list[str]]]:
+        """The files of each part of the state, by the version that they are of."""
+        stores: dict[tuple[str, str, str], dict[int, list[str]]] = {}
+        for name in self.sizes:
+            if (match := _VERSIONED.fullmatch(name)) is not None:
+                place = match["operator"], match["partition"], match["store"] or ""
+                stores.setdefault(place, {}).setdefault(int(match["version"]), []).append(name)
+        return stores
+
+    def _store(self, place: tuple[str, str, str], version: int) -> Fault | None:
+        """What keeps one part of the state from being put together: from its last snapshot, and changes after it."""
+        files = self._stores[place]
+        for number in range(version, -1, -1):
+            names = files.get(number, [])
+            snapshots = [name for name in names if name.rpartition(".")[2] in _SNAPSHOTS]
+            if snapshots:
+                return next(filter(None, map(self._snapshot, snapshots)), None)
+            if number == 0:
+                return None
+            if not names:
+                operator, partition, store = place
+                folder = "/".join(filter(None, ("state", operator, partition, store)))
+                return Fault(f"{folder}/{number}.changelog", _role(number), "is missing")
+            fault = next((fault for name in names if (fault := self._bytes(name, _role(number)))), None)
+            if fault is not None:
+                return fault
+        return None
+
+    def _snapshot(self, name: str) -> Fault | None:
+        role = f"all of the state after batch {int(name.rpartition('/')[2].split('.')[0].split('_')[0]) - 1}"
+        fault = self._bytes(name, role)
+        if fault is not None or not name.endswith(".zip") or not self._is_read(name):
+            return fault
+        try:
+            with zipfile.ZipFile(io.BytesIO(self.read(name))) as archive:
+                described = json.loads(archive.read("metadata").decode().partition("\n")[2])
+        except (KeyError, ValueError, zipfile.BadZipFile) as error:
+            return Fault(name, role, f"is damaged ({error})")
+        folder = name.rpartition("/")[0]
+        for table in described.get("sstFiles", ()):
+            path, size = f"{folder}/SSTs/{table['dfsSstFileName']}", table["sizeBytes"]
+            if path not in self.sizes:
+                return Fault(path, role, "is missing")
+            if self.sizes[path] != size:
+                return Fault(path, role, f"has {self.sizes[path]:,} bytes instead of {size:,}")
+        return None
+
+    def _text(self, name: str, role: str, check: Callable[[str], None]) -> Fault | None:
+        fault = self._bytes(name, role)
+        if fault is not None:
+            return fault
+        try:
+            check(self.read(name).decode())
+        except DamagedError as error:
+            return Fault(name, role, f"is damaged ({error.what.partition(': ')[2]})")
+        except (ValueError, TypeError, AttributeError) as error:
+            return Fault(name, role, f"is damaged ({error})")
+        return None
+
+    def _bytes(self, name: str, role: str) -> Fault | None:
+        if name not in self.sizes:
+            return Fault(name, role, "is missing")
+        if not self.sizes[name]:
+            return Fault(name, role, "is empty")
+        checksum = checksums.name_of(name)
+        if (
+            checksum in self.sizes
+            and self._is_read(name)
+            and not checksums.agrees(self.read(name), self.read(checksum))
+        ):
+            return Fault(name, role, f"isn't what its checksum was made of ({checksum.rpartition('/')[2]})")
+        return None
+
+    def _is_read(self, name: str) -> bool:
+        return self.thorough or self.sizes[name] <= _MOST_READ
+
+
+def faults(checkpoint: Checkpoint) -> list[Fault]:
+    """What a restart needs and can't have, as the folder is; none if it has all."""
+    planned, committed = checkpoint.planned, checkpoint.committed
+    if planned < 0 and committed < 0:
+        return []
+    last = max(planned, committed)
+    if planned > committed:
+        needed = [checkpoint.offsets(planned), *_before(checkpoint, planned), checkpoint.state(planned)]
+    else:
+        needed = [checkpoint.offsets(last), checkpoint.commit(last), checkpoint.state(last + 1)]
+    return [fault for fault in needed if fault is not None]
+
+
+def resumption(checkpoint: Checkpoint, first: int, published: int) -> Resumption | None:
+    """The last batch that the lane can go on from so that nothing is lost or repeated; None if there is none.
+
+    A batch is as one that was never planned if no output has anything of it, and one that was planned may always be
+    run again: its outputs know what they have of it. So a lane may go back to any batch that nothing was published
+    after.
+
+    Args:
+        first: the lane's first batch; those before it were another lane's.
+        published: the last batch of which an output has anything, -1 if none.
+    """
+    last = max(checkpoint.planned, checkpoint.committed)
+    for batch in range(last, max(first - 2, last - _FARTHEST, -1), -1):
+        if batch < published:
+            return None
+        if checkpoint.offsets(batch) is not None:
+            continue
+        if checkpoint.commit(batch) is None and checkpoint.state(batch + 1) is None:
+            return Resumption(batch, pending=False)
+        if batch >= first and not any(_before(checkpoint, batch)) and checkpoint.state(batch) is None:
+            return Resumption(batch, pending=True)
+    return Resumption(-1, pending=False) if first == 0 and last == 0 and published < 0 else None
+
+
+def _before(checkpoint: Checkpoint, batch: int) -> list[Fault | None]:
+    """What is wrong with the batch before one that is to be run again."""
+    return [checkpoint.offsets(batch - 1), checkpoint.commit(batch - 1)] if batch else []
+
+
+def _role(version: int) -> str:
+    return f"what batch {version - 1} changed in the lane's state"
+
+
+def _check_offsets(text: str) -> None:
+    entry = offset_log.parse(text)
+    if not entry.sources:
+        raise ValueError("it names no source")
+
+
+def _check_commit(text: str) -> None:
+    version, _, rest = text.partition("\n")
+    if not version.startswith("v"):
+        raise ValueError(f"it begins with {version[:20]!r}")
+    json.loads(rest)

@@ -1,0 +1,98 @@
+"""Which failures are of a lane's surroundings, and will pass by themselves: what the lane waits for then. Pure, but for
+how full disks are."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+__all__ = ["Awaited", "awaited", "full_disks"]
+
+_FULL_BELOW = 0.005
+"""Of a disk, what is kept free on one that is full: a file may not fit, though a small one would."""
+
+
+@dataclass(frozen=True)
+class Awaited:
+    """``name``: what a lane waits for; ``cure``: what somebody may do about it."""
+
+    name: str
+    cure: str
+    pattern: re.Pattern[str]
+
+
+def _awaited(name: str, cure: str, *patterns: str) -> Awaited:
+    return Awaited(name, cure, re.compile("|".join(patterns)))
+
+
+DISK = _awaited(
+    "room on a disk",
+    "make room on that disk: the lane goes on from this batch by itself",
+    r"No space left on device",
+    r"Disk quota exceeded",
+    r"\bENOSPC\b|\bEDQUOT\b",
+    r"database or disk is full",
+    r"not enough space",
+)
+_KINDS = (
+    DISK,
+    _awaited(
+        "the brokers of Kafka",
+        "see that the brokers of [systems.kafka] bootstrap_servers run and answer this machine: the lane goes on by "
+        "itself",
+        r"org\.apache\.kafka\.common\.errors\.(?:Timeout|Disconnect|Network|NotLeader|CoordinatorNotAvailable|"
+        r"CoordinatorLoadInProgress|NotCoordinator|BrokerNotAvailable|NotEnoughReplicas|KafkaStorage)",
+        r"KafkaError\{code=(?:_TRANSPORT|_ALL_BROKERS_DOWN|_TIMED_OUT|_RESOLVE|_MSG_TIMED_OUT|COORDINATOR_|"
+        r"NOT_COORDINATOR|NOT_ENOUGH_REPLICAS|REQUEST_TIMED_OUT|LEADER_NOT_AVAILABLE|NOT_LEADER)",
+        r"No resolvable bootstrap urls",
+        r"Kafka at \S+ (?:does not|doesn't|can't|did not|didn't)\b",
+    ),
+    _awaited(
+        "the rights of its user in Kafka",
+        "give the user of [systems.kafka] the rights to read and write that topic, group or transactional id: the lane "
+        "goes on by itself",
+        r"kafka\.common\.errors\.\w*AuthorizationException",
+        r"KafkaError\{code=\w*AUTHORIZATION_FAILED",
+    ),
+    _awaited(
+        "a host name that is known",
+        "see the name servers of this machine: the lane goes on by itself",
+        r"UnknownHostException",
+        r"Temporary failure in name resolution",
+        r"Name or service not known",
+    ),
+    _awaited(
+        "the object store",
+        "see that the store of [storage] root answers this machine: the lane goes on by itself",
+        r"\bSlowDown\b|Service: S3, Status Code: 50[03]|AWSServiceIOException|503 Service Unavailable",
+    ),
+    _awaited(
+        "the database",
+        "see that the database runs and answers this machine: the lane goes on by itself",
+        r"the database system is (?:starting up|shutting down|in recovery)",
+        r"connection to server at .* failed",
+        r"server closed the connection unexpectedly",
+        r"too many clients already",
+    ),
+)
+
+
+def awaited(text: str) -> Awaited | None:
+    """What a failure whose whole text this is makes a lane wait for; None: waiting won't help."""
+    return next((kind for kind in _KINDS if kind.pattern.search(text)), None)
+
+
+def full_disks(places: Iterable[str]) -> list[str]:
+    """What to tell of those of these folders whose disks are full."""
+    notes: dict[tuple[int, int], str] = {}
+    for place in places:
+        try:
+            state = os.statvfs(place)
+        except OSError:
+            continue
+        if state.f_bavail <= state.f_blocks * _FULL_BELOW or (state.f_files and not state.f_favail):
+            free = state.f_bavail * state.f_frsize
+            notes.setdefault((state.f_fsid, state.f_blocks), f"the disk of {place} has {free:,} bytes free")
+    return list(notes.values())

@@ -1,0 +1,41 @@
+"""How long a lane waits before it tries again whose surroundings have failed. No clock, no threads, no chance."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+__all__ = ["Wait", "begun_or_continued", "pause"]
+
+_FIRST, _LONGEST = 1.0, 15.0
+"""Seconds. What is well again is noticed within the longest pause, and a fifth of it."""
+_JITTER = 0.2
+_MOST_DOUBLINGS = 10
+
+
+@dataclass(frozen=True)
+class Wait:
+    """What a lane waits for, since when (in seconds since 1970), and how often it has failed since then."""
+
+    awaited: str
+    since: float
+    attempts: int = 1
+
+
+def begun_or_continued(wait: Wait | None, awaited: str, now: float) -> Wait:
+    """The wait after another failure. What a lane waits for may change meanwhile: it hasn't gone on since."""
+    return Wait(awaited, now) if wait is None else Wait(awaited, wait.since, wait.attempts + 1)
+
+
+def pause(wait: Wait, now: float, longest: float, chance: float) -> float | None:
+    """In how many seconds to try again; None: it has waited long enough, and the lane has failed.
+
+    Args:
+        longest: seconds that a lane may wait.
+        chance: from 0 to 1, so that lanes that wait for one thing don't all come at once.
+    """
+    left = longest - max(0.0, now - wait.since)
+    if left <= 0 and not math.isinf(longest):
+        return None
+    doubled = _FIRST * 2.0 ** min(wait.attempts - 1, _MOST_DOUBLINGS)
+    return min(float(min(_LONGEST, doubled) * (1 - _JITTER + 2 * _JITTER * chance)), left)

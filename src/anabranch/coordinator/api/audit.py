@@ -1,0 +1,141 @@
+"""Who asked a coordinator for what, from where, and what came of it: requests that change something, and refused ones.
+
+Each is a line of JSON in a file of bounded size, and, if it names a job, an event of that job.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from anabranch import logs
+from anabranch.coordinator.store import Event
+from anabranch.errors import AnabranchError
+
+__all__ = ["Audit", "Requested", "Trail"]
+
+_WAITING = 1_000
+_REFUSED_A_MINUTE = 100
+_ADDRESSES = 1_000
+_MOST_BYTES = 10_000_000
+_MINUTE = 60.0
+log = logs.get_logger()
+
+
+class Requested(msgspec.Struct, frozen=True):
+    """A request. ``who``: the role of its token; ``said``: who the client says that it is, which nobody has checked;
+    ``left_out``: so many refused ones of this address were not written before this one."""
+
+    at: float
+    who: str
+    said: str
+    address: str
+    method: str
+    path: str
+    status: int
+    why: str = ""
+    left_out: int = 0
+
+    @property
+    def job(self) -> str | None:
+        """The job that its path names."""
+        parts = self.path.split("/")
+        if parts[1:2] == ["jobs"] and len(parts) > 2:
+            return parts[2]
+        return parts[2].split(":")[0] if parts[1:2] == ["containers"] and len(parts) > 2 else None
+
+
+class Trail(Protocol):
+    """Where requests are written down."""
+
+    def take(self, requested: Requested, /) -> None:
+        """Takes no time, and raises nothing."""
+        ...
+
+
+class Audit:
+    """A trail in a file that only its owner can read, with its predecessor beside it: ``.1``.
+
+    Args:
+        path: the file.
+        note: adds to the events of a job; raises AnabranchError if there is no such job, or it can't now.
+    """
+
+    def __init__(self, path: Path, note: Callable[[Event], None]) -> None:
+        self._path = path
+        self._note = note
+        self._waiting: queue.Queue[Requested | None] = queue.Queue(_WAITING)
+        self._refused: OrderedDict[str, list[float]] = OrderedDict()
+        self._thread = threading.Thread(target=self._write, name="anabranch-audit", daemon=True)
+        self._thread.start()
+
+    def take(self, requested: Requested, /) -> None:
+        if requested.status in {401, 403, 415, 429}:
+            counted = self._counted(requested)
+            if counted is None:
+                return
+            requested = counted
+        try:
+            self._waiting.put_nowait(requested)
+        except queue.Full:
+            log.warning("a request isn't in the audit trail", path=requested.path, address=requested.address)
+
+    def close(self) -> None:
+        """Write what waits."""
+        self._waiting.put(None)
+        self._thread.join(10)
+
+    def _counted(self, requested: Requested) -> Requested | None:
+        """So many refused ones of an address are written in a minute; the others are counted."""
+        times = self._refused.setdefault(requested.address, [requested.at, 0, 0])
+        self._refused.move_to_end(requested.address)
+        while len(self._refused) > _ADDRESSES:
+            self._refused.popitem(last=False)
+        since, written, left_out = times
+        if requested.at - since > _MINUTE:
+            since, written = requested.at, 0
+        if written >= _REFUSED_A_MINUTE:
+            times[:] = since, written, left_out + 1
+            return None
+        times[:] = since, written + 1, 0
+        return msgspec.structs.replace(requested, left_out=int(left_out))
+
+    def _write(self) -> None:
+        while (requested := self._waiting.get()) is not None:
+            try:
+                self._add(msgspec.json.encode(requested) + b"\n")
+            except (OSError, ValueError) as error:
+                log.warning("the audit trail can't be written", file=str(self._path), error=str(error))
+            if requested.job is not None:
+                self._tell(requested.job, requested)
+
+    def _add(self, line: bytes) -> None:
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(descriptor, line)
+            full = os.fstat(descriptor).st_size > _MOST_BYTES
+        finally:
+            os.close(descriptor)
+        if full:
+            self._path.replace(f"{self._path}.1")
+
+    def _tell(self, job: str, requested: Requested) -> None:
+        said = f", who says that it is {requested.said!r}" if requested.said else ""
+        event = Event(
+            job=job,
+            at=requested.at,
+            who=f"{requested.who} at {requested.address}",
+            what=f"{requested.method} {requested.path}: {requested.status}",
+            why=f"{requested.why}{said}".removeprefix(", "),
+        )
+        try:
+            self._note(event)
+        except AnabranchError as error:
+            log.info("a request is in the audit trail alone", job=job, error=error.what)

@@ -1,0 +1,150 @@
+"""What a browser may send a coordinator: only what the coordinator's own page asks for.
+
+A page of any origin can let the browser of whoever opens it send requests to an address that only this browser
+reaches. It can't read the answers, but a request that changes something has been carried out by then; and by rebinding
+its own host name to the coordinator's address it could even read them. So requests are refused, on every route and
+before a body is read, whose ``Host`` isn't a name of this coordinator, whose ``Origin`` or ``Sec-Fetch-Site`` is of
+another page, or whose body is of a kind that a page may send unasked.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+__all__ = ["Names", "Refusal", "foreign", "wrong_kind"]
+
+_PORTS = {"http": 80, "https": 443}
+_SAFE = {"GET", "HEAD"}
+_OWN_SITE = {"same-origin", "none"}  # none: the user has typed it, or took it from a bookmark
+_BYTES = {"", "application/zip", "application/octet-stream"}
+_SHORT = 100
+
+Headers = dict[bytes, list[bytes]]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a request is refused: an HTTP status, what is wrong, and what to do."""
+
+    status: int
+    what: str
+    cure: str
+
+
+@dataclass(frozen=True)
+class Names:
+    """How a coordinator may be called in ``Host``, and in ``Origin`` where that isn't what ``Host`` says.
+
+    ``hosts``: names without ports. ``origins``: names with ports, of a proxy that passes on an ``Origin`` of its own.
+    """
+
+    hosts: frozenset[str] = frozenset()
+    origins: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, given: Iterable[str]) -> Names:
+        """From ``HOST``, ``HOST:PORT`` or URLs. What can't be read is nobody's name."""
+        found = [_split(each if "://" in each else f"//{each}") for each in given]
+        known = [(host, None if port in _PORTS.values() else port) for _, host, port in filter(None, found)]
+        return cls(frozenset(host for host, _ in known), frozenset(_netloc(*each) for each in known))
+
+    def has_host(self, host: str, own_address: str | None) -> bool:
+        """Whether a request may call the coordinator so. ``own_address``: at which the request came in."""
+        return host in self.hosts or host == own_address or _is_loopback(host)
+
+
+def foreign(
+    method: str, path: str, headers: Headers, names: Names, own_address: str | None, scheme: str = "http"
+) -> Refusal | None:
+    """Why a request is refused that comes from elsewhere; None: it doesn't. ``headers``: by names in lower case."""
+    hosts = _texts(headers, b"host")
+    host = _split(f"//{hosts[0]}") if len(hosts) == 1 else None
+    if host is None or not names.has_host(host[1], own_address):
+        called = ", ".join(hosts)[:_SHORT] or "nothing"
+        return Refusal(
+            403,
+            f"this coordinator isn't called {called!r}",
+            "ask it by a name that it has, or put the name into its [coordinator] hosts",
+        )
+    for origin in _texts(headers, b"origin"):
+        if not _is_own(origin, host, scheme, names):
+            return _foreign(f"a page of {origin[:_SHORT]}")
+    sites = _texts(headers, b"sec-fetch-site")
+    if any(site not in _OWN_SITE for site in sites) and not _is_link(method, path, headers):
+        return _foreign("another site's page")
+    return None
+
+
+def _is_own(origin: str, host: tuple[str, str, int | None], scheme: str, names: Names) -> bool:
+    """Whether an origin is the coordinator itself. A proxy before it may speak TLS where it doesn't."""
+    page = _split(origin)
+    if page is None or page[0] not in _PORTS:
+        return False
+    if _netloc(page[1], page[2] if page[2] != _PORTS[page[0]] else None) in names.origins:
+        return True
+    if scheme == "https" and page[0] != "https":
+        return False
+    of_page, of_host = (each[2] or _PORTS[page[0]] for each in (page, host))
+    return (page[1], of_page) == (host[1], of_host)
+
+
+def _is_link(method: str, path: str, headers: Headers) -> bool:
+    """Whether somebody follows a link from elsewhere to the coordinator's page, in a tab and not in a frame."""
+    opened = _texts(headers, b"sec-fetch-mode"), _texts(headers, b"sec-fetch-dest")
+    is_page = path == "/" or path.startswith("/ui/") or path == "/ui"
+    return method in _SAFE and is_page and opened == (["navigate"], ["document"])
+
+
+def wrong_kind(method: str, path: str, headers: Headers) -> Refusal | None:
+    """Why a request is refused whose body isn't said to be JSON; None: it is, or there is none."""
+    if method in _SAFE:
+        return None
+    kinds = [each.partition(";")[0].strip().lower() for each in _texts(headers, b"content-type")]
+    given = b"transfer-encoding" in headers or any(
+        length.strip() != "0" for length in _texts(headers, b"content-length")
+    )
+    if method == "PUT" and path.startswith("/artifacts/"):
+        fits = all(kind in _BYTES for kind in kinds)
+    else:
+        fits = all(kind == "application/json" for kind in kinds) and (bool(kinds) or not given)
+    if fits and len(kinds) <= 1:
+        return None
+    shown = ", ".join(kinds)[:_SHORT] or "nothing"
+    return Refusal(415, f"Content-Type is {shown!r}", "send JSON, with Content-Type: application/json")
+
+
+def _foreign(who: str) -> Refusal:
+    return Refusal(403, f"{who} isn't heard here", "ask from the coordinator's own page, or with anabranch")
+
+
+def _texts(headers: Headers, name: bytes) -> list[str]:
+    return [value.decode("latin-1").strip() for value in headers.get(name, [])]
+
+
+def _split(url: str) -> tuple[str, str, int | None] | None:
+    """Scheme, host and port of a URL, as they are compared; None if it has more than these, or less."""
+    try:
+        found = urlsplit(url)
+        host, port = found.hostname, found.port
+    except ValueError:
+        return None
+    more = found.path not in {"", "/"} or found.query or found.fragment
+    if not host or more or "@" in found.netloc or "\\" in url:
+        return None
+    return found.scheme, host.removesuffix("."), port
+
+
+def _netloc(host: str, port: int | None) -> str:
+    return host if port is None else f"{host}:{port}"
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,96 @@
+"""How slow a client may be, and how often it may be refused: nobody keeps connections or memory for nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.types import Message, Receive
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+__all__ = ["PromptHeads", "Refusals", "prompt"]
+
+HEAD_WITHIN = 15.0
+"""Seconds from a connection, or a request's first byte, to the end of the request's head."""
+BODY_WITHIN = 30.0
+"""Seconds for a body, and more at the rate below."""
+SLOWEST = 10_000
+"""Bytes a second."""
+_REFUSED = 1_000
+_WINDOW = 60.0
+_ADDRESSES = 1_000
+
+
+def prompt(receive: Receive, clock: Callable[[], float] = time.monotonic) -> Receive:
+    """``receive`` of a request whose body must come in time. HTTPException 408 if it doesn't."""
+    began, read, whole = clock(), 0, False
+
+    async def received() -> Message:
+        nonlocal read, whole
+        if whole:
+            return await receive()
+        left = began + BODY_WITHIN + read / SLOWEST - clock()
+        try:
+            async with asyncio.timeout(max(left, 0.0)):
+                message = await receive()
+        except TimeoutError:
+            raise HTTPException(408, f"after {read} bytes the rest of the body didn't come in time") from None
+        read += len(message.get("body", b""))
+        whole = not message.get("more_body", False)
+        return message
+
+    return received
+
+
+class Refusals:
+    """How often each address was refused of late."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._counts: OrderedDict[str, tuple[float, int]] = OrderedDict()
+
+    def are_too_many(self, address: str) -> bool:
+        """Count one more; whether it is one too many for a minute."""
+        now = self._clock()
+        since, count = self._counts.get(address, (now, 0))
+        if now - since > _WINDOW:
+            since, count = now, 0
+        self._counts[address] = since, count + 1
+        self._counts.move_to_end(address)
+        if len(self._counts) > _ADDRESSES:
+            self._counts.popitem(last=False)
+        return count >= _REFUSED
+
+
+class PromptHeads(H11Protocol):
+    """A connection that is closed if the head of a request doesn't come in time."""
+
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._begin()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        answering = self.cycle is not None and not self.cycle.response_complete
+        if answering or not self.conn.trailing_data[0]:
+            self._end()
+        elif self._timer is None:
+            self._begin()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end()
+        super().connection_lost(exc)
+
+    def _begin(self) -> None:
+        self._timer = self.loop.call_later(HEAD_WITHIN, self.transport.close)
+
+    def _end(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -1,0 +1,88 @@
+"""TLS between a coordinator and who asks it: which certificates each end shows, and which it takes."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+from anabranch.errors import ConfigError
+
+__all__ = ["of_client", "of_server", "refusal"]
+
+
+def of_server(certificate: Path, key: Path | None = None, client_ca: Path | None = None) -> ssl.SSLContext:
+    """For a coordinator. ``key``: None if it is in the certificate's file. With ``client_ca``, whoever asks must show a
+    certificate that this authority has signed.
+
+    Raises:
+        ConfigError: a file can't be read, or isn't what it should be; names it.
+    """
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    _show(context, certificate, key, "certificate", "key")
+    if client_ca is not None:
+        _trust(context, client_ca, "client_ca")
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def of_client(ca: Path | None = None, certificate: Path | None = None, key: Path | None = None) -> ssl.SSLContext:
+    """For who asks. ``ca``: of whom the coordinator's certificate must be; None: of one that this machine trusts.
+
+    Raises:
+        ConfigError: as :func:`of_server`.
+    """
+    context = ssl.create_default_context()
+    if ca is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        _trust(context, ca, "ca")
+    if certificate is not None:
+        _show(context, certificate, key, "client_certificate", "client_key")
+    return context
+
+
+def refusal(error: BaseException | None) -> str | None:
+    """Why one end didn't take the other's certificate, if that is what an error comes from."""
+    while error is not None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return error.verify_message
+        if isinstance(error, ssl.SSLError) and "ALERT" in (error.reason or ""):
+            return f"it says {error.reason}"
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def _show(context: ssl.SSLContext, certificate: Path, key: Path | None, *settings: str) -> None:
+    for setting, path in zip(settings, (certificate, key), strict=True):
+        if path is not None:
+            _check(path, setting)
+    try:
+        # No password can be given, and OpenSSL would ask for one at the terminal.
+        context.load_cert_chain(certificate, key, password="")
+    except (ssl.SSLError, OSError) as error:
+        named = certificate if key is None else f"{certificate} with {key}"
+        why = getattr(error, "reason", None) or error
+        raise ConfigError(
+            f"[coordinator] {settings[0]}: {named} is no certificate with its key: {why}",
+            "name PEM files that belong together, with a key that has no password",
+        ) from error
+
+
+def _trust(context: ssl.SSLContext, ca: Path, setting: str) -> None:
+    _check(ca, setting)
+    try:
+        context.load_verify_locations(ca)
+    except (ssl.SSLError, OSError) as error:
+        raise ConfigError(
+            f"[coordinator] {setting}: {ca} holds no certificates: {getattr(error, 'reason', None) or error}",
+            "name a PEM file of the authority's",
+        ) from error
+
+
+def _check(path: Path, setting: str) -> None:
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        raise ConfigError(
+            f"[coordinator] {setting}: {path} can't be read: {error.strerror}",
+            "name a PEM file that this user can read",
+        ) from error

@@ -1,0 +1,87 @@
+"""The token that a coordinator makes for itself, in a file that only its user can read: who can read it may operate."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import stat
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from anabranch.config import CoordinatorSettings
+from anabranch.coordinator.store import address
+from anabranch.errors import ConfigError
+
+__all__ = ["beside", "made", "of", "read"]
+
+_BYTES = 32
+_LONGEST = 1000
+_CURE = "set [coordinator] token_file to a path that this user can write, or [coordinator] token"
+
+
+def of(settings: CoordinatorSettings) -> Path:
+    """Where a coordinator with these settings keeps the token that it makes. ConfigError if nobody has said."""
+    if settings.token_file is None:
+        raise ConfigError("no file is named for the token of the coordinator", _CURE)
+    return settings.token_file
+
+
+def beside(token_file: Path, suffix: str) -> Path:
+    """Another file for the coordinator's user alone: with this suffix in place of ``.token``."""
+    return token_file.with_name(token_file.name.removesuffix(".token") + suffix)
+
+
+def read(path: Path) -> str | None:
+    """The token in a file. None: there is none yet, or this user may not read it."""
+    try:
+        with _opened(path) as descriptor:
+            return os.read(descriptor, _LONGEST).decode(errors="replace").strip() or None
+    except OSError:
+        return None
+
+
+def made(path: Path) -> str:
+    """The token in a file that only this user can read. A new one, if there is none or others may have seen it.
+
+    Raises:
+        ConfigError: the file is another user's, or can't be made.
+    """
+    address.make_folder(path.parent)
+    try:
+        with contextlib.suppress(FileNotFoundError), _opened(path) as descriptor:
+            found = os.fstat(descriptor)
+            if os.geteuid() not in {0, found.st_uid}:
+                raise ConfigError(f"the token file {path} belongs to another user", _CURE)
+            if stat.S_ISREG(found.st_mode) and not found.st_mode & 0o077 and (token := read(path)):
+                return token
+            path.unlink()
+        return _write(path)
+    except OSError as error:
+        raise ConfigError(f"the token file {path} can't be made: {error.strerror}", _CURE) from error
+
+
+def _write(path: Path) -> str:
+    """Another process may make it at the same time: the first one wins."""
+    temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with open(descriptor, "w", encoding="ascii") as file:
+            file.write(f"{secrets.token_urlsafe(_BYTES)}\n")
+        with contextlib.suppress(FileExistsError):
+            os.link(temporary, path)
+    finally:
+        temporary.unlink()
+    token = read(path)
+    assert token is not None
+    return token
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,24 @@
+"""Whether a folder can be used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from anabranch import own_files
+from anabranch.errors import AnabranchError
+
+__all__ = ["writable"]
+
+
+def writable(folder: Path, what: str) -> None:
+    """Raises AnabranchError if the folder can't be made or written."""
+    try:
+        own_files.make_folder(folder)
+        probe = folder / ".anabranch-writable"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise AnabranchError(
+            f"the {what} {folder} can't be written: {error.strerror or error}",
+            "choose another folder in anabranch.toml, or change its owner or mode",
+        ) from error

@@ -1,0 +1,1 @@
+"""Spark's source of a system that brings none of its own."""

@@ -1,0 +1,254 @@
+"""What a system gives to Spark; and the source of one that brings none, a Python data source of Arrow batches."""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import json
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import Any, Protocol, cast
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadMaxRows
+from pyspark.sql.types import StructType
+
+from anabranch import crash_points
+from anabranch.errors import StateError
+from anabranch.systems.contract import Records, System
+from anabranch.systems.source import BARE, SCHEMA, Limits, columns, share
+from anabranch.task_progress import counts, meters
+
+__all__ = [
+    "SOURCES",
+    "PlainWriter",
+    "Reader",
+    "SparkSide",
+    "SystemSource",
+    "options",
+    "plain",
+    "spark_side",
+    "streamed",
+]
+
+FORMAT = "anabranch-system"
+
+
+class PlainWriter(Protocol):
+    """Writes output rows at least once, with what Spark itself has for it."""
+
+    def write(self, rows: DataFrame) -> None:
+        """Write those rows of a batch that are of its outputs."""
+        ...
+
+    def stream(self, rows: DataFrame) -> Any:
+        """A ``DataStreamWriter`` of rows in real-time mode, all of its outputs."""
+        ...
+
+
+class SparkSide(Protocol):
+    """What the module gives that a system names in ``System.spark``."""
+
+    SOURCES: Sequence[type[DataSource]]
+    """Sources that are written in Python: a session registers them."""
+
+    def streamed(
+        self,
+        spark: SparkSession,
+        system: Any,
+        stream: str,
+        starting: Mapping[int, int],
+        until: Mapping[int, int],
+        limits: Limits,
+        bare: bool,
+    ) -> DataFrame:
+        """All records of the partitions that ``starting`` names, from there on, in the columns of ``SCHEMA``, or of
+        ``BARE``. ``until``: not beyond these offsets, if the system can stop there."""
+        ...
+
+    def plain(self, system: Any, streams: Mapping[int, str]) -> PlainWriter:
+        """Writes streams at least once, by the numbers of their outputs. Only of a system that has ``delivery`` among
+        its ``stream_settings``."""
+        ...
+
+
+def spark_side(system: System) -> SparkSide:
+    """What a system gives to Spark."""
+    return cast(SparkSide, importlib.import_module(system.spark))
+
+
+def streamed(
+    spark: SparkSession,
+    system: System,
+    stream: str,
+    starting: Mapping[int, int],
+    until: Mapping[int, int],
+    limits: Limits,
+    bare: bool,
+) -> DataFrame:
+    """All records of the partitions that ``starting`` names, from there on."""
+    given = {
+        **options(stream, starting, until, limits, bare),
+        "system": base64.b64encode(pickle.dumps(system)).decode(),
+    }
+    return spark.readStream.format(FORMAT).options(**given).load()
+
+
+def plain(system: System, streams: Mapping[int, str]) -> PlainWriter:
+    raise NotImplementedError(f"{system.name} writes nothing at least once: it has no delivery in stream_settings")
+
+
+def options(
+    stream: str, starting: Mapping[int, int], until: Mapping[int, int], limits: Limits, bare: bool
+) -> dict[str, str]:
+    """The options of a :class:`Reader`, and ``bare``.
+
+    They are ``stream``, ``partitions`` (JSON list), ``starting`` (JSON partition → offset), ``max_rows`` (of a batch,
+    while the query has no read limit), ``until`` (JSON partition → offset: never beyond), ``lane`` and ``commits`` (a
+    lane's id and commit folder, for the steps that tests stop at), ``bare`` ("true": without headers and timestamps),
+    ``line`` (where workers tell how far they are, see :class:`anabranch.task_progress.counts.Line`).
+    """
+    return {
+        "stream": stream,
+        "partitions": json.dumps(sorted(starting)),
+        "starting": json.dumps(starting),
+        "until": json.dumps(starting if limits.nothing else until),
+        "max_rows": str(limits.max_rows),
+        "lane": limits.lane,
+        "commits": limits.commits,
+        "bare": str(bare).lower(),
+        "line": "" if limits.line is None else limits.line.text,
+    }
+
+
+class Reader(DataSourceStreamReader):
+    """An offset is ``{"stream", "id", "positions": {partition: next offset}}``; it stands in the offset log.
+
+    How a system finds its ends, what a Spark task reads and how is that of the class that inherits this one.
+    """
+
+    def __init__(self, options: dict[str, str], bare: bool, name: str) -> None:
+        self._bare = bare
+        self._name = name
+        self._stream = options["stream"]
+        self._partitions: list[int] = json.loads(options["partitions"])
+        self._starting = {int(p): o for p, o in json.loads(options["starting"]).items()}
+        self._max_rows = int(options["max_rows"])
+        self._until = {int(p): o for p, o in json.loads(options.get("until", "{}")).items()}
+        self._lane = options.get("lane", "")
+        self._commits = options.get("commits", "")
+        self._line = counts.of_text(options.get("line", ""))
+
+    def id(self) -> str:
+        """The stream's id now."""
+        raise NotImplementedError
+
+    def ends(self) -> Mapping[int, int]:
+        """Where the partitions end now."""
+        raise NotImplementedError
+
+    def piece(self, partition: int, begin: int, end: int) -> InputPartition:
+        """What one Spark task reads: these records of one partition."""
+        raise NotImplementedError
+
+    def initialOffset(self) -> dict[str, Any]:
+        return self._offset({p: self._starting.get(p, 0) for p in self._partitions})
+
+    def latestOffset(self, start: dict[str, Any], limit: object) -> dict[str, Any]:
+        """``limit``: of the query; while it has none, the option ``max_rows`` says it."""
+        if crash_points.ACTIVE:
+            crash_points.reach(crash_points.PLANNING, self._lane, crash_points.next_batch(self._commits))
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._max_rows
+        if not most:
+            return start
+        held = self._positions(start)
+        there = self.ends()
+        ends = {p: min(end, self._until.get(p, end)) for p, end in there.items()}
+        for p, position in held.items():
+            if position > there[p]:
+                raise StateError(
+                    f"{self._name}/{self._stream}/{p} ends at offset {there[p]}, before the position {position} "
+                    "that was read already",
+                    "restore the stream: records that were processed are gone from it",
+                )
+        return self._offset(share(held, ends, most))
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        begin, finish = self._positions(start), self._positions(end)
+        ranges = [(p, begin.get(p, 0), finish[p]) for p in sorted(finish)]
+        return [self.piece(p, first, last) for p, first, last in ranges if last > first]
+
+    def metered(self, partition: int, pieces: Iterable[Callable[[], Iterable[Records]]]) -> Iterator[pa.RecordBatch]:
+        """The records of a partition as Spark takes them; workers tell how many they have read, and in what time."""
+        with closing(meters.meter(self._line, counts.READING)) as meter:
+            tally = meter.tally(0, 0, partition)
+            for piece in pieces:
+                for records in meter.timed(tally, piece()):
+                    yield columns(records, partition, self._bare)
+                    tally.rows += records[1].num_rows
+
+    def _offset(self, positions: dict[int, int]) -> dict[str, Any]:
+        told = {str(p): o for p, o in sorted(positions.items())}
+        return {"stream": self._stream, "id": self.id(), "positions": told}
+
+    def _positions(self, offset: dict[str, Any]) -> dict[int, int]:
+        if offset["id"] != self.id():
+            raise StateError(
+                f"stream {self._name}/{self._stream} is another one than the lane has read so far (it was removed and "
+                "made again)",
+                "restore the former stream, or run the job under another name",
+            )
+        return {int(p): o for p, o in offset["positions"].items()}
+
+
+class _Range(InputPartition):
+    def __init__(self, partition: int, begin: int, end: int) -> None:
+        self.partition = partition
+        self.begin = begin
+        self.end = end
+
+
+class SystemReader(Reader):
+    """By the contract alone."""
+
+    def __init__(self, options: dict[str, str], bare: bool) -> None:
+        self._system: System = pickle.loads(base64.b64decode(options["system"]))
+        super().__init__(options, bare, self._system.name)
+
+    def id(self) -> str:
+        return self._system.id(self._stream)
+
+    def ends(self) -> Mapping[int, int]:
+        return self._system.ends(self._stream, self._partitions)
+
+    def piece(self, partition: int, begin: int, end: int) -> InputPartition:
+        return _Range(partition, begin, end)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, _Range)
+        p, ranges = partition.partition, [(partition.begin, partition.end)]
+        return self.metered(p, [lambda: self._system.read(self._stream, p, ranges)])
+
+
+class SystemSource(DataSource):
+    """Options: those of :func:`options`, and ``system``, which is pickled."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> str:
+        return BARE if self._bare else SCHEMA
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return SystemReader(dict(self.options), self._bare)
+
+    @property
+    def _bare(self) -> bool:
+        return bool(self.options.get("bare") == "true")
+
+
+SOURCES = (SystemSource,)

@@ -1,0 +1,69 @@
+"""Which class a system has: those that are shipped, by name, and any other that settings name as ``module:Class``."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+
+from anabranch.config import OtherSystemSettings, Settings
+from anabranch.errors import ConfigError
+from anabranch.systems.contract import System
+
+__all__ = ["SHIPPED", "class_of", "error_cures"]
+
+SHIPPED = {
+    "embedded": "anabranch.systems.embedded.system:EmbeddedSystem",
+    "kafka": "anabranch.systems.kafka.system:KafkaSystem",
+}
+"""Each has a section of its own in :class:`anabranch.config.SystemsSettings`."""
+
+_loaded: dict[str, type[System]] = {}
+
+
+def class_of(name: str, settings: Settings) -> type[System]:
+    """The class of a system.
+
+    Raises:
+        ConfigError: there is no such system, with those that there are; or its class can't be imported, or is none.
+    """
+    section = settings.systems.sections.get(name)
+    if section is None:
+        raise ConfigError(
+            f"there is no system {name!r}; the systems are {', '.join(sorted(settings.systems.sections))}",
+            f'name one of them, or add [systems.{name}] with class = "module:Class"',
+        )
+    return _class(name, section.class_ if isinstance(section, OtherSystemSettings) else SHIPPED[name])
+
+
+def error_cures() -> Iterator[tuple[str, str]]:
+    """What helps against errors of the clients of all systems that this process has met, and of those that are
+    shipped; see ``System.error_cures``."""
+    for name, where in SHIPPED.items():
+        yield from _class(name, where).error_cures
+    for where, each in list(_loaded.items()):
+        if where not in SHIPPED.values():
+            yield from each.error_cures
+
+
+def _class(name: str, where: str) -> type[System]:
+    if where not in _loaded:
+        module, _, kind = where.partition(":")
+        cure = (
+            "write module:Class; install the module wherever the job's processes run, the coordinator and Spark's "
+            "executors too, or put its folder on PYTHONPATH there"
+        )
+        try:
+            found = getattr(importlib.import_module(module), kind)
+        except (ImportError, AttributeError) as error:
+            raise ConfigError(
+                f"systems.{name} has the class {where!r}, which can't be imported: {error}", cure
+            ) from error
+        lacking = sorted(getattr(found, "__abstractmethods__", ()))
+        if not isinstance(found, type) or System not in found.__mro__ or lacking:
+            why = f"it lacks {', '.join(lacking)}" if lacking else "it doesn't inherit from it"
+            raise ConfigError(
+                f"systems.{name} has the class {where!r}, which is no anabranch.systems.contract.System: {why}",
+                "see docs/contributing/adding-a-system.md",
+            )
+        _loaded[where] = found
+    return _loaded[where]

@@ -1,0 +1,98 @@
+"""The columns of a table in PostgreSQL: types, whether a job's rows fit them, and values as COPY reads them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from psycopg import sql
+
+from anabranch.errors import ConflictError
+
+__all__ = ["Column", "check", "text", "type_of"]
+
+_TYPES = {
+    pa.bool_(): "boolean",
+    pa.int8(): "smallint",
+    pa.int16(): "smallint",
+    pa.int32(): "integer",
+    pa.int64(): "bigint",
+    pa.float32(): "real",
+    pa.float64(): "double precision",
+    pa.string(): "text",
+    pa.binary(): "bytea",
+    pa.date32(): "date",
+    pa.timestamp("us", tz="UTC"): "timestamp with time zone",
+    pa.timestamp("us"): "timestamp without time zone",
+}
+_ALSO = {
+    "smallint": ("integer", "bigint"),
+    "integer": ("bigint",),
+    "real": ("double precision",),
+    "text": ("character", "uuid"),
+    "jsonb": ("json",),
+}
+"""What types of columns that take what we write begin with, besides the one that we would make."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """Of the table. ``needed``: it may not be null, and has no default."""
+
+    type: str
+    needed: bool
+
+
+def check(held: Mapping[str, Column], wanted: Mapping[str, sql.SQL], shown: str, table: str) -> None:
+    """See that a table, ``shown`` in messages, takes rows of other columns.
+
+    Raises:
+        ConflictError: names the first column that doesn't fit, and how to mend it.
+    """
+    for name, written in wanted.items():
+        kind = written.as_string()
+        if name not in held:
+            raise ConflictError(
+                f"the job writes a column {name!r} ({kind}), which {shown} doesn't have",
+                f'add it: alter table {table} add column "{name}" {kind}',
+            )
+        begins = (kind.partition("(")[0], *_ALSO.get(kind, ()))
+        if not held[name].type.startswith(begins):
+            raise ConflictError(
+                f"the job writes {name!r} as {kind}; in {shown} it is {held[name].type}",
+                "cast it in the job, or change the column's type",
+            )
+    needed = next((name for name, each in held.items() if name not in wanted and each.needed), None)
+    if needed is not None:
+        raise ConflictError(
+            f"{shown} has a column {needed!r} that may not be null and has no default, and the job doesn't write it",
+            "write it, or give it a default",
+        )
+
+
+def type_of(column: pa.Field, shown: str) -> sql.SQL:
+    """The type of a column that is made for it. ConflictError: there is none; ``shown``: the table in messages."""
+    kind = column.type
+    if pa.types.is_decimal(kind):
+        return sql.SQL(f"numeric({kind.precision},{kind.scale})")
+    if pa.types.is_nested(kind):
+        return sql.SQL("jsonb")
+    if kind not in _TYPES:
+        raise ConflictError(
+            f"{shown} can't have a column {column.name!r} of type {kind}", "cast it in the job, or leave it out"
+        )
+    return sql.SQL(_TYPES[kind])
+
+
+def text(column: pa.Array) -> pa.Array:
+    """As COPY reads it."""
+    if pa.types.is_binary(column.type):
+        return pa.array([None if each is None else f"\\x{each.hex()}" for each in column.to_pylist()], pa.string())
+    if pa.types.is_nested(column.type):
+        return pa.array(
+            [None if each is None else json.dumps(each, default=str) for each in column.to_pylist()], pa.string()
+        )
+    return column if pa.types.is_string(column.type) else pc.cast(column, pa.string())
