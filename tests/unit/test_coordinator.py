@@ -580,7 +580,7 @@ def test_looking_without_a_coordinator(store: Store, coordinator: Coordinator) -
     status = queries.status(store, "delays")
     assert (status.served, status.state, status.deployment, status.generation) == (False, "running", 1, 1)
     assert [(one.lane.state, one.report) for one in status.lanes] == [(LaneState.RUNNING, None)] * 2
-    assert [(one.seat, one.alive) for one in status.containers] == [("0", False)]
+    assert [(one.seat, one.alive) for one in status.containers] == [("0", None)]
     assert queries.jobs(store) == [status]
     assert Coordinator(store).jobs() == [status]
     assert queries.model(store, "delays") == coordinator.model("delays")
