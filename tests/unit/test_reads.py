@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import threading
 import time
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -258,3 +259,14 @@ def test_a_coordinator_says_what_it_is(asked: TestClient) -> None:
     found = asked.get("/coordinator").json()
     assert (found["leads"], found["leader"], found["lease"], found["grace"]) == (True, None, 10.0, 2.0)
     assert found["store"] == "sqlite://"
+
+
+def test_who_stands_by_says_so_and_who_leads(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/store.db"
+    first, second = Store(url), Store(url)
+    second.stand_by()
+    assert first.claim(None, "http://a:8480")
+    leads = [(found.leads, found.leader) for found in (Coordinator(first).info(), Coordinator(second).overview())]
+    assert leads == [(True, "http://a:8480"), (False, "http://a:8480")]
+    first.resign()
+    assert (Coordinator(first).info().leads, Coordinator(first).info().leader) == (False, None)

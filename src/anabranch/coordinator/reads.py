@@ -73,13 +73,13 @@ class Reads:
         return self._store.watched(wake)
 
     def info(self) -> CoordinatorInfo:
-        """What this coordinator is. ``leads``: as far as it itself can tell: it serves jobs, or nobody else does."""
+        """What this coordinator is."""
         led_by = self._store.leader()
         leader = None if led_by is None or led_by.resigned else led_by.holder
         return CoordinatorInfo(
             at=self._registry.now(),
             program=metadata.version("anabranch"),
-            leads=True,
+            leads=self._store.leads(),
             leader=leader,
             lease=self._registry.lease,
             grace=self._registry.grace,
@@ -92,7 +92,7 @@ class Reads:
         led_by = self._store.leader()
         return Overview(
             at=self._registry.now(),
-            leads=True,
+            leads=self._store.leads(),
             leader=None if led_by is None or led_by.resigned else led_by.holder,
             jobs=tuple(map(self._overview_of, self._store.jobs())),
         )

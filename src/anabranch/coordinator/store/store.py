@@ -220,6 +220,13 @@ class Store:
             row = connection.execute(query).mappings().first()
         return None if row is None else LeaderRecord(**row)
 
+    def leads(self) -> bool:
+        """Whether this store may write: it leads, or has never wanted to."""
+        if self._epoch is None:
+            return True
+        found = self.leader()
+        return found is not None and not found.resigned and found.epoch == self._epoch
+
     def stand_by(self) -> None:
         """From now on this store writes only while it leads."""
         with self._lock:
