@@ -43,7 +43,7 @@ from anabranch.systems.contract import System
 from anabranch.systems.embedded import EmbeddedSystem
 from anabranch.systems.kafka.system import KafkaSystem
 from bench.support import cluster as clusters
-from bench.support import records
+from bench.support import events, records
 from bench.support.cluster import Cluster
 from bench.support.processes import EndedError, Side, explained, interruptible, side
 from bench.support.sides import anabranch
@@ -51,7 +51,6 @@ from bench.support.sides import anabranch
 RECORDS, WAIT_MS, PARTITIONS = 60_000, 2.0, 2
 BEST, BEFORE = 16, 5.0
 LOOK = 0.1
-STOOD_STILL = "output stood still"
 PATIENCE = 900.0
 ONCE, SCALED, AUTO, WATCHED, MINUTE = "at once", "scaled", "auto", "watched", "minute"
 CALLED = ("stop", "interrupt", "drain", "deploy")
@@ -310,9 +309,9 @@ class Run:
         self.verb("deploy", "job.py")
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
-            for event in json.loads(self.verb("events", self.name, "--json", "--last", "1000")):
-                if STOOD_STILL in event["what"]:
-                    return float(event["what"].split()[-2])
+            measured = events.pause(json.loads(self.verb("events", self.name, "--json", "--last", "1000")))
+            if measured is not None:
+                return measured
             time.sleep(LOOK)
         raise SystemExit(f"no event says how long output stood still:\n{self.started.said()}")
 

@@ -32,6 +32,7 @@ from anabranch.errors import AnabranchError
 from anabranch.protocol.status import JobStatus
 from anabranch.systems.embedded import EmbeddedSystem
 from anabranch.systems.records import RECORD_SCHEMA
+from bench.support import events
 from bench.support.processes import Side, explained, interruptible, side
 from bench.support.sides import anabranch
 
@@ -194,10 +195,15 @@ class Run:
         plan = json.loads(self.verb("plan", *words, "--json") or "{}")
         begun = time.time()
         self.verb(*words)
-        self.until(f"{what} is measured", lambda: bool(self.events("output stood still", begun)), 120)
-        (event, *_) = self.events("output stood still", begun)
-        measured = float(event["what"].split()[-2])
-        self.told(Found(what, float(plan["pause"]), measured, watching.gap(begun - 5, time.time())))
+        measured: list[float] = []
+
+        def is_measured() -> bool:
+            found = events.pause(self.events("", begun))
+            measured.extend([] if found is None else [found])
+            return bool(measured)
+
+        self.until(f"{what} is measured", is_measured, 120)
+        self.told(Found(what, float(plan["pause"]), measured[0], watching.gap(begun - 5, time.time())))
 
     def drain(self, what: str) -> None:
         """Drain it, and compare; also what it says, all the while, of how much time is left."""

@@ -120,9 +120,10 @@ def _restarted(dice: random.Random, workspace: TabledWorkspace, server: postgres
 
 
 def _full(dice: random.Random, workspace: TabledWorkspace, disk: Disk) -> str:
-    """The job ends, and says why; what is pending is finished by the next run."""
+    """The job ends once it has waited enough, and says why; what is pending is finished by the next run."""
     hold, left = f"0-:staged:{dice.randint(1, 3)}+", dice.randrange(0, 32) << 10
-    process = workspace.start("run", "delays.py", "--available-now", hold=hold, job__max_rows_per_batch=SMALL)
+    limits = {"job__max_rows_per_batch": SMALL, "job__max_wait": "2 seconds"}
+    process = workspace.start("run", "delays.py", "--available-now", hold=hold, **limits)
     process.held()
     disk.fill(leave=left)
     process.release()

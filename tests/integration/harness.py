@@ -32,7 +32,8 @@ from anabranch.config import (
 from anabranch.container import remembering
 from anabranch.container.attempts import Standstill
 from anabranch.container.folder import Folder
-from anabranch.container.lane import Build, LaneRunner, Offsets
+from anabranch.container.lane.attempt import Build, Offsets
+from anabranch.container.lane.runner import LaneRunner
 from anabranch.container.place import Place
 from anabranch.formats import Format
 from anabranch.grouping import groupers

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame
 from anabranch import Job, Processor, Timers, ValueState, tumbling
 from anabranch.config import OutputSettings, StreamSettings
 from anabranch.container.attempts import Standstill
-from anabranch.container.lane import LaneRunner
+from anabranch.container.lane.runner import LaneRunner
 from anabranch.container.place import Place
 from anabranch.model.lane import Lane, Position
 from anabranch.model.ssp import parsed
@@ -74,7 +74,7 @@ class Running:
         """Wait until it has written a batch for so many seconds."""
 
         def is_there() -> bool:
-            query = self.runner._query
+            query = self.runner.query
             if query is None or not query.writing.is_set():
                 return False
             return query.gate.number == number and query.gate.seconds > seconds
@@ -306,7 +306,7 @@ def test_windows_are_exact_and_time_goes_on_where_it_was(any_site: Site, before:
 
 
 def _is_long(running: Running) -> bool:
-    query = running.runner._query
+    query = running.runner.query
     return query is not None and query.writing.is_set() and query.gate.seconds > 2
 
 

@@ -12,7 +12,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from anabranch import Job, crash_points
-from anabranch.container.ahead import Ahead, Beginnings
+from anabranch.container.lane.handover import PrestartedQuery, Prestarter
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP
 from anabranch.spark.foreseeing import Foreseen
@@ -44,7 +44,7 @@ def functions(job: Job) -> None:
 @pytest.mark.parametrize("build", [pytest.param(sql, marks=pytest.mark.long), functions])
 def test_each_record_once_and_in_order(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, build: Any) -> None:
     known = spied(monkeypatch, Foreseen, "known")
-    gone_on = spied(monkeypatch, Ahead, "go_on")
+    gone_on = spied(monkeypatch, PrestartedQuery, "go_on")
     check(cluster, build, [(200, SCALE(2)), (150, SCALE(1)), (100, KILL), (60, SCALE(4))])
     assert any(found is not None for found in known)
     assert gone_on
@@ -53,12 +53,12 @@ def test_each_record_once_and_in_order(cluster: Cluster, monkeypatch: pytest.Mon
 def test_a_lane_that_begins_elsewhere_than_was_told_is_begun_anew(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def told(beginnings: Beginnings, lane: str, ends: Mapping[SSP, int]) -> None:
+    def told(beginnings: Prestarter, lane: str, ends: Mapping[SSP, int]) -> None:
         as_it_was(beginnings, lane, {ssp: max(0, at - 3) for ssp, at in ends.items()})
 
-    as_it_was = Beginnings.end_at
-    abandoned, gone_on = spied(monkeypatch, Ahead, "abandon"), spied(monkeypatch, Ahead, "go_on")
-    monkeypatch.setattr(Beginnings, "end_at", told)
+    as_it_was = Prestarter.end_at
+    abandoned, gone_on = spied(monkeypatch, PrestartedQuery, "abandon"), spied(monkeypatch, PrestartedQuery, "go_on")
+    monkeypatch.setattr(Prestarter, "end_at", told)
     check(cluster, sql, [(150, SCALE(2)), (60, SCALE(1))])
     assert abandoned
     assert not gone_on
@@ -71,17 +71,17 @@ def test_a_query_that_was_begun_ahead_and_failed_is_begun_anew(
         if step == crash_points.AHEAD:
             raise RuntimeError("it fails")
 
-    def begun(beginnings: Beginnings, lane: Lane) -> Ahead | None:
-        found = as_it_was(beginnings, lane)
+    def take(prestarter: Prestarter, lane: Lane) -> PrestartedQuery | None:
+        found = as_it_was(prestarter, lane)
         if found is not None:
             with contextlib.suppress(StreamingQueryException):
                 found._started.awaitTermination()
             failed.append(lane.id)
         return found
 
-    as_it_was, failed = Beginnings.begun, list[str]()
-    gone_on = spied(monkeypatch, Ahead, "go_on")
-    monkeypatch.setattr(Beginnings, "begun", begun)
+    as_it_was, failed = Prestarter.take, list[str]()
+    gone_on = spied(monkeypatch, PrestartedQuery, "go_on")
+    monkeypatch.setattr(Prestarter, "take", take)
     with crash_points.watched(fail):
         check(cluster, sql, [(150, SCALE(2)), (60, SCALE(1))])
     assert failed

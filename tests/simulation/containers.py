@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import msgspec
 
 from anabranch.container.agent import Agent, Sent
+from anabranch.container.lane import lifecycle
+from anabranch.container.lane.lifecycle import Action, Closing, Event, Phase, Want
+from anabranch.container.restarts import Step
 from anabranch.coordinator.api.client import AWAY
 from anabranch.errors import AnabranchError, FencedError
+from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP
 from anabranch.protocol.container import HeartbeatResponse, Registration, RegistrationResponse, WantedLane
-from anabranch.protocol.drain import DrainOrder
 from anabranch.protocol.lane_report import LaneReport
 from anabranch.protocol.standby import StandbyOrder, StandbyReport
 from tests.simulation.inputs import number_of
@@ -236,28 +240,31 @@ class Copies:
 
 
 class LaneRun:
-    """One lane in a container, as in :mod:`anabranch.container.keeping` and :mod:`anabranch.container.lane`.
+    """One lane in a container: its real life cycle, and a model of what performs it.
 
-    Its folder, acknowledgement, batches, end; and the next attempt when it fails. ``closing``: it finishes what was
-    begun, and ends.
+    That is what :mod:`anabranch.container.lane.supervisor` and :mod:`anabranch.container.lane.runner` do.
     """
 
     def __init__(self, process: ContainerProcess, wanted: WantedLane) -> None:
         self.process = process
-        self._storage = process.scenario.storage
-        self._due: float | None = None
+        self.closing = wanted.closing
         self.report = LaneReport(lane=wanted.lane.id, phase="starting")
-        self._begin(wanted)
+        self._storage = process.scenario.storage
+        self._state = lifecycle.initial(wanted.lane)
+        self._following = Step.FAILED
+        if wanted.closing:
+            self._tell(lifecycle.Close())
+        self._tell(lifecycle.Drain(wanted.draining))
+        self._begin(wanted.lane)
 
-    def _begin(self, wanted: WantedLane) -> None:
-        self.lane, self.closing, self._draining = wanted.lane, wanted.closing, wanted.draining
-        self._epoch = self.lane.epoch
+    def _begin(self, lane: Lane) -> None:
+        self.lane = lane
+        self._epoch = lane.epoch
         self._folder: Folder | None = None
-        self._known = False
-        self._stop, self._leaving = wanted.closing, False
-        self._due = None
-        self._report(phase="starting", folder_epoch=0 if self.lane.abandoned else self.lane.folder_epoch)
-        self._next(self._take, 0.05, 0.5)
+        self._due = float("inf")
+        self._may_begin = self._has_begun = False
+        self._report(phase="starting", folder_epoch=self._state.folder_epoch)
+        self._tell(lifecycle.Started())
 
     @property
     def ended(self) -> bool:
@@ -266,95 +273,160 @@ class LaneRun:
     @property
     def may_write(self) -> bool:
         """Whether something that it does now, or when it wakes, could be published."""
-        return self._known and not (self.ended or self.process.dead or self.is_fenced or self.process.out_of_time)
+        waits = self._state.phase is Phase.RETRYING
+        return self._may_begin and not (
+            waits or self.ended or self.process.dead or self.is_fenced or self.process.out_of_time
+        )
 
     @property
     def is_fenced(self) -> bool:
         output = self._storage.output(self.lane)
         return output.fenced and self._epoch < output.epoch
 
+    # As the supervisor
+
     def stop(self) -> None:
         """It isn't wanted: it ends at a boundary; one that waits for its next attempt has failed."""
-        self._stop = self._leaving = True
-        if self._due is not None and not self.ended:
-            self._report(phase="failed", error="it can't go on")
+        self._leave(unwanted=True)
 
     def leave(self) -> None:
         """The container ends: so does the lane, at a boundary; others may try it again."""
-        self._stop = self._leaving = True
-        if self._due is not None and not self.ended:
-            self._report(phase="ended", pending=True)
+        self._leave(unwanted=False)
 
     def go_on(self, wanted: WantedLane) -> None:
-        its = wanted.lane.folder_epoch
-        self.closing, self._draining = wanted.closing, wanted.draining
-        if self._due is not None:
-            if self._due <= self.process.world.now and self.report.folder_epoch in (0, its) and not self.ended:
-                self._begin(wanted)
-            return
-        self._stop = self._stop or wanted.closing
-        if not self._known and 0 < its == self.report.folder_epoch and not self.ended:
+        self.closing = wanted.closing
+        knew = self._state.acknowledged
+        want = Want(
+            folder_epoch=wanted.lane.folder_epoch,
+            owner_lost=wanted.lane.abandoned,
+            upstream_ended=wanted.upstream_ended,
+            closing=Closing.YES if wanted.closing else Closing.NO,
+            drain=wanted.draining,
+            rested=self._due <= self.process.world.now,
+            thread_ended=True,
+        )
+        if lifecycle.BeginAttempt() in self._step(want):
+            self._begin(wanted.lane)
+        elif self._state.acknowledged and not knew and not self._state.ended:
             self.process.note(f"{'finishes' if wanted.closing else 'starts'} {self.lane.id}")
+            self._may_start()
+
+    def _leave(self, *, unwanted: bool) -> None:
+        before = self._state.phase
+        self._tell(lifecycle.Leave(unwanted=unwanted))
+        if self._state.phase is not before:
+            self._report_failure("it can't go on")
+
+    def _may_start(self) -> None:
+        """From now on it may write."""
+        if not self._may_begin:
             self.process.scenario.invariants.starts(self)
-            self._known = True
+            self._may_begin = True
+
+    # As the runner
+
+    def _tell(self, event: Event) -> None:
+        if self._state.needs_sources:
+            self._step(lifecycle.SourcesLookedUp(reads_sources=True))
+        for action in self._step(event):
+            self._perform(action)
+            if action == lifecycle.Tend():
+                break  # it is watched again when its batch is committed
+
+    def _step(self, event: Event) -> tuple[Action, ...]:
+        self._state, actions = lifecycle.step(self._state, event)
+        return actions
+
+    def _perform(self, action: Action) -> None:
+        match action:
+            case lifecycle.TakeFolder():
+                self._next(self._take, 0.05, 0.5)
+            case lifecycle.AwaitAcknowledgement():
+                self._report(folder_epoch=self._state.folder_epoch)
+                if not self._breaks_down(0.08):
+                    self._wait()
+            case lifecycle.StartQuery() | lifecycle.FinishPending():
+                self._begin_to_work()
+            case lifecycle.DrainByBatches() if not self._has_begun:
+                self._begin_to_work()
+            case lifecycle.DrainByBatches() | lifecycle.DrainHeld():
+                self._drain()
+            case lifecycle.Watch() if self._folder_of().pending:
+                self._publish()
+            case lifecycle.Watch():
+                self._tell(lifecycle.Watched(caught_up=False, holdable=crc32(self.lane.id.encode()) % 2 == 0))
+            case lifecycle.Tend():
+                self._plan()
+            case lifecycle.StopQuery():
+                self._tell(lifecycle.QueryStopped())
+            case lifecycle.End(has_begun):
+                self._end(has_begun=has_begun)
+            case lifecycle.Fail():
+                self._tell(lifecycle.FailureReported())
 
     def _take(self) -> None:
         if self.is_fenced:
-            self._report(phase="failed", error="its folder may be behind its output")
+            self._fail("its folder may be behind its output", Step.FAILED)
             return
         if self._breaks_down(0.7 if self.lane.abandoned else 0.08):
             return
         self._folder = self._storage.take(self.lane, self._epoch)
-        self._report(folder_epoch=self._folder.epoch)
-        if not self._breaks_down(0.08):
-            self._wait()
+        self._tell(lifecycle.FolderTaken(self._folder.epoch))
 
     def _wait(self) -> None:
-        if self._known:
-            self._report(begun=True)
-            if not self.closing:
-                self._report(phase="running", **self._figures)
-            self._next(self._publish if self._folder_of().pending else self._plan, 0.1, 0.6)
-        elif self._leaving:
-            self._end(begun=False)
-        else:
+        if self._state.waits:
             self._next(self._wait, 0.2, 0.2)
+        else:
+            self._tell(lifecycle.Awaited())
+
+    def _begin_to_work(self) -> None:
+        self._may_start()
+        self._has_begun = True
+        self._report(begun=True)
+        if not self.closing:
+            self._report(phase="running", **self._figures)
+        self._next(self._publish if self._folder_of().pending else self._turn, 0.1, 0.6)
+
+    def _turn(self) -> None:
+        """No batch is pending."""
+        match self._state.phase:
+            case Phase.STARTING:
+                self._tell(lifecycle.QueryStarted())
+            case Phase.RUNNING:
+                self._perform(lifecycle.Watch())
+            case Phase.FINISHING:
+                self._tell(lifecycle.Finished())
+            case Phase.HOLDING | Phase.DRAINING:
+                self._drain()
 
     def _plan(self) -> None:
-        if self._stop:
-            self._end()
-            return
         folder, random = self._folder_of(), self.process.world.random
-        if self._draining is not None and not self._drain(self._draining):
-            return
         self.process.scenario.invariants.plans(self)
-        if self._draining is not None:
-            self._next(self._publish, 0.05, 0.5)
-            return
         self._report(halted="")
         folder.plan(self._epoch, {number: random.randint(0, 4) for number in folder.positions})
         self._next(self._publish, 0.05, 0.5)
 
-    def _drain(self, how: DrainOrder) -> bool:
-        """Plan what is to be read yet, or the batch in which time ends; gives whether one was planned."""
-        folder, random = self._folder_of(), self.process.world.random
-        if folder.over:
-            self._end(drained=True)
-            return False
-        until = {number_of(SSP.parse(text)): offset for text, offset in (how.until or {}).items()}
+    def _drain(self) -> None:
+        """Plan what is to be read yet, or the batch in which time ends."""
+        folder, random, order = self._folder_of(), self.process.world.random, self._state.drain
+        if order is None or self._state.stops or folder.over:
+            self._tell(lifecycle.DrainEnded(drained=order is not None and not self._state.stops))
+            return
+        until = {number_of(SSP.parse(text)): offset for text, offset in (order.until or {}).items()}
         left = {number: max(0, until.get(number, at) - at) for number, at in folder.positions.items()}
         if any(left.values()):
             folder.plan(self._epoch, {number: min(more, random.randint(1, 20)) for number, more in left.items()})
-        elif how.last:
+        elif order.last:
             self.process.note(f"ends the time of {self.lane.id}")
             folder.plan(self._epoch, dict.fromkeys(folder.positions, 0))
             folder.last = len(folder.planned) - 1
         else:
-            self._report(halted=how.uuid, **self._figures)
-            self._next(self._plan, 0.1, 0.3)
-            return False
+            self._report(halted=order.uuid, **self._figures)
+            self._next(self._turn, 0.1, 0.3)
+            return
         self._report(halted="")
-        return True
+        self.process.scenario.invariants.plans(self)
+        self._next(self._publish, 0.05, 0.5)
 
     def _publish(self) -> None:
         if self._is_in_trouble(0.03):
@@ -364,7 +436,8 @@ class LaneRun:
             new = self._storage.output(self.lane).publish(number, its, self._epoch, self.process.world.now)
         except FencedError as error:
             self.process.note(f"{self.lane.id} is refused batch {number}: {error.what}")
-            self._report(phase="failed", error=error.what, fenced=True)
+            self._report(fenced=True)
+            self._fail(error.what, Step.FAILED)
             return
         self.process.scenario.invariants.writes(self)
         self.process.note(f"{'publishes' if new else 'skips'} batch {number} of {self.lane.id}: {its}")
@@ -377,21 +450,36 @@ class LaneRun:
             return
         self._storage.commit(self.lane, self._folder_of(), self._epoch)
         self._report(**self._figures)
-        self._next(self._plan, 0.2, 0.8)
+        self._next(self._turn, 0.2, 0.8)
 
-    def _end(self, *, begun: bool = True, drained: bool = False) -> None:
-        folder = self._folder_of()
-        folder.noted = folder.noted or begun
-        pending = folder.pending or not begun
+    def _end(self, *, has_begun: bool) -> None:
+        folder, drained = self._folder_of(), self._state.drained
+        folder.noted = folder.noted or has_begun
+        pending = folder.pending or not has_begun
         self._report(phase="ended", pending=pending, halted="", drained=drained, stopped=not drained, **self._figures)
         self.process.note(f"has ended {self.lane.id}{' with a pending batch' if self.report.pending else ''}")
+        self._tell(lifecycle.Ended())
+
+    def _fail(self, error: str, following: Step) -> None:
+        self._tell(lifecycle.Failed(RuntimeError(error)))
+        self._tell(lifecycle.Judged(following))
+        self._report_failure(error)
+
+    def _report_failure(self, error: str) -> None:
+        match self._state.phase:
+            case Phase.RETRYING:
+                self._report(phase="starting")
+            case Phase.RELEASED:
+                self._report(phase="ended", pending=True)
+            case Phase.FAILED:
+                self._report(phase="failed", error=error)
 
     def _breaks_down(self, probability: float) -> bool:
         """Whether it can't start, and won't."""
         if not self.lane.predecessors or self.lane.begun or self.closing or not self.process.world.chance(probability):
             return False
         self.process.note(f"{self.lane.id} can't start")
-        self._report(phase="failed", error="it can't start")
+        self._fail("it can't start", Step.FAILED)
         return True
 
     def _is_in_trouble(self, probability: float) -> bool:
@@ -399,11 +487,8 @@ class LaneRun:
         if not self.process.world.chance(probability):
             return False
         self.process.note(f"{self.lane.id} fails, and is tried again")
-        self._known = False
         self._due = self.process.world.now + self.process.world.random.choice([1.0, 2.0, 4.0])
-        self._report(phase="starting")
-        if self._leaving:
-            self.leave()
+        self._fail("it fails now and then", Step.ATTEMPT)
         return True
 
     @property

@@ -10,10 +10,13 @@ import pytest
 
 from anabranch.container.attempts import Attempts, Standstill
 from anabranch.container.failures import Remedy
-from anabranch.container.keeping import Keeper, Patience
+from anabranch.container.lane import lifecycle
+from anabranch.container.lane.life import Life
+from anabranch.container.lane.lifecycle import Closing, LaneState, Leaving, Phase
+from anabranch.container.lane.supervisor import LaneSupervisor
+from anabranch.container.lane.surroundings_wait import Patience
 from anabranch.model.lane import Lane
 from anabranch.protocol.container import WantedLane
-from anabranch.protocol.drain import DrainOrder
 from anabranch.protocol.lane_report import LaneReport
 from tests.unit.coordinator_helpers import FIRST, FLIGHTS, Clock, lane
 
@@ -71,197 +74,228 @@ def test_it_waits_longer_each_time() -> None:
 
 
 class Runner:
-    """What a keeper calls, with reports by hand."""
+    """What a supervisor calls, with reports and a life by hand."""
 
-    def __init__(self, lane: Lane) -> None:
+    def __init__(self, lane: Lane, life: Life) -> None:
         self.lane = lane
+        self.life = life
         self.remedy, self.stalled, self.awaits = Remedy.PROCESS, False, ""
         self.report = LaneReport(lane=lane.id, phase="starting", folder_epoch=lane.folder_epoch)
-        self.stopped = self.started = self.alive = self.closed = False
+        self.started = self.alive = False
 
     def start(self) -> None:
         self.started = self.alive = True
-
-    def stop(self, at_once: bool = False) -> None:
-        self.stopped = True
-
-    def close(self, now: bool = False) -> None:
-        self.closed = True
-
-    def drain(self, how: DrainOrder | None) -> None:
-        pass
-
-    def acknowledge(self, upstream_ended: bool) -> None:
-        self.say(phase="running")
+        self.life.tell(lifecycle.Started())
 
     def join(self, timeout: float) -> bool:
         return not self.alive
 
+    def take_folder(self, epoch: int) -> None:
+        self.say(folder_epoch=epoch)
+        self.life.tell(lifecycle.FolderTaken(epoch))
+
+    def begin(self) -> None:
+        """It gets as far as it may."""
+        if self.life.state.phase is Phase.TAKING:
+            self.take_folder(self.report.folder_epoch or 1)
+        if self.life.state.phase is Phase.REPORTED and not self.life.state.waits:
+            self.life.tell(lifecycle.Awaited())
+        if self.life.state.phase is Phase.STARTING:
+            self.life.tell(lifecycle.QueryStarted())
+            self.say(phase="running")
+
     def say(self, **fields: Any) -> None:
         self.report = msgspec.structs.replace(self.report, **fields)
-        self.alive = self.report.phase not in ("failed", "ended")
+
+    def fail(self, **fields: Any) -> None:
+        self.say(phase="failed", error="boom", **fields)
+        self.life.tell(lifecycle.Failed(RuntimeError("boom")))
+        self.life.tell(lifecycle.FailureReported())
+        self.alive = False
+
+    def end(self) -> None:
+        """It finishes what was begun, as it is to close."""
+        self.life.tell(lifecycle.Finished())
+        self.say(phase="ended")
+        self.life.tell(lifecycle.Ended())
+        self.alive = False
 
 
-class Kept:
-    """A keeper, the runners that it has made, and a clock."""
+class Supervised:
+    """A supervisor, the runners that it has made, and a clock."""
 
     def __init__(self, most: int = 3, replaceable: bool = False, longest: float = math.inf) -> None:
         self.runners: list[Runner] = []
         self.clock = Clock()
         self.lane = lane(FIRST)
-        make: Any = self._make
         patience = Patience(longest, chance=lambda: 0.5, now=self.clock)
-        self.keeper = Keeper(
-            WantedLane(lane=self.lane), make, Attempts(most), self.clock, lambda: replaceable, patience
+        self.supervisor = LaneSupervisor(
+            WantedLane(lane=self.lane), self._make, Attempts(most), self.clock, lambda: replaceable, patience
         )
 
-    def _make(self, lane: Lane) -> Any:
-        self.runners.append(Runner(lane))
+    def _make(self, lane: Lane, life: Life) -> Runner:
+        self.runners.append(Runner(lane, life))
         return self.runners[-1]
+
+    @property
+    def state(self) -> LaneState:
+        return self.runners[-1].life.state
 
     def turn(self, seconds: float = 0.0, closing: bool = False) -> LaneReport:
         self.clock.at += seconds
-        self.keeper.go_on(WantedLane(lane=self.lane, closing=closing))
-        return self.keeper.report
+        self.supervisor.go_on(WantedLane(lane=self.lane, closing=closing))
+        self.runners[-1].begin()
+        return self.supervisor.report
 
     def fail(self, **fields: Any) -> LaneReport:
-        self.runners[-1].say(phase="failed", error="boom", **fields)
-        return self.keeper.report
+        self.runners[-1].fail(**fields)
+        return self.supervisor.report
 
 
 def test_a_lane_that_failed_is_begun_again_after_a_pause() -> None:
-    kept = Kept()
-    kept.runners[0].say(folder_epoch=7)
-    told = kept.fail()
+    supervised = Supervised()
+    supervised.runners[0].take_folder(7)
+    told = supervised.fail()
     assert (told.phase, told.error, told.trouble, told.attempt) == ("starting", None, "boom", 2)
-    kept.turn()
-    kept.turn(5)
-    assert len(kept.runners) == 1  # the coordinator doesn't know yet that the lane has a folder
-    kept.lane = lane(FIRST, folder_epoch=7)
-    kept.turn()
-    assert [(runner.started, runner.lane.folder_epoch) for runner in kept.runners] == [(True, 0), (True, 7)]
-    told = kept.turn()
+    supervised.turn()
+    supervised.turn(5)
+    assert len(supervised.runners) == 1  # the coordinator doesn't know yet that the lane has a folder
+    supervised.lane = lane(FIRST, folder_epoch=7)
+    supervised.turn()
+    assert [(runner.started, runner.lane.folder_epoch) for runner in supervised.runners] == [(True, 0), (True, 7)]
+    told = supervised.turn()
     assert (told.phase, told.attempt, told.trouble, told.stalls) == ("running", 2, "boom", 0)
-    kept.runners[1].stalled = True
-    assert kept.fail().stalls == 1
+    supervised.runners[1].stalled = True
+    assert supervised.fail().stalls == 1
 
 
 def test_a_lane_that_fails_as_it_closes_is_begun_again_to_close() -> None:
-    kept = Kept()
-    kept.turn()
-    kept.turn(closing=True)
-    assert (kept.runners[0].closed, kept.keeper.closed) == (True, False)
-    kept.fail()
-    kept.turn(closing=True)
-    kept.turn(5, closing=True)
-    assert [runner.closed for runner in kept.runners] == [True, True]
-    kept.runners[1].say(phase="ended")
-    assert kept.keeper.closed
+    supervised = Supervised()
+    supervised.turn()
+    supervised.turn(closing=True)
+    assert (supervised.state.closing, supervised.supervisor.closed) == (Closing.YES, False)
+    supervised.fail()
+    supervised.turn(closing=True)
+    supervised.lane = lane(FIRST, folder_epoch=1)
+    supervised.turn(5, closing=True)
+    supervised.turn(closing=True)
+    assert (supervised.state.closing, supervised.state.phase, len(supervised.runners)) == (
+        Closing.YES,
+        Phase.FINISHING,
+        2,
+    )
+    supervised.runners[1].end()
+    assert supervised.supervisor.closed
 
 
 def test_that_its_query_has_begun_once_is_not_forgotten() -> None:
-    kept = Kept()
-    kept.runners[0].say(begun=True)
-    assert kept.fail().begun
-    kept.turn()
-    told = kept.turn(5)
-    assert (len(kept.runners), kept.runners[1].report.begun, told.begun) == (2, False, True)
-    kept.runners[1].remedy = Remedy.NONE
-    assert (kept.fail().phase, kept.keeper.report.begun) == ("failed", True)
+    supervised = Supervised()
+    supervised.runners[0].say(begun=True)
+    assert supervised.fail().begun
+    supervised.turn()
+    told = supervised.turn(5)
+    assert (len(supervised.runners), supervised.runners[1].report.begun, told.begun) == (2, False, True)
+    supervised.runners[1].remedy = Remedy.NONE
+    assert (supervised.fail().phase, supervised.supervisor.report.begun) == ("failed", True)
 
 
 def test_it_fails_alone_in_the_end() -> None:
-    kept = Kept()
+    supervised = Supervised()
+    supervised.lane = lane(FIRST, folder_epoch=1)
     phases = []
     for _ in range(3):
-        phases.append(kept.fail(batch=5).phase)
-        kept.turn()
-        kept.turn(1.5)
-        kept.turn(1.5)
+        phases.append(supervised.fail(batch=5).phase)
+        supervised.turn()
+        supervised.turn(1.5)
+        supervised.turn(1.5)
     assert phases == ["starting", "starting", "failed"]
-    told = kept.keeper.report
-    assert (told.error, told.attempt, len(kept.runners), kept.keeper.ended) == ("boom", 3, 3, True)
+    told = supervised.supervisor.report
+    assert (told.error, told.attempt, len(supervised.runners), supervised.supervisor.ended) == ("boom", 3, 3, True)
 
 
 def test_a_lane_waits_for_its_surroundings_without_end_and_counts_no_attempt() -> None:
-    kept = Kept(most=1)
+    supervised = Supervised(most=1)
+    supervised.lane = lane(FIRST, folder_epoch=1)
     for _ in range(50):
-        kept.runners[-1].remedy, kept.runners[-1].awaits = Remedy.WAIT, "room on a disk"
-        told = kept.fail()
+        supervised.runners[-1].remedy, supervised.runners[-1].awaits = Remedy.WAIT, "room on a disk"
+        told = supervised.fail()
         assert (told.phase, told.error, told.trouble, told.attempt) == ("starting", None, "boom", 1)
         assert (told.awaits, told.awaits_since) == ("room on a disk", 1000.0)
-        kept.turn()
-        kept.turn(20)
-    assert len(kept.runners) == 51
-    kept.runners[-1].say(phase="running")
-    assert kept.turn().awaits == "room on a disk"  # whether it can write isn't known yet
-    kept.runners[-1].say(batch=0)
-    told = kept.turn()
+        supervised.turn()
+        supervised.turn(20)
+    assert len(supervised.runners) == 51
+    supervised.runners[-1].say(phase="running")
+    assert supervised.turn().awaits == "room on a disk"  # whether it can write isn't known yet
+    supervised.runners[-1].say(batch=0)
+    told = supervised.turn()
     assert (told.phase, told.awaits, told.trouble) == ("running", "", "")
 
 
 def test_a_lane_that_has_nothing_to_do_waits_no_more() -> None:
-    kept = Kept()
-    kept.runners[-1].remedy, kept.runners[-1].awaits = Remedy.WAIT, "the brokers of Kafka"
-    kept.fail()
-    kept.turn()
-    kept.turn(20)
-    kept.runners[-1].say(phase="running")
-    assert kept.turn().awaits
-    assert kept.turn(21).awaits == ""
+    supervised = Supervised()
+    supervised.lane = lane(FIRST, folder_epoch=1)
+    supervised.runners[-1].remedy, supervised.runners[-1].awaits = Remedy.WAIT, "the brokers of Kafka"
+    supervised.fail()
+    supervised.turn()
+    supervised.turn(20)
+    supervised.runners[-1].say(phase="running")
+    assert supervised.turn().awaits
+    assert supervised.turn(21).awaits == ""
 
 
 def test_a_lane_that_waits_can_be_stopped() -> None:
-    kept = Kept()
-    kept.runners[-1].remedy, kept.runners[-1].awaits = Remedy.WAIT, "room on a disk"
-    kept.fail()
-    kept.turn()
-    kept.keeper.stop()
-    told = kept.keeper.report
+    supervised = Supervised()
+    supervised.lane = lane(FIRST, folder_epoch=1)
+    supervised.runners[-1].remedy, supervised.runners[-1].awaits = Remedy.WAIT, "room on a disk"
+    supervised.fail()
+    supervised.turn()
+    supervised.supervisor.stop()
+    told = supervised.supervisor.report
     assert (told.phase, told.error, told.stopped, told.pending, told.awaits) == ("ended", None, True, True, "")
 
 
 def test_a_lane_may_wait_for_so_long_only() -> None:
-    kept = Kept(longest=30)
+    supervised = Supervised(longest=30)
+    supervised.lane = lane(FIRST, folder_epoch=1)
     for _ in range(4):
-        kept.runners[-1].remedy, kept.runners[-1].awaits = Remedy.WAIT, "room on a disk"
-        kept.fail()
-        kept.turn()
-        kept.turn(10)
-    told = kept.keeper.report
+        supervised.runners[-1].remedy, supervised.runners[-1].awaits = Remedy.WAIT, "room on a disk"
+        supervised.fail()
+        supervised.turn()
+        supervised.turn(10)
+    told = supervised.supervisor.report
     assert (told.phase, told.error) == ("failed", "boom")
 
 
 def test_what_would_fail_again_is_not_tried() -> None:
-    kept = Kept()
-    kept.runners[0].remedy = Remedy.NONE
-    assert kept.fail().phase == "failed"
-    kept.turn(100)
-    assert len(kept.runners) == 1
+    supervised = Supervised()
+    supervised.runners[0].remedy = Remedy.NONE
+    assert supervised.fail().phase == "failed"
+    supervised.turn(100)
+    assert len(supervised.runners) == 1
 
 
 def test_a_lane_that_is_not_wanted_any_more_has_failed() -> None:
-    kept = Kept()
-    kept.fail()
-    kept.keeper.stop()
-    assert (kept.keeper.report.phase, kept.runners[0].stopped) == ("failed", True)
+    supervised = Supervised()
+    supervised.fail()
+    supervised.supervisor.stop()
+    assert (supervised.supervisor.report.phase, supervised.state.leaving) == ("failed", Leaving.AT_BATCH_END)
 
 
 def test_another_container_may_try_when_this_one_leaves() -> None:
-    kept = Kept()
-    kept.fail(positions={str(FLIGHTS): 3})
-    kept.keeper.leave()
-    told = kept.keeper.report
+    supervised = Supervised()
+    supervised.fail(positions={str(FLIGHTS): 3})
+    supervised.supervisor.leave()
+    told = supervised.supervisor.report
     assert (told.phase, told.error, told.stopped, told.positions[str(FLIGHTS)]) == ("ended", None, True, 3)
 
 
 def test_two_attempts_never_run_at_once() -> None:
-    kept = Kept()
-    kept.fail()
-    kept.runners[0].alive = True  # its thread has not ended
-    kept.turn()
-    kept.turn(100)
-    assert len(kept.runners) == 1
-    kept.runners[0].alive = False
-    kept.turn()
-    assert len(kept.runners) == 2
+    supervised = Supervised()
+    supervised.fail()
+    supervised.runners[0].alive = True  # its thread has not ended
+    supervised.turn()
+    supervised.turn(100)
+    assert len(supervised.runners) == 1
+    supervised.runners[0].alive = False
+    supervised.turn()
+    assert len(supervised.runners) == 2

@@ -148,9 +148,9 @@ def test_the_speed_of_a_short_batch_is_not_taken_with_the_work_of_a_longer_one()
     worked for a large part of the time since, as the next batch is larger: they are much faster than that."""
     progress = BatchProgress(number=1, planned=600, done=600, phase="committing", seconds=0.5, spent={"functions": 0.3})
     figures = {"lag": 128_000, "rows_per_second": 257.0, "seconds": 0.4, "span": 1.0, "busy": 1.0, "working": 0.4}
-    found = decided(status(report(**figures, batch_progress=progress), factor=1), seconds=4)
+    found = decided(status(report(**figures, batch_progress=progress), factor=1), seconds=4, pause=100.0)
     assert found.factor is None
-    assert "too short yet" in found.why
+    assert "1,200 are done" in found.why
 
 
 def test_what_a_change_costs_counts() -> None:

@@ -112,7 +112,7 @@ def test_who_may_not_survive_stops_before_its_lease_ends_and_for_ever(clock: Clo
     agent.miss("nothing runs there")
     clock.at += 5.9
     assert agent.must_stop == ""
-    clock.at += 0.25
+    clock.at += 0.2
     why = "the coordinator was not heard for 6 s, and what it writes can't be fenced (nothing runs there)"
     assert agent.must_stop == why
     assert agent.lease_left > 0
@@ -346,7 +346,7 @@ def test_in_one_process_a_store_that_is_full_is_waited_for(script: Scripted, clo
     script.answered = full
     for _ in range(21):
         assert beats.take([report(FIRST, "running")]) == ok(1)  # what it was told last
-        clock.at += 0.2
+        clock.at += 0.25
     assert len(script.beats) == 7  # it isn't asked at every turn
     assert said == ["the disk of the store /s is full; the lanes go on, and it is tried again: make room"]
     script.answered = good

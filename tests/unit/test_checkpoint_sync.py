@@ -47,6 +47,14 @@ def test_new_files_are_synced_once_and_their_folders_after_them(tmp_path: Path, 
     assert synced == []
 
 
+def test_what_a_former_process_has_written_is_synced_too(tmp_path: Path, synced: list[str]) -> None:
+    """https://github.com/elastic/elasticsearch/issues/39498"""
+    put(tmp_path, "offsets/0", "commits/0", "offsets/1")
+    assert CheckpointSync(str(tmp_path)).sync() == 3
+    synced.clear()
+    assert CheckpointSync(str(tmp_path)).sync() == 3
+
+
 def test_what_is_old_is_on_the_disk_already(tmp_path: Path, synced: list[str]) -> None:
     put(tmp_path, "offsets/0", "offsets/1")
     os.utime(tmp_path / "offsets" / "0", (1, 1))

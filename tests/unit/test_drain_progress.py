@@ -9,7 +9,7 @@ import pytest
 from anabranch import Job
 from anabranch.api.hooks import ON_DRAIN, DrainedTask
 from anabranch.cli import progress
-from anabranch.container.drained import Hook
+from anabranch.container.drain_hook import DrainHook
 from anabranch.drain_progress import Left, foretold, left, seconds_left
 from anabranch.errors import GraphError
 from anabranch.metrics import exposition
@@ -82,7 +82,7 @@ def test_a_task_has_drained_when_all_of_its_lanes_have() -> None:
     heard: list[DrainedTask] = []
     both = lane("0-a", tasks=("Partition_0", "Partition_1")), lane("0-b", tasks=("Partition_1",))
     other = lane("1-c", stage="other", tasks=("Partition_1",))
-    hook = Hook({ON_DRAIN: heard.append}, lambda: [*both, other])
+    hook = DrainHook({ON_DRAIN: heard.append}, lambda: [*both, other])
     hook.drained(both[0])
     assert heard == [DrainedTask("delays", "s", "Partition_0")]
     hook.drained(both[1])

@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from anabranch.container import lane as lanes
-from anabranch.container.ahead import Handover
 from anabranch.container.attempts import Standstill
-from anabranch.container.lane import LaneRunner
+from anabranch.container.lane import attempt, monitor
+from anabranch.container.lane.handover import Handover
+from anabranch.container.lane.runner import LaneRunner
 from anabranch.container.place import Place
 from anabranch.event_time.progress import Progress
 from tests.unit.coordinator_helpers import lane
@@ -55,6 +55,17 @@ class Inputs:
         pass
 
 
+class Outputs:
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def compare(self, folder: object) -> None:
+        pass
+
+    def note(self, folder: object, *, last: bool = False) -> None:
+        pass
+
+
 class LocalPlace:
     systems = None
 
@@ -86,7 +97,8 @@ def made(place: LocalPlace, handover: Handover | None = None) -> LaneRunner:
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalPlace:
-    monkeypatch.setattr(lanes, "Inputs", Inputs)
+    monkeypatch.setattr(attempt, "Inputs", Inputs)
+    monkeypatch.setattr(monitor, "Outputs", Outputs)
     return LocalPlace(tmp_path)
 
 
@@ -108,7 +120,7 @@ def test_it_ends_though_nobody_knows_its_folder_and_says_that_there_is_more_to_d
 
 def test_a_lane_that_never_begins_abandons_what_was_begun_ahead_of_it(place: LocalPlace) -> None:
     begun: Any = Begun()
-    runner = made(place, Handover(begun=lambda: begun))
+    runner = made(place, Handover(prestarted=lambda: begun))
     runner.start()
     assert not runner.join(0.5)
     assert not begun.abandoned

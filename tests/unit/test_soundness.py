@@ -134,10 +134,20 @@ def test_no_batch_of_another_lane_is_run_again(folder: Path) -> None:
 
 
 def test_everything_that_the_last_seconds_wrote_may_be_empty(folder: Path) -> None:
+    """https://github.com/influxdata/influxdb/issues/27654, https://github.com/elastic/logstash/issues/8218"""
     for name in ("offsets/5", "offsets/4", "commits/5", "commits/4", "commits/3", "state/0/0/6.changelog"):
         empty(folder / name)
     assert soundness.resumption(checkpoint(folder), 0, 3) == Resumption(3, pending=True)
     assert soundness.resumption(checkpoint(folder), 0, 4) is None
+
+
+@pytest.mark.parametrize(("published", "resumed"), [(3, Resumption(3, pending=False)), (4, None), (5, None)])
+def test_an_entry_that_is_missing_in_between_is_seen(folder: Path, published: int, resumed: Resumption | None) -> None:
+    """https://github.com/apache/spark/pull/35458"""
+    for name in ("offsets/4", "commits/4", "commits/5"):
+        gone(folder / name)
+    assert [fault.name for fault in soundness.faults(checkpoint(folder))] == ["offsets/4", "commits/4"]
+    assert soundness.resumption(checkpoint(folder), 0, published) == resumed
 
 
 def test_a_lane_whose_only_batch_is_damaged_begins_anew_if_nothing_was_published(folder: Path) -> None:

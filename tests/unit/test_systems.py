@@ -106,6 +106,15 @@ def test_a_secret_of_a_system_is_not_kept() -> None:
         config.dumped(settings)
 
 
+def test_a_process_is_in_one_rack_for_all_systems_that_know_of_racks() -> None:
+    section = {"class": LINES, "root": "x"}
+    settings = Settings.model_validate({"systems": {"mine": {**section, "rack": "a"}, "other": section}}).systems
+    assert (Settings().systems.rack, settings.rack) == (None, "a")
+    moved = settings.with_rack("b")
+    assert (moved.rack, moved.kafka.rack, moved.others["mine"].options["rack"]) == ("b", "b", "b")
+    assert "rack" not in moved.others["other"].options
+
+
 def test_what_is_shipped_can_be_opened() -> None:
     for name in registry.SHIPPED:
         assert System in registry.class_of(name, Settings()).__mro__

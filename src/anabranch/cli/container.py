@@ -66,7 +66,7 @@ def container(
     watchdog.watch(lambda: _TOLD if leaving.asked() else "", ended, lambda: _STOPS_WITHIN, AnabranchError.exit_code)
     with finding.at(own, coordinator) as client:
         running = waiting.answered(lambda: client.running(job), unless=leaving.asked)
-        settings = _settings(running, master, rack or own.systems.kafka.rack)
+        settings = _settings(running, master, rack or own.systems.rack)
         root = settings.storage.root
         if "://" not in root and not root.startswith("file:"):
             with contextlib.suppress(OSError):  # the first lane says so
@@ -98,7 +98,7 @@ def container(
             )
             replacer.take_lanes(lambda: made.batches)
             period = durations.parse(own.coordinator.period) / 1000
-            me = _registration(job, running.deployment, settings.systems.kafka.rack)
+            me = _registration(job, running.deployment, settings.systems.rack)
             _serve(made, client, me, period, leaving, ended, _survives(file.graph, settings))
         except ProcessBrokenError as broken:
             ended.set()  # its seat is given back: the watchdogs have nothing to see to any more
@@ -139,12 +139,11 @@ def _code(client: Client, sha256: str, in_image: bool) -> Path:
 
 def _settings(running: RunningDeployment, master: str | None, rack: str | None) -> Settings:
     settings = configuration.restored(running.program.settings)
-    spark, kafka = settings.spark, settings.systems.kafka
+    spark, systems = settings.spark, settings.systems
     if master is not None:
         spark = spark.model_copy(update={"master": master})
     if rack is not None:
-        kafka = kafka.model_copy(update={"rack": rack})
-    systems = settings.systems.model_copy(update={"kafka": kafka})
+        systems = systems.with_rack(rack)
     return settings.model_copy(update={"spark": spark, "systems": systems})
 
 

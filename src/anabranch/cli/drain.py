@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +12,7 @@ from anabranch import config as configuration
 from anabranch.cli import finding, printing, progress
 from anabranch.config import CoordinatorSettings
 from anabranch.coordinator.api.client import AWAY, Client
+from anabranch.deadlines import wait_until
 from anabranch.errors import ConflictError, JobFailedError, NotFoundError, OutOfTimeError, UsageError
 from anabranch.model.lane import LaneState
 from anabranch.protocol.drain import DrainAccepted, DrainNotification
@@ -70,33 +70,46 @@ def wait(client: Client, settings: CoordinatorSettings, job: str, timeout: float
         ConflictError: the drain was cancelled.
         OutOfTimeError: it took longer than so many seconds; names what functions are at.
     """
-    deadline, told = time.monotonic() + timeout, ""
-    while True:
+    status: JobStatus | None = None
+    last = ""
+
+    def look() -> bool | None:
+        nonlocal status, last
         status = _status(client, settings, job)
-        if status is not None:
-            if status.state == "drained":
-                return
-            if status.drain is None and status.state == "running":
-                raise ConflictError(f"the drain of job {job} was cancelled", f"see anabranch events {job}")
-            if status.state in ("stopping", "stopped", "failed"):
-                raise JobFailedError(f"job {job} is {status.state}: {status.error or 'it was stopped meanwhile'}")
-            overdue = [lane for lane in status.lanes if lane.report is not None and lane.report.overdue]
-            if overdue:
-                raise OutOfTimeError(
-                    f"job {job} still drains: {'; '.join(progress.stuck(status))}",
-                    f"it goes on by itself; see anabranch status {job}; anabranch cancel {job}, or stop it; with "
-                    "[job] message_timeout such a message becomes a dead letter",
-                )
-            if (now := progress.draining(status)) != told:
-                progress.say(now)
-                told = now
-        if time.monotonic() > deadline:
-            stuck = "" if status is None else "".join(f"; {line}" for line in progress.stuck(status))
-            raise OutOfTimeError(
-                f"job {job} still drains after {timeout:g} s: {told}{stuck}",
-                f"it goes on by itself; see anabranch status {job}; anabranch cancel {job}, or stop it",
-            )
-        time.sleep(_POLL)
+        if status is None:
+            return None
+        if _has_drained(job, status):
+            return True
+        if (now := progress.draining(status)) != last:
+            progress.say(now)
+            last = now
+        return None
+
+    def late() -> OutOfTimeError:
+        stuck = "" if status is None else "".join(f"; {line}" for line in progress.stuck(status))
+        return OutOfTimeError(
+            f"job {job} still drains after {timeout:g} s: {last}{stuck}",
+            f"it goes on by itself; see anabranch status {job}; anabranch cancel {job}, or stop it",
+        )
+
+    wait_until(look, timeout, late, _POLL)
+
+
+def _has_drained(job: str, status: JobStatus) -> bool:
+    """Raises what stands against going on waiting; see :func:`wait`."""
+    if status.state == "drained":
+        return True
+    if status.drain is None and status.state == "running":
+        raise ConflictError(f"the drain of job {job} was cancelled", f"see anabranch events {job}")
+    if status.state in ("stopping", "stopped", "failed"):
+        raise JobFailedError(f"job {job} is {status.state}: {status.error or 'it was stopped meanwhile'}")
+    if any(lane.report is not None and lane.report.overdue for lane in status.lanes):
+        raise OutOfTimeError(
+            f"job {job} still drains: {'; '.join(progress.stuck(status))}",
+            f"it goes on by itself; see anabranch status {job}; anabranch cancel {job}, or stop it; with "
+            "[job] message_timeout such a message becomes a dead letter",
+        )
+    return False
 
 
 def _status(client: Client, settings: CoordinatorSettings, job: str) -> JobStatus | None:

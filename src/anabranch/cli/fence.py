@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +9,7 @@ import typer
 
 from anabranch import config as configuration
 from anabranch.cli import finding, progress
+from anabranch.deadlines import wait_until
 from anabranch.errors import OutOfTimeError
 
 _POLL = 0.2
@@ -27,12 +27,18 @@ def fence(
     job = container.split(":")[0]
     with finding.at(configuration.load(config), coordinator) as client:
         client.fence(container, why)
-        deadline = time.monotonic() + timeout
-        while not detach and (left := [one.lane.id for one in client.status(job).lanes if one.lane.unfenced]):
-            if time.monotonic() > deadline:
-                raise OutOfTimeError(
-                    f"{', '.join(left)} of {container} could not be fenced within {timeout:g} s",
-                    f"the coordinator goes on trying; anabranch events {job} says why",
-                )
-            time.sleep(_POLL)
+        left: list[str] = []
+
+        def look() -> bool | None:
+            left[:] = [one.lane.id for one in client.status(job).lanes if one.lane.unfenced]
+            return None if left else True
+
+        def late() -> OutOfTimeError:
+            return OutOfTimeError(
+                f"{', '.join(left)} of {container} could not be fenced within {timeout:g} s",
+                f"the coordinator goes on trying; anabranch events {job} says why",
+            )
+
+        if not detach:
+            wait_until(look, timeout, late, _POLL)
     progress.say(f"container {container} has lost its seat" + ("" if detach else "; its lanes are fenced"))

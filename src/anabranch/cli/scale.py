@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +11,7 @@ import typer
 from anabranch import config as configuration
 from anabranch.cli import finding, haste, printing, progress
 from anabranch.coordinator.api.client import AWAY, Client
+from anabranch.deadlines import wait_until
 from anabranch.errors import ConflictError, JobFailedError, OutOfTimeError, UsageError
 from anabranch.model.lane import LaneState
 from anabranch.protocol.commands import RewindResult, ScaleRequest, ScaleResult
@@ -79,27 +79,31 @@ def wait(client: Client, job: str, timeout: float) -> None:
         JobFailedError: it doesn't run then.
         OutOfTimeError: it took longer than so many seconds.
     """
-    deadline, told, waits = time.monotonic() + timeout, "", haste.Waits()
-    while True:
+    last, waits = "", haste.Waits()
+
+    def look() -> JobStatus | None:
+        nonlocal last
         try:
             status = client.status(job)
         except AWAY:
-            status = None
-        if status is not None and status.state != _CHANGING:
-            if status.state != "running":
-                raise JobFailedError(f"job {job} is {status.state}: {status.error or 'it was stopped meanwhile'}")
-            return
-        if status is not None and (now := _left(status)) != told:
+            return None
+        if status.state != _CHANGING:
+            return status
+        if (now := _left(status)) != last:
             progress.say(now)
-            told = now
-        if status is not None:
-            waits.tell(status)
-        if time.monotonic() > deadline:
-            raise OutOfTimeError(
-                f"job {job} is still changing after {timeout:g} s: {told}",
-                f"it goes on by itself; see anabranch status {job}",
-            )
-        time.sleep(_POLL)
+            last = now
+        waits.tell(status)
+        return None
+
+    def late() -> OutOfTimeError:
+        return OutOfTimeError(
+            f"job {job} is still changing after {timeout:g} s: {last}",
+            f"it goes on by itself; see anabranch status {job}",
+        )
+
+    status = wait_until(look, timeout, late, _POLL)
+    if status.state != "running":
+        raise JobFailedError(f"job {job} is {status.state}: {status.error or 'it was stopped meanwhile'}")
 
 
 def _check(client: Client, job: str, changed: ScaleResult | RewindResult) -> None:

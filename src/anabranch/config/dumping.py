@@ -24,18 +24,19 @@ def dumped(settings: Settings) -> dict[str, Any]:
     Raises:
         ConfigError: a secret is written out, where only a reference may be kept.
     """
-    kafka, formats = settings.systems.kafka, settings.formats
+    formats = settings.formats
     secrets = {
-        "systems.kafka.sasl_password": kafka.sasl_password,
-        "systems.kafka.ssl_key_password": kafka.ssl_key_password,
+        **{
+            f"systems.{name}.{setting}": text
+            for name, section in settings.systems.sections.items()
+            for setting, text in section.secrets.items()
+        },
         "formats.registry_password": formats.registry_password,
         **{
             f"formats.registry_client.{name}": str(value)
             for name, value in formats.registry_client.items()
             if name in _SECRETS_OF_REGISTRY
         },
-        **{f"systems.kafka.client.{name}": text for name, text in kafka.client.items() if "password" in name},
-        **{f"systems.kafka.spark.{name}": text for name, text in kafka.spark.items() if "password" in name},
         **{
             f"{section}.{setting}": text
             for section, options in _free(settings)

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from anabranch.config.outputs import OutputSettings
 from anabranch.config.settings import Settings
-from anabranch.config.systems import EmbeddedSettings, OtherSystemSettings
+from anabranch.config.systems import OtherSystemSettings, SystemSettings
 
 __all__ = ["absolute"]
 
@@ -28,7 +28,6 @@ def absolute(settings: Settings, folder: Path) -> Settings:
     file = Path(store.removeprefix("sqlite:///") if store.startswith("sqlite:////") else ".anabranch/coordinator")
     logs = settings.coordinator.logs or file.parent / "containers"
     token_file = settings.coordinator.token_file or file.with_name(f"{file.name}.token")
-    embedded = (folder / settings.systems.embedded.root.expanduser()).resolve()
     return settings.model_copy(
         update={
             "storage": settings.storage.model_copy(update={"root": root}),
@@ -40,13 +39,7 @@ def absolute(settings: Settings, folder: Path) -> Settings:
                 }
             ),
             "systems": settings.systems.model_copy(
-                update={
-                    "embedded": EmbeddedSettings(root=embedded),
-                    "kafka": _with_paths(
-                        settings.systems.kafka, folder, "ssl_ca", "ssl_certificate", "ssl_key", "jars"
-                    ),
-                    **{name: _of_other_system(each, folder) for name, each in settings.systems.others.items()},
-                }
+                update={name: _of_system(each, folder) for name, each in settings.systems.sections.items()}
             ),
             "formats": _with_paths(settings.formats, folder, "jars"),
             "streams": {name: _with_paths(each, folder, "schema_file") for name, each in settings.streams.items()},
@@ -65,7 +58,9 @@ def _with_table_path(output: OutputSettings, folder: Path) -> OutputSettings:
     return OutputSettings(**{**output.model_dump(), **_absolute(output.options, folder, "path")})
 
 
-def _of_other_system(section: OtherSystemSettings, folder: Path) -> OtherSystemSettings:
+def _of_system(section: SystemSettings, folder: Path) -> SystemSettings:
+    if not isinstance(section, OtherSystemSettings):
+        return _with_paths(section, folder, *section.path_settings)
     return OtherSystemSettings(**{**section.model_dump(), **_absolute(section.options, folder, "path", "root")})
 
 

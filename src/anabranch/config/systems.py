@@ -26,9 +26,19 @@ class SystemSettings(Section):
     stream_settings: ClassVar[tuple[str, ...]] = ()
     """Those of ``ONLY_SOME`` that streams in the system may have."""
 
+    path_settings: ClassVar[tuple[str, ...]] = ()
+    """Those that are paths; relative ones start where all paths do."""
+
+    @property
+    def secrets(self) -> dict[str, str | None]:
+        """The settings whose values nobody may keep, by name."""
+        return {}
+
 
 class EmbeddedSettings(SystemSettings):
     """Where the embedded log is."""
+
+    path_settings = ("root",)
 
     root: Path = Path("./.anabranch/streams")
     """A local folder that holds the streams."""
@@ -41,6 +51,7 @@ class KafkaSettings(SystemSettings):
     """
 
     stream_settings = ONLY_SOME
+    path_settings = ("ssl_ca", "ssl_certificate", "ssl_key", "jars")
 
     bootstrap_servers: str = "localhost:9092"
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
@@ -74,6 +85,13 @@ class KafkaSettings(SystemSettings):
 
     spark: dict[str, str] = {}
     """Further settings of Java's clients, which Spark uses."""
+
+    @property
+    def secrets(self) -> dict[str, str | None]:
+        own: dict[str, str | None] = {name: getattr(self, name) for name in ("sasl_password", "ssl_key_password")}
+        of_client = {f"client.{name}": text for name, text in self.client.items() if "password" in name}
+        of_spark = {f"spark.{name}": text for name, text in self.spark.items() if "password" in name}
+        return {**own, **of_client, **of_spark}
 
 
 class OtherSystemSettings(SystemSettings):
@@ -137,6 +155,17 @@ class SystemsSettings(Section):
     def sections(self) -> dict[str, SystemSettings]:
         """The sections of all systems, by name."""
         return {"embedded": self.embedded, "kafka": self.kafka, **self.others}
+
+    @property
+    def rack(self) -> str | None:
+        """The rack of this process: the first section that has one names it."""
+        racks = (getattr(section, "rack", None) for section in self.sections.values())
+        return next((str(rack) for rack in racks if rack is not None), None)
+
+    def with_rack(self, rack: str) -> SystemsSettings:
+        """The sections that know of racks with this one."""
+        mine = {name: section for name, section in self.sections.items() if hasattr(section, "rack")}
+        return self.model_copy(update={n: section.model_copy(update={"rack": rack}) for n, section in mine.items()})
 
     def check(self, setting: str, name: str) -> None:
         """Raises an error of pydantic's if no system has the name that a setting gives."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from anabranch.container import surroundings
 from anabranch.container.checkpoint import damage
 from anabranch.container.failures import Failure
 from anabranch.container.folder import Come, Folder
+from anabranch.deadlines import wait_until
 from anabranch.errors import ConflictError, StateError
 from anabranch.event_time import progress
 from anabranch.event_time.progress import Progress
@@ -204,11 +204,16 @@ def _parent(lane: Lane) -> tuple[str, int]:
 
 
 def _lock(folder: Folder, unless: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _LOCK_PATIENCE
-    while True:
+    held: list[ConflictError] = []
+
+    def look() -> bool | None:
         try:
-            return folder.lock()
-        except ConflictError:
-            if time.monotonic() > deadline or unless():
+            folder.lock()
+        except ConflictError as error:
+            if unless():
                 raise
-            time.sleep(_POLL)
+            held[:] = [error]
+            return None
+        return True
+
+    wait_until(look, _LOCK_PATIENCE, lambda: held[0], _POLL)

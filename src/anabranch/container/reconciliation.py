@@ -18,15 +18,18 @@ from anabranch.clocks import boottime
 from anabranch.config import Settings
 from anabranch.container import forgetting, remembering
 from anabranch.container.agent import Agent
-from anabranch.container.ahead import Ahead, Beginnings, Handover
 from anabranch.container.attempts import Attempts, Standstill
 from anabranch.container.beats import Beats, Coordination, Direct
 from anabranch.container.copies import Copies
-from anabranch.container.drained import Hook
+from anabranch.container.drain_hook import DrainHook
 from anabranch.container.folder import Folder
 from anabranch.container.inputs import Inputs
-from anabranch.container.keeping import Keeper, Patience
-from anabranch.container.lane import LaneRunner, Offsets, Trace, logged, one_at_a_time
+from anabranch.container.lane.attempt import Offsets, one_at_a_time
+from anabranch.container.lane.handover import Handover, PrestartedQuery, Prestarter
+from anabranch.container.lane.life import Life
+from anabranch.container.lane.runner import LaneRunner, Trace, logged
+from anabranch.container.lane.supervisor import LaneSupervisor
+from anabranch.container.lane.surroundings_wait import Patience
 from anabranch.container.place import Place
 from anabranch.container.preparing import Preparations
 from anabranch.container.restarts import ProcessBrokenError, Restarts
@@ -90,14 +93,14 @@ class Container:
         self._place = Place(spark, settings.storage.root, Path(self._clocks.name), systems)
         self._turn = threading.Event()
         self._preparations: Preparations[Foreseen] = Preparations(self._take, self._turn.set, self._foresee)
-        self._beginnings = Beginnings(self._begin_ahead, lambda lane: self._preparations.foreseen(lane) is not None)
+        self._prestarter = Prestarter(self._prestart, lambda lane: self._preparations.foreseen(lane) is not None)
         self._closing: list[tuple[WantedLane, list[Lane]]] = []
         self.copies = Copies(lambda lane, epoch: self._place.of(graph.job, lane, epoch), self._turn.set)
-        self._keepers: dict[str, Keeper] = {}
+        self._keepers: dict[str, LaneSupervisor] = {}
         self._readers: dict[forgetting.Reader, set[str]] = {}
         self._noted: dict[str, dict[int, int]] = {}
         self._forgotten = time.monotonic()
-        self._hook = Hook(functions, lambda: [keeper.lane for keeper in tuple(self._keepers.values())])
+        self._hook = DrainHook(functions, lambda: [keeper.lane for keeper in tuple(self._keepers.values())])
 
     def run(self, registration: Registration, leaving: threading.Event | None = None) -> None:
         """Register and reconcile until the coordinator says that nothing is left to run, or ``leaving`` is set.
@@ -158,7 +161,7 @@ class Container:
 
     def _reconcile(self, answer: HeartbeatResponse) -> None:
         self._preparations.begin(answer.coming)
-        self._beginnings.announce(answer.coming, (each.lane.id for each in answer.wanted))
+        self._prestarter.announce(answer.coming, (each.lane.id for each in answer.wanted))
         wanted = {each.lane.id: each for each in self._not_too_early(answer)}
         for lane_id, keeper in tuple(self._keepers.items()):
             if lane_id in wanted:
@@ -194,12 +197,12 @@ class Container:
             elif each.lane.id in self._keepers:
                 self._keepers[each.lane.id].go_on(each)
 
-    def _kept(self, wanted: WantedLane, until_caught_up: bool) -> Keeper:
+    def _kept(self, wanted: WantedLane, until_caught_up: bool) -> LaneSupervisor:
         lane, standstill = wanted.lane, self._standstill()
         log.debug("lane starts", action="start_lane", lane=lane.id, epoch=lane.epoch)
-        return Keeper(
+        return LaneSupervisor(
             wanted,
-            lambda newest: self._runner(newest, until_caught_up, standstill),
+            lambda newest, life: self._runner(newest, until_caught_up, standstill, life),
             Attempts(self._settings.job.attempts),
             replaceable=lambda: self._restarts_for(lane.id) is not None,
             patience=Patience(self._settings.job.wait_seconds),
@@ -214,7 +217,7 @@ class Container:
         for lane, keeper in self._keepers.items():
             if keeper.needs_process:
                 following = self._restarts_for(
-                    lane, f"lane {lane} failed in {keeper.begun} of {keeper.begun} attempts: {keeper.trouble}"
+                    lane, f"lane {lane} failed in {keeper.attempts} of {keeper.attempts} attempts: {keeper.trouble}"
                 )
                 assert following is not None
                 raise ProcessBrokenError(following)
@@ -226,7 +229,7 @@ class Container:
             patience += query.real_time_seconds(self._settings)
         return Standstill(patience)
 
-    def _runner(self, lane: Lane, until_caught_up: bool, standstill: Standstill) -> LaneRunner:
+    def _runner(self, lane: Lane, until_caught_up: bool, standstill: Standstill, life: Life) -> LaneRunner:
         starting = self._starting(lane, lane.begins)
         until = self._until(lane) if until_caught_up else None
 
@@ -250,11 +253,12 @@ class Container:
             wake=self._turn.set,
             drained=self._hook.drained,
             handover=Handover(
-                begun=lambda: None if until else self._begun_ahead(lane, starting),
-                is_awaited=partial(self._beginnings.is_awaited, lane.id),
-                ends_at=partial(self._beginnings.end_at, lane.id),
+                prestarted=lambda: None if until else self._prestarted(lane, starting),
+                is_awaited=partial(self._prestarter.is_awaited, lane.id),
+                ends_at=partial(self._prestarter.end_at, lane.id),
             ),
             trace=self._trace,
+            life=life,
         )
 
     def _query(
@@ -298,7 +302,7 @@ class Container:
         with one_at_a_time:
             return foreseeing.foreseen(query)
 
-    def _begin_ahead(self, lane: Lane, starting: Offsets) -> Ahead | None:
+    def _prestart(self, lane: Lane, starting: Offsets) -> PrestartedQuery | None:
         """Begin the query of a coming lane that will begin there, if it was foreseen; in fresh partitions it begins
         where its ``read`` says."""
         starting = self._starting(lane, starting)
@@ -309,7 +313,7 @@ class Container:
         if foreseen is None or known is None:
             return None
         with one_at_a_time:
-            ahead = Ahead(foreseen, known, folder, starting)
+            ahead = PrestartedQuery(foreseen, known, folder, starting)
         try:
             Inputs(self._place.systems, lane, starting).take(folder)
         except Exception:
@@ -317,9 +321,9 @@ class Container:
             raise
         return ahead
 
-    def _begun_ahead(self, lane: Lane, starting: Offsets) -> Ahead | None:
+    def _prestarted(self, lane: Lane, starting: Offsets) -> PrestartedQuery | None:
         """The query of a lane that was begun ahead, if the lane begins so."""
-        ahead = self._beginnings.begun(lane)
+        ahead = self._prestarter.take(lane)
         if ahead is None:
             return None
         query = self._query(lane, self._place.at(lane, lane.epoch), str(self._place.clock(lane)), starting)
@@ -371,7 +375,7 @@ class Container:
 
     def _stop_all(self) -> None:
         self.copies.end()
-        self._beginnings.end()
+        self._prestarter.end()
         for keeper in self._keepers.values():
             keeper.leave()
         end = time.monotonic() + _ENDS_WITHIN

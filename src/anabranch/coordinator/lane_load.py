@@ -16,7 +16,9 @@ _OVERHEAD = 0.5
 _OVERHEAD_PART = 0.15
 """The part of the time that this takes where records wait, for then batches are as long as they may be."""
 _KNOWN_AFTER = 1.0
-"""Once functions have worked for so many seconds in a batch, it tells their speed."""
+"""Once functions have worked for so many seconds in a batch, it tells their speed;"""
+_TELLS_AFTER = 0.2
+"""after so many, it tells more than a batch before that was shorter still."""
 _GROWN = 20.0
 """A lane's batches begin small, and are as long as they will be after so many seconds: what they take counts then."""
 _LONG = 2.0
@@ -112,11 +114,12 @@ def load_of(lane: LaneStatus, history: ReportHistory, factor: int, threads: int)
     grown = report.span >= _GROWN
     if not grown and share >= _MATTERS:
         rest = 0.0
-    # else `share` is of all batches so far, and `rate` of the last one, which was smaller than the present one
-    one_time = bool(report.spent) or progress is None or not progress.done
     functions = 0.0 if progress is None else progress.spent.get("functions", 0.0)
     known = progress is not None and progress.done > 0 and functions >= _KNOWN_AFTER
-    if progress is not None and known:
+    # Where the last batch hasn't told what it spent, `share` is of the present one too, but `rate` is of the last one,
+    # which was smaller, and took most of its time to start.
+    mixed = not report.spent and progress is not None and progress.done > 0 and functions >= _TELLS_AFTER
+    if progress is not None and (known or mixed):
         rate, seconds = progress.done / progress.seconds, progress.seconds
         share = min(1.0, functions / seconds)
         rest = max(0.0, 1.0 - share - _OVERHEAD / seconds)
@@ -141,7 +144,7 @@ def load_of(lane: LaneStatus, history: ReportHistory, factor: int, threads: int)
         behind=backlog > 0 and wait > usual,
         rate=rate,
         seconds=seconds,
-        sure=known or grown or (share >= _MATTERS and one_time),
+        sure=known or grown or share >= _MATTERS,
         # what was caught up with in the meantime isn't what there is to do
         working=working * min(1.0, arriving / throughput) if throughput else working,
         hot=share / rate if rate else 0.0,

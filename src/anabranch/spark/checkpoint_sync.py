@@ -17,6 +17,7 @@ __all__ = ["CheckpointSync"]
 _BRANCHES = ("offsets", "commits", "state")
 _AT_ONCE = 8
 """A disk that is asked to sync several files at once does it in little more time than for one."""
+_POOL = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="syncs")
 _RECENT = 600.0
 """Seconds. What is older, the system has long written by itself."""
 
@@ -44,9 +45,8 @@ class CheckpointSync:
         due = [path for files in new.values() for path in files if _is_recent(path, recent)]
         folders = sorted({os.path.dirname(path) for path in due})
         if due:
-            with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="syncs") as pool:
-                list(pool.map(_sync, due))
-                list(pool.map(_sync, folders))  # the names, once what they name is there
+            list(_POOL.map(_sync, due))
+            list(_POOL.map(_sync, folders))  # the names, once what they name is there
         if self._synced is None:
             _sync(str(self._folder))
         self._synced = present

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import psycopg
 
 from anabranch.config.secrets import resolved
+from anabranch.deadlines import wait_until
 from anabranch.errors import AnabranchError, ConfigError, ConflictError, NotFoundError
 
 __all__ = ["connect", "told"]
@@ -33,8 +33,16 @@ def connect(setting: str, url: str, where: str, autocommit: bool = False) -> psy
     """
     address = resolved(setting, url)
     limits = " ".join(f"-c {name}={limit}" for name, limit in _LIMITS.items())
-    deadline = time.monotonic() + _PATIENCE
-    while True:
+    why = ""
+
+    def late() -> AnabranchError:
+        return AnabranchError(
+            f"{where} can't be reached: {why}",
+            f"see whether PostgreSQL runs there and takes connections, and {setting}",
+        )
+
+    def look() -> psycopg.Connection[Any] | None:
+        nonlocal why
         try:
             return psycopg.connect(
                 address,
@@ -45,13 +53,12 @@ def connect(setting: str, url: str, where: str, autocommit: bool = False) -> psy
                 client_encoding="UTF8",
             )
         except psycopg.OperationalError as error:
-            away = not any(sign in str(error) for sign in ("authentication", "does not exist", "no pg_hba"))
-            if not away or time.monotonic() > deadline:
-                raise AnabranchError(
-                    f"{where} can't be reached: {_first_line(error)}",
-                    f"see whether PostgreSQL runs there and takes connections, and {setting}",
-                ) from None  # what it holds may show what references stand for
-            time.sleep(_STEP)
+            why = _first_line(error)
+            if any(sign in str(error) for sign in ("authentication", "does not exist", "no pg_hba")):
+                raise late() from None  # what it holds may show what references stand for
+            return None
+
+    return wait_until(look, _PATIENCE, late, _STEP)
 
 
 @contextmanager

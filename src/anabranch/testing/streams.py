@@ -15,6 +15,7 @@ from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 
 from anabranch.config import KafkaSettings
+from anabranch.deadlines import wait_until
 from anabranch.errors import AnabranchError
 from anabranch.systems.embedded import LaneWriter, Log, SegmentWriter, read_slice
 from anabranch.systems.embedded.append import PUT_JOB
@@ -165,18 +166,24 @@ class KafkaStreams:
         return [each.group_id for each in answer.valid]
 
     def _delete(self, what: str, listed: Callable[[], list[str]], delete: _Delete) -> None:
-        deadline = time.monotonic() + _PATIENCE
-        while names := listed():
-            answers = self._cluster.ask(partial(_asked, delete, names))
-            for answer in answers.values():
+        names: list[str] = []
+
+        def look() -> bool | None:
+            names[:] = listed()
+            if not names:
+                return True
+            for answer in self._cluster.ask(partial(_asked, delete, names)).values():
                 if isinstance(answer, KafkaError) and answer.code() not in _GONE:
                     raise self._cluster.explained(answer, f"deleting the {what} of a test")
-            if time.monotonic() > deadline:
-                raise AnabranchError(
-                    f"the {what} {', '.join(names)} of a test are still on the Kafka cluster {self._cluster.shown}",
-                    "delete them by hand: kafka-topics.sh, kafka-consumer-groups.sh",
-                )
-            time.sleep(_STEP_SECONDS / 10)
+            return None
+
+        def late() -> AnabranchError:
+            return AnabranchError(
+                f"the {what} {', '.join(names)} of a test are still on the Kafka cluster {self._cluster.shown}",
+                "delete them by hand: kafka-topics.sh, kafka-consumer-groups.sh",
+            )
+
+        wait_until(look, _PATIENCE, late, _STEP_SECONDS / 10)
 
 
 def _asked(delete: _Delete, names: list[str], admin: AdminClient) -> Mapping[str, Future[None]]:

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 import pytest
 
-from tests.simulation.containers import LaneRun
+from anabranch.container.lane import lifecycle
+from anabranch.container.lane.lifecycle import Event, FolderTaken, LaneState, Stepped, Want
+from anabranch.model.lane import Lane
 
 BREAKS = frozenset({"one-owner", "exactly-once"})
 
 
 def apply(patch: pytest.MonkeyPatch) -> None:
-    report = LaneRun._report
+    initial, step = lifecycle.initial, lifecycle.step
 
-    def former(self: LaneRun, **changes: Any) -> None:
-        if "folder_epoch" in changes:
-            changes["folder_epoch"] = self.lane.folder_epoch or changes["folder_epoch"]
-        report(self, **changes)
+    def former(lane: Lane) -> LaneState:
+        return replace(initial(lane), folder_epoch=lane.folder_epoch)
 
-    patch.setattr(LaneRun, "_report", former)
+    def mutant(state: LaneState, event: Event) -> Stepped:
+        match event:
+            case FolderTaken(epoch):
+                event = FolderTaken(state.folder_epoch or epoch)
+            case Want():
+                event = replace(event, owner_lost=False)
+        return step(state, event)
+
+    patch.setattr(lifecycle, "initial", former)
+    patch.setattr(lifecycle, "step", mutant)

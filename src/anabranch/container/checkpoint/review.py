@@ -91,9 +91,14 @@ def of_lane(
         return [Finding(part, found.uri, "the folder of the lane is gone", lost)], None
     findings = [*_documents(found)]
     faults = soundness.faults(found.files)
+    try:
+        seen = published(lane)
+    except AnabranchError as error:
+        findings.append(Finding(part, "", f"what its outputs hold of it isn't known: {error.what}"))
+        seen = None
     resumed = None
-    if faults:
-        resumed = soundness.resumption(found.files, lane.first_batch, published(lane))
+    if faults and seen is not None:
+        resumed = soundness.resumption(found.files, lane.first_batch, seen)
     for fault in faults:
         problem = f"{fault.problem}: it is {fault.role}"
         lost = "" if resumed is not None else "its positions" + (" and its state" if lane.stateful else "")
@@ -101,8 +106,8 @@ def of_lane(
     if not faults:
         findings += _outputs(found, systems)
         findings += _inputs(found, systems)
-        last = max(found.files.planned, -1)
-        if (seen := published(lane)) > last:
+        last = found.files.planned
+        if seen is not None and seen > last:
             problem = f"its outputs hold batch {seen}, and its folder knows none after {last}: it was set back"
             findings.append(Finding(part, found.uri, problem, f"the positions and the state after batch {last}"))
     return findings, resumed

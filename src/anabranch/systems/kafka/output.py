@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,8 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from anabranch.config import KafkaSettings
+from anabranch.deadlines import wait_until
+from anabranch.errors import OutOfTimeError
 from anabranch.event_time import durations
 from anabranch.event_time.control import Control
 from anabranch.model.lane import Lane
@@ -130,12 +133,13 @@ class KafkaPublisher:
 
     def settle(self) -> None:
         """A transaction is committed some time before its markers are in the partitions. Others may be open there."""
-        deadline = time.monotonic() + _SETTLING
-        for stream, system in self._lane.systems.items():
-            while system == "kafka" and self._system.ends(stream) != self._system.high_watermarks(stream):
-                if time.monotonic() > deadline:
-                    return
-                time.sleep(_STEP)
+        mine = [stream for stream, system in self._lane.systems.items() if system == "kafka"]
+
+        def look() -> bool | None:
+            return all(self._system.ends(s) == self._system.high_watermarks(s) for s in mine) or None
+
+        with contextlib.suppress(OutOfTimeError):
+            wait_until(look, _SETTLING, lambda: OutOfTimeError("transactions of others are open", ""), _STEP)
 
     def put_aside(self, streams: Sequence[str]) -> int:
         aside = {slot for slot, name in enumerate(self._lane.slots) if ":" in name}

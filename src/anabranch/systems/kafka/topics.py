@@ -21,6 +21,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType, TopicDescription  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
+from anabranch.deadlines import wait_until
 from anabranch.errors import AnabranchError, ConflictError, NotFoundError, UsageError
 from anabranch.systems.kafka.cluster import Cluster
 
@@ -269,22 +270,23 @@ class Topics:
 
         A client talks to the broker it came in by until it has a reason to talk to another one.
         """
-        deadline = time.monotonic() + self.cluster.patience
         brokers = self._answer(
             "looking at the brokers", lambda admin: admin.describe_cluster(request_timeout=self.cluster.patience)
         ).nodes
         views = [self]
         if len(brokers) > 1:
             views = [Topics(self.cluster.other(f"{node.host}:{node.port}"), self._topics) for node in brokers]
-        for view in views:
-            while not view._led(stream, partitions):
-                if time.monotonic() > deadline:
-                    raise AnabranchError(
-                        f"{stream} was made on the Kafka cluster {view.cluster.shown}, but not all of its "
-                        f"{partitions} partitions have a leader yet",
-                        "check that all brokers run, then try again: what is there is kept",
-                    )
-                time.sleep(_STEP_SECONDS)
+        late = AnabranchError(
+            f"{stream} was made on the Kafka cluster {self.cluster.shown}, but not all of its {partitions} partitions "
+            "have a leader yet on all of its brokers",
+            "check that all brokers run, then try again: what is there is kept",
+        )
+        wait_until(
+            lambda: all(view._led(stream, partitions) for view in views) or None,
+            self.cluster.patience,
+            lambda: late,
+            _STEP_SECONDS,
+        )
         self.ends(stream, range(partitions), UNCOMMITTED)
 
     def _led(self, stream: str, partitions: int) -> bool:

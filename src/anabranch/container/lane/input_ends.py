@@ -9,14 +9,14 @@ from anabranch import logs
 from anabranch.errors import AnabranchError
 from anabranch.model.ssp import SSP, texts
 
-__all__ = ["Ends"]
+__all__ = ["InputEnds"]
 
 log = logs.get_logger()
 
 _EVERY = 0.5
 
 
-class Ends:
+class InputEnds:
     """``look`` finds them; ``until``: noted ends, beyond which a lane doesn't read, None if it reads on. ``sure``:
     whether they were told when they were looked up last."""
 

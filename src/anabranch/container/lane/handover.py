@@ -1,5 +1,8 @@
-"""Queries that are begun before their lanes are: where those end that a lane goes on from is known once their last
-batches are planned, and while these are written, the first batch of what follows can be planned."""
+"""Starts the query of a coming lane before the lane begins.
+
+Where the lanes before it end is known once their last batches are planned. While these are written, the first batch of
+the coming lane can be planned.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from anabranch.model.ssp import SSP
 from anabranch.spark.foreseeing import Foreseen
 from anabranch.spark.query import LaneQuery
 
-__all__ = ["Ahead", "Beginnings", "Handover", "begins"]
+__all__ = ["Handover", "PrestartedQuery", "Prestarter", "begins"]
 
 log = logs.get_logger()
 
@@ -44,9 +47,11 @@ def begins(lane: Lane, ends: Mapping[str, Mapping[SSP, int]]) -> Offsets | None:
     return found
 
 
-class Ahead:
-    """A query that was begun ahead, in the lane's folder: it comes up to where its first batch would be computed and
-    published, and waits there until it is known whether the lane begins as was foreseen.
+class PrestartedQuery:
+    """A query that was started before its lane began, in the lane's folder.
+
+    It comes up to where its first batch would be computed and published, and waits there until it is known whether the
+    lane begins as was foreseen.
 
     ``starting``: where, by the whole SSP. ``published_at``: when it began to publish, by the monotonic clock; 0.0 while
     it has not.
@@ -95,7 +100,7 @@ class Ahead:
             crash_points.reach(crash_points.AHEAD, self._known.lane.id, number)
             self._decided.wait()
         if self._query is None:
-            raise StateError("a query that was begun ahead isn't needed", "nothing is lost")
+            raise StateError("a query that was started before its lane began isn't needed", "nothing is lost")
         self.published_at = self.published_at or monotonic()
         self._query.publish(batch, number, planned)
 
@@ -104,29 +109,29 @@ class Ahead:
 class Handover:
     """What a lane's runner has to do with the lanes before and behind it in the same container.
 
-    ``begun`` gives a query of the lane that was begun ahead, once. ``is_awaited``: whether one could be begun ahead
+    ``prestarted`` gives a query of the lane that was started before, once. ``is_awaited``: whether one could be started
     that goes on from the lane; ``ends_at`` is to be told, by the whole SSP, where the lane ends as soon as that is
     planned.
     """
 
-    begun: Callable[[], Ahead | None] = lambda: None
+    prestarted: Callable[[], PrestartedQuery | None] = lambda: None
     is_awaited: Callable[[], bool] = lambda: False
     ends_at: Callable[[Offsets], None] = lambda _: None
 
 
-class Beginnings:
+class Prestarter:
     """Begins the queries of coming lanes once all have told where they end that those go on from. Thread-safe.
 
     ``begin`` begins that of one lane, if it ``can``.
     """
 
-    def __init__(self, begin: Callable[[Lane, Offsets], Ahead | None], can: Callable[[Lane], bool]) -> None:
+    def __init__(self, begin: Callable[[Lane, Offsets], PrestartedQuery | None], can: Callable[[Lane], bool]) -> None:
         self._begin = begin
         self._can = can
         self._lock = threading.Lock()
         self._coming: tuple[Lane, ...] = ()
         self._ends: dict[str, Mapping[SSP, int]] = {}
-        self._begun: dict[_Key, _Beginning] = {}
+        self._prestarts: dict[_Key, _Prestart] = {}
 
     def announce(self, coming: Iterable[Lane], wanted: Iterable[str]) -> None:
         """Only these lanes are coming; what was begun for others is abandoned, unless they are ``wanted`` now."""
@@ -136,8 +141,8 @@ class Beginnings:
                 self._ends.clear()
             needed = {*((lane.id, lane.epoch) for lane in self._coming)}
             mine = {*wanted}
-            gone = [key for key in self._begun if key not in needed and key[0] not in mine]
-            abandoned = [self._begun.pop(key) for key in gone]
+            gone = [key for key in self._prestarts if key not in needed and key[0] not in mine]
+            abandoned = [self._prestarts.pop(key) for key in gone]
         for each in abandoned:
             each.abandon()
 
@@ -153,14 +158,14 @@ class Beginnings:
             for each in self._coming:
                 starting = begins(each, self._ends) if lane in each.predecessors else None
                 key = (each.id, each.epoch)
-                if starting is not None and key not in self._begun:
-                    self._begun[key] = _Beginning(self._begin, each, starting)
-                    self._begun[key].start()
+                if starting is not None and key not in self._prestarts:
+                    self._prestarts[key] = _Prestart(self._begin, each, starting)
+                    self._prestarts[key].start()
 
-    def begun(self, lane: Lane) -> Ahead | None:
+    def take(self, lane: Lane) -> PrestartedQuery | None:
         """What was begun for a lane, under its epoch, once: it is the caller's from then on."""
         with self._lock:
-            beginning = self._begun.pop((lane.id, lane.epoch), None)
+            beginning = self._prestarts.pop((lane.id, lane.epoch), None)
         return None if beginning is None else beginning.result()
 
     def end(self) -> None:
@@ -168,13 +173,13 @@ class Beginnings:
         self.announce((), ())
 
 
-class _Beginning(threading.Thread):
-    def __init__(self, begin: Callable[[Lane, Offsets], Ahead | None], lane: Lane, starting: Offsets) -> None:
+class _Prestart(threading.Thread):
+    def __init__(self, begin: Callable[[Lane, Offsets], PrestartedQuery | None], lane: Lane, starting: Offsets) -> None:
         super().__init__(name=f"begins {lane.id} ahead", daemon=True)
         self._begin = begin
         self._lane = lane
         self._starting = starting
-        self._result: Ahead | None = None
+        self._result: PrestartedQuery | None = None
 
     def run(self) -> None:
         try:
@@ -182,7 +187,7 @@ class _Beginning(threading.Thread):
         except Exception as error:
             log.info("a coming lane isn't begun ahead", lane=self._lane.id, error=str(error))
 
-    def result(self) -> Ahead | None:
+    def result(self) -> PrestartedQuery | None:
         self.join()
         return self._result
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.container.ends import Ends
+from anabranch.container.lane.input_ends import InputEnds
 from anabranch.errors import AnabranchError
 from anabranch.model.ssp import SSP
 
@@ -22,8 +22,8 @@ class World:
         return {IN: self.end}
 
 
-def ends(world: World, until: dict[SSP, int] | None = None) -> Ends:
-    return Ends("0-a", world.look, until, lambda: world.time)
+def ends(world: World, until: dict[SSP, int] | None = None) -> InputEnds:
+    return InputEnds("0-a", world.look, until, lambda: world.time)
 
 
 def test_they_are_looked_up_twice_a_second_or_when_they_must_be_fresh() -> None:

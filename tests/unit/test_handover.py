@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from anabranch.container.ahead import Ahead, Beginnings, begins
+from anabranch.container.lane.handover import PrestartedQuery, Prestarter, begins
 from anabranch.errors import AnabranchError
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP
@@ -68,9 +68,9 @@ class Container:
     def __init__(self, *, can: bool = True, fails: bool = False) -> None:
         self.queries: list[Query] = []
         self._fails = fails
-        self.beginnings = Beginnings(self._begin, lambda _: can)
+        self.prestarter = Prestarter(self._begin, lambda _: can)
 
-    def _begin(self, lane: Lane, starting: dict[SSP, int]) -> Ahead | None:
+    def _begin(self, lane: Lane, starting: dict[SSP, int]) -> PrestartedQuery | None:
         if self._fails:
             raise AnabranchError("the broker isn't there", "start it")
         self.queries.append(Query(lane, starting))
@@ -83,50 +83,50 @@ ENDS = {FIRST: 5, SECOND: 9}
 def test_what_was_begun_is_given_once_and_under_its_epoch() -> None:
     container = Container()
     its = coming("0-a")
-    container.beginnings.announce([its], ["0-a"])
-    container.beginnings.end_at("0-a", ENDS)
-    container.beginnings.end_at("0-a", ENDS)
-    assert container.beginnings.begun(coming("0-a", epoch=4)) is None
-    begun: Any = container.beginnings.begun(its)
+    container.prestarter.announce([its], ["0-a"])
+    container.prestarter.end_at("0-a", ENDS)
+    container.prestarter.end_at("0-a", ENDS)
+    assert container.prestarter.take(coming("0-a", epoch=4)) is None
+    begun: Any = container.prestarter.take(its)
     assert [begun] == container.queries
     assert begun.starting == ENDS
-    assert container.beginnings.begun(its) is None
-    container.beginnings.end()
+    assert container.prestarter.take(its) is None
+    container.prestarter.end()
     assert not begun.abandoned
 
 
 def test_it_is_awaited_if_it_can_be_begun() -> None:
     for can in (False, True):
         container = Container(can=can)
-        container.beginnings.announce([coming("0-a")], ["0-a"])
-        assert container.beginnings.is_awaited("0-a") == can
-        assert not container.beginnings.is_awaited("0-b")
+        container.prestarter.announce([coming("0-a")], ["0-a"])
+        assert container.prestarter.is_awaited("0-a") == can
+        assert not container.prestarter.is_awaited("0-b")
 
 
 def test_what_comes_no_more_is_abandoned_and_what_is_wanted_is_kept() -> None:
     container = Container()
     its = [coming("0-a", name=name) for name in ("0-b", "0-c")]
-    container.beginnings.announce(its, ["0-a"])
-    container.beginnings.end_at("0-a", ENDS)
-    container.beginnings.announce([], ["0-b"])
+    container.prestarter.announce(its, ["0-a"])
+    container.prestarter.end_at("0-a", ENDS)
+    container.prestarter.announce([], ["0-b"])
     assert {query.lane.id: query.abandoned for query in container.queries} == {"0-b": False, "0-c": True}
-    assert container.beginnings.begun(its[1]) is None
-    container.beginnings.end()
+    assert container.prestarter.take(its[1]) is None
+    container.prestarter.end()
     assert all(query.abandoned for query in container.queries)
 
 
 def test_ends_that_were_told_before_another_change_do_not_count() -> None:
     container = Container()
-    container.beginnings.announce([coming("0-a", "0-z", ssps=(HALF,))], ["0-a", "0-z"])
-    container.beginnings.end_at("0-z", ENDS)
-    container.beginnings.announce([], ["0-a", "0-z"])
-    container.beginnings.announce([coming("0-a", "0-z", ssps=(HALF,))], ["0-a", "0-z"])
-    container.beginnings.end_at("0-a", ENDS)
+    container.prestarter.announce([coming("0-a", "0-z", ssps=(HALF,))], ["0-a", "0-z"])
+    container.prestarter.end_at("0-z", ENDS)
+    container.prestarter.announce([], ["0-a", "0-z"])
+    container.prestarter.announce([coming("0-a", "0-z", ssps=(HALF,))], ["0-a", "0-z"])
+    container.prestarter.end_at("0-a", ENDS)
     assert not container.queries
 
 
 def test_one_that_could_not_be_begun_ahead_is_begun_later() -> None:
     container = Container(fails=True)
-    container.beginnings.announce([coming("0-a")], ["0-a"])
-    container.beginnings.end_at("0-a", ENDS)
-    assert container.beginnings.begun(coming("0-a")) is None
+    container.prestarter.announce([coming("0-a")], ["0-a"])
+    container.prestarter.end_at("0-a", ENDS)
+    assert container.prestarter.take(coming("0-a")) is None

@@ -9,10 +9,10 @@ from typing import Any
 from anabranch.api.hooks import ON_DRAIN, DrainedTask
 from anabranch.model.lane import Lane
 
-__all__ = ["Hook"]
+__all__ = ["DrainHook"]
 
 
-class Hook:
+class DrainHook:
     """Thread-safe.
 
     Args:

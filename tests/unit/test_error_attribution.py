@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from anabranch import Job
-from anabranch.container import blame
+from anabranch.container.lane import error_attribution
 from anabranch.model.graph import Node
 
 FAILURES = Path(__file__).parent / "failures"
@@ -35,7 +35,7 @@ RANGES = {"embedded/a/1": (7, 7), "embedded/a/0": (5, 9), "embedded/a/2": (0, 1)
 
 
 def test_the_operator_whose_sql_it_is() -> None:
-    found = blame.explained(SQL, "the first line", nodes(), RANGES)
+    found = error_attribution.operator_error(SQL, "the first line", nodes(), RANGES)
     assert found is not None
     assert found.what.startswith("select 'select' (")
     assert found.what.endswith("): the first line, on offsets 5 to 8 of embedded/a/0, offsets 0 to 0 of embedded/a/2")
@@ -43,23 +43,23 @@ def test_the_operator_whose_sql_it_is() -> None:
 
 
 def test_the_only_transform_for_what_it_says_of_a_line() -> None:
-    found = blame.explained(FRAME, "Division by zero.", nodes(), {})
+    found = error_attribution.operator_error(FRAME, "Division by zero.", nodes(), {})
     assert found is not None
     assert found.what.startswith("transform 'own-0' (")
     assert found.what.endswith("): Division by zero. at jobs.py:12")
 
 
 def test_nobody_is_named_without_a_reason() -> None:
-    assert blame.explained(FRAME, "x", nodes(transforms=2), {}) is None
-    assert blame.explained(FRAME, "x", nodes(transforms=0), {}) is None
-    assert blame.explained("java.io.IOException: disk full", "x", nodes(), {}) is None
-    assert blame.explained(SQL.replace("dest", "other"), "x", nodes(transforms=0), {}) is None
+    assert error_attribution.operator_error(FRAME, "x", nodes(transforms=2), {}) is None
+    assert error_attribution.operator_error(FRAME, "x", nodes(transforms=0), {}) is None
+    assert error_attribution.operator_error("java.io.IOException: disk full", "x", nodes(), {}) is None
+    assert error_attribution.operator_error(SQL.replace("dest", "other"), "x", nodes(transforms=0), {}) is None
 
 
 def test_a_real_error_of_spark_s() -> None:
     text = (FAILURES / "divide_by_zero.txt").read_text()
     job = Job("j")
     job.read("a", schema="n int").select("1 / (n - n) as x").write("out")
-    found = blame.explained(text, "Division by zero.", job.graph.nodes, {})
+    found = error_attribution.operator_error(text, "Division by zero.", job.graph.nodes, {})
     assert found is not None
     assert found.what.startswith("select 'select' (")

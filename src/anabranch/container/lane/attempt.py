@@ -1,0 +1,136 @@
+"""One attempt to run a lane: what the parts of a runner share."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyspark.sql.streaming.query import StreamingQuery
+
+from anabranch.container.folder import Folder
+from anabranch.container.inputs import Inputs
+from anabranch.container.lane.handover import Handover
+from anabranch.container.lane.life import Life
+from anabranch.container.lane.reporting import Reporter
+from anabranch.container.place import Place
+from anabranch.model.lane import Lane
+from anabranch.model.ssp import SSP, parsed, texts
+from anabranch.protocol.lane_report import LaneReport
+from anabranch.spark.query import LaneQuery
+
+__all__ = ["POLL", "Attempt", "Build", "Offsets", "one_at_a_time"]
+
+POLL = 0.1
+"""Seconds between two looks at a query."""
+
+Offsets = dict[SSP, int]
+
+Build = Callable[[Folder, str, Offsets, Callable[[int], None]], LaneQuery]
+"""Makes the query from its folder, the file of its clock, where it starts, and who counts its drops."""
+
+one_at_a_time = threading.Lock()
+"""Held while Spark analyzes or starts a query: all lanes share a session."""
+
+
+@dataclass
+class Counts:
+    """What queries have counted. ``late``: rows by SSP, of all but the present query."""
+
+    dropped: int = 0
+    late: Counter[str] = field(default_factory=Counter)
+
+    def drop(self, records: int) -> None:
+        self.dropped += records
+
+
+@dataclass
+class Attempt:
+    """Used by the lane's own thread; others may read ``query``.
+
+    Args:
+        build: makes the query for a folder.
+        starting: where the lane begins to read, by the whole SSP.
+        until: the noted ends of the inputs; None to run on.
+    """
+
+    place: Place
+    lane: Lane
+    epoch: int
+    build: Build
+    starting: Offsets
+    until: Offsets | None
+    life: Life
+    reporter: Reporter
+    handover: Handover
+    folder_taken: Folder | None = None
+    folder_in_use: Folder | None = None
+    """The folder once a query was made for it."""
+    query: LaneQuery | None = None
+    started: StreamingQuery | None = None
+    counts: Counts = field(default_factory=Counts)
+    inputs: Inputs = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.inputs = Inputs(self.place.systems, self.lane, self.starting)
+
+    @property
+    def clock(self) -> Path:
+        """The file of the lane's event time."""
+        return self.place.clock(self.lane)
+
+    @property
+    def folder(self) -> Folder:
+        assert self.folder_taken is not None
+        return self.folder_taken
+
+    @property
+    def current(self) -> LaneQuery:
+        """The query that was made last."""
+        assert self.query is not None
+        return self.query
+
+    @property
+    def report(self) -> LaneReport:
+        """The report as others see it."""
+        return self.reporter.shown(self.query, self.life.state)
+
+    def take_folder(self, folder: Folder) -> None:
+        """A first batch that was planned begins where the lane began then, and so does one that wasn't."""
+        noted = parsed(folder.note_starting(texts(self.starting)))
+        own = {ssp: offset for ssp, offset in noted.items() if ssp in self.starting}
+        self.starting = {**self.starting, **own, **self.lane.begins}
+        self.inputs = Inputs(self.place.systems, self.lane, self.starting)
+        self.folder_taken = folder
+
+    def build_query(self) -> LaneQuery:
+        """A query for the folder as it is now. It isn't the lane's yet: see :meth:`use`."""
+        return self.build(self.folder, str(self.clock), self.starting, self.counts.drop)
+
+    def use(self, query: LaneQuery) -> LaneQuery:
+        """Let this be the query. What former ones have counted stays."""
+        if self.query is not None and self.query is not query:
+            self.counts.late += self.query.late
+            query.pacer.go_on(self.query.pacer)
+        self.query = query
+        return query
+
+    def positions(self) -> Offsets:
+        return self.wholes(self.folder.positions())
+
+    def wholes(self, positions: Mapping[str, Mapping[int, int]]) -> Offsets:
+        """The positions of all inputs, by the whole SSP; of what has never been read, where it begins."""
+        return {
+            ssp.whole: positions.get(ssp.stream, {}).get(ssp.partition, self.starting.get(ssp.whole, 0))
+            for ssp in (*self.lane.ssps, *self.lane.broadcast)
+        }
+
+    def pending_ranges(self) -> dict[str, tuple[int, int]]:
+        """What the pending batch reads, by SSP: the first offset and the one after the last."""
+        try:
+            folder = self.folder_in_use
+            return self.current.ranges(folder.batch(folder.planned())) if folder is not None and folder.pending else {}
+        except Exception:  # the folder may be what failed
+            return {}

@@ -1,0 +1,90 @@
+"""A batch that takes longer than it may is planned anew with fewer rows, if nothing of it was published."""
+
+from __future__ import annotations
+
+import math
+
+from pyspark.sql.streaming.query import StreamingQuery
+
+from anabranch import logs
+from anabranch.container import pacing
+from anabranch.container.lane import quiet
+from anabranch.container.lane.attempt import Attempt
+from anabranch.pace.controller import Ran
+from anabranch.protocol.lane_report import BatchProgress
+from anabranch.spark.query import LaneQuery
+
+__all__ = ["BatchSizes"]
+
+log = logs.get_logger()
+
+
+class BatchSizes:
+    """Used by the lane's own thread."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+        self._most = 0
+        """How many rows the pending batch may have, if that is to be planned anew; else 0."""
+
+    def goes_on_smaller(self, error: Exception) -> bool:
+        """Whether a batch that took too long can be run again with fewer rows."""
+        if not pacing.is_too_long(error) or self._attempt.query is None or not self._can_shrink():
+            return False
+        rows = sum(end - begin for begin, end in self._attempt.pending_ranges().values())
+        if rows <= 1:
+            return False
+        self._attempt.query.pacer.failed(rows)
+        self._most = self._attempt.query.pacer.limit
+        return True
+
+    def outlasting(self) -> BatchProgress | None:
+        """How far the batch is, if it will take longer than it may, and can be begun anew with fewer rows."""
+        query = self._attempt.query
+        if query is None or query.stateful or math.isinf(query.allowed):
+            return None
+        progress = self._attempt.report.batch_progress
+        if progress is None or progress.planned <= 1 or not pacing.outlasts(progress, query.allowed):
+            return None
+        return progress if self._can_shrink() else None
+
+    def break_off(self, started: StreamingQuery, progress: BatchProgress) -> bool:
+        """Stop the query in a batch that will take too long, unless something of it is seen already. Gives whether it
+        was stopped: then it is to be started again."""
+        query = self._attempt.current
+        if query.gate.shut():
+            return False
+        log.warning(
+            "a batch would take longer than a transaction may",
+            lane=self._attempt.lane.id,
+            batch=progress.number,
+            rows=progress.planned,
+            done=progress.done,
+            seconds=progress.seconds,
+        )
+        started.stop()
+        quiet.wait(self._attempt)
+        query.pacer.failed(progress.planned, Ran(max(1, progress.done), progress.seconds))
+        self._most = query.pacer.limit
+        return True
+
+    def shrink(self, query: LaneQuery) -> None:
+        """Plan a pending batch anew that took too long, and of which nothing was published."""
+        most, self._most = self._most, 0
+        if not most or query.real_time or not self._can_shrink():
+            return
+        attempt, folder = self._attempt, self._attempt.folder
+        began = folder.committed() >= attempt.lane.first_batch
+        if attempt.place.withdrawn(attempt.lane, attempt.epoch, began=began) >= folder.planned():
+            return  # a task that went on when its query had ended has let something of it be seen
+        starting: dict[str, dict[int, int]] = {}
+        for ssp, offset in attempt.starting.items():
+            starting.setdefault(ssp.stream, {})[ssp.partition] = offset
+        had = pacing.shrink(folder, starting, most)
+        if had:
+            log.warning("the batch is made smaller", lane=attempt.lane.id, batch=folder.planned(), rows=most, had=had)
+
+    def _can_shrink(self) -> bool:
+        attempt, folder = self._attempt, self._attempt.folder
+        stateless = attempt.query is not None and not attempt.query.stateful
+        return stateless and folder.pending and attempt.place.published(attempt.lane) < folder.planned()

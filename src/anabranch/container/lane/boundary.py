@@ -1,0 +1,140 @@
+"""Ends a lane's query at a batch boundary, or in the middle of a batch that is broken off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from pyspark.sql.streaming.query import StreamingQuery
+
+from anabranch.container import breaking
+from anabranch.container.breaking import Breaking
+from anabranch.container.lane import quiet
+from anabranch.container.lane.attempt import Attempt, one_at_a_time
+from anabranch.container.lane.monitor import Monitor
+from anabranch.container.lane.queries import Queries
+from anabranch.container.lane.upkeep import Upkeep
+from anabranch.errors import AnabranchError
+from anabranch.spark.internals import stop_at_batch
+from anabranch.spark.query import LaneQuery
+
+__all__ = ["Boundary"]
+
+
+class Boundary:
+    """Used by the lane's own thread."""
+
+    def __init__(self, attempt: Attempt, monitor: Monitor, upkeep: Upkeep, queries: Queries) -> None:
+        self._attempt = attempt
+        self._life = attempt.life
+        self._monitor = monitor
+        self._upkeep = upkeep
+        self._queries = queries
+
+    def reach(self, started: StreamingQuery, turn: Callable[[], None] | None = None) -> None:
+        """Let the running batch end, and no other one begin; one that was just being planned is finished by itself.
+        ``turn`` is called meanwhile; None: sees that the batch goes on."""
+        attempt, query, life = self._attempt, self._attempt.current, self._life
+        ending = self._breaking(turn is None)
+        if query.real_time:
+            started.stop()
+        else:
+            stop_at_batch.end(
+                attempt.place.spark,
+                started,
+                query.writing.is_set,
+                turn or partial(self._upkeep.look, started),
+                ending.due,
+                another=life.closes() and attempt.handover.is_awaited() and breaking.is_brief(attempt.reporter.usual),
+                decided=ending.decided,
+            )
+        self._monitor.take_progress(started)
+        if ending.broken:
+            self._broken_off()
+            return
+        failed = None if life.leaves_at_once() else started.exception()
+        if failed is not None:
+            raise failed
+        if attempt.folder.pending and not life.leaves_at_once():
+            with one_at_a_time:
+                last = query.start(once=True, taken=True)
+            last.awaitTermination()
+
+    def finish(self, *, seen: bool = False) -> None:
+        """Finish the batch that a former query has begun, or take it back; and begin no other one. ``seen``: something
+        of it is."""
+        attempt, folder = self._attempt, self._attempt.folder
+        attempt.folder_in_use = folder
+        query = attempt.use(attempt.build_query())
+        if folder.pending and not seen:
+            seen = not self._takes_back(query)
+        if seen:
+            attempt.reporter.update(waits=breaking.told(folder.planned(), "was begun before, and is finished", None))
+        last = folder.batch(folder.planned()) if folder.planned() >= 0 else None
+        if last is None or not folder.pending:
+            query.look_back(last)
+            return
+        self._queries.mend_time(query)
+        with one_at_a_time:
+            attempt.reporter.update(begun=True)
+            started = attempt.started = query.start(once=True, last=last, pending=True)
+        breaking.runs(folder, query.writing)
+        while not started.awaitTermination(1):
+            self._upkeep.look(started)
+        self._monitor.take_progress(started)
+
+    def _takes_back(self, query: LaneQuery) -> bool:
+        """Take the batch back that a former query has begun, if nobody may have seen anything of it."""
+        attempt, folder = self._attempt, self._attempt.folder
+        repeats = query.repeats and not self._life.closes_now()
+        if repeats or query.real_time or folder.batch(folder.planned()).drains or not breaking.is_quiet(folder):
+            return False
+        return breaking.taken_back(attempt.place, attempt.lane, attempt.epoch, folder)
+
+    def _breaking(self, may: bool) -> Breaking:
+        """Decides whether the running batch is broken off; ``may`` False: it isn't."""
+        query, life, reporter = self._attempt.current, self._life, self._attempt.reporter
+        return Breaking(
+            query.gate,
+            wanted=lambda: may and life.stops(),
+            now=life.closes_now,
+            writing=query.writing.is_set,
+            hurry=life.leaves_at_once,
+            keeps=self._why_kept,
+            left=lambda number, spent: breaking.estimated(
+                self._attempt.report.batch_progress, number, spent, reporter.usual
+            ),
+            usual=lambda: reporter.usual,
+            tell=lambda why: reporter.update(waits=why),
+            stays=self._tell_end,
+        )
+
+    def _why_kept(self, number: int) -> str:
+        """Why a batch that runs can't be taken back, if it is to be; the gate knows the rest."""
+        attempt, query = self._attempt, self._attempt.current
+        if not self._life.closes():
+            return ""  # it stays planned
+        if number == self._queries.pending_at_start and query.repeats and not self._life.closes_now():
+            return f"was begun before, and {query.repeats}"
+        try:
+            return "is seen in part" if attempt.place.seen(attempt.lane) >= number else ""
+        except AnabranchError as error:
+            return f"can't be looked at: {error.what}"
+
+    def _broken_off(self) -> None:
+        """The query was stopped in the middle of a batch, of which nothing can be published any more."""
+        attempt, folder, closes = self._attempt, self._attempt.folder, self._life.closes
+        quiet.wait(attempt)
+        if folder.pending and not closes():
+            attempt.current.refresh()  # else its open transactions would keep readers waiting
+            return
+        if folder.pending and not breaking.taken_back(attempt.place, attempt.lane, attempt.epoch, folder):
+            self.finish(seen=True)
+        if closes():
+            attempt.handover.ends_at(attempt.positions())
+
+    def _tell_end(self) -> None:
+        """Say where the last batch ends, as soon as it is planned: others may go on from there."""
+        attempt, folder = self._attempt, self._attempt.folder
+        if self._life.closes() and not self._life.leaves_at_once() and folder.planned() >= 0:
+            attempt.handover.ends_at(attempt.wholes(folder.planned_positions(folder.planned())))

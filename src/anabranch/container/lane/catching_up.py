@@ -1,0 +1,62 @@
+"""Whether a lane that is to end at noted ends of its inputs has come so far."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from anabranch import logs
+from anabranch.container.lane.attempt import Attempt
+from anabranch.errors import AnabranchError
+from anabranch.model.ssp import SSP, parsed
+from anabranch.spark import clock
+
+__all__ = ["has_caught_up"]
+
+log = logs.get_logger()
+
+
+def has_caught_up(attempt: Attempt) -> bool:
+    """Whether nothing is left to do, as far as that is known."""
+    try:
+        return _has_read_all(attempt) and _has_told_time(attempt)
+    except AnabranchError as error:
+        log.debug("whether the lane has caught up isn't known", lane=attempt.lane.id, error=str(error))
+        return False
+
+
+def _has_read_all(attempt: Attempt) -> bool:
+    """Whether all inputs are at their noted ends, and intermediate ones read out with nobody left to write them."""
+    if attempt.until is None:
+        return False
+    report = attempt.reporter.current
+    positions, ends = parsed(report.positions), parsed(report.ends)
+    for ssp in (*attempt.lane.ssps, *attempt.lane.broadcast):
+        at = positions.get(ssp.whole, attempt.starting.get(ssp.whole, 0))
+        if ssp.whole in attempt.until:
+            if at < attempt.until[ssp.whole]:
+                return False
+        elif not attempt.life.upstream_ended() or at < _end_of(attempt, ssp.whole, ends):
+            return False
+    return True
+
+
+def _has_told_time(attempt: Attempt) -> bool:
+    """Whether the lane's last watermark has been taken in, and told to the lanes that read its output."""
+    folder, query = attempt.folder, attempt.query
+    if folder.planned() < 0:
+        return True
+    time = clock.read(attempt.clock)
+    if time is None and query is not None and query.has_event_time:
+        return False
+    if time is not None:
+        heard = time.heard(attempt.place.systems.named, clock.unix_ms())
+        if folder.batch(folder.planned()).progress != heard:
+            return False
+    # Timers of processing time call for one batch after the other: whichever runs is finished when the lane stops.
+    return (query is not None and query.ticks) or folder.settled()
+
+
+def _end_of(attempt: Attempt, ssp: SSP, ends: Mapping[SSP, int]) -> int:
+    # The report's ends may be older than the news that the lanes before have ended.
+    fresh = attempt.place.systems.named(ssp.system).high_watermarks(ssp.stream)[ssp.partition]
+    return max(fresh, ends.get(ssp, 0))

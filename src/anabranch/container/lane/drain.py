@@ -1,0 +1,165 @@
+"""Lets a lane drain: with the query that runs, if that can be held; else with a query for each batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing, suppress
+from functools import partial
+from typing import Any
+
+from pyspark.sql.streaming.query import StreamingQuery
+
+from anabranch import logs
+from anabranch.container.draining import Drain, Outcome
+from anabranch.container.lane.attempt import POLL, Attempt
+from anabranch.container.lane.boundary import Boundary
+from anabranch.container.lane.monitor import Monitor
+from anabranch.container.lane.queries import Queries
+from anabranch.container.lane.upkeep import Upkeep
+from anabranch.errors import StateError
+from anabranch.model.lane import Lane
+from anabranch.model.ssp import texts
+from anabranch.spark import clock
+from anabranch.spark.internals import query_hold
+from anabranch.spark.internals.query_hold import HeldQuery, NotHeldError
+
+__all__ = ["LaneDrain", "raise_if_ended"]
+
+log = logs.get_logger()
+
+
+class _HurryError(Exception):
+    """What runs is to be broken off."""
+
+
+def raise_if_ended(lane: str, query: StreamingQuery) -> None:
+    """Raises what a query failed for, if it doesn't run any more."""
+    if not query.isActive:
+        error = query.exception()
+        raise error if error is not None else StateError(f"the query of lane {lane} ended by itself", "")
+
+
+class LaneDrain:
+    """Used by the lane's own thread. Each way gives whether the lane has drained; False: it goes on as before, or
+    leaves.
+
+    Args:
+        drained: called when the lane has drained.
+    """
+
+    def __init__(
+        self,
+        attempt: Attempt,
+        monitor: Monitor,
+        upkeep: Upkeep,
+        queries: Queries,
+        boundary: Boundary,
+        drained: Callable[[Lane], None],
+    ) -> None:
+        self._attempt = attempt
+        self._life = attempt.life
+        self._monitor = monitor
+        self._upkeep = upkeep
+        self._queries = queries
+        self._boundary = boundary
+        self._drained = drained
+        self._could_not_hold = False
+
+    @property
+    def holdable(self) -> bool:
+        """Whether the query that runs can be held: else the lane drains when that has ended."""
+        query = self._attempt.query
+        if query is None or not query.holdable or self._could_not_hold:
+            return False
+        return query_hold.SURFACE.works(self._attempt.place.spark)
+
+    @property
+    def reads_sources(self) -> bool:
+        """Whether the lane reads what the job doesn't write itself: then it takes in no more by itself as soon as it
+        drains; else once all that write its inputs have ended."""
+        if self._attempt.query is None:
+            self._attempt.query = self._attempt.build_query()
+        own = self._attempt.query.own
+        return any(ssp.stream not in own for ssp in self._attempt.inputs.ssps)
+
+    def by_batches(self) -> bool:
+        """Drain after the query has ended: each batch that is planned has one of its own."""
+        self._queries.make()
+        run = self._queries.run_planned
+        begin = self._queries.begin_with_nothing
+        return self._settled(self._drain(run=run, begin=begin, end=run, pause=self._life.pause)())
+
+    def by_holding(self, started: StreamingQuery) -> bool:
+        """Drain with the query that runs: if the lane has drained, that has ended."""
+
+        def look() -> None:
+            if self._life.leaves_at_once():
+                raise _HurryError
+            raise_if_ended(self._attempt.lane.id, started)
+            self._monitor.take_progress(started)
+
+        def turn() -> None:
+            look()
+            self._upkeep.check_progress()
+
+        def pause(seconds: float) -> None:
+            look()
+            self._upkeep.stand_by()
+            self._life.pause(seconds)
+
+        def end() -> None:
+            writing = self._attempt.current.writing
+            hold.go(lambda: writing.wait(POLL) or not self._attempt.folder.pending)
+            # However much state there is to come out: nobody sees whether the batch goes on.
+            self._boundary.reach(started, partial(self._monitor.take_progress, started))
+
+        outcome = Outcome(drained=False)
+        try:
+            with suppress(_HurryError), closing(self._hold(started, turn)) as hold:
+                outcome = self._drain(run=hold.run, begin=hold.begin, end=end, pause=pause)()
+                if not outcome.drained and not self._life.stops():
+                    hold.release()
+        except NotHeldError as error:
+            log.warning("a query can't be held, and is stopped instead", lane=self._attempt.lane.id, error=error.what)
+            self._could_not_hold = True
+            return False
+        if outcome.drained:
+            self._boundary.reach(started)
+        return self._settled(outcome)
+
+    def _hold(self, started: StreamingQuery, turn: Callable[[], None]) -> HeldQuery:
+        return HeldQuery(self._attempt.place.spark, started, turn, self._attempt.current.pacer.limits(started))
+
+    def _drain(self, **ways: Any) -> Drain:
+        """``ways``: what depends on whether the query runs."""
+        attempt, life = self._attempt, self._life
+        return Drain(
+            lane=attempt.lane.id,
+            folder=attempt.folder,
+            query=attempt.current,
+            clock=attempt.clock,
+            systems=attempt.place.systems,
+            ssps=attempt.inputs.ssps,
+            starting=attempt.starting,
+            wanted=life.drain,
+            upstream_ended=life.upstream_ended,
+            leaving=life.stops,
+            tell=self._tell_halted,
+            now=clock.unix_ms,
+            **ways,
+        )
+
+    def _settled(self, outcome: Outcome) -> bool:
+        if outcome.drained:
+            self._attempt.current.settle()
+            self._drained(self._attempt.lane)
+        self._attempt.reporter.update(halted="", drained=outcome.drained)
+        return outcome.drained
+
+    def _tell_halted(self) -> None:
+        attempt, report, order = self._attempt, self._attempt.reporter.current, self._life.drain()
+        positions = texts(attempt.positions())
+        if order is not None and (report.halted != order.uuid or report.positions != positions):
+            attempt.reporter.update(
+                phase="running", batch=attempt.folder.committed(), positions=positions, halted=order.uuid
+            )

@@ -1,0 +1,97 @@
+"""What a lane failed for: its inputs, an operator, or something else.
+
+Which operator an error of Spark's is about follows from the piece of SQL, or the line, that Spark points at.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from anabranch.container import failures, root_cause
+from anabranch.container.checkpoint import damage
+from anabranch.container.failures import Failure, Remedy
+from anabranch.container.lane.attempt import Attempt
+from anabranch.errors import AnabranchError, OperatorError
+from anabranch.model.graph import Node
+
+__all__ = ["attributed", "operator_error"]
+
+_SQL = re.compile(r"== SQL[^\n]*==\n(.+?)\n[ \t]*\^+", re.DOTALL)
+_DATAFRAME = re.compile(r"== DataFrame ==\n.*? was called from\n([^\n]+)", re.DOTALL)
+_CURE = "write it so that no row can fail (try_cast, try_divide, try_element_at), or filter such rows before"
+
+Ranges = Mapping[str, tuple[int, int]]
+
+
+def attributed(attempt: Attempt, error: Exception) -> Failure:
+    """What is to be told of an error that ended an attempt, and what may help."""
+    return attempt.place.explained(_cause(attempt, error))
+
+
+def _cause(attempt: Attempt, error: Exception) -> Failure:
+    if isinstance(error, AnabranchError):
+        return failures.failure(error)
+    ours = failures.is_ours(error)
+    wrong = None if ours else _wrong_inputs(attempt)
+    if wrong is not None:
+        return replace(failures.failure(wrong), remedy=Remedy.NONE)
+    query = attempt.query
+    failed = failures.failure(error, query.home if query is not None else "")
+    if ours or query is None:
+        return failed
+    operator = operator_error(
+        root_cause.text_of(error), failed.what.rstrip("."), query.operators, attempt.pending_ranges()
+    )
+    if operator is None:
+        return failed
+    return replace(failed, what=operator.what, cure=operator.cure, remedy=Remedy.ATTEMPT)
+
+
+def _wrong_inputs(attempt: Attempt) -> AnabranchError | None:
+    """What is wrong with the inputs, if that is it: what Spark says of a stream that is gone is hard to read."""
+    try:
+        if attempt.folder_in_use is not None:
+            attempt.inputs.check(attempt.folder_in_use)
+            damage.check(attempt.folder_in_use, attempt.lane)
+    except AnabranchError as wrong:
+        return wrong
+    except Exception:  # the folder may be what failed
+        return None
+    return None
+
+
+def operator_error(text: str, first: str, nodes: Sequence[Node], ranges: Ranges) -> OperatorError | None:
+    """The operator that an error in SQL or in a ``transform`` is about; None when Spark points at none.
+
+    Args:
+        text: all that Spark says.
+        first: the reason, in one line.
+        nodes: the operators of the lane.
+        ranges: by SSP, the first offset of the batch and the one after the last.
+    """
+    sql = [found.strip() for found in _SQL.findall(text)]
+    lines = [found.strip() for found in _DATAFRAME.findall(text)]
+    operator = next((n for fragment in sql for n in nodes if any(fragment in text for text in _texts(n.args))), None)
+    if operator is None and (sql or lines):
+        transforms = [node for node in nodes if node.kind == "transform"]
+        operator = transforms[0] if len(transforms) == 1 else None
+    if operator is None:
+        return None
+    at = f" at {lines[0]}" if lines and not sql else ""
+    read = ", ".join(f"offsets {a} to {b - 1} of {ssp}" for ssp, (a, b) in sorted(ranges.items()) if b > a)
+    on = f", on {read}" if read else ""
+    return OperatorError(f"{operator.kind} {operator.name!r} ({operator.where}): {first}{at}{on}", _CURE)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for each in value.values():
+            yield from _texts(each)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _texts(each)

@@ -1,0 +1,69 @@
+"""Where a lane is in its life, for the threads that take part in it."""
+
+from __future__ import annotations
+
+import threading
+
+from anabranch.container.lane import lifecycle
+from anabranch.container.lane.lifecycle import Action, Closing, Event, LaneState, Leaving, Order
+from anabranch.model.lane import Lane
+from anabranch.protocol.drain import DrainOrder
+
+__all__ = ["Life"]
+
+
+class Life:
+    """Thread-safe: the container gives orders, and the lane's own thread follows them and tells its results."""
+
+    def __init__(self, lane: Lane) -> None:
+        self._state = lifecycle.initial(lane)
+        self._changed = threading.Condition()
+        self._has_news = False
+
+    @property
+    def state(self) -> LaneState:
+        return self._state
+
+    def tell(self, event: Event) -> tuple[Action, ...]:
+        """Something has happened; gives what is to be done."""
+        with self._changed:
+            before = self._state
+            self._state, actions = lifecycle.step(before, event)
+            if isinstance(event, Order) and self._state != before:
+                self._has_news = True
+            self._changed.notify_all()
+        return actions
+
+    def await_acknowledgement(self) -> None:
+        """Wait until the coordinator knows the lane's folder, or the lane has to leave."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._state.waits)
+
+    def pause(self, seconds: float) -> None:
+        """Wait so long, or until something is ordered."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._has_news, seconds)
+            self._has_news = False
+
+    # As functions, for what looks at them now and then
+
+    def stops(self) -> bool:
+        return self._state.stops
+
+    def closes(self) -> bool:
+        return self._state.closing is not Closing.NO
+
+    def closes_now(self) -> bool:
+        return self._state.closing is Closing.NOW
+
+    def leaves(self) -> bool:
+        return self._state.leaving is not Leaving.NO
+
+    def leaves_at_once(self) -> bool:
+        return self._state.leaving is Leaving.AT_ONCE
+
+    def upstream_ended(self) -> bool:
+        return self._state.upstream_ended
+
+    def drain(self) -> DrainOrder | None:
+        return self._state.drain

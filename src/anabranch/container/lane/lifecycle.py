@@ -1,0 +1,532 @@
+"""A lane's life in a container, from one state to the next: pure, without Spark, clock or threads.
+
+What happens is an event; :func:`step` gives the state that follows and the actions to perform. Orders come from the
+coordinator or the container, and results from the lane's own thread. Only results lead to actions of that thread, and
+of these the last one tells, with its own result, how it went. An order at most makes the supervisor begin an attempt.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, replace
+
+from anabranch.container.restarts import Step
+from anabranch.model.lane import Lane
+from anabranch.protocol.drain import DrainOrder
+
+__all__ = ["Action", "Event", "LaneState", "Phase", "initial", "step"]
+
+
+class Phase(enum.Enum):
+    NEW = "its thread hasn't started"
+    TAKING = "it takes its folder"
+    REPORTED = "it waits until the coordinator knows its folder"
+    STARTING = "its query is started"
+    RUNNING = "its query runs"
+    HOLDING = "it drains with the query that runs, which is held"
+    STOPPING = "its query ends at a batch boundary"
+    DRAINING = "it drains with a query for each batch"
+    FINISHING = "it finishes the batch that a former query has begun, or takes it back"
+    ENDING = "it notes where it ends"
+    ENDED = "it has ended at a batch boundary"
+    FAILING = "what it failed for is found out"
+    FAILED = "it has failed"
+    RETRYING = "it failed, and is tried again in this process"
+    WAITING = "its surroundings failed, and it is tried again as long as it may wait for them"
+    NEEDS_PROCESS = "it failed, and only a new process may help"
+    RELEASED = "it failed, and another container may try it again"
+
+
+class Closing(enum.IntEnum):
+    """Whether the lane is to end for good: others go on from where it ends."""
+
+    NO = 0
+    YES = 1
+    NOW = 2
+    """It doesn't wait for what can be done again."""
+
+
+class Leaving(enum.IntEnum):
+    """Whether the lane is to end here, as it is: another process may go on with it."""
+
+    NO = 0
+    AT_BATCH_END = 1
+    AT_ONCE = 2
+
+
+_ONCE_A_QUERY_RUNS = frozenset({Phase.RUNNING, Phase.HOLDING, Phase.STOPPING})
+_TO_BE_TRIED_AGAIN = frozenset({Phase.RETRYING, Phase.WAITING, Phase.NEEDS_PROCESS})
+_MAY_DRAIN = _ONCE_A_QUERY_RUNS | {Phase.STARTING, Phase.DRAINING}
+
+
+@dataclass(frozen=True)
+class LaneState:
+    """Where a lane is in its life, and what it has been ordered.
+
+    Attributes:
+        folder_epoch: the epoch of its folder; 0 while it has none.
+        attempt: how often it was begun.
+        acknowledged: the coordinator knows its folder.
+        upstream_ended: all lanes that write its inputs have ended.
+        drain: how it is to drain; None: it isn't.
+        reads_sources: it reads what the job doesn't write itself. Looked up once it is to drain.
+        drained: it has ended with all that it had taken in, and its time has ended.
+        unwanted: the coordinator doesn't want it here: if it fails, that is so.
+        container_ends: if it fails, another container may try it again.
+    """
+
+    phase: Phase = Phase.NEW
+    folder_epoch: int = 0
+    attempt: int = 1
+    closing: Closing = Closing.NO
+    leaving: Leaving = Leaving.NO
+    acknowledged: bool = False
+    upstream_ended: bool = False
+    drain: DrainOrder | None = None
+    reads_sources: bool = False
+    drained: bool = False
+    unwanted: bool = False
+    container_ends: bool = False
+
+    @property
+    def stops(self) -> bool:
+        """Whether its query is to end at the next batch boundary."""
+        return bool(self.closing or self.leaving)
+
+    @property
+    def drains(self) -> bool:
+        """Whether it takes in no more by itself: at once, if it reads what the job doesn't write itself; else once all
+        that write its inputs have ended."""
+        return self.drain is not None and (self.reads_sources or self.upstream_ended)
+
+    @property
+    def needs_sources(self) -> bool:
+        """Whether it has to be looked up which inputs it has."""
+        decides = self.phase in _MAY_DRAIN or (self.phase is Phase.REPORTED and not self.closing)
+        return decides and self.acknowledged and self.drain is not None and not self.reads_sources
+
+    @property
+    def has_query(self) -> bool:
+        """Whether a query runs that goes on from batch to batch."""
+        return self.phase in _ONCE_A_QUERY_RUNS
+
+    @property
+    def waits(self) -> bool:
+        """Whether there is nothing to do until the coordinator knows its folder, or it has to leave."""
+        return self.phase is Phase.REPORTED and not (self.acknowledged or self.leaving)
+
+    @property
+    def ended(self) -> bool:
+        """Whether its thread does nothing any more."""
+        return self.phase in (Phase.ENDED, Phase.FAILED, Phase.RELEASED) or self.phase in _TO_BE_TRIED_AGAIN
+
+
+# Orders, of the coordinator and of the container
+
+
+@dataclass(frozen=True)
+class Close:
+    now: bool = False
+
+
+@dataclass(frozen=True)
+class Leave:
+    """``unwanted``: by the coordinator; else since the container ends."""
+
+    unwanted: bool
+    at_once: bool = False
+
+
+@dataclass(frozen=True)
+class Drain:
+    """None: it is to go on as before."""
+
+    order: DrainOrder | None
+
+
+@dataclass(frozen=True)
+class Acknowledge:
+    """The coordinator knows the lane's folder."""
+
+    upstream_ended: bool
+
+
+@dataclass(frozen=True)
+class Want:
+    """The coordinator wants the lane here.
+
+    Attributes:
+        folder_epoch: of the folder of it that the coordinator knows, 0 for none.
+        owner_lost: that folder is of an owner that was lost: the lane gets a copy.
+        rested: the pause before the next attempt is over.
+        thread_ended: nothing of the last attempt runs any more.
+    """
+
+    folder_epoch: int
+    owner_lost: bool = False
+    upstream_ended: bool = False
+    closing: Closing = Closing.NO
+    drain: DrainOrder | None = None
+    rested: bool = True
+    thread_ended: bool = True
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What follows a failure, as :func:`anabranch.container.restarts.step` says. ``waits``: the surroundings of the
+    lane have failed, which isn't its fault."""
+
+    following: Step
+    waits: bool = False
+
+
+# Results, of the lane's own thread
+
+
+@dataclass(frozen=True)
+class Started:
+    """The thread of an attempt begins."""
+
+
+@dataclass(frozen=True)
+class FolderTaken:
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Awaited:
+    """The coordinator knows the lane's folder, or the lane has to leave."""
+
+
+@dataclass(frozen=True)
+class SourcesLookedUp:
+    reads_sources: bool
+
+
+@dataclass(frozen=True)
+class QueryStarted:
+    pass
+
+
+@dataclass(frozen=True)
+class Watched:
+    """The query was looked at, and runs.
+
+    Attributes:
+        caught_up: the lane has read all that it was to read.
+        holdable: the query can be held.
+    """
+
+    caught_up: bool
+    holdable: bool
+
+
+@dataclass(frozen=True)
+class QueryStopped:
+    pass
+
+
+@dataclass(frozen=True)
+class DrainEnded:
+    """``drained`` False: it was called off, the lane has to end, or the query couldn't be held."""
+
+    drained: bool
+
+
+@dataclass(frozen=True)
+class Finished:
+    pass
+
+
+@dataclass(frozen=True)
+class Ended:
+    pass
+
+
+@dataclass(frozen=True)
+class Failed:
+    """``smaller``: it was a batch that took too long, and can be planned with fewer records."""
+
+    error: Exception
+    smaller: bool = False
+
+
+@dataclass(frozen=True)
+class FailureReported:
+    pass
+
+
+Order = Close | Leave | Drain | Acknowledge | Want | Judged
+Result = (
+    Started
+    | FolderTaken
+    | Awaited
+    | SourcesLookedUp
+    | QueryStarted
+    | Watched
+    | QueryStopped
+    | DrainEnded
+    | Finished
+    | Ended
+    | Failed
+    | FailureReported
+)
+Event = Order | Result
+
+
+# Actions
+
+
+@dataclass(frozen=True)
+class TakeFolder:
+    """Gives FolderTaken."""
+
+
+@dataclass(frozen=True)
+class AwaitAcknowledgement:
+    """Report the folder, check the inputs, and wait while the state ``waits``. Gives Awaited."""
+
+
+@dataclass(frozen=True)
+class AbandonPrestarted:
+    """A query that was begun ahead of the lane isn't needed."""
+
+
+@dataclass(frozen=True)
+class StartQuery:
+    """Start a query that runs on, or go on with the one that was begun ahead. Gives QueryStarted."""
+
+
+@dataclass(frozen=True)
+class Tend:
+    """See whether the query goes on, and to what is due; then pause."""
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Take the progress of the query. Gives Watched."""
+
+
+@dataclass(frozen=True)
+class StopQuery:
+    """At a batch boundary, or in a batch that is broken off. Gives QueryStopped."""
+
+
+@dataclass(frozen=True)
+class DrainHeld:
+    """Hold the query that runs, and drain with it. Gives DrainEnded; if the lane has drained, the query has ended."""
+
+
+@dataclass(frozen=True)
+class DrainByBatches:
+    """Gives DrainEnded."""
+
+
+@dataclass(frozen=True)
+class FinishPending:
+    """Finish the pending batch, if there is one, or take it back. Gives Finished."""
+
+
+@dataclass(frozen=True)
+class End:
+    """Note and report where the lane ends. Gives Ended. ``has_begun`` False: whoever is next does what was to be
+    done."""
+
+    has_begun: bool = True
+
+
+@dataclass(frozen=True)
+class Fail:
+    """Find out what the lane failed for, and report it. Gives FailureReported."""
+
+    error: Exception
+
+
+@dataclass(frozen=True)
+class Announce:
+    """The last report is there: let others know."""
+
+
+@dataclass(frozen=True)
+class BeginAttempt:
+    """For the supervisor: make a runner, and start it."""
+
+
+Action = (
+    TakeFolder
+    | AwaitAcknowledgement
+    | AbandonPrestarted
+    | StartQuery
+    | Tend
+    | Watch
+    | StopQuery
+    | DrainHeld
+    | DrainByBatches
+    | FinishPending
+    | End
+    | Fail
+    | Announce
+    | BeginAttempt
+)
+Stepped = tuple[LaneState, tuple[Action, ...]]
+
+
+class ImpossibleEventError(AssertionError):
+    """A result came that no action of this state gives."""
+
+
+def initial(lane: Lane) -> LaneState:
+    """The state of a lane that was not begun here. Of a lane that is taken over from an owner that was lost, the folder
+    is another one."""
+    return LaneState(folder_epoch=0 if lane.abandoned else lane.folder_epoch)
+
+
+def step(state: LaneState, event: Event) -> Stepped:
+    """What follows. Raises ImpossibleEventError for a result that can't come in this state."""
+    match event:
+        case Want():
+            return _wanted(state, event)
+        case Judged():
+            return _judged(state, event), ()
+        case Close() | Leave() | Drain() | Acknowledge():
+            return _ordered(state, event), ()
+        case SourcesLookedUp(reads_sources):
+            return replace(state, reads_sources=reads_sources), ()
+        case Failed():
+            return _failed(state, event)
+        case _:
+            return _went_on(state, event)
+
+
+def _ordered(state: LaneState, order: Close | Leave | Drain | Acknowledge) -> LaneState:
+    match order:
+        case Close(now):
+            return replace(state, closing=max(state.closing, Closing.NOW if now else Closing.YES))
+        case Leave(unwanted, at_once):
+            leaving = max(state.leaving, Leaving.AT_ONCE if at_once else Leaving.AT_BATCH_END)
+            return _left(state, leaving, unwanted=unwanted)
+        case Drain(drain):
+            return replace(state, drain=drain)
+        case Acknowledge(upstream_ended):
+            return replace(state, acknowledged=True, upstream_ended=state.upstream_ended or upstream_ended)
+
+
+def _left(state: LaneState, leaving: Leaving, *, unwanted: bool) -> LaneState:
+    state = replace(
+        state,
+        leaving=leaving,
+        unwanted=state.unwanted or unwanted,
+        container_ends=state.container_ends or not unwanted,
+    )
+    if state.phase not in _TO_BE_TRIED_AGAIN:
+        return state
+    fails = state.unwanted and state.phase is not Phase.WAITING
+    return replace(state, phase=Phase.FAILED if fails else Phase.RELEASED)
+
+
+def _wanted(state: LaneState, want: Want) -> Stepped:
+    """The coordinator knows of the lane's folder what ``want`` says: nothing is begun in another one."""
+    if state.phase in (Phase.FAILED, Phase.NEEDS_PROCESS, Phase.RELEASED):
+        return state, ()
+    if state.phase in (Phase.RETRYING, Phase.WAITING):
+        known = state.folder_epoch in (0, want.folder_epoch)
+        if not (known and want.rested and want.thread_ended):
+            return state, ()
+        return _begun_again(state, want, state.attempt + (state.phase is Phase.RETRYING))
+    if state.phase is Phase.ENDED and want.drain is not None and not state.drained and want.thread_ended:
+        return _begun_again(state, want, state.attempt)  # it had caught up, and has still to drain
+    state = replace(state, closing=max(state.closing, want.closing), drain=want.drain)
+    if 0 < want.folder_epoch == state.folder_epoch:
+        state = _ordered(state, Acknowledge(want.upstream_ended))
+    return state, ()
+
+
+def _begun_again(state: LaneState, want: Want, attempt: int) -> Stepped:
+    begun = LaneState(
+        folder_epoch=0 if want.owner_lost else want.folder_epoch,
+        attempt=attempt,
+        closing=want.closing,
+        drain=want.drain,
+        unwanted=state.unwanted,
+        container_ends=state.container_ends,
+    )
+    return begun, (BeginAttempt(),)
+
+
+def _judged(state: LaneState, judged: Judged) -> LaneState:
+    """What becomes of a lane that has failed. One that has waited too long for its surroundings fails for good."""
+    if judged.following is Step.FAILED:
+        return replace(state, phase=Phase.FAILED) if state.phase is Phase.WAITING else state
+    if state.phase is not Phase.FAILED or (state.unwanted and not judged.waits):
+        return state
+    if state.unwanted or state.container_ends:
+        return replace(state, phase=Phase.RELEASED)
+    if judged.waits:
+        return replace(state, phase=Phase.WAITING)
+    return replace(state, phase=Phase.RETRYING if judged.following is Step.ATTEMPT else Phase.NEEDS_PROCESS)
+
+
+def _failed(state: LaneState, failed: Failed) -> Stepped:
+    if state.ended and state.phase is not Phase.ENDED:  # a lane that has ended has still to let others know
+        raise ImpossibleEventError(f"{failed} when {state.phase.value}")
+    if failed.smaller and state.has_query:
+        return _next_query(state)
+    return replace(state, phase=Phase.FAILING), (Fail(failed.error),)
+
+
+def _went_on(state: LaneState, result: Result) -> Stepped:
+    match state.phase, result:
+        case Phase.NEW, Started():
+            return replace(state, phase=Phase.TAKING), (TakeFolder(),)
+        case Phase.TAKING, FolderTaken(epoch):
+            return replace(state, phase=Phase.REPORTED, folder_epoch=epoch), (AwaitAcknowledgement(),)
+        case Phase.REPORTED, Awaited():
+            return _awaited(state)
+        case Phase.STARTING, QueryStarted():
+            return replace(state, phase=Phase.RUNNING), (Watch(),)
+        case Phase.RUNNING, Watched():
+            return _watched(state, result)
+        case Phase.HOLDING, DrainEnded(drained):
+            return _ends(replace(state, drained=True)) if drained else (replace(state, phase=Phase.RUNNING), (Watch(),))
+        case Phase.STOPPING, QueryStopped():
+            return _ends(state) if state.stops or not state.drains else _next_query(state)
+        case Phase.DRAINING, DrainEnded(drained):
+            state = replace(state, drained=drained)
+            return _ends(state) if drained or state.stops else _next_query(state)
+        case Phase.FINISHING, Finished():
+            return _ends(state)
+        case Phase.ENDING, Ended():
+            return replace(state, phase=Phase.ENDED), (Announce(),)
+        case Phase.FAILING, FailureReported():
+            return replace(state, phase=Phase.FAILED), (Announce(),)
+        case _:
+            raise ImpossibleEventError(f"{result} when {state.phase.value}")
+
+
+def _awaited(state: LaneState) -> Stepped:
+    """Nothing is begun in a folder that the coordinator doesn't know."""
+    if state.waits:
+        raise ImpossibleEventError(f"awaited when {state.phase.value}")
+    if not state.acknowledged:
+        return replace(state, phase=Phase.ENDING), (AbandonPrestarted(), End(has_begun=False))
+    if state.closing:
+        return replace(state, phase=Phase.FINISHING), (AbandonPrestarted(), FinishPending())
+    return _next_query(state)
+
+
+def _next_query(state: LaneState) -> Stepped:
+    if state.drains:
+        return replace(state, phase=Phase.DRAINING), (AbandonPrestarted(), DrainByBatches())
+    return replace(state, phase=Phase.STARTING), (StartQuery(),)
+
+
+def _watched(state: LaneState, watched: Watched) -> Stepped:
+    if state.stops or watched.caught_up or (state.drains and not watched.holdable):
+        return replace(state, phase=Phase.STOPPING), (StopQuery(),)
+    if state.drains:
+        return replace(state, phase=Phase.HOLDING), (DrainHeld(),)
+    return state, (Tend(), Watch())
+
+
+def _ends(state: LaneState) -> Stepped:
+    return replace(state, phase=Phase.ENDING), (End(),)

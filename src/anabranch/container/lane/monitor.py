@@ -1,0 +1,152 @@
+"""Takes from Spark how far a lane's query is, and lets others know: the report, the clock, the next batches' sizes."""
+
+from __future__ import annotations
+
+import math
+from time import monotonic
+
+from pyspark.sql.streaming.query import StreamingQuery
+
+from anabranch import crash_points
+from anabranch.container.idleness import Idleness
+from anabranch.container.lane.attempt import Attempt
+from anabranch.container.lane.handover import PrestartedQuery
+from anabranch.container.lane.input_ends import InputEnds
+from anabranch.container.outputs import Outputs
+from anabranch.container.remembering import Memory
+from anabranch.event_time.progress import Progress
+from anabranch.model.ssp import parsed, texts
+from anabranch.spark import clock, history
+from anabranch.spark.clock import Clock
+from anabranch.spark.history import Ran
+
+__all__ = ["Monitor"]
+
+_COMMIT_EVERY = 5.0
+_AT_ONCE = 0.01
+
+
+class Monitor:
+    """Used by the lane's own thread.
+
+    ``prestarted``: the query that was begun ahead of the lane, if the lane goes on with one. ``began``: when the lane
+    could begin, by the monotonic clock. ``time_noted``: the folder tells how far in event time the lane has come.
+    """
+
+    def __init__(self, attempt: Attempt) -> None:
+        self.outputs = Outputs(attempt.place.systems, attempt.lane)
+        self.ends = InputEnds(attempt.lane.id, attempt.inputs.ends, attempt.until)
+        self.prestarted: PrestartedQuery | None = None
+        self.began = 0.0
+        self.time_noted = False
+        self._attempt = attempt
+        self._reporter = attempt.reporter
+        self._speed = Memory(attempt.place, attempt.lane)
+        self._idleness = Idleness(math.inf)
+        self._idle: dict[str, int] = {}
+        self._rows = 0
+        self._late_groups = 0
+        self._seen_batch = -1
+        self._newest_progress = ""
+        self._committed_at = 0.0
+
+    def take_progress(self, query: StreamingQuery) -> None:
+        spark = self._attempt.place.spark
+        newest = history.newest(spark, query)
+        time = clock.read(self._attempt.clock)
+        if time is not None:
+            self._reporter.update(watermark=time.progress.watermark, held_by=time.held_by, idle=tuple(time.idle))
+            self._look_for_idle(time)
+        if newest == self._newest_progress:
+            self._reporter.update(ends=self.ends.now(), ends_known=self.ends.sure)
+            self._reporter.no_batch_ended()
+            return
+        self._newest_progress = newest
+        for ran in history.since(spark, query, self._seen_batch):
+            self._take_batch(ran)
+        if monotonic() > self._committed_at + _COMMIT_EVERY:
+            self._attempt.inputs.tell(parsed(self._reporter.current.positions))
+            self._committed_at = monotonic()
+
+    def carry_idle(self, last: int, patience: float) -> None:
+        """What was idle when a former process ended is it still, unless something came meanwhile. ``last``: the batch
+        that was planned last, -1 for none."""
+        self._idleness = Idleness(patience)
+        until, folder = self._attempt.until, self._attempt.folder
+        was = folder.batch(last).progress.idle if last >= 0 and until is None else frozenset()
+        ends = self.ends.now(fresh=True) if was else {}
+        at = texts(self._attempt.positions()) if self.ends.sure else {}
+        self._idle = self._idleness.carry(was, at, ends)
+        clock.note_idle(self._attempt.clock, self._idle)
+
+    def note_time(self, progress: Progress) -> None:
+        """Note in the folder how far in event time the lane has come: others may go on from there."""
+        self._attempt.folder.note_progress(progress, (str(ssp) for ssp in self._attempt.inputs.ssps))
+        self.time_noted = True
+
+    def note_speed(self, *, ends: bool = False) -> None:
+        """Let those know who run such a lane next."""
+        query = self._attempt.query
+        if query is not None and not query.real_time and query.pacer.is_known:
+            self._speed.note(query.pacer.limit, ends=ends)
+
+    def dead_letters(self) -> int:
+        """How many records this lane has ever put aside: the streams that hold them know it."""
+        query = self._attempt.query
+        return query.put_aside if query is not None else self._attempt.lane.put_aside
+
+    def _take_batch(self, ran: Ran) -> None:
+        query, report = self._attempt.query, self._reporter.current
+        counts = self._attempt.counts
+        self._rows += ran.rows
+        self._late_groups += ran.late_groups
+        self._seen_batch = ran.number
+        self._take_pace(ran)
+        self._reporter.update(
+            batch=ran.number,
+            rows=self._rows,
+            seconds=ran.seconds,
+            rows_per_second=ran.rows / ran.seconds if ran.seconds else 0.0,
+            ends=self.ends.now(),
+            ends_known=self.ends.sure,
+            positions=texts(self._attempt.positions()),
+            dead_letters=self.dead_letters(),
+            dropped=counts.dropped,
+            late_groups=self._late_groups,
+            late=dict(counts.late + query.late) if query is not None else {},
+            windows=ran.state_rows if query is not None and query.empties else 0,
+            changeover=self._changeover(ran),
+            first_output=report.first_output or (ran.ended if ran.rows else 0.0),
+            last_output=ran.ended if ran.rows else report.last_output,
+            state_bytes=ran.state_bytes,
+        )
+        crash_points.reach(crash_points.COMMITTED, self._attempt.lane.id, self._seen_batch)
+        self.outputs.note(self._attempt.folder)
+        self._reporter.batch_ended(self._attempt.current.take_busy())
+
+    def _take_pace(self, ran: Ran) -> None:
+        query = self._attempt.query
+        if query is not None and not query.real_time:
+            query.pacer.took(ran.number, ran.seconds)
+            self._reporter.update(limit=query.pacer.limit)
+            self.note_speed()
+
+    def _look_for_idle(self, time: Clock) -> None:
+        """Let the lane's clock know which inputs are idle. Up to noted ends, none is: a run is as long as it is."""
+        if self._attempt.until is not None:
+            return
+        positions = {ssp: at for ssp, at in time.positions.items() if time.delays.get(ssp) is not None}
+        ends = self.ends.now()
+        idle = self._idleness.seen(positions, ends if self.ends.sure else {}, monotonic())
+        if idle != self._idle:
+            clock.note_idle(self._attempt.clock, idle)
+            self._idle = idle
+
+    def _changeover(self, ran: Ran) -> float:
+        """See :class:`LaneReport`."""
+        lane, before = self._attempt.lane, self._reporter.current.changeover
+        if ran.number != lane.first_batch or not lane.predecessors or before:
+            return before
+        if self.prestarted is not None:  # the batch was planned before the lane began
+            return max(_AT_ONCE, self.prestarted.published_at - self.began)
+        return max(0.0, monotonic() - self.began - ran.seconds)

@@ -1,0 +1,171 @@
+"""Makes a lane's queries and starts them: one that runs on, one that was begun ahead, or one for a single batch."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+
+from pyspark.sql.streaming.query import StreamingQuery
+
+from anabranch import logs
+from anabranch.container import breaking, starting
+from anabranch.container.lane.attempt import POLL, Attempt, one_at_a_time
+from anabranch.container.lane.batch_sizes import BatchSizes
+from anabranch.container.lane.handover import PrestartedQuery
+from anabranch.container.lane.monitor import Monitor
+from anabranch.container.lane.upkeep import Upkeep
+from anabranch.event_time.progress import Progress
+from anabranch.model.ssp import texts
+from anabranch.spark.internals import stop_at_batch
+from anabranch.spark.query import LaneQuery
+
+__all__ = ["Queries"]
+
+log = logs.get_logger()
+
+
+class Queries:
+    """Used by the lane's own thread.
+
+    Args:
+        outputs_taken: whether the outputs of a new lane were taken for it.
+    """
+
+    def __init__(
+        self,
+        attempt: Attempt,
+        monitor: Monitor,
+        upkeep: Upkeep,
+        sizes: BatchSizes,
+        outputs_taken: Callable[[], bool],
+    ) -> None:
+        self.prestarted: PrestartedQuery | None = None
+        """The query that was begun ahead of the lane, as long as it may be needed."""
+        self.pending_at_start = -1
+        """The batch that was pending when the present query was started; -1 for none."""
+        self._attempt = attempt
+        self._monitor = monitor
+        self._upkeep = upkeep
+        self._sizes = sizes
+        self._outputs_taken = outputs_taken
+        self._analysis: threading.Thread | None = None
+        self._analyzed: LaneQuery | None = None
+
+    def begin_analysis(self) -> None:
+        """Let Spark analyze the query meanwhile. What is wrong with it comes out when it starts."""
+
+        def analyze() -> None:
+            with suppress(Exception):
+                query = self._attempt.build_query()
+                with one_at_a_time:
+                    query.analyze()
+                self._analyzed = query
+
+        self._analysis = threading.Thread(target=analyze, name=f"analyzes {self._attempt.lane.id}", daemon=True)
+        self._analysis.start()
+
+    def end_analysis(self) -> None:
+        """Wait until it has come to an end, if it was begun."""
+        if self._analysis is not None:
+            self._analysis.join()
+
+    def abandon_prestarted(self) -> None:
+        prestarted, self.prestarted = self.prestarted, None
+        if prestarted is not None:
+            prestarted.abandon()
+
+    def make(self) -> LaneQuery:
+        """The query, for the folder as it is now."""
+        query = self._made()
+        self.mend_time(query)
+        self._sizes.shrink(query)
+        return query
+
+    def mend_time(self, query: LaneQuery) -> None:
+        folder = self._attempt.folder
+        if folder.pending and query.out_of_time(folder.batch(folder.planned())):
+            log.warning("a batch was planned before the last one: the clock was set back", lane=self._attempt.lane.id)
+            folder.mend_time()
+
+    def start(self) -> StreamingQuery:
+        """Start a query that runs on; or go on with the one that was begun ahead."""
+        if self.prestarted is not None:
+            return self._go_on_prestarted()
+        attempt, folder = self._attempt, self._attempt.folder
+        query = self.make()
+        last, pending = folder.planned(), folder.pending
+        self.pending_at_start = last if pending else -1
+        batch = folder.batch(last) if last >= 0 else None
+        self._monitor.carry_idle(last, query.settings.job.idle_seconds)
+        taken = last < attempt.lane.first_batch and attempt.started is None and self._outputs_taken()
+        with starting.shared.place() as until_started:
+            with one_at_a_time:
+                attempt.reporter.update(begun=True)
+                started = query.start(last=batch, pending=pending, taken=taken)
+            until_started(started)
+        return self._runs(query, started)
+
+    def run_planned(self) -> None:
+        """Run the batch that was planned, and no other one."""
+        attempt = self._attempt
+        last = attempt.folder.batch(attempt.folder.planned())
+        taken = attempt.started is not None
+        with one_at_a_time:
+            attempt.reporter.update(begun=True, halted="")
+            started = attempt.current.start(once=True, last=last, pending=True, taken=taken)
+            attempt.started = started
+        while not started.awaitTermination(1):
+            if not last.drains:  # however much state there is to come out
+                self._upkeep.look(started)
+        self._monitor.take_progress(started)
+
+    def begin_with_nothing(self) -> None:
+        """Run a lane's first batch such that it reads nothing: after it, others can be planned."""
+        attempt, query = self._attempt, self._attempt.current
+        with one_at_a_time:
+            attempt.reporter.update(begun=True, halted="")
+            started = attempt.started = replace(query, nothing=True).start()
+        while attempt.folder.committed() < 0 and started.isActive:
+            attempt.life.pause(POLL)
+        stop_at_batch.end(attempt.place.spark, started, query.writing.is_set)
+        failed = started.exception()
+        if failed is not None:
+            raise failed
+        if attempt.folder.pending:
+            self.run_planned()
+
+    def _made(self) -> LaneQuery:
+        self._attempt.folder_in_use = self._attempt.folder
+        query, self._analyzed = self._analyzed or self._attempt.build_query(), None
+        return self._attempt.use(query)
+
+    def _go_on_prestarted(self) -> StreamingQuery:
+        """Let the query that was begun ahead be the lane's."""
+        prestarted, self.prestarted = self.prestarted, None
+        assert prestarted is not None
+        self._monitor.prestarted = prestarted
+        query = self._made()
+        self._monitor.carry_idle(-1, query.settings.job.idle_seconds)
+        self._attempt.reporter.update(begun=True)
+        log.debug("a lane goes on with a query that was begun ahead", lane=self._attempt.lane.id)
+        return self._runs(query, prestarted.go_on(query))
+
+    def _runs(self, query: LaneQuery, started: StreamingQuery) -> StreamingQuery:
+        attempt = self._attempt
+        attempt.started = started
+        breaking.runs(attempt.folder, query.writing)
+        attempt.reporter.update(
+            phase="running",
+            batch=attempt.folder.committed(),
+            positions=texts(attempt.positions()),
+            run=str(started.runId),
+            limit=0 if query.real_time else query.pacer.limit,
+            sequential=query.sequential,
+            repeats=query.repeats,
+        )
+        if not query.has_event_time:
+            self._monitor.note_time(Progress())
+        self._upkeep.sample(query)
+        return started

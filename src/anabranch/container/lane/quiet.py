@@ -1,0 +1,18 @@
+"""Waits until no thread of a query that was stopped can publish anything."""
+
+from __future__ import annotations
+
+from anabranch.container import breaking
+from anabranch.container.lane.attempt import Attempt
+
+__all__ = ["wait"]
+
+_WITHIN = 1.0
+"""Seconds in which the thread has ended that wrote a batch which was broken off, unless a function of the user's is at
+work in it."""
+
+
+def wait(attempt: Attempt) -> None:
+    while not breaking.is_quiet(attempt.folder, _WITHIN):
+        why = "was broken off, and the function that it was given to hasn't returned"
+        attempt.reporter.update(waits=breaking.told(attempt.folder.planned(), why, None))

@@ -1,0 +1,87 @@
+"""What a lane reports: the only module of a lane that knows how a report is put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from time import monotonic
+from typing import Any, Literal
+
+import msgspec
+
+from anabranch.container import live
+from anabranch.container.lane.lifecycle import LaneState
+from anabranch.container.live import Live
+from anabranch.model.lane import Lane
+from anabranch.protocol.lane_report import LaneReport
+from anabranch.spark.query import LaneQuery
+
+__all__ = ["Reporter"]
+
+_STUCK_EVERY = 1.0
+_URGENT = {"phase", "folder_epoch", "halted"}
+
+
+class Reporter:
+    """Any thread may ask; only the lane's own changes it.
+
+    Args:
+        wake: called when there is something in the report that others wait for.
+    """
+
+    def __init__(self, lane: Lane, wake: Callable[[], None]) -> None:
+        has_folder = lane.folder_epoch and not lane.abandoned
+        self.current = LaneReport(lane=lane.id, phase="starting", folder_epoch=lane.folder_epoch if has_folder else 0)
+        self._lane = lane
+        self.wake = wake
+        self._last: LaneReport | None = None
+        self._live = Live(lane)
+        self._stuck_at = 0.0
+        self._stuck: dict[str, Any] = {}
+
+    @property
+    def usual(self) -> float:
+        """The median seconds of a batch."""
+        return self._live.usual
+
+    def update(self, **changes: Any) -> None:
+        self.current = self._with(**changes)
+        if not _URGENT.isdisjoint(changes):
+            self.wake()
+
+    def conclude(self, phase: Literal["ended", "failed"], **changes: Any) -> None:
+        """The last report. It isn't shown before the lane's state says that it has ended."""
+        self._last = self._with(phase=phase, **changes)
+
+    def shown(self, query: LaneQuery | None, state: LaneState) -> LaneReport:
+        """The report as others see it, with what the query is doing now."""
+        if state.ended and self._last is not None:
+            report, query = self._last, None
+        else:
+            report = self._live.applied(self.current, query)
+        if state.drain is None:
+            return report
+        if monotonic() > self._stuck_at + _STUCK_EVERY:
+            self._stuck_at, self._stuck = monotonic(), self._longest_work(query)
+        return msgspec.structs.replace(report, **self._stuck)
+
+    def batch_ended(self, worked: Mapping[tuple[int, int], float]) -> None:
+        """How busy the lane is, and which bucket keeps it so. ``worked``: the seconds of functions, by bucket."""
+        self.update(**self._live.ran(self.current, worked))
+
+    def no_batch_ended(self) -> None:
+        self.update(**self._live.idled(self.current))
+
+    def _with(self, **changes: Any) -> LaneReport:
+        kept = {name: getattr(self.current, name) for name in self.current.__struct_fields__}
+        return LaneReport(**{**kept, **changes})
+
+    def _longest_work(self, query: LaneQuery | None) -> dict[str, Any]:
+        """What a function has worked on for long."""
+        work = live.oldest(query) if query is not None else None
+        if work is None or query is None:
+            return {}
+        ssp = query.ssp_of(work.source, work.partition, work.bucket)
+        where = f"offset {work.offset} of {ssp}" if ssp is not None else f"a row of state partition {work.partition}"
+        bucket = f"bucket {work.bucket} of {self._lane.factor}"
+        text = f"{work.label} has worked on {where} ({bucket}) for {work.seconds:.0f} s"
+        return {"stuck": text, "overdue": work.seconds > query.message_patience}

@@ -1,0 +1,299 @@
+"""Performs what a lane's life asks for: takes the folder, starts a query, watches it, ends it at a batch boundary."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from time import monotonic
+
+from pyspark.sql.streaming.query import StreamingQuery
+
+from anabranch import logs
+from anabranch.container import failures, root_cause
+from anabranch.container.attempts import Standstill
+from anabranch.container.failures import Remedy
+from anabranch.container.lane import error_attribution, lifecycle
+from anabranch.container.lane.attempt import POLL, Attempt, Build, Offsets
+from anabranch.container.lane.batch_sizes import BatchSizes
+from anabranch.container.lane.boundary import Boundary
+from anabranch.container.lane.catching_up import has_caught_up
+from anabranch.container.lane.drain import LaneDrain, raise_if_ended
+from anabranch.container.lane.handover import Handover
+from anabranch.container.lane.life import Life
+from anabranch.container.lane.lifecycle import Action, Event, Phase
+from anabranch.container.lane.monitor import Monitor
+from anabranch.container.lane.queries import Queries
+from anabranch.container.lane.reporting import Reporter
+from anabranch.container.lane.upkeep import Upkeep
+from anabranch.container.place import Place
+from anabranch.event_time.progress import Progress
+from anabranch.model.lane import Lane
+from anabranch.model.ssp import SSP, parsed, texts
+from anabranch.protocol.drain import DrainOrder
+from anabranch.protocol.lane_report import LaneReport
+from anabranch.spark import clock, isolation
+from anabranch.spark.query import LaneQuery
+
+__all__ = ["LaneRunner", "Trace", "logged"]
+
+log = logs.get_logger()
+
+_ALONE = Handover()
+
+Trace = Callable[[str, BaseException], None]
+"""Takes the id of a lane, and what it failed for."""
+
+
+def logged(lane: str, error: BaseException) -> None:
+    """The trace of a failure goes into the log, for those who look closer."""
+    log.debug("a lane failed", lane=lane, trace=root_cause.text_of(error))
+
+
+class LaneRunner:
+    """Runs one lane in a thread of its own and keeps a report of it.
+
+    ``build`` makes the query for a folder. ``until``: the noted ends of its inputs, None to run on. ``standstill`` says
+    when it has to fail for it goes on no more. ``remedy``: what may help if it has failed, and ``awaits`` what it waits
+    for then, if anything. ``taken``: whether the outputs of a new lane were taken for it. ``wake`` is called when there
+    is something in its report that others wait for, ``drained`` when the lane has drained; ``trace`` with what it
+    failed for, to keep all that is known of it. ``life``: of a lane that was begun before; default: a new one.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        lane: Lane,
+        epoch: int,
+        build: Build,
+        starting: Offsets,
+        until: Offsets | None,
+        standstill: Standstill,
+        taken: Callable[[], bool] = lambda: False,
+        wake: Callable[[], None] = lambda: None,
+        drained: Callable[[Lane], None] = lambda _: None,
+        handover: Handover = _ALONE,
+        trace: Trace = logged,
+        life: Life | None = None,
+    ) -> None:
+        self.lane = lane
+        self.life = life or Life(lane)
+        self.remedy = Remedy.ATTEMPT
+        self.awaits = ""
+        self._outputs_taken = taken
+        self._trace = trace
+        reporter = Reporter(lane, wake)
+        self._attempt = Attempt(place, lane, epoch, build, starting, until, self.life, reporter, handover)
+        self._monitor = Monitor(self._attempt)
+        self._upkeep = Upkeep(self._attempt, self._monitor, standstill)
+        self._sizes = BatchSizes(self._attempt)
+        self._queries = Queries(self._attempt, self._monitor, self._upkeep, self._sizes, taken)
+        self._boundary = Boundary(self._attempt, self._monitor, self._upkeep, self._queries)
+        self._drain = LaneDrain(self._attempt, self._monitor, self._upkeep, self._queries, self._boundary, drained)
+        self._thread = threading.Thread(target=self._run, name=f"lane {lane.id}", daemon=True)
+
+    @property
+    def report(self) -> LaneReport:
+        return self._attempt.report
+
+    @property
+    def query(self) -> LaneQuery | None:
+        """The query that was made last."""
+        return self._attempt.query
+
+    @property
+    def stalled(self) -> bool:
+        """Whether it failed for it stood still."""
+        return self._upkeep.stalled
+
+    def start(self) -> None:
+        self._monitor.began = monotonic()
+        self._thread.start()
+
+    def stop(self, at_once: bool = False) -> None:
+        """End at the next batch boundary; or at once: who goes on finishes the batch."""
+        self.life.tell(lifecycle.Leave(unwanted=True, at_once=at_once))
+
+    def close(self, now: bool = False) -> None:
+        """Finish what was begun, or take it back, and end at a batch boundary: others go on from there. ``now``: don't
+        wait for what can be done again."""
+        self.life.tell(lifecycle.Close(now))
+
+    def drain(self, order: DrainOrder | None) -> None:
+        """Drain so; None: go on as before."""
+        self.life.tell(lifecycle.Drain(order))
+
+    def acknowledge(self, upstream_ended: bool) -> None:
+        """The coordinator knows the lane's folder: only now may its query begin."""
+        self.life.tell(lifecycle.Acknowledge(upstream_ended))
+
+    def join(self, timeout: float) -> bool:
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        result: Event | None = lifecycle.Started()
+        while result is not None:
+            result = self._perform_all(self.life.tell(result))
+
+    def _perform_all(self, actions: tuple[Action, ...]) -> Event | None:
+        """Gives what is told by the last one; None: there was none."""
+        result: Event | None = None
+        for action in actions:
+            if isinstance(action, lifecycle.Fail):
+                return self._fail(action.error)
+            try:
+                result = self._perform(action)
+                self._look_up_sources()
+            except Exception as error:
+                return self._failed(error)
+        return result
+
+    def _perform(self, action: Action) -> Event | None:
+        match action:
+            case lifecycle.TakeFolder():
+                return self._take_folder()
+            case lifecycle.AwaitAcknowledgement():
+                return self._await_acknowledgement()
+            case lifecycle.AbandonPrestarted():
+                self._queries.abandon_prestarted()
+            case lifecycle.StartQuery():
+                self._queries.start()
+                return lifecycle.QueryStarted()
+            case lifecycle.Watch():
+                return self._watch()
+            case lifecycle.Tend():
+                self._tend()
+            case lifecycle.DrainHeld():
+                return lifecycle.DrainEnded(self._drain.by_holding(self._started))
+            case lifecycle.DrainByBatches():
+                return lifecycle.DrainEnded(self._drain.by_batches())
+            case lifecycle.StopQuery():
+                self._boundary.reach(self._started)
+                return lifecycle.QueryStopped()
+            case lifecycle.FinishPending():
+                self._boundary.finish()
+                return lifecycle.Finished()
+            case lifecycle.End(has_begun):
+                return self._end(has_begun=has_begun)
+            case lifecycle.Announce():
+                self._announce()
+        return None
+
+    @property
+    def _started(self) -> StreamingQuery:
+        assert self._attempt.started is not None
+        return self._attempt.started
+
+    def _take_folder(self) -> Event:
+        attempt, prestarted = self._attempt, self._attempt.handover.prestarted()
+        self._queries.prestarted = prestarted
+        folder = attempt.place.folder(
+            self.lane, attempt.epoch, self.life.leaves, self._outputs_taken(), prestarted is not None
+        )
+        attempt.take_folder(folder)
+        return lifecycle.FolderTaken(self.life.state.folder_epoch or attempt.epoch)
+
+    def _await_acknowledgement(self) -> Event:
+        self._attempt.reporter.update(folder_epoch=self.life.state.folder_epoch)
+        self._queries.begin_analysis()
+        if self._queries.prestarted is None:
+            self._attempt.inputs.take(self._attempt.folder)
+        self._monitor.outputs.compare(self._attempt.folder)
+        self.life.await_acknowledgement()
+        if self.life.state.acknowledged:
+            self._queries.end_analysis()
+        return lifecycle.Awaited()
+
+    def _look_up_sources(self) -> None:
+        """Once the lane is to drain, it has to be known which inputs it has."""
+        if self.life.state.needs_sources and self._drain.reads_sources:
+            self.life.tell(lifecycle.SourcesLookedUp(reads_sources=True))
+
+    def _watch(self) -> Event:
+        self._monitor.take_progress(self._started)
+        caught_up = not self.life.stops() and has_caught_up(self._attempt)
+        if not (caught_up or self.life.stops()):
+            raise_if_ended(self.lane.id, self._started)
+        return lifecycle.Watched(caught_up, self._drain.holdable)
+
+    def _tend(self) -> None:
+        self._upkeep.check_progress()
+        slow = self._sizes.outlasting()
+        if slow is not None and self._sizes.break_off(self._started, slow):
+            self._queries.start()
+        self._upkeep.turn()
+        self.life.pause(POLL)
+
+    def _end(self, *, has_begun: bool) -> Event:
+        attempt, life, query = self._attempt, self.life, self._attempt.query
+        closes, folder, reporter = life.closes(), attempt.folder, attempt.reporter
+        if (
+            query is not None
+            and not life.state.drained  # that has settled already
+            and (not closes or query.own & self.lane.outputs.keys())
+        ):
+            query.settle()
+        time = clock.read(attempt.clock)
+        if has_begun and not (time is None and self._monitor.time_noted) and not folder.pending:
+            self._monitor.note_time(Progress() if time is None else time.progress)
+        clock.forget(attempt.clock)
+        self._monitor.note_speed(ends=True)
+        self._monitor.outputs.note(folder, last=True)
+        positions = attempt.positions()
+        reporter.conclude(
+            "ended",
+            waits="",
+            positions=texts(positions),
+            batch=folder.committed(),
+            ends=self._monitor.ends.now(fresh=not life.closes()),
+            dead_letters=self._monitor.dead_letters(),
+            dropped=attempt.counts.dropped,
+            stopped=(attempt.until is not None or life.drain() is not None) and life.stops(),
+            pending=folder.pending or not has_begun,
+            wrote=self._wrote(),
+        )
+        return lifecycle.Ended()
+
+    def _announce(self) -> None:
+        """The last report is there."""
+        self._attempt.reporter.wake()
+        self._queries.end_analysis()
+        if self.life.state.phase is Phase.ENDED:
+            self._attempt.inputs.tell(parsed(self.report.positions))  # others may go on from it meanwhile
+
+    def _wrote(self) -> dict[str, int]:
+        """Where the streams between stages end that the lane writes, if others may go on from it."""
+        attempt, query = self._attempt, self._attempt.query
+        if query is None or not (self.life.closes() or attempt.until is not None or self.life.state.drained):
+            return {}
+        wrote: dict[str, int] = {}
+        for stream in sorted(query.own & self.lane.outputs.keys()):
+            name = self.lane.system(stream)
+            ends = attempt.place.systems.named(name).high_watermarks(stream)
+            wrote |= texts({SSP(system=name, stream=stream, partition=p): end for p, end in ends.items()})
+        return wrote
+
+    def _failed(self, error: Exception) -> Event:
+        try:
+            smaller = self.life.state.has_query and self._sizes.goes_on_smaller(error)
+            if smaller:
+                self._look_up_sources()
+            return lifecycle.Failed(error, smaller=smaller)
+        except Exception as another:
+            return lifecycle.Failed(another)
+
+    def _fail(self, error: Exception) -> Event:
+        self._queries.end_analysis()
+        failed = error_attribution.attributed(self._attempt, error)
+        self.remedy, self.awaits = failed.remedy, failed.awaits
+        isolation.note(self.lane.id, error)
+        with suppress(Exception):  # nobody may be there to read it, or the disk may be full
+            self._trace(self.lane.id, error)
+        with suppress(Exception):  # what it leaves is right: the lane begins there
+            self._queries.abandon_prestarted()
+        if self._attempt.started is not None:
+            self._attempt.started.stop()  # what failed may be ours, and not the query
+        clock.forget(self._attempt.clock)
+        self._attempt.reporter.conclude("failed", error=failed.told, fenced=failures.is_fenced(error))
+        return lifecycle.FailureReported()

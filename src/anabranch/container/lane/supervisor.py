@@ -1,0 +1,220 @@
+"""A lane in this container, for as long as it is wanted: one runner after the other when it fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic
+from typing import Any, Protocol
+
+import msgspec
+
+from anabranch import logs
+from anabranch.container import restarts
+from anabranch.container.attempts import Attempts
+from anabranch.container.failures import Remedy
+from anabranch.container.lane.life import Life
+from anabranch.container.lane.lifecycle import Close, Closing, Drain, Judged, LaneState, Leave, Phase, Want
+from anabranch.container.lane.surroundings_wait import Patience, SurroundingsWait
+from anabranch.container.restarts import Step
+from anabranch.model.lane import Lane
+from anabranch.protocol.container import WantedLane
+from anabranch.protocol.lane_report import LaneReport
+
+__all__ = ["LaneSupervisor", "Runner"]
+
+log = logs.get_logger()
+
+
+class Runner(Protocol):
+    """What performs one attempt: see :class:`anabranch.container.lane.runner.LaneRunner`."""
+
+    @property
+    def lane(self) -> Lane: ...
+
+    @property
+    def report(self) -> LaneReport: ...
+
+    @property
+    def remedy(self) -> Remedy: ...
+
+    @property
+    def awaits(self) -> str: ...
+
+    @property
+    def stalled(self) -> bool: ...
+
+    def start(self) -> None: ...
+
+    def join(self, timeout: float) -> bool: ...
+
+
+class LaneSupervisor:
+    """Not thread-safe.
+
+    Args:
+        make: a runner for a lane, not started.
+        clock: seconds.
+        replaceable: whether this process could be replaced, now, for the lane.
+    """
+
+    def __init__(
+        self,
+        wanted: WantedLane,
+        make: Callable[[Lane, Life], Runner],
+        attempts: Attempts,
+        clock: Callable[[], float] = monotonic,
+        replaceable: Callable[[], bool] = lambda: False,
+        patience: Patience | None = None,
+    ) -> None:
+        self._make = make
+        self._replaceable = replaceable
+        self._attempts = attempts
+        self._clock = clock
+        self._life = Life(wanted.lane)
+        self._wait = SurroundingsWait(wanted.lane.id, patience or Patience(), clock)
+        self._stalls = 0
+        self._trouble = ""
+        self._query_has_begun = False
+        self._due: float | None = None
+        self._closing = wanted.closing
+        if wanted.closing:
+            self._life.tell(Close(wanted.now))
+        self._life.tell(Drain(wanted.draining))
+        self._runner = self._started_runner(wanted.lane)
+
+    @property
+    def lane(self) -> Lane:
+        return self._runner.lane
+
+    @property
+    def report(self) -> LaneReport:
+        """How the lane is: one that waits for its next attempt is starting."""
+        state, report = self._state, self._runner.report
+        report = msgspec.structs.replace(
+            report, begun=self._query_has_begun or report.begun, stalls=self._stalls + self._runner.stalled
+        )
+        if self._wait.awaits:
+            report = msgspec.structs.replace(report, awaits=self._wait.awaits, awaits_since=self._wait.since)
+        waiting: dict[str, Any] = {"error": None, "trouble": report.error or "", "attempt": state.attempt + 1}
+        match state.phase:
+            case Phase.RELEASED if state.unwanted:  # it goes on at the next start
+                ended = {"phase": "ended", "error": None, "stopped": True, "pending": True, "stalls": 0}
+                return msgspec.structs.replace(report, **ended, awaits="", awaits_since=0.0)
+            case Phase.WAITING:
+                waiting |= {"phase": "starting", "attempt": state.attempt}
+                return msgspec.structs.replace(
+                    report, **waiting, awaits=self._runner.awaits, awaits_since=self._wait.since
+                )
+            case Phase.RELEASED:
+                waiting |= {"phase": "ended", "stopped": True, "pending": True, "stalls": 0}
+                return msgspec.structs.replace(report, **waiting)
+            case Phase.NEEDS_PROCESS:  # which is told when the container leaves
+                return msgspec.structs.replace(report, **waiting | {"phase": "starting", "attempt": state.attempt})
+            case Phase.RETRYING:
+                return msgspec.structs.replace(report, **waiting | {"phase": "starting"})
+            case _:
+                return msgspec.structs.replace(report, attempt=state.attempt, trouble=self._trouble)
+
+    @property
+    def ended(self) -> bool:
+        return self._state.phase in (Phase.ENDED, Phase.FAILED, Phase.RELEASED)
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was to close, and has ended; or has drained."""
+        return (self._closing or self._life.state.drained) and self.ended
+
+    def go_on(self, wanted: WantedLane) -> None:
+        """The lane is wanted: try it again if it is time for that."""
+        self._closing = wanted.closing
+        if self._wait.look(self._runner.report):
+            self._trouble = ""
+        before = self._state.phase
+        retries = before in (Phase.RETRYING, Phase.WAITING)
+        report, ended = self._runner.report, self._runner.join(0)
+        rested = retries and self._has_rested(report)
+        if not self._life.tell(_want(wanted, rested=rested, thread_ended=ended)):
+            return
+        if before is Phase.RETRYING:
+            self._attempts.begin(report.batch)
+        if retries:
+            self._stalls += self._runner.stalled
+            self._due, self._trouble = None, report.error or ""
+            self._query_has_begun = self._query_has_begun or report.begun
+        self._runner = self._started_runner(wanted.lane)
+
+    def stop(self, at_once: bool = False) -> None:
+        """The lane isn't wanted: end at the next batch boundary, or at once; if it has failed, that is so."""
+        self._life.tell(Leave(unwanted=True, at_once=at_once))
+
+    def leave(self) -> None:
+        """The container ends: end at the next batch boundary; if it has failed, another one may try again."""
+        self._life.tell(Leave(unwanted=False))
+
+    def join(self, timeout: float) -> bool:
+        """Whether it has ended, after at most so many seconds."""
+        return self._runner.join(timeout)
+
+    @property
+    def batch(self) -> int:
+        """The last committed one, -1 for none."""
+        return self._runner.report.batch
+
+    @property
+    def attempts(self) -> int:
+        """How often it was begun."""
+        return self._life.state.attempt
+
+    @property
+    def trouble(self) -> str:
+        """Why it failed, if it has."""
+        return self._runner.report.error or ""
+
+    @property
+    def needs_process(self) -> bool:
+        """Whether the runner has failed, and only a new process may help."""
+        return self._state.phase is Phase.NEEDS_PROCESS
+
+    @property
+    def _state(self) -> LaneState:
+        """Where the lane is in its life, once it is known what follows a failure."""
+        if self._life.state.phase is Phase.FAILED:
+            following = restarts.step(
+                self._runner.remedy,
+                attempts_left=self._attempts.again(self._runner.report.batch) is not None,
+                processes_left=self._replaceable(),
+            )
+            waits = self._runner.remedy is Remedy.WAIT
+            self._life.tell(Judged(Step.FAILED if self._wait.is_over else following, waits))
+        return self._life.state
+
+    def _has_rested(self, report: LaneReport) -> bool:
+        """Whether the pause after the failure is over, which begins when it is seen first."""
+        if self._due is None:
+            waits = self._runner.remedy is Remedy.WAIT
+            pause = self._wait.pause(self._runner.awaits, report) if waits else self._attempts.again(report.batch)
+            if pause is None:
+                self._life.tell(Judged(Step.FAILED))
+                return False
+            self._due = self._clock() + pause
+            if not waits:
+                log.warning("a lane failed, and is tried again", lane=report.lane, seconds=pause, error=report.error)
+        return self._clock() >= self._due
+
+    def _started_runner(self, lane: Lane) -> Runner:
+        runner = self._make(lane, self._life)
+        runner.start()
+        return runner
+
+
+def _want(wanted: WantedLane, *, rested: bool, thread_ended: bool) -> Want:
+    closing = (Closing.NOW if wanted.now else Closing.YES) if wanted.closing else Closing.NO
+    return Want(
+        folder_epoch=wanted.lane.folder_epoch,
+        owner_lost=wanted.lane.abandoned,
+        upstream_ended=wanted.upstream_ended,
+        closing=closing,
+        drain=wanted.draining,
+        rested=rested,
+        thread_ended=thread_ended,
+    )

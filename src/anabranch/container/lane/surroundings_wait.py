@@ -1,0 +1,84 @@
+"""A lane whose surroundings have failed (a disk, a broker) waits until they are well again."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import time
+
+from anabranch import logs
+from anabranch.container import waiting
+from anabranch.container.waiting import Wait
+from anabranch.protocol.lane_report import LaneReport
+
+__all__ = ["Patience", "SurroundingsWait"]
+
+log = logs.get_logger()
+
+_RUNS_WELL = 20.0
+"""Seconds. A lane whose query runs for so long without a new batch has nothing to do, and waits no more."""
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long a lane waits for its surroundings, in seconds, with what there is by chance (from 0 to 1) and the time
+    in seconds since 1970."""
+
+    longest: float = math.inf
+    chance: Callable[[], float] = random.random
+    now: Callable[[], float] = time
+
+
+class SurroundingsWait:
+    """Not thread-safe. ``is_over``: the lane has waited as long as it may, and has failed.
+
+    Args:
+        clock: seconds.
+    """
+
+    def __init__(self, lane: str, patience: Patience, clock: Callable[[], float]) -> None:
+        self.is_over = False
+        self._lane = lane
+        self._patience = patience
+        self._clock = clock
+        self._wait: Wait | None = None
+        self._waited_from = -1
+        self._runs_since: float | None = None
+
+    @property
+    def awaits(self) -> str:
+        """What the lane waits for; the empty text if nothing."""
+        return "" if self._wait is None else self._wait.awaited
+
+    @property
+    def since(self) -> float:
+        """In seconds since 1970. Of a wait that begins now: now."""
+        return self._patience.now() if self._wait is None else self._wait.since
+
+    def pause(self, awaits: str, report: LaneReport) -> float | None:
+        """How long to wait before the next look at the surroundings; None: it has waited long enough."""
+        first = self._wait is None
+        wait = waiting.begun_or_continued(self._wait, awaits, self._patience.now())
+        self._wait, self._waited_from, self._runs_since = wait, report.batch, None
+        if first:
+            log.warning(f"a lane waits for {wait.awaited}", lane=self._lane, error=report.error)
+        pause = waiting.pause(wait, self._patience.now(), self._patience.longest, self._patience.chance())
+        self.is_over = pause is None
+        return pause
+
+    def look(self, report: LaneReport) -> bool:
+        """Whether the wait has ended: the lane goes on once it has committed a batch, or runs without a failure for a
+        while."""
+        if self._wait is None or report.phase not in ("running", "ended"):
+            return False
+        if self._runs_since is None:
+            self._runs_since = self._clock()
+        goes_on = report.batch > self._waited_from or report.phase == "ended"
+        if not goes_on and self._clock() <= self._runs_since + _RUNS_WELL:
+            return False
+        seconds = round(self._patience.now() - self._wait.since)
+        log.warning("a lane goes on", lane=self._lane, waited_for=self._wait.awaited, seconds=seconds)
+        self._wait = None
+        return True

@@ -1,0 +1,79 @@
+"""What is looked at now and then while a lane's query runs: whether it goes on, its outputs, the keys of its inputs."""
+
+from __future__ import annotations
+
+from time import monotonic
+
+from pyspark.sql.streaming.query import StreamingQuery
+
+from anabranch import logs
+from anabranch.container.attempts import Standstill
+from anabranch.container.lane.attempt import Attempt
+from anabranch.container.lane.monitor import Monitor
+from anabranch.errors import StalledError
+from anabranch.spark.internals import thread_dump
+from anabranch.spark.query import LaneQuery
+
+__all__ = ["Upkeep"]
+
+_CHECK_OUTPUTS_EVERY = 5.0
+_SAMPLE_EVERY = 30.0
+_REFRESH_EVERY = 12 * 3600.0
+"""What tells whose the slots are expires after some days."""
+
+log = logs.get_logger()
+
+
+class Upkeep:
+    """Used by the lane's own thread.
+
+    Args:
+        standstill: says when the lane has to fail for it goes on no more.
+    """
+
+    def __init__(self, attempt: Attempt, monitor: Monitor, standstill: Standstill) -> None:
+        self.stalled = False
+        self._attempt = attempt
+        self._monitor = monitor
+        self._standstill = standstill
+        self._refreshed = self._checked = self._sampled = monotonic()
+        self.stand_by()
+
+    def stand_by(self) -> None:
+        """The lane stands still as it should."""
+        self._standstill.begin()
+
+    def look(self, query: StreamingQuery) -> None:
+        self._monitor.take_progress(query)
+        self.check_progress()
+
+    def check_progress(self) -> None:
+        """Raises StalledError if records wait and nothing is done with them; shows what the threads do."""
+        lane = self._attempt.lane.id
+        why = self._standstill.seen(self._attempt.reporter.current, monotonic())
+        if why:
+            self.stalled = True
+            threads = thread_dump.of_lane(self._attempt.place.spark, lane)
+            log.error("a lane stands still", lane=lane, why=why, threads=threads)
+            raise StalledError(f"lane {lane} stands still: {why}", "its threads are in the container's log")
+
+    def turn(self) -> None:
+        """See to what is due. Raises StateError if an output is gone."""
+        query = self._attempt.query
+        if monotonic() > self._refreshed + _REFRESH_EVERY and query is not None:
+            query.refresh()
+            self._refreshed = monotonic()
+        if monotonic() > self._checked + _CHECK_OUTPUTS_EVERY:
+            self._monitor.outputs.check()
+            self._checked = monotonic()
+        if monotonic() > self._sampled + _SAMPLE_EVERY and query is not None:
+            self.sample(query)
+
+    def sample(self, query: LaneQuery) -> None:
+        """Look at some keys of the inputs, until something is odd about them."""
+        reporter = self._attempt.reporter
+        if query.stateful and not reporter.current.warnings:
+            reporter.update(warnings=self._attempt.inputs.warnings(query.own))
+            for warning in reporter.current.warnings:
+                log.warning(warning, lane=self._attempt.lane.id)
+        self._sampled = monotonic()

@@ -1,0 +1,22 @@
+"""A lane that has ended is begun again as long as the coordinator wants it."""
+
+from __future__ import annotations
+
+import pytest
+
+from anabranch.container.lane import lifecycle
+from anabranch.container.lane.lifecycle import BeginAttempt, Event, LaneState, Phase, Stepped, Want
+
+BREAKS = frozenset({"closed-stays", "progress", "one-owner", "stopped-is-stopped"})
+
+
+def apply(patch: pytest.MonkeyPatch) -> None:
+    step = lifecycle.step
+
+    def mutant(state: LaneState, event: Event) -> Stepped:
+        if isinstance(event, Want) and state.phase is Phase.ENDED:
+            begun = LaneState(folder_epoch=event.folder_epoch, closing=event.closing)
+            return begun, (BeginAttempt(),)
+        return step(state, event)
+
+    patch.setattr(lifecycle, "step", mutant)

@@ -1,0 +1,22 @@
+"""A lane begins as soon as it has its folder, whether or not the coordinator knows that."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from anabranch.container.lane import lifecycle
+from anabranch.container.lane.lifecycle import Event, FolderTaken, LaneState, Stepped
+
+BREAKS = frozenset({"exactly-once", "predecessors-first", "one-owner", "state-goes-along"})
+
+
+def apply(patch: pytest.MonkeyPatch) -> None:
+    step = lifecycle.step
+
+    def mutant(state: LaneState, event: Event) -> Stepped:
+        following, actions = step(state, event)
+        return replace(following, acknowledged=True) if isinstance(event, FolderTaken) else following, actions
+
+    patch.setattr(lifecycle, "step", mutant)

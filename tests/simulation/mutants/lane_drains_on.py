@@ -1,0 +1,23 @@
+"""A lane drains on although that was called off."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from anabranch.container.lane import lifecycle
+from anabranch.container.lane.lifecycle import Event, LaneState, Stepped, Want
+
+BREAKS = frozenset({"progress"})
+
+
+def apply(patch: pytest.MonkeyPatch) -> None:
+    step = lifecycle.step
+
+    def mutant(state: LaneState, event: Event) -> Stepped:
+        if isinstance(event, Want) and event.drain is None:
+            event = replace(event, drain=state.drain)
+        return step(state, event)
+
+    patch.setattr(lifecycle, "step", mutant)

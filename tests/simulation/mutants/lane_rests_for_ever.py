@@ -1,0 +1,21 @@
+"""A lane that failed waits for its next attempt for ever."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from anabranch.container.lane import lifecycle
+from anabranch.container.lane.lifecycle import Event, LaneState, Stepped, Want
+
+BREAKS = frozenset({"progress"})
+
+
+def apply(patch: pytest.MonkeyPatch) -> None:
+    step = lifecycle.step
+
+    def mutant(state: LaneState, event: Event) -> Stepped:
+        return step(state, replace(event, rested=False) if isinstance(event, Want) else event)
+
+    patch.setattr(lifecycle, "step", mutant)

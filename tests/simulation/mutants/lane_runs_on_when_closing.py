@@ -1,0 +1,23 @@
+"""A lane whose query runs does not stop at a batch boundary to close."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from anabranch.container.lane import lifecycle
+from anabranch.container.lane.lifecycle import Closing, Event, LaneState, Phase, Stepped, Want
+
+BREAKS = frozenset({"progress"})
+
+
+def apply(patch: pytest.MonkeyPatch) -> None:
+    step = lifecycle.step
+
+    def mutant(state: LaneState, event: Event) -> Stepped:
+        if isinstance(event, Want) and state.phase is Phase.RUNNING:
+            event = replace(event, closing=Closing.NO)
+        return step(state, event)
+
+    patch.setattr(lifecycle, "step", mutant)

@@ -1,0 +1,21 @@
+"""A lane runs on that is not wanted any more."""
+
+from __future__ import annotations
+
+import pytest
+
+from anabranch.container.lane import lifecycle
+from anabranch.container.lane.lifecycle import Event, LaneState, Leave, Stepped
+
+BREAKS = frozenset({"progress", "stopped-is-stopped"})
+
+
+def apply(patch: pytest.MonkeyPatch) -> None:
+    step = lifecycle.step
+
+    def mutant(state: LaneState, event: Event) -> Stepped:
+        if isinstance(event, Leave) and event.unwanted:
+            return state, ()
+        return step(state, event)
+
+    patch.setattr(lifecycle, "step", mutant)

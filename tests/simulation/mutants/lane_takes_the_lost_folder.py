@@ -1,0 +1,22 @@
+"""A lane whose owner was lost goes on as if the owner's folder were its own: its copy is never acknowledged."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from anabranch.container.lane import lifecycle
+from anabranch.container.lane.lifecycle import LaneState
+from anabranch.model.lane import Lane
+
+BREAKS = frozenset({"exactly-once", "one-owner", "state-goes-along"})
+
+
+def apply(patch: pytest.MonkeyPatch) -> None:
+    initial = lifecycle.initial
+
+    def mutant(lane: Lane) -> LaneState:
+        return replace(initial(lane), folder_epoch=lane.folder_epoch)
+
+    patch.setattr(lifecycle, "initial", mutant)

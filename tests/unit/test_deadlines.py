@@ -1,0 +1,76 @@
+"""One loop for all that waits, in virtual time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from anabranch.deadlines import wait_until
+from anabranch.errors import OutOfTimeError
+
+
+@dataclass
+class Clock:
+    now: float = 100.0
+    slept: list[float] = field(default_factory=list)
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+
+def late() -> OutOfTimeError:
+    return OutOfTimeError("it isn't there", "wait longer")
+
+
+def waited(clock: Clock, there_at: float, within: float, every: float = 1.0) -> str:
+    def look() -> str | None:
+        return "there" if clock.now >= there_at else None
+
+    return wait_until(look, within, late, every, clock=clock, sleep=clock.sleep)
+
+
+def test_what_is_there_is_not_waited_for() -> None:
+    clock = Clock()
+    assert waited(clock, there_at=0, within=0) == "there"
+    assert clock.slept == []
+
+
+def test_it_looks_again_and_again() -> None:
+    clock = Clock()
+    assert waited(clock, there_at=102.5, within=10) == "there"
+    assert clock.slept == [1, 1, 1]
+
+
+def test_it_looks_once_more_when_the_time_is_over() -> None:
+    clock = Clock()
+    assert waited(clock, there_at=102.5, within=2.5) == "there"
+    assert clock.slept == [1, 1, 0.5]
+
+
+def test_what_does_not_come_in_time_is_an_error() -> None:
+    clock = Clock()
+    with pytest.raises(OutOfTimeError, match="it isn't there"):
+        waited(clock, there_at=1000, within=2.5)
+    assert clock.slept == [1, 1, 0.5]
+
+
+def test_a_result_may_be_false() -> None:
+    assert wait_until(lambda: False, 0, late, 1.0) is False
+    assert wait_until(lambda: 0, 0, late, 1.0) == 0
+
+
+def test_an_error_of_the_look_is_not_waited_out() -> None:
+    clock, looks = Clock(), []
+
+    def look() -> str | None:
+        looks.append(clock.now)
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        wait_until(look, 10, late, 1.0, clock=clock, sleep=clock.sleep)
+    assert looks == [100]
