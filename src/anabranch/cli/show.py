@@ -142,6 +142,8 @@ def history(
     if json:
         printing.as_json(found)
         return
+    if not any(found.values.values()):
+        typer.echo("no figures are known here: the coordinator that serves the job keeps them")
     for name, values in found.values.items():
         for whose, its in values.items():
             seen = [each for each in its if each is not None]
