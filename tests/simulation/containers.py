@@ -18,7 +18,7 @@ from anabranch.errors import AnabranchError, FencedError
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP
 from anabranch.protocol.container import HeartbeatResponse, Registration, RegistrationResponse, WantedLane
-from anabranch.protocol.lane_report import LaneReport
+from anabranch.protocol.lane_report import LanePhase, LaneReport
 from anabranch.protocol.standby import StandbyOrder, StandbyReport
 from tests.simulation.inputs import number_of
 from tests.simulation.network import Client
@@ -248,7 +248,7 @@ class LaneRun:
     def __init__(self, process: ContainerProcess, wanted: WantedLane) -> None:
         self.process = process
         self.closing = wanted.closing
-        self.report = LaneReport(lane=wanted.lane.id, phase="starting")
+        self.report = LaneReport(lane=wanted.lane.id, phase=LanePhase.STARTING)
         self._storage = process.scenario.storage
         self._state = lifecycle.initial(wanted.lane)
         self._following = Step.FAILED
@@ -263,12 +263,12 @@ class LaneRun:
         self._folder: Folder | None = None
         self._due = float("inf")
         self._may_begin = self._has_begun = False
-        self._report(phase="starting", folder_epoch=self._state.folder_epoch)
+        self._report(phase=LanePhase.STARTING, folder_epoch=self._state.folder_epoch)
         self._tell(lifecycle.Started())
 
     @property
     def ended(self) -> bool:
-        return self.report.phase in ("ended", "failed")
+        return self.report.phase in (LanePhase.ENDED, LanePhase.FAILED)
 
     @property
     def may_write(self) -> bool:
@@ -384,7 +384,7 @@ class LaneRun:
         self._has_begun = True
         self._report(begun=True)
         if not self.closing:
-            self._report(phase="running", **self._figures)
+            self._report(phase=LanePhase.RUNNING, **self._figures)
         self._next(self._publish if self._folder_of().pending else self._turn, 0.1, 0.6)
 
     def _turn(self) -> None:
@@ -456,7 +456,9 @@ class LaneRun:
         folder, drained = self._folder_of(), self._state.drained
         folder.noted = folder.noted or has_begun
         pending = folder.pending or not has_begun
-        self._report(phase="ended", pending=pending, halted="", drained=drained, stopped=not drained, **self._figures)
+        self._report(
+            phase=LanePhase.ENDED, pending=pending, halted="", drained=drained, stopped=not drained, **self._figures
+        )
         self.process.note(f"has ended {self.lane.id}{' with a pending batch' if self.report.pending else ''}")
         self._tell(lifecycle.Ended())
 
@@ -468,11 +470,11 @@ class LaneRun:
     def _report_failure(self, error: str) -> None:
         match self._state.phase:
             case Phase.RETRYING:
-                self._report(phase="starting")
+                self._report(phase=LanePhase.STARTING)
             case Phase.RELEASED:
-                self._report(phase="ended", pending=True)
+                self._report(phase=LanePhase.ENDED, pending=True)
             case Phase.FAILED:
-                self._report(phase="failed", error=error)
+                self._report(phase=LanePhase.FAILED, error=error)
 
     def _breaks_down(self, probability: float) -> bool:
         """Whether it can't start, and won't."""

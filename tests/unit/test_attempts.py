@@ -17,7 +17,7 @@ from anabranch.container.lane.supervisor import LaneSupervisor
 from anabranch.container.lane.surroundings_wait import Patience
 from anabranch.model.lane import Lane
 from anabranch.protocol.container import WantedLane
-from anabranch.protocol.lane_report import LaneReport
+from anabranch.protocol.lane_report import LanePhase, LaneReport
 from tests.unit.coordinator_helpers import FIRST, FLIGHTS, Clock, lane
 
 
@@ -40,7 +40,7 @@ def test_pauses_have_an_upper_bound() -> None:
 
 def at(offset: int, end: int) -> LaneReport:
     told = {"positions": {str(FLIGHTS): offset}, "ends": {str(FLIGHTS): end}}
-    return LaneReport(lane=FIRST, phase="running", **told)
+    return LaneReport(lane=FIRST, phase=LanePhase.RUNNING, **told)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ class Runner:
         self.lane = lane
         self.life = life
         self.remedy, self.stalled, self.awaits = Remedy.PROCESS, False, ""
-        self.report = LaneReport(lane=lane.id, phase="starting", folder_epoch=lane.folder_epoch)
+        self.report = LaneReport(lane=lane.id, phase=LanePhase.STARTING, folder_epoch=lane.folder_epoch)
         self.started = self.alive = False
 
     def start(self) -> None:
@@ -102,13 +102,13 @@ class Runner:
             self.life.tell(lifecycle.Awaited())
         if self.life.state.phase is Phase.STARTING:
             self.life.tell(lifecycle.QueryStarted())
-            self.say(phase="running")
+            self.say(phase=LanePhase.RUNNING)
 
     def say(self, **fields: Any) -> None:
         self.report = msgspec.structs.replace(self.report, **fields)
 
     def fail(self, **fields: Any) -> None:
-        self.say(phase="failed", error="boom", **fields)
+        self.say(phase=LanePhase.FAILED, error="boom", **fields)
         self.life.tell(lifecycle.Failed(RuntimeError("boom")))
         self.life.tell(lifecycle.FailureReported())
         self.alive = False
@@ -116,7 +116,7 @@ class Runner:
     def end(self) -> None:
         """It finishes what was begun, as it is to close."""
         self.life.tell(lifecycle.Finished())
-        self.say(phase="ended")
+        self.say(phase=LanePhase.ENDED)
         self.life.tell(lifecycle.Ended())
         self.alive = False
 
@@ -224,7 +224,7 @@ def test_a_lane_waits_for_its_surroundings_without_end_and_counts_no_attempt() -
         supervised.turn()
         supervised.turn(20)
     assert len(supervised.runners) == 51
-    supervised.runners[-1].say(phase="running")
+    supervised.runners[-1].say(phase=LanePhase.RUNNING)
     assert supervised.turn().awaits == "room on a disk"  # whether it can write isn't known yet
     supervised.runners[-1].say(batch=0)
     told = supervised.turn()
@@ -238,7 +238,7 @@ def test_a_lane_that_has_nothing_to_do_waits_no_more() -> None:
     supervised.fail()
     supervised.turn()
     supervised.turn(20)
-    supervised.runners[-1].say(phase="running")
+    supervised.runners[-1].say(phase=LanePhase.RUNNING)
     assert supervised.turn().awaits
     assert supervised.turn(21).awaits == ""
 
@@ -269,7 +269,7 @@ def test_a_lane_may_wait_for_so_long_only() -> None:
 def test_what_would_fail_again_is_not_tried() -> None:
     supervised = Supervised()
     supervised.runners[0].remedy = Remedy.NONE
-    assert supervised.fail().phase == "failed"
+    assert supervised.fail().phase == LanePhase.FAILED
     supervised.turn(100)
     assert len(supervised.runners) == 1
 

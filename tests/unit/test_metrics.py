@@ -70,6 +70,7 @@ def test_a_job_that_runs(coordinator: Coordinator, url: str) -> None:
         "rejected_records": 0,
         "late_groups": 4,
         "late_rows": 3,
+        "awaits_since_seconds": 0,
         "running_batch_planned_records": 0,
         "running_batch_done_records": 0,
         "running_batch_seconds": 0,

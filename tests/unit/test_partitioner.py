@@ -75,11 +75,16 @@ def test_a_stream_may_have_grown_since_the_lane_was_planned(last: int, count: in
     assert partitioner.bases(its, "in", count) == found
 
 
+class OthersWrite(EmbeddedSystem):
+    foreign_producers = True
+
+
 def test_a_broadcast_may_have_its_keys_anywhere(system: EmbeddedSystem) -> None:
     system.create("rules", 2)
     read = tuple(SSP(system="kafka", stream="in", partition=partition) for partition in (0, 1))
     rules = SSP(system="kafka", stream="rules", partition=0)
-    systems: Any = SimpleNamespace(kafka=system)
+    others_write = OthersWrite(system.log.root)
+    systems: Any = SimpleNamespace(named=lambda _: others_write)
     mine = msgspec.structs.replace(lane(FIRST), ssps=read, broadcast=(rules,))
     assert Inputs(systems, mine, {}).warnings(()) == ()
     put(system, 0, key(1, 2))

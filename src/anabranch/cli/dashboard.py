@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 import typer
 
 from anabranch import config as configuration
-from anabranch.cli import finding, progress
+from anabranch.cli import connect, progress
 from anabranch.config import CoordinatorSettings, secrets
 from anabranch.coordinator import endpoint
 from anabranch.errors import ConflictError
@@ -49,7 +49,7 @@ def address(url: str, job: str | None = None, token: str | None = None) -> str:
 def _url(settings: CoordinatorSettings, job: str | None) -> str:
     """The coordinator that is configured; else one that runs a job on this machine."""
     if job is not None:
-        with finding.client(settings, job) as client:
+        with connect.client(settings, job) as client:
             return client.url
     served = {} if settings.url is not None else endpoint.find(settings.store)
     found = settings.url.split(",")[0].strip() if settings.url is not None else next(iter(served.values()), None)

@@ -23,7 +23,6 @@ from anabranch.coordinator.launch_policy import Demand
 from anabranch.coordinator.membership import Membership
 from anabranch.coordinator.naming import check_name
 from anabranch.coordinator.reads import Reads
-from anabranch.coordinator.states import DeploymentState
 from anabranch.coordinator.store import EventRange, Store
 from anabranch.errors import NotFoundError, OutOfTimeError
 from anabranch.formats import Format
@@ -361,4 +360,4 @@ class Coordinator(Operations):
 
     def _has_ended(self, job: str) -> bool:
         stored = None if job in self.registry.jobs else self._store.deployment(job)
-        return stored is not None and not DeploymentState(stored.state).active
+        return stored is not None and not stored.state.active

@@ -9,15 +9,17 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from anabranch.config import Settings
 from anabranch.model.lane import Lane
 from anabranch.systems.output import Publisher
+
+if TYPE_CHECKING:
+    from anabranch.config import Settings  # slow to import, and a lane's clock is a process of its own
 
 __all__ = ["Appender", "Folder", "Offsets", "Range", "Records", "SessionNeeds", "StreamFault", "System"]
 

@@ -31,7 +31,7 @@ from anabranch.event_time.progress import Progress
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP, parsed, texts
 from anabranch.protocol.drain import DrainOrder
-from anabranch.protocol.lane_report import LaneReport
+from anabranch.protocol.lane_report import LanePhase, LaneReport
 from anabranch.spark import clock, isolation
 from anabranch.spark.query import LaneQuery
 
@@ -242,7 +242,7 @@ class LaneRunner:
         self._monitor.outputs.note(folder, last=True)
         positions = attempt.positions()
         reporter.conclude(
-            "ended",
+            LanePhase.ENDED,
             waits="",
             positions=texts(positions),
             batch=folder.committed(),
@@ -295,5 +295,5 @@ class LaneRunner:
         if self._attempt.started is not None:
             self._attempt.started.stop()  # what failed may be ours, and not the query
         clock.forget(self._attempt.clock)
-        self._attempt.reporter.conclude("failed", error=failed.told, fenced=failures.is_fenced(error))
+        self._attempt.reporter.conclude(LanePhase.FAILED, error=failed.told, fenced=failures.is_fenced(error))
         return lifecycle.FailureReported()

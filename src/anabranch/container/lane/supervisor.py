@@ -18,7 +18,7 @@ from anabranch.container.lane.surroundings_wait import Patience, SurroundingsWai
 from anabranch.container.restarts import Step
 from anabranch.model.lane import Lane
 from anabranch.protocol.container import WantedLane
-from anabranch.protocol.lane_report import LaneReport
+from anabranch.protocol.lane_report import LanePhase, LaneReport
 
 __all__ = ["LaneSupervisor", "Runner"]
 
@@ -98,7 +98,7 @@ class LaneSupervisor:
         waiting: dict[str, Any] = {"error": None, "trouble": report.error or "", "attempt": state.attempt + 1}
         match state.phase:
             case Phase.RELEASED if state.unwanted:  # it goes on at the next start
-                ended = {"phase": "ended", "error": None, "stopped": True, "pending": True, "stalls": 0}
+                ended = {"phase": LanePhase.ENDED, "error": None, "stopped": True, "pending": True, "stalls": 0}
                 return msgspec.structs.replace(report, **ended, awaits="", awaits_since=0.0)
             case Phase.WAITING:
                 waiting |= {"phase": "starting", "attempt": state.attempt}
@@ -106,7 +106,7 @@ class LaneSupervisor:
                     report, **waiting, awaits=self._runner.awaits, awaits_since=self._wait.since
                 )
             case Phase.RELEASED:
-                waiting |= {"phase": "ended", "stopped": True, "pending": True, "stalls": 0}
+                waiting |= {"phase": LanePhase.ENDED, "stopped": True, "pending": True, "stalls": 0}
                 return msgspec.structs.replace(report, **waiting)
             case Phase.NEEDS_PROCESS:  # which is told when the container leaves
                 return msgspec.structs.replace(report, **waiting | {"phase": "starting", "attempt": state.attempt})

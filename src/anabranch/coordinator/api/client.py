@@ -15,7 +15,6 @@ import msgspec
 
 from anabranch.config.addresses import check_urls
 from anabranch.coordinator.api import tls
-from anabranch.coordinator.api.http_errors import error_of
 from anabranch.coordinator.api.operation import Operation
 from anabranch.coordinator.api.operations import Operations
 from anabranch.coordinator.naming import check_container, check_name
@@ -29,6 +28,7 @@ from anabranch.errors import (
 )
 from anabranch.httpx_alone import httpx
 from anabranch.model.document import Document, compact, decode
+from anabranch.protocol.errors import error_of
 
 __all__ = ["AWAY", "Client"]
 

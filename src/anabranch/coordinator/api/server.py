@@ -24,7 +24,6 @@ from anabranch.coordinator.api.audit import Trail
 from anabranch.coordinator.api.auth import Access, Tokens
 from anabranch.coordinator.api.browsers import Names
 from anabranch.coordinator.api.dashboard import Dashboard
-from anabranch.coordinator.api.http_errors import SERVICE, payload_of, status_of
 from anabranch.coordinator.api.openapi import described
 from anabranch.coordinator.api.operation import Operation, Parameter
 from anabranch.coordinator.api.operations import OPERATIONS, Operations
@@ -34,6 +33,7 @@ from anabranch.errors import AnabranchError, UsageError
 from anabranch.metrics import CONTENT_TYPE, exposition
 from anabranch.model.document import Document, compact, decode
 from anabranch.protocol.deployment import StartRequest
+from anabranch.protocol.errors import SERVICE, payload_of, status_of
 
 __all__ = ["AlwaysLeads", "Leader", "app"]
 
