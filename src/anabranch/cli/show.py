@@ -140,7 +140,7 @@ def history(
     """A job's figures over the last hour."""
     found = _read(config, job, lambda asked: asked.history(job, series, by))
     if json:
-        printing.as_json(found)
+        output.as_json(found)
         return
     if not any(found.values.values()):
         typer.echo("no figures are known here: the coordinator that serves the job keeps them")

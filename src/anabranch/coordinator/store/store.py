@@ -180,10 +180,8 @@ class Store:
 
     def leads(self) -> bool:
         """Whether this store may write: it leads, or has never wanted to."""
-        if self._epoch is None:
-            return True
-        found = self.leader()
-        return found is not None and not found.resigned and found.epoch == self._epoch
+        found = None if self._epoch is None else self.leader()
+        return self._epoch is None or (found is not None and not found.resigned and found.epoch == self._epoch)
 
     def stand_by(self) -> None:
         """From now on this store writes only while it leads."""
