@@ -73,8 +73,7 @@ class Store:
 
     def _open(self, url: str, engine: sa.Engine) -> None:
         self.url = address.shown(url)
-        self._database = url
-        self._engine = engine
+        self._database, self._engine = url, engine
         self._writer = engine.execution_options(**sqlite.WRITES)
         self._lock = threading.Lock()
         one_connection = engine.dialect.name == "sqlite"
