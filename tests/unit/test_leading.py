@@ -92,7 +92,7 @@ WRITES: dict[str, Callable[[Store], object]] = {
 """Every method that writes, but for ``claim``."""
 READS = {
     *("jobs", "deployment", "graph", "model", "lanes", "containers", "container", "former", "lost", "artifact"),
-    *("events", "leader", "lane_states", "open_lanes", "deployment_numbers"),
+    *("events", "leader", "lane_states", "open_lanes", "deployment_numbers", "leads"),
 }
 OTHERS = {"open_existing", "close", "stand_by", "claim", "watched"}
 

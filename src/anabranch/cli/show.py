@@ -130,6 +130,28 @@ def changes(
 
 
 @app.command()
+def history(
+    job: Job,
+    series: Annotated[str, typer.Option(help="Which figures, with commas.")] = "lag,rows,arriving",
+    by: Annotated[str, typer.Option(help="job, stage or lane.")] = "stage",
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """A job's figures over the last hour."""
+    found = _read(config, job, lambda asked: asked.history(job, series, by))
+    if json:
+        output.as_json(found)
+        return
+    if not any(found.values.values()):
+        typer.echo("no figures are known here: the coordinator that serves the job keeps them")
+    for name, values in found.values.items():
+        for whose, its in values.items():
+            seen = [each for each in its if each is not None]
+            last = f"{seen[-1]:,.1f}, from {min(seen):,.1f} to {max(seen):,.1f}" if seen else "not known"
+            typer.echo(f"{name} of {by} {whose}: {last}, in {len(seen)} looks")
+
+
+@app.command()
 def coordinator(config: Config = None, json: Json = False) -> None:
     """What the coordinator is, and who leads."""
     found: Document = _read(config, None, lambda asked: asked.info())

@@ -167,7 +167,8 @@ class RunningJob:
         found = copy.copy(self)
         found.known, found.reports = dict(self.known), dict(self.reports)
         processes = {name: replace(each, offered=set(each.offered)) for name, each in self.seats.processes.items()}
-        found.seats = replace(self.seats, processes=processes)
+        asked, resting, offers = dict(self.seats.asked), dict(self.seats.resting), dict(self.seats.offers)
+        found.seats = replace(self.seats, processes=processes, asked=asked, resting=resting, offers=offers)
         found.standbys, found.scaling = replace(self.standbys), replace(self.scaling)
         found.progress, found.inputs = replace(self.progress), replace(self.inputs)
         return found

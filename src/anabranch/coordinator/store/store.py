@@ -73,8 +73,7 @@ class Store:
 
     def _open(self, url: str, engine: sa.Engine) -> None:
         self.url = address.shown(url)
-        self._database = url
-        self._engine = engine
+        self._database, self._engine = url, engine
         self._writer = engine.execution_options(**sqlite.WRITES)
         self._lock = threading.Lock()
         one_connection = engine.dialect.name == "sqlite"
@@ -177,6 +176,11 @@ class Store:
         with self._reading() as connection:
             row = connection.execute(query).mappings().first()
         return None if row is None else LeaderRecord(**row)
+
+    def leads(self) -> bool:
+        """Whether this store may write: it leads, or has never wanted to."""
+        found = None if self._epoch is None else self.leader()
+        return self._epoch is None or (found is not None and not found.resigned and found.epoch == self._epoch)
 
     def stand_by(self) -> None:
         """From now on this store writes only while it leads."""
