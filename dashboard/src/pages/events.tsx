@@ -89,7 +89,7 @@ function Log({ job, events, limit }: { job: string; events: JobEvent[]; limit: n
         <ul class="log">
           {rows.slice(0, 1_000).map((each) => (
             <li key={identity(each)} data-row={identity(each)} class={identity(each) === query.event ? "selected" : ""}>
-              <a href={link(["jobs", job, "events"], { ...query, event: identity(each) })} aria-label="link to this event">
+              <a href={link(["jobs", job, "events"], { ...query, event: identity(each) })}>
                 <Moment ms={each.at * 1000} />
               </a>{" "}
               {each.kind && each.kind !== "other" && <span class="tag">{shown(each.kind)}</span>}{" "}

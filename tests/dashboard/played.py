@@ -1,0 +1,136 @@
+"""A real coordinator that listens, and containers that tests play: no Spark."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from anabranch import Job
+from anabranch.coordinator.api import listening, server
+from anabranch.coordinator.coordinator import Coordinator
+from anabranch.coordinator.store import Store
+from anabranch.grouping import groupers
+from anabranch.model.lane import Lane
+from anabranch.planning import plan as planning
+from anabranch.protocol.container import Heartbeat, Registration
+from anabranch.protocol.deployment import Program, StartRequest
+from anabranch.protocol.lane_report import BatchProgress, LanePhase, LaneReport
+
+FACTOR, PARTITIONS = 4, 6
+HOSTILE = '<img src=x onerror="window.attacked=1"><script>window.attacked=1</script>\u202e${7*7} javascript:alert(1)'
+"""Text as somebody may put it into a name or an error; it turns the direction of what follows."""
+EVENT_TIME = 1_793_188_800_000
+"""2026-10-28 in Unix ms."""
+
+
+def start_request(job: str, containers: int, partitions: int = PARTITIONS) -> StartRequest:
+    """A stage that reads ``flights``, in a lane for each container."""
+    built = Job(job)
+    built.read("flights", key="id string", schema="n int").where("n > 0").write("late-flights")
+    surroundings = planning.Surroundings(
+        factor=FACTOR,
+        containers=containers,
+        grouper_name="partition",
+        grouper=groupers.named("partition"),
+        partitions={"flights": partitions},
+        systems={"flights": "embedded", "late-flights": "embedded"},
+    )
+    plan = planning.make(built.graph, surroundings)
+    numbers = itertools.count(1)
+    lanes = planning.lanes_of(plan, 4, lambda: f"{next(numbers):08x}")
+    program = Program(artifact="0" * 64, file="job.py", settings={}, schemas={})
+    return StartRequest(graph=built.graph, model=plan.model, lanes=lanes, fingerprint={}, program=program)
+
+
+class Container:
+    """A process that has a seat and runs its lanes, as far as anybody can tell."""
+
+    def __init__(self, coordinator: Coordinator, job: str, seat: str, **of: str | None) -> None:
+        self.coordinator = coordinator
+        given = {"host": f"host-{seat}", "rack": f"rack-{int(seat) % 2}", **of}
+        registration = Registration(job=job, seat=seat, execution=f"{job}-{seat}", pid=100 + int(seat), **given)
+        self.me = coordinator.register(registration)
+        self.beats = 0
+
+    def beat(self, *reports: LaneReport) -> None:
+        self.beats += 1
+        who = {"container": self.me.container, "epoch": self.me.epoch}
+        self.coordinator.heartbeat(Heartbeat(**who, number=self.beats, lanes=reports))
+
+
+class Played:
+    """The coordinator, with a job ``delays`` in two containers. ``reports`` are what their lanes say at the next beat,
+    by the place of the lane."""
+
+    def __init__(self, folder: Path, token: str | None = None, prefix: str = "") -> None:
+        self.folder = folder
+        self.store = Store(f"sqlite:///{folder}/coordinator.db")
+        self.coordinator = Coordinator(self.store, lease=600.0, grace=600.0)  # nobody is expelled but by a test
+        self.token = token
+        self.prefix = prefix
+        self.port = 0
+        self.listen()
+        self.coordinator.start(start_request("delays", 2))
+        self.containers = [Container(self.coordinator, "delays", seat) for seat in ("0", "1")]
+        self.batch = 0
+        self.fields: dict[int, dict[str, Any]] = {}
+        self.beat()
+
+    def listen(self) -> None:
+        app: ASGIApp = server.app(self.coordinator, token=self.token)
+        behind = stripping(app, self.prefix) if self.prefix else app
+        self.server = listening.Server(behind, listening.listen(port=self.port))  # type: ignore[arg-type]
+        self.port = self.server.port
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}{self.prefix}/ui/"
+
+    @property
+    def lanes(self) -> list[Lane]:
+        return sorted((each.lane for each in self.coordinator.status("delays").lanes), key=lambda lane: lane.seat)
+
+    def beat(self) -> None:
+        """Every container says how its lanes are: each has read ten records more, of a thousand and some."""
+        self.batch += 1
+        for at, lane in enumerate(self.lanes):
+            self.containers[at].beat(self.report(lane, **self.fields.get(at, {})))
+        self.coordinator.tick()
+
+    def report(self, lane: Lane, **fields: Any) -> LaneReport:
+        wholes = sorted({str(ssp.whole) for ssp in lane.ssps})
+        given = {
+            "phase": LanePhase.RUNNING,
+            "begun": True,
+            "folder_epoch": lane.epoch,
+            "batch": self.batch,
+            "positions": dict.fromkeys(wholes, 10 * self.batch),
+            "ends": dict.fromkeys(wholes, 10 * self.batch + 1000),
+            "rows_per_second": 512.0,
+            "arriving": 550.0,
+            "busy": 0.82,
+            "working": 0.61,
+            "span": 20.0,
+            "watermark": EVENT_TIME + self.batch * 1000,
+            "held_by": wholes[0],
+            "batch_progress": BatchProgress(number=self.batch + 1, planned=100, done=40),
+        }
+        return LaneReport(lane=lane.id, **{**given, **fields})
+
+    def close(self) -> None:
+        self.server.close()
+        self.store.close()
+
+
+def stripping(app: ASGIApp, prefix: str) -> ASGIApp:
+    """What a reverse proxy does that takes a prefix off: the application never hears of it."""
+
+    async def proxy(scope: Scope, receive: Receive, send: Send) -> None:
+        inside = scope["path"].startswith(f"{prefix}/")
+        path = scope["path"].removeprefix(prefix) if inside else "/nowhere"
+        await app({**scope, "path": path, "raw_path": path.encode()}, receive, send)
+
+    return proxy

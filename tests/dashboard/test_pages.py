@@ -1,0 +1,299 @@
+"""What a browser shows of a job, and what it may do while it shows that. Chromium; other browsers aren't driven."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.dashboard.conftest import PAGES, SLOWEST, Visit, settled, until
+from tests.dashboard.played import EVENT_TIME, Played
+
+expect.set_options(timeout=SLOWEST)
+AXE = Path(__file__).parents[2] / "dashboard" / "node_modules" / "axe-core" / "axe.min.js"
+
+
+def read_on(played: Played, page: Page) -> None:
+    """The containers beat, and the page asks for it."""
+    played.beat()
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+
+
+def test_nothing_leaves_the_coordinator_and_the_policy_holds(played: Played, visit: Visit) -> None:
+    page = visit("about:blank")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(played.url)
+    for address in PAGES:
+        settled(page, address)
+    origin = urlsplit(played.url).netloc
+    assert {urlsplit(url).netloc for url in asked if not url.startswith("data:")} == {origin}
+    assert any(url.endswith("/jobs/delays/model") or "/model?" in url for url in asked)
+    assert page.evaluate("window.violations") == []
+
+
+def test_the_policy_is_one_that_refuses(played: Played, visit: Visit) -> None:
+    """Otherwise the test above would say nothing."""
+    page = visit(played.url)
+    page.evaluate("document.body.setAttribute('style', 'color: red')")
+    page.evaluate("const image = new Image(); image.src = 'http://127.0.0.1:9/x.png'; document.body.append(image)")
+    until(lambda: page.evaluate("window.violations.length") >= 2)
+    refused = page.evaluate(
+        "(() => { try { document.body.innerHTML = '<p>'; } catch (error) { return error.name } })()"
+    )
+    assert refused == "TypeError"
+
+
+def test_each_page_is_reached_under_a_prefix_that_a_proxy_takes_off(tmp_path: Path, visit: Visit) -> None:
+    played = Played(tmp_path, prefix="/a/b")
+    try:
+        page = visit(played.url.removesuffix("/ui/") + "/")
+        expect(page.get_by_role("link", name="delays")).to_be_visible()
+        page.goto(f"{played.url.removesuffix('/')}#/jobs/delays/lanes")
+        expect(page.locator("[data-row]")).to_have_count(2)
+        page.reload()
+        expect(page.locator("[data-row]")).to_have_count(2)
+    finally:
+        played.close()
+
+
+def test_a_job_is_found_and_its_figures_are_shown(played: Played, visit: Visit) -> None:
+    page = visit(played.url)
+    page.get_by_role("link", name="delays").click()
+    expect(page.locator(".figures")).to_contain_text("6,000")  # six partitions, a thousand offsets each
+    expect(page.locator(".figures")).to_contain_text("1,024/s")
+    expect(page.locator("header.top")).to_contain_text("running")
+    page.get_by_role("navigation").get_by_role("link", name="Lanes").click()
+    expect(page.locator("[data-row]")).to_have_count(2)
+    for lane in played.lanes:
+        expect(page.locator(f"[data-row='{lane.id}']")).to_contain_text("82 %")
+
+
+def test_who_holds_event_time_back_is_named(played: Played, visit: Visit) -> None:
+    holder = "embedded/flights/4"
+    played.fields = {0: {"held_by": holder, "watermark": EVENT_TIME - 2_460_000}}
+    played.beat()
+    page = visit(f"{played.url}#/jobs/delays/partitions?wsort=watermark")
+    row = page.locator("[data-row]").first
+    expect(row).to_contain_text(played.lanes[0].id)
+    expect(row).to_contain_text(holder)
+    expect(row).to_contain_text("41 min")
+    played.fields[0]["watermark"] = None
+    read_on(played, page)
+    expect(page.locator(f"[data-row='{played.lanes[0].id}']").first).to_contain_text("nothing read yet")
+
+
+def test_a_refresh_moves_nothing_that_a_reader_has_set(played: Played, visit: Visit) -> None:
+    page = visit(f"{played.url}#/jobs/delays/lanes?sort=-id", viewport={"width": 900, "height": 260})
+    settled(page)
+    lane = played.lanes[0].id
+    page.get_by_role("searchbox").first.fill("0000")
+    page.evaluate(
+        """(lane) => {
+            const text = document.querySelector(`[data-row="${lane}"] .text`).firstChild;
+            getSelection().setBaseAndExtent(text, 0, text, 4);
+            scrollTo(0, 120);
+            document.querySelector(`[data-row="${lane}"]`).marked = true;
+        }""",
+        lane,
+    )
+    held = """() => ({
+        scrolled: scrollY, selected: String(getSelection()), focus: document.activeElement.className,
+        typed: document.querySelector('.find').value,
+        marked: [...document.querySelectorAll('[data-row]')].find((each) => each.marked)?.dataset.row,
+        order: [...document.querySelectorAll('[data-row]')].map((each) => each.dataset.row),
+    })"""
+    page.locator(".find").focus(timeout=SLOWEST)
+    page.evaluate("scrollTo(0, 120)")
+    before = page.evaluate(held)
+    assert before["selected"] != "" or before["typed"] == "0000"
+    for _ in range(5):
+        read_on(played, page)
+        expect(page.locator(f"[data-row='{lane}']")).to_contain_text(
+            f" {played.batch}" if played.batch > 999 else str(played.batch)
+        )
+        assert page.evaluate(held) == before
+    assert before["marked"] == lane
+    assert before["order"] == sorted(before["order"], reverse=True)
+
+
+def test_what_is_shown_is_in_the_address(played: Played, visit: Visit) -> None:
+    page = visit(f"{played.url}#/jobs/delays/lanes")
+    lanes = sorted(lane.id for lane in played.lanes)
+    settled(page)
+    page.get_by_role("button", name="lane").click()
+    page.get_by_role("button", name="lane").click()
+    page.get_by_role("searchbox").first.fill(lanes[0])
+    expect(page.locator("[data-row]")).to_have_count(1)
+    address = page.url
+    assert "find=" in address
+    again = visit(address)
+    expect(again.locator("[data-row]")).to_have_count(1)
+    expect(again.get_by_role("searchbox").first).to_have_value(lanes[0])
+    assert again.locator("th[aria-sort]").get_attribute("aria-sort") == page.locator("th[aria-sort]").get_attribute(
+        "aria-sort"
+    )
+    page.locator(f"[data-row='{lanes[0]}'] a").first.click()
+    expect(page.locator("h1")).to_contain_text(lanes[0])
+    page.go_back()
+    expect(page.locator("[data-row]")).to_have_count(1)
+    assert page.url == address
+
+
+@pytest.mark.parametrize(
+    ("zone", "first", "second"),
+    [
+        ("Europe/Berlin", "2026-10-25 02:30:00 +02:00", "2026-10-25 02:30:00 +01:00"),
+        ("Asia/Kolkata", "2026-10-25 06:00:00 +05:30", "2026-10-25 07:00:00 +05:30"),
+        ("UTC", "2026-10-25 00:30:00 +00:00", "2026-10-25 01:30:00 +00:00"),
+    ],
+)
+def test_times_are_in_the_zone_that_is_named(played: Played, visit: Visit, zone: str, first: str, second: str) -> None:
+    """The night in which clocks go back: two hours have one name."""
+    night = datetime(2026, 10, 25, 0, 30, tzinfo=UTC).timestamp() * 1000
+    played.fields = {0: {"watermark": int(night)}, 1: {"watermark": int(night) + 3_600_000}}
+    played.beat()
+    page = visit(f"{played.url}#/jobs/delays/partitions", timezone_id=zone)
+    for lane, shown in zip(played.lanes, (first, second), strict=True):
+        expect(page.locator(f"[data-row='{lane.id}']").first).to_contain_text(shown)
+    expect(page.locator("main")).to_contain_text(re.compile(zone.replace("Kolkata", "(Kolkata|Calcutta)")))
+
+
+def test_a_coordinator_that_is_gone_is_said_to_be(played: Played, visit: Visit) -> None:
+    page = visit("about:blank")
+    page.clock.install()
+    page.goto(f"{played.url}#/jobs/delays/containers")
+    expect(page.locator("[data-row]").first).to_contain_text("alive")
+    played.server.close()
+    for _ in range(12):
+        page.clock.run_for(1_000)
+    expect(page.get_by_role("alert")).to_contain_text("isn't reached")
+    expect(page.locator("header .age.dead")).to_contain_text("not current")
+    expect(page.locator("[data-row]").first).to_contain_text("not known")
+    expect(page.locator("main .status.bad")).to_have_count(0)
+    played.listen()
+    for _ in range(40):
+        page.clock.run_for(1_000)
+        if not page.get_by_role("alert").count():
+            break
+        page.wait_for_timeout(100)
+    expect(page.get_by_role("alert")).to_have_count(0)
+    played.beat()
+    page.clock.run_for(3_000)
+    expect(page.locator("[data-row]").first).to_contain_text("alive")
+
+
+def test_a_job_that_nobody_serves_here_is_not_shown_as_dead(played: Played, visit: Visit) -> None:
+    """As a coordinator that stands by has it: from the store."""
+    from anabranch.coordinator.api import listening, server
+    from anabranch.coordinator.coordinator import Coordinator
+
+    standing_by = listening.Server(server.app(Coordinator(played.store)), listening.listen())
+    try:
+        page = visit(f"{standing_by.url}/ui/#/jobs/delays/containers")
+        expect(page.locator("main")).to_contain_text("doesn't serve the job")
+        expect(page.locator("[data-row]").first).to_contain_text("not known")
+        expect(page.locator("main .status.bad")).to_have_count(0)
+        settled(page, "#/jobs/delays/changes/new?kind=stop")
+        expect(page.get_by_role("button", name="Stop it")).to_be_disabled()
+    finally:
+        standing_by.close()
+
+
+def test_a_token_is_asked_for_kept_for_the_tab_and_never_in_the_address(tmp_path: Path, visit: Visit) -> None:
+    played = Played(tmp_path, token="open sesame")
+    try:
+        page = visit(f"{played.url}#/jobs/delays/lanes")
+        field = page.locator("input[type=password]")
+        field.fill("wrong")
+        page.get_by_role("button", name="enter").click()
+        expect(field).to_be_visible()
+        field.fill("open sesame")
+        page.get_by_role("button", name="enter").click()
+        expect(page.locator("[data-row]")).to_have_count(2)  # where one was going
+
+        asked: list[str] = []
+        linked = visit("about:blank")
+        linked.on("request", lambda request: asked.append(f"{request.url} {request.headers.get('referer', '')}"))
+        linked.goto(f"{played.url}#/login?token=open+sesame&next=%2Fjobs%2Fdelays%2Flanes")
+        expect(linked.locator("[data-row]")).to_have_count(2)
+        assert linked.url.endswith("#/jobs/delays/lanes")
+        assert linked.evaluate("Object.keys(localStorage).length + document.cookie.length") == 0
+        assert not any("sesame" in text.split("#")[0] or "sesame" in text.split()[1:] for text in asked)
+        linked.go_back()
+        assert "sesame" not in linked.url
+        linked.go_forward()
+        linked.get_by_role("button", name="forget token").click()
+        expect(linked.locator("input[type=password]")).to_be_visible()
+        assert linked.evaluate("sessionStorage.length") == 0
+    finally:
+        played.close()
+
+
+def test_pages_are_reached_and_rows_opened_by_keys_alone(played: Played, visit: Visit) -> None:
+    page = visit(played.url)
+    expect(page.get_by_role("link", name="delays")).to_be_visible()
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_have_text("delays")
+    page.keyboard.press("g")
+    page.keyboard.press("l")
+    expect(page.locator("[data-row]")).to_have_count(2)
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("k")
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_contain_text("Lane ")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_be_hidden()
+
+
+def test_the_table_of_the_matrix_has_what_the_job_model_has(played: Played, visit: Visit) -> None:
+    model = played.coordinator.model("delays")
+    wanted = {
+        (re.sub(r"-\d+-\d+$", "", task), seat.seat)
+        for seat in model.containers
+        for tasks in seat.tasks.values()
+        for task in tasks
+    }
+    page = visit(f"{played.url}#/jobs/delays/matrix")
+    box = page.get_by_role("application")
+    box.focus()
+    page.keyboard.press("ArrowRight")
+    shown = page.locator("aside").inner_text()
+    page.goto(f"{played.url}#/jobs/delays/matrix?view=table")
+    expect(page.locator("[data-row]")).to_have_count(len(wanted))
+    cells = [row.locator("td").all_inner_texts() for row in page.locator("[data-row]").all()]
+    assert {(partition, seat) for partition, seat, _, _ in cells} == wanted
+    first = model.stages[0].tasks[0].name.split("-")[0]
+    here = next((row[3] for row in cells if row[:2] == [first, "1"]), "0")
+    assert f"{here} of 4" in shown
+
+
+def test_numbers_beyond_what_javascript_counts_are_shown_digit_for_digit(played: Played, visit: Visit) -> None:
+    far = 9_007_199_254_740_993
+    ssp = str(played.lanes[0].ssps[0].whole)
+    played.fields = {0: {"positions": {ssp: far}, "ends": {ssp: far + 2}}}
+    played.beat()
+    page = visit(f"{played.url}#/jobs/delays/lanes/{played.lanes[0].id}")
+    expect(page.locator(f"[data-row='{ssp}']")).to_contain_text(f"{far:,}")
+    expect(page.locator(f"[data-row='{ssp}']")).to_contain_text(f"{far + 2:,}")
+
+
+def test_stopping_at_once_wants_the_name_and_is_asked_for_once(played: Played, visit: Visit) -> None:
+    page = visit(f"{played.url}#/jobs/delays/changes/new?kind=stop&now=1")
+    button = page.get_by_role("button", name="Stop it")
+    expect(button).to_be_disabled()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url) if request.method == "POST" else None)
+    page.get_by_label("Type the job's name").fill("delays")
+    button.dblclick()
+    page.wait_for_url("**/changes")
+    assert [url.rsplit("/", 1)[1] for url in asked] == ["stop?now=1"]
+    assert played.coordinator.status("delays").state in ("stopping", "stopped")
