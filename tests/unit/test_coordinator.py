@@ -628,3 +628,9 @@ def test_what_was_stopped_before_it_caught_up_goes_on_with_the_next_process(stor
     assert coordinator.status("delays").state == "running"
     coordinator.heartbeat(Heartbeat(container=first.me.container, epoch=first.me.epoch, number=9, leaving=True))
     assert wanted(Seat(coordinator, pid=2).beat()) == [FIRST, SECOND]
+
+
+def test_a_plan_without_stages_has_a_sizing(coordinator: Coordinator) -> None:
+    """Whoever may start a job may send one: what looks at it answers."""
+    coordinator.start(plan())
+    assert coordinator.sizing("delays").factor == 1

@@ -51,6 +51,8 @@ def rescaled(
 
 def check_grouper(model: JobModel, containers: int) -> None:
     """Raises ConflictError if the tasks of a job can't be made anew while it runs, or not for so many containers."""
+    if not model.stages:
+        raise ConflictError(f"job {model.job!r} has no stages: there are no tasks to make anew", "start another plan")
     name = model.stages[0].grouper
     if ":" in name:
         raise ConflictError(

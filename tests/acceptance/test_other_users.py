@@ -1,0 +1,83 @@
+"""A job in a folder that everybody may look into: another user of the machine sees, asks and changes nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from anabranch.coordinator import token_file
+from tests.acceptance.harness import JOB, Workspace, flights
+from tests.unit.test_own_files import open_to_others
+
+pytestmark = pytest.mark.acceptance
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    made = Path(tempfile.mkdtemp(prefix="anabranch-others-"))
+    made.chmod(0o755)
+    yield made
+    shutil.rmtree(made)
+
+
+@pytest.fixture
+def workspace(place: Path) -> Iterator[Workspace]:
+    """The harness itself leaves its own files there, and what a verb prints."""
+    made = Workspace(place)
+    yield made
+    made.close()
+
+
+def of_the_job(workspace: Workspace) -> list[str]:
+    return [each for each in open_to_others(workspace.folder) if each.startswith(".anabranch")]
+
+
+def test_another_user_sees_and_changes_nothing(workspace: Workspace) -> None:
+    workspace.put(flights(seed=5, count=2000))
+    process = workspace.start("run", f"{JOB}.py", job__max_rows_per_batch=200)
+    process.until("a committed batch of each lane", lambda: min(workspace.committed(s) for s in ("0-", "1-")) >= 0)
+    token = token_file.read(workspace.folder / ".anabranch" / "coordinator.db.token")
+    assert token
+    assert of_the_job(workspace) == []
+    url = workspace.url
+    for method, path in (("GET", f"/jobs/{JOB}"), ("POST", f"/jobs/{JOB}/stop"), ("GET", "/metrics")):
+        assert httpx.request(method, f"{url}{path}", trust_env=False).status_code == 401
+    assert workspace.status()["state"] == "running"  # the verb has found the token
+    assert of_processes(token) == []
+    workspace.call("stop", JOB)
+    assert process.wait() == 0, process.stderr
+    assert of_the_job(workspace) == []
+    found = workspace.call("events", JOB, "--json").stdout
+    assert f"POST /jobs/{JOB}/stop: 401" in found
+    assert f"POST /jobs/{JOB}/stop: 200" in found
+    assert token not in found + process.stdout + process.stderr
+
+
+def of_processes(token: str) -> list[str]:
+    """Processes of this machine whose arguments or environment have the token."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        for name in ("cmdline", "environ"):
+            try:
+                text = (process / name).read_bytes()
+            except OSError:
+                continue  # it has ended, or is somebody else's
+            if token.encode() in text:
+                found.append(f"{process.name}: {name}")
+    return found
+
+
+def test_a_token_in_an_environment_is_found() -> None:
+    token = "a-token-to-be-found"
+    pid = os.spawnve(os.P_NOWAIT, "/bin/sleep", ["sleep", "30"], {"TOKEN": token})
+    try:
+        assert f"{pid}: environ" in of_processes(token)
+    finally:
+        os.kill(pid, 9)
+        os.waitpid(pid, 0)
