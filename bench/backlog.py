@@ -34,7 +34,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from anabranch import config as configuration
-from anabranch.cli import finding
+from anabranch.cli import connect
 from anabranch.config import KafkaSettings, Settings
 from anabranch.errors import AnabranchError
 from anabranch.protocol.lane_report import LaneReport
@@ -361,7 +361,7 @@ class Run:
         while time.monotonic() < deadline:
             self.started.check()
             try:
-                with finding.client(settings.coordinator, self.name) as client:
+                with connect.client(settings.coordinator, self.name) as client:
                     while time.monotonic() < deadline:
                         status = client.status(self.name)
                         if holds(status):

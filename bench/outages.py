@@ -27,7 +27,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from anabranch import config as configuration
-from anabranch.cli import finding
+from anabranch.cli import connect
 from anabranch.config import KafkaSettings
 from anabranch.errors import AnabranchError
 from anabranch.protocol.status import JobStatus
@@ -149,7 +149,7 @@ def rate(config: Path, started: Side, seconds: float) -> tuple[float, list[float
             raise SystemExit(f"no batch ended for {PATIENCE:.0f} s:\n{started.said()}")
         started.check()
         try:
-            with finding.client(settings.coordinator, "outages") as client:
+            with connect.client(settings.coordinator, "outages") as client:
                 done = _done(client.status("outages"))
         except AnabranchError:
             done = 0

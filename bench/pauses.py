@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from anabranch import config as configuration
 from anabranch import drain_progress
-from anabranch.cli import finding
+from anabranch.cli import connect
 from anabranch.errors import AnabranchError
 from anabranch.protocol.status import JobStatus
 from anabranch.systems.embedded import EmbeddedSystem
@@ -151,7 +151,7 @@ class Run:
 
     def status(self) -> JobStatus:
         settings = configuration.load(self.started.folder / configuration.FILE_NAME)
-        with finding.client(settings.coordinator, "pauses") as client:
+        with connect.client(settings.coordinator, "pauses") as client:
             return client.status("pauses")
 
     def verb(self, *words: str, fails: bool = False) -> str | None:

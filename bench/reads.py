@@ -25,7 +25,7 @@ from anabranch.planning import plan as planning
 from anabranch.protocol.commands import AssignRequest, ScaleRequest
 from anabranch.protocol.container import Heartbeat, Registration
 from anabranch.protocol.deployment import Program, StartRequest
-from anabranch.protocol.lane_report import LaneReport
+from anabranch.protocol.lane_report import LanePhase, LaneReport
 from bench.coordinator import graph, planned
 
 ALLOWED_HOLD_MS, ALLOWED_PLAN_MS = 50.0, 300.0
@@ -96,7 +96,7 @@ def report(lane: Lane, epoch: int) -> LaneReport:
     whole = sorted({str(each.whole) for each in lane.ssps})
     return LaneReport(
         lane=lane.id,
-        phase="running",
+        phase=LanePhase.RUNNING,
         folder_epoch=epoch,
         batch=7,
         begun=True,

@@ -92,7 +92,7 @@ class Fed:
 
         def one_does() -> bool:
             status = self.client.status(JOB)
-            return status.standing_by > 0 and sum(each.alive for each in status.containers) == status.seats
+            return status.standing_by > 0 and sum(each.alive is True for each in status.containers) == status.seats
 
         self.served.coordinator.until("one stands by", one_does)
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from anabranch import crash_points
 from anabranch.systems.embedded import Log
 from tests import (
+    api_requests,
     autoscaled,
     broadcasting,
     broken_off,
@@ -26,6 +27,7 @@ from tests import (
     deadly,
     deployed,
     drained,
+    drive_by,
     emptied,
     errors_shown,
     expanded,
@@ -296,6 +298,8 @@ SCENARIOS: dict[str, Scenario] = {
     "strict-values": value_soak.read_strictly,
     "kill-any": kill_any.killed,
     "broken-off": broken_off.broken_off,
+    "drive-by": drive_by.drive_by,
+    "api-requests": api_requests.sent_by_all,
     **table_soak.SCENARIOS,
 }
 SCENARIOS_IN_KAFKA: dict[str, Scenario] = {

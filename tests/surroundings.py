@@ -35,7 +35,7 @@ def disk_full(seed: int, workspace: Workspace, seconds: float = FULL_SECONDS) ->
         if place:
             disk.fill()
             workspace.put(several[COUNT // 2 :])
-            process.until("a wait", lambda: "waits for room on a disk" in workspace.call("status", "delays").stderr)
+            process.until("a wait", lambda: "waits for room on a disk" in workspace.call("status", "delays").stdout)
         else:
             workspace.put(several[COUNT // 2 :])
             disk.fill()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from anabranch.model.document import compact
-from anabranch.protocol.lane_report import LaneReport
+from anabranch.protocol.lane_report import LanePhase, LaneReport
 
 _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 _REVISION = re.compile(rb'"revision":(-?\d+)')
@@ -97,7 +97,9 @@ class Container:
         self._cut()
 
     def _cut(self) -> None:
-        report = compact(LaneReport(lane=self.lane, phase="running", folder_epoch=self.epoch, attempt=self.attempt))
+        report = compact(
+            LaneReport(lane=self.lane, phase=LanePhase.RUNNING, folder_epoch=self.epoch, attempt=self.attempt)
+        )
         before, _, after = report.removeprefix(b'{"version":1,').partition(_POSITIONS)
         self._around = b"{" + before, after + b"]}"
 

@@ -1,8 +1,7 @@
 // The resources that several pages share.
 
 import { computed, type ReadonlySignal } from "@preact/signals";
-import { liveOf as olderLive, overviewOf } from "./older";
-import { PERIOD, type Resource, useResource } from "./poll";
+import { type Resource, useResource } from "./poll";
 import { type Columns, type CoordinatorInfo, type Live, type Overview, records } from "./types";
 
 type Wire = Omit<Live, "lanes" | "containers" | "resting" | "copies"> &
@@ -13,9 +12,7 @@ export function jobPath(job: string, rest = ""): string {
 }
 
 export function overview(): Resource<Overview> {
-  const found = useResource<Overview>("overview");
-  const older = useResource<Parameters<typeof overviewOf>[0]>("jobs", PERIOD, found.error.value?.isUnknownCall ?? false);
-  return found.error.value?.isUnknownCall ? view(older, overviewOf) : found;
+  return useResource<Overview>("overview");
 }
 
 export function coordinator(): Resource<CoordinatorInfo> {
@@ -24,9 +21,7 @@ export function coordinator(): Resource<CoordinatorInfo> {
 
 /** A job as it is now. */
 export function liveOf(job: string): Resource<Live> {
-  const found = useResource<Wire>(jobPath(job, "/live"));
-  const older = useResource<Parameters<typeof olderLive>[0]>(jobPath(job), PERIOD, found.error.value?.isUnknownCall ?? false);
-  return found.error.value?.isUnknownCall ? view(older, olderLive) : view(found, live);
+  return view(useResource<Wire>(jobPath(job, "/live")), live);
 }
 
 const views = new WeakMap<object, unknown>();

@@ -126,24 +126,25 @@ export interface Launching {
 }
 
 export interface Change {
-  job: string;
+  id: number;
   deployment: number;
   generation: number;
   kind: string;
   who: string;
   why: string;
-  wish: Record<string, unknown>;
-  predicted: { pause: number; closing: number; starting: number; moved: number } | null;
   began: number;
   ended: number | null;
-  measured: { pause: number; byLane: Record<string, number> } | null;
+  seconds: number | null;
   outcome: string;
+  closing: number | null;
+  starting: number | null;
+  predictedPause: number | null;
+  measuredPause: number | null;
   reason: string;
 }
 
 export interface UnderWay {
   generation: number;
-  kind?: string;
   began: number;
   predicted: number | null;
   closing: string[];
@@ -170,7 +171,6 @@ export interface Live {
   copies: LiveCopy[];
   drain: DrainProgress | null;
   change: UnderWay | null;
-  lastChange?: Change | null;
   launching: Launching | null;
   warnings: string[];
 }
@@ -337,7 +337,8 @@ export interface History {
   t0: number;
   step: number;
   by: string;
-  names: Record<string, Record<string, (number | null)[]>>;
+  since: number | null;
+  values: Record<string, Record<string, (number | null)[]>>;
 }
 
 export interface DeadLetters {

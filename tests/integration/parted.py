@@ -10,6 +10,7 @@ import msgspec
 
 from anabranch import Job
 from anabranch.coordinator.store import Event, Store
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, LaneState, Position
 from anabranch.model.ssp import parsed
@@ -91,7 +92,7 @@ class Parted:
         lanes = tuple(msgspec.structs.replace(lane, deployment=1) for lane in self.lanes.values())
         start = StartRequest(graph=self.job.job.graph, model=model, lanes=lanes, fingerprint={})
         happened = Event(job="j", at=0, who="test", what="stopped")
-        stored.create_deployment(start, "stopped", happened)
+        stored.create_deployment(start, DeploymentState.STOPPED, happened)
         for _ in range(self.job.epoch):
             stored.reseat([], happened)
         return stored

@@ -10,15 +10,17 @@ from zlib import crc32
 import msgspec
 
 from anabranch.container.agent import Agent, Sent
-from anabranch.container.lane import lifecycle
-from anabranch.container.lane.lifecycle import Action, Closing, Event, Phase, Want
+from anabranch.container.lane import actions, events, lifecycle
+from anabranch.container.lane.actions import Action
+from anabranch.container.lane.events import Closing, Event, Want
+from anabranch.container.lane.lifecycle import Phase
 from anabranch.container.restarts import Step
 from anabranch.coordinator.api.client import AWAY
 from anabranch.errors import AnabranchError, FencedError
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP
 from anabranch.protocol.container import HeartbeatResponse, Registration, RegistrationResponse, WantedLane
-from anabranch.protocol.lane_report import LaneReport
+from anabranch.protocol.lane_report import LanePhase, LaneReport
 from anabranch.protocol.standby import StandbyOrder, StandbyReport
 from tests.simulation.inputs import number_of
 from tests.simulation.network import Client
@@ -248,13 +250,13 @@ class LaneRun:
     def __init__(self, process: ContainerProcess, wanted: WantedLane) -> None:
         self.process = process
         self.closing = wanted.closing
-        self.report = LaneReport(lane=wanted.lane.id, phase="starting")
+        self.report = LaneReport(lane=wanted.lane.id, phase=LanePhase.STARTING)
         self._storage = process.scenario.storage
         self._state = lifecycle.initial(wanted.lane)
         self._following = Step.FAILED
         if wanted.closing:
-            self._tell(lifecycle.Close())
-        self._tell(lifecycle.Drain(wanted.draining))
+            self._tell(events.Close())
+        self._tell(events.Drain(wanted.draining))
         self._begin(wanted.lane)
 
     def _begin(self, lane: Lane) -> None:
@@ -263,12 +265,12 @@ class LaneRun:
         self._folder: Folder | None = None
         self._due = float("inf")
         self._may_begin = self._has_begun = False
-        self._report(phase="starting", folder_epoch=self._state.folder_epoch)
-        self._tell(lifecycle.Started())
+        self._report(phase=LanePhase.STARTING, folder_epoch=self._state.folder_epoch)
+        self._tell(events.Started())
 
     @property
     def ended(self) -> bool:
-        return self.report.phase in ("ended", "failed")
+        return self.report.phase in (LanePhase.ENDED, LanePhase.FAILED)
 
     @property
     def may_write(self) -> bool:
@@ -305,7 +307,7 @@ class LaneRun:
             rested=self._due <= self.process.world.now,
             thread_ended=True,
         )
-        if lifecycle.BeginAttempt() in self._step(want):
+        if actions.BeginAttempt() in self._step(want):
             self._begin(wanted.lane)
         elif self._state.acknowledged and not knew and not self._state.ended:
             self.process.note(f"{'finishes' if wanted.closing else 'starts'} {self.lane.id}")
@@ -313,7 +315,7 @@ class LaneRun:
 
     def _leave(self, *, unwanted: bool) -> None:
         before = self._state.phase
-        self._tell(lifecycle.Leave(unwanted=unwanted))
+        self._tell(events.Leave(unwanted=unwanted))
         if self._state.phase is not before:
             self._report_failure("it can't go on")
 
@@ -327,10 +329,10 @@ class LaneRun:
 
     def _tell(self, event: Event) -> None:
         if self._state.needs_sources:
-            self._step(lifecycle.SourcesLookedUp(reads_sources=True))
+            self._step(events.SourcesLookedUp(reads_sources=True))
         for action in self._step(event):
             self._perform(action)
-            if action == lifecycle.Tend():
+            if action == actions.Tend():
                 break  # it is watched again when its batch is committed
 
     def _step(self, event: Event) -> tuple[Action, ...]:
@@ -339,30 +341,30 @@ class LaneRun:
 
     def _perform(self, action: Action) -> None:
         match action:
-            case lifecycle.TakeFolder():
+            case actions.TakeFolder():
                 self._next(self._take, 0.05, 0.5)
-            case lifecycle.AwaitAcknowledgement():
+            case actions.AwaitAcknowledgement():
                 self._report(folder_epoch=self._state.folder_epoch)
                 if not self._breaks_down(0.08):
                     self._wait()
-            case lifecycle.StartQuery() | lifecycle.FinishPending():
+            case actions.StartQuery() | actions.FinishPending():
                 self._begin_to_work()
-            case lifecycle.DrainByBatches() if not self._has_begun:
+            case actions.DrainByBatches() if not self._has_begun:
                 self._begin_to_work()
-            case lifecycle.DrainByBatches() | lifecycle.DrainHeld():
+            case actions.DrainByBatches() | actions.DrainHeld():
                 self._drain()
-            case lifecycle.Watch() if self._folder_of().pending:
+            case actions.Watch() if self._folder_of().pending:
                 self._publish()
-            case lifecycle.Watch():
-                self._tell(lifecycle.Watched(caught_up=False, holdable=crc32(self.lane.id.encode()) % 2 == 0))
-            case lifecycle.Tend():
+            case actions.Watch():
+                self._tell(events.Watched(caught_up=False, holdable=crc32(self.lane.id.encode()) % 2 == 0))
+            case actions.Tend():
                 self._plan()
-            case lifecycle.StopQuery():
-                self._tell(lifecycle.QueryStopped())
-            case lifecycle.End(has_begun):
+            case actions.StopQuery():
+                self._tell(events.QueryStopped())
+            case actions.End(has_begun):
                 self._end(has_begun=has_begun)
-            case lifecycle.Fail():
-                self._tell(lifecycle.FailureReported())
+            case actions.Fail():
+                self._tell(events.FailureReported())
 
     def _take(self) -> None:
         if self.is_fenced:
@@ -371,31 +373,31 @@ class LaneRun:
         if self._breaks_down(0.7 if self.lane.abandoned else 0.08):
             return
         self._folder = self._storage.take(self.lane, self._epoch)
-        self._tell(lifecycle.FolderTaken(self._folder.epoch))
+        self._tell(events.FolderTaken(self._folder.epoch))
 
     def _wait(self) -> None:
         if self._state.waits:
             self._next(self._wait, 0.2, 0.2)
         else:
-            self._tell(lifecycle.Awaited())
+            self._tell(events.Awaited())
 
     def _begin_to_work(self) -> None:
         self._may_start()
         self._has_begun = True
         self._report(begun=True)
         if not self.closing:
-            self._report(phase="running", **self._figures)
+            self._report(phase=LanePhase.RUNNING, **self._figures)
         self._next(self._publish if self._folder_of().pending else self._turn, 0.1, 0.6)
 
     def _turn(self) -> None:
         """No batch is pending."""
         match self._state.phase:
             case Phase.STARTING:
-                self._tell(lifecycle.QueryStarted())
+                self._tell(events.QueryStarted())
             case Phase.RUNNING:
-                self._perform(lifecycle.Watch())
+                self._perform(actions.Watch())
             case Phase.FINISHING:
-                self._tell(lifecycle.Finished())
+                self._tell(events.Finished())
             case Phase.HOLDING | Phase.DRAINING:
                 self._drain()
 
@@ -410,7 +412,7 @@ class LaneRun:
         """Plan what is to be read yet, or the batch in which time ends."""
         folder, random, order = self._folder_of(), self.process.world.random, self._state.drain
         if order is None or self._state.stops or folder.over:
-            self._tell(lifecycle.DrainEnded(drained=order is not None and not self._state.stops))
+            self._tell(events.DrainEnded(drained=order is not None and not self._state.stops))
             return
         until = {number_of(SSP.parse(text)): offset for text, offset in (order.until or {}).items()}
         left = {number: max(0, until.get(number, at) - at) for number, at in folder.positions.items()}
@@ -456,23 +458,25 @@ class LaneRun:
         folder, drained = self._folder_of(), self._state.drained
         folder.noted = folder.noted or has_begun
         pending = folder.pending or not has_begun
-        self._report(phase="ended", pending=pending, halted="", drained=drained, stopped=not drained, **self._figures)
+        self._report(
+            phase=LanePhase.ENDED, pending=pending, halted="", drained=drained, stopped=not drained, **self._figures
+        )
         self.process.note(f"has ended {self.lane.id}{' with a pending batch' if self.report.pending else ''}")
-        self._tell(lifecycle.Ended())
+        self._tell(events.Ended())
 
     def _fail(self, error: str, following: Step) -> None:
-        self._tell(lifecycle.Failed(RuntimeError(error)))
-        self._tell(lifecycle.Judged(following))
+        self._tell(events.Failed(RuntimeError(error)))
+        self._tell(events.Judged(following))
         self._report_failure(error)
 
     def _report_failure(self, error: str) -> None:
         match self._state.phase:
             case Phase.RETRYING:
-                self._report(phase="starting")
+                self._report(phase=LanePhase.STARTING)
             case Phase.RELEASED:
-                self._report(phase="ended", pending=True)
+                self._report(phase=LanePhase.ENDED, pending=True)
             case Phase.FAILED:
-                self._report(phase="failed", error=error)
+                self._report(phase=LanePhase.FAILED, error=error)
 
     def _breaks_down(self, probability: float) -> bool:
         """Whether it can't start, and won't."""

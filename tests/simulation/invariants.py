@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from anabranch.coordinator.states import DeploymentState
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import Lane, LaneState
 
 if TYPE_CHECKING:

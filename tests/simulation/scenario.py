@@ -13,8 +13,8 @@ from uuid import UUID
 
 from anabranch import Job
 from anabranch.coordinator.api.client import AWAY
-from anabranch.coordinator.states import DeploymentState
 from anabranch.grouping import groupers
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.graph import Graph
 from anabranch.model.lane import Lane, LaneState, open_lanes
 from anabranch.operators.rules import is_boundary

@@ -10,6 +10,7 @@ import msgspec
 
 from anabranch.coordinator.store import ContainerRecord, DeploymentRecord, Event, LeaderRecord
 from anabranch.errors import NotLeadingError, StoreUnavailableError
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, open_lanes
@@ -122,7 +123,7 @@ class MemoryStore:
         finally:
             self.epoch = 0
 
-    def create_deployment(self, start: StartRequest, state: str, event: Event) -> None:
+    def create_deployment(self, start: StartRequest, state: DeploymentState, event: Event) -> None:
         self.check_leads()
         job, number = start.graph.job, start.model.run_id
         self.database.epochs.setdefault(job, 0)
@@ -148,8 +149,8 @@ class MemoryStore:
     def replace_deployment(
         self,
         start: StartRequest,
-        state: str,
-        former: str,
+        state: DeploymentState,
+        former: DeploymentState,
         changed: Iterable[Lane],
         event: Event,
         noted: Sequence[Event] = (),
@@ -161,7 +162,7 @@ class MemoryStore:
         self.note(noted)
 
     def resume_deployment(
-        self, deployment: DeploymentRecord, state: str, changed: Iterable[Lane], gone: str, event: Event
+        self, deployment: DeploymentRecord, state: DeploymentState, changed: Iterable[Lane], gone: str, event: Event
     ) -> None:
         self.check_leads()
         job = deployment.job
@@ -175,7 +176,13 @@ class MemoryStore:
         self.note([event])
 
     def move_deployment(
-        self, job: str, deployment: int, state: str, error: str | None, event: Event, drain: DrainProgress | None = None
+        self,
+        job: str,
+        deployment: int,
+        state: DeploymentState,
+        error: str | None,
+        event: Event,
+        drain: DrainProgress | None = None,
     ) -> None:
         self.check_leads()
         self._move(job, deployment, state, error, event.at)
@@ -190,7 +197,7 @@ class MemoryStore:
     def change_deployment(
         self,
         model: JobModel,
-        state: str,
+        state: DeploymentState,
         changed: Iterable[Lane],
         new: Sequence[Lane],
         event: Event,
@@ -286,7 +293,7 @@ class MemoryStore:
         its = [one for one in self.database.containers.values() if one.job == job and one.gone is not None]
         return sorted(its, key=lambda one: -one.epoch)
 
-    def _move(self, job: str, deployment: int, state: str, error: str | None, at: float) -> None:
+    def _move(self, job: str, deployment: int, state: DeploymentState, error: str | None, at: float) -> None:
         its = self.database.deployments[job]
         its[deployment] = _replace(its[deployment], state=state, error=error, changed_at=at)
 

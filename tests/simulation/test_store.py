@@ -10,6 +10,7 @@ import pytest
 
 from anabranch.coordinator.store import ContainerRecord, Event, Store
 from anabranch.errors import NotLeadingError
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import ContainerModel, JobModel
 from anabranch.model.lane import Lane, LaneState
@@ -62,7 +63,7 @@ class _Steps:
             return store.resign()
         if what == 3 or store.deployment(job) is None:
             number = self._numbers.get(job, 0) + 1
-            store.create_deployment(_plan(job, number), "planned", event)
+            store.create_deployment(_plan(job, number), DeploymentState.PLANNED, event)
             self._numbers[job] = number
             return None
         deployment = store.deployment(job)
@@ -73,9 +74,11 @@ class _Steps:
         ]
         if what == 4:
             changed = msgspec.structs.replace(deployment, until_caught_up=random.random() < 0.5)
-            return store.resume_deployment(changed, "starting", lanes, "again", event)
+            return store.resume_deployment(changed, DeploymentState.STARTING, lanes, "again", event)
         if what == 5:
-            return store.move_deployment(job, deployment.id, "failed", random.choice([None, "why"]), event)
+            return store.move_deployment(
+                job, deployment.id, DeploymentState.FAILED, random.choice([None, "why"]), event
+            )
         if what == 6:
             return store.put_lanes(lanes, [event])
         if what == 11:
@@ -83,7 +86,7 @@ class _Steps:
             its = _plan(job, deployment.id)
             model = msgspec.structs.replace(its.model, generation=generation)
             new = [msgspec.structs.replace(lane, id=f"{lane.id}-{generation}") for lane in its.lanes]
-            return store.change_deployment(model, "changing", lanes, new, event)
+            return store.change_deployment(model, DeploymentState.CHANGING, lanes, new, event)
         if what == 12:
             return store.reseat([msgspec.structs.replace(lane, seat="1") for lane in lanes], event)
         if what == 9:

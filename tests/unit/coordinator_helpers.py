@@ -14,7 +14,7 @@ from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP
 from anabranch.protocol.container import Heartbeat, HeartbeatResponse, Registration, RegistrationResponse
 from anabranch.protocol.deployment import StartRequest
-from anabranch.protocol.lane_report import LaneReport
+from anabranch.protocol.lane_report import LanePhase, LaneReport
 
 FIRST, SECOND = "flights-00000001", "by-dest-00000002"
 FLIGHTS = SSP(system="embedded", stream="flights", partition=0)
@@ -65,7 +65,7 @@ def plan(job: str = "delays", lanes: tuple[Lane, ...] | None = None, **fields: A
 
 def report(lane_id: str, phase: str, offset: int | None = None, **fields: Any) -> LaneReport:
     positions = {} if offset is None else {str(FLIGHTS): offset}
-    return LaneReport(lane=lane_id, phase=phase, positions=positions, **fields)
+    return LaneReport(lane=lane_id, phase=LanePhase(phase), positions=positions, **fields)
 
 
 class Seat:

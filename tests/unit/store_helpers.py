@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from anabranch.coordinator import plans
 from anabranch.coordinator.store import Event, Store
+from anabranch.model.deployment_state import DeploymentState
 from tests.unit.coordinator_helpers import plan
 
 
@@ -17,7 +18,7 @@ def event(what: str = "planned") -> Event:
 
 
 def filled(store: Store) -> Store:
-    store.create_deployment(plans.numbered(plan(), 1), "planned", event())
+    store.create_deployment(plans.numbered(plan(), 1), DeploymentState.PLANNED, event())
     return store
 
 

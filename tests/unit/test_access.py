@@ -178,26 +178,26 @@ def test_who_changed_what_is_written_down(server: listening.Server, trail: Writt
         ("nobody", "127.0.0.1", "GET", "/jobs", 401, None),
         ("operate", "127.0.0.1", "POST", "/jobs/nobody/stop", 404, "nobody"),
     ]
-    assert socket.gethostname() in trail.all[0].said
+    assert socket.gethostname() in trail.all[0].client_name
     assert not any(TOKEN in repr(each) or READS in repr(each) for each in trail.all)
 
 
 def requested(status: int = 200, at: float = 0.0, **more: Any) -> Requested:
-    given = {"who": "nobody", "said": "", "address": "1.2.3.4", "method": "POST", "path": "/jobs/delays/stop"}
+    given = {"who": "nobody", "client_name": "", "address": "1.2.3.4", "method": "POST", "path": "/jobs/delays/stop"}
     return Requested(at=at, status=status, **{**given, **more})
 
 
 def test_the_trail_is_a_bounded_file_and_events(tmp_path: Path) -> None:
     noted: list[Event] = []
     trail = Audit(tmp_path / "audit", noted.append)
-    trail.take(requested(said="anna@here"))
+    trail.take(requested(client_name="anna@here"))
     for number in range(250):
         trail.take(requested(status=401, at=number / 10, path="/jobs"))
     trail.take(requested(status=401, at=61.0, path="/jobs"))
     trail.close()
     lines = [json.loads(line) for line in (tmp_path / "audit").read_text().splitlines()]
     assert len(lines) == 1 + 100 + 1
-    assert (lines[0]["who"], lines[0]["said"], lines[0]["status"]) == ("nobody", "anna@here", 200)
+    assert (lines[0]["who"], lines[0]["client_name"], lines[0]["status"]) == ("nobody", "anna@here", 200)
     assert lines[-1]["left_out"] == 150
     assert [(each.job, each.who, each.what) for each in noted] == [
         ("delays", "nobody at 1.2.3.4", "POST /jobs/delays/stop: 200")

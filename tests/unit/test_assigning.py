@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from anabranch import Job
-from anabranch.assignment.seating import Rules
+from anabranch.assignment.assignor import Rules
 from anabranch.cli.main import app
 from anabranch.coordinator.api import listening
 from anabranch.coordinator.coordinator import Coordinator

@@ -10,14 +10,15 @@ import pytest
 
 from anabranch.container.attempts import Attempts, Standstill
 from anabranch.container.failures import Remedy
-from anabranch.container.lane import lifecycle
+from anabranch.container.lane import events
+from anabranch.container.lane.events import Closing
 from anabranch.container.lane.life import Life
-from anabranch.container.lane.lifecycle import Closing, LaneState, Leaving, Phase
+from anabranch.container.lane.lifecycle import LaneState, Leaving, Phase
 from anabranch.container.lane.supervisor import LaneSupervisor
 from anabranch.container.lane.surroundings_wait import Patience
 from anabranch.model.lane import Lane
 from anabranch.protocol.container import WantedLane
-from anabranch.protocol.lane_report import LaneReport
+from anabranch.protocol.lane_report import LanePhase, LaneReport
 from tests.unit.coordinator_helpers import FIRST, FLIGHTS, Clock, lane
 
 
@@ -40,7 +41,7 @@ def test_pauses_have_an_upper_bound() -> None:
 
 def at(offset: int, end: int) -> LaneReport:
     told = {"positions": {str(FLIGHTS): offset}, "ends": {str(FLIGHTS): end}}
-    return LaneReport(lane=FIRST, phase="running", **told)
+    return LaneReport(lane=FIRST, phase=LanePhase.RUNNING, **told)
 
 
 @pytest.mark.parametrize(
@@ -80,44 +81,44 @@ class Runner:
         self.lane = lane
         self.life = life
         self.remedy, self.stalled, self.awaits = Remedy.PROCESS, False, ""
-        self.report = LaneReport(lane=lane.id, phase="starting", folder_epoch=lane.folder_epoch)
+        self.report = LaneReport(lane=lane.id, phase=LanePhase.STARTING, folder_epoch=lane.folder_epoch)
         self.started = self.alive = False
 
     def start(self) -> None:
         self.started = self.alive = True
-        self.life.tell(lifecycle.Started())
+        self.life.tell(events.Started())
 
     def join(self, timeout: float) -> bool:
         return not self.alive
 
     def take_folder(self, epoch: int) -> None:
         self.say(folder_epoch=epoch)
-        self.life.tell(lifecycle.FolderTaken(epoch))
+        self.life.tell(events.FolderTaken(epoch))
 
     def begin(self) -> None:
         """It gets as far as it may."""
         if self.life.state.phase is Phase.TAKING:
             self.take_folder(self.report.folder_epoch or 1)
         if self.life.state.phase is Phase.REPORTED and not self.life.state.waits:
-            self.life.tell(lifecycle.Awaited())
+            self.life.tell(events.Awaited())
         if self.life.state.phase is Phase.STARTING:
-            self.life.tell(lifecycle.QueryStarted())
-            self.say(phase="running")
+            self.life.tell(events.QueryStarted())
+            self.say(phase=LanePhase.RUNNING)
 
     def say(self, **fields: Any) -> None:
         self.report = msgspec.structs.replace(self.report, **fields)
 
     def fail(self, **fields: Any) -> None:
-        self.say(phase="failed", error="boom", **fields)
-        self.life.tell(lifecycle.Failed(RuntimeError("boom")))
-        self.life.tell(lifecycle.FailureReported())
+        self.say(phase=LanePhase.FAILED, error="boom", **fields)
+        self.life.tell(events.Failed(RuntimeError("boom")))
+        self.life.tell(events.FailureReported())
         self.alive = False
 
     def end(self) -> None:
         """It finishes what was begun, as it is to close."""
-        self.life.tell(lifecycle.Finished())
-        self.say(phase="ended")
-        self.life.tell(lifecycle.Ended())
+        self.life.tell(events.Finished())
+        self.say(phase=LanePhase.ENDED)
+        self.life.tell(events.Ended())
         self.alive = False
 
 
@@ -224,7 +225,7 @@ def test_a_lane_waits_for_its_surroundings_without_end_and_counts_no_attempt() -
         supervised.turn()
         supervised.turn(20)
     assert len(supervised.runners) == 51
-    supervised.runners[-1].say(phase="running")
+    supervised.runners[-1].say(phase=LanePhase.RUNNING)
     assert supervised.turn().awaits == "room on a disk"  # whether it can write isn't known yet
     supervised.runners[-1].say(batch=0)
     told = supervised.turn()
@@ -238,7 +239,7 @@ def test_a_lane_that_has_nothing_to_do_waits_no_more() -> None:
     supervised.fail()
     supervised.turn()
     supervised.turn(20)
-    supervised.runners[-1].say(phase="running")
+    supervised.runners[-1].say(phase=LanePhase.RUNNING)
     assert supervised.turn().awaits
     assert supervised.turn(21).awaits == ""
 
@@ -269,7 +270,7 @@ def test_a_lane_may_wait_for_so_long_only() -> None:
 def test_what_would_fail_again_is_not_tried() -> None:
     supervised = Supervised()
     supervised.runners[0].remedy = Remedy.NONE
-    assert supervised.fail().phase == "failed"
+    assert supervised.fail().phase == LanePhase.FAILED
     supervised.turn(100)
     assert len(supervised.runners) == 1
 

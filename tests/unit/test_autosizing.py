@@ -19,7 +19,7 @@ from anabranch.coordinator.store import Event, Store
 from anabranch.model.factor import FACTORS
 from anabranch.protocol.commands import ScaleRequest
 from anabranch.protocol.container import WantedLane
-from anabranch.protocol.lane_report import BatchProgress, LaneReport
+from anabranch.protocol.lane_report import BatchProgress, LanePhase, LaneReport
 from anabranch.protocol.status import ContainerStatus, JobStatus, LaneStatus
 from tests.unit import test_scaling
 from tests.unit.coordinator_helpers import FIRST, SECOND, Clock, lane
@@ -226,8 +226,8 @@ BUSY = report(working=1.0)
         (status(BUSY), 1199.0, True, "was undone 1199 s ago: it is left alone for 1200 s"),
         (status(None), LONG, False, "isn't heard"),
         (status(BUSY, alive=False), LONG, False, "isn't heard"),
-        (status(BUSY, report(SECOND, phase="starting")), LONG, False, f"lane {SECOND} doesn't run"),
-        (status(BUSY, report(SECOND, phase="failed")), LONG, False, f"lane {SECOND} doesn't run"),
+        (status(BUSY, report(SECOND, phase=LanePhase.STARTING)), LONG, False, f"lane {SECOND} doesn't run"),
+        (status(BUSY, report(SECOND, phase=LanePhase.FAILED)), LONG, False, f"lane {SECOND} doesn't run"),
         (status(BUSY, report(SECOND, span=0.0)), LONG, False, "there are no figures yet"),
         (status(BUSY, report(SECOND, span=9.0)), LONG, False, "are of 9 s: too few"),
         (status(report(working=0.1, ends_known=False)), LONG, False, "its inputs don't tell where they end"),
@@ -366,7 +366,7 @@ def test_it_never_leaves_its_range(
 
 
 def batch(seconds: float, end: int, at: int | None = None) -> LaneReport:
-    return LaneReport(lane=FIRST, phase="running", seconds=seconds, ends={SSP: end}, positions={SSP: at or end})
+    return LaneReport(lane=FIRST, phase=LanePhase.RUNNING, seconds=seconds, ends={SSP: end}, positions={SSP: at or end})
 
 
 def test_a_lane_that_has_nothing_to_read_becomes_idle() -> None:
@@ -385,7 +385,7 @@ def test_a_lane_that_has_nothing_to_read_becomes_idle() -> None:
 
 def test_nothing_is_known_before_the_ends_are() -> None:
     load = Load()
-    assert not load.idled(LaneReport(lane=FIRST, phase="running"), 1.0)
+    assert not load.idled(LaneReport(lane=FIRST, phase=LanePhase.RUNNING), 1.0)
     assert load.span == 0
 
 

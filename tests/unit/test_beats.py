@@ -19,7 +19,7 @@ from anabranch.coordinator.jobs.long_polls import LongPolls
 from anabranch.errors import FencedError, StoreUnavailableError, UnreachableError
 from anabranch.model.job_model import JobModel
 from anabranch.protocol.container import Heartbeat, HeartbeatResponse, Registration, RegistrationResponse
-from anabranch.protocol.lane_report import BatchProgress, LaneReport
+from anabranch.protocol.lane_report import BatchProgress, LanePhase, LaneReport
 from tests.unit.coordinator_helpers import FIRST, Clock, report
 
 LEASE = 9.0
@@ -300,7 +300,7 @@ def test_a_refusal_stops_the_loop_and_the_beats_come_slowly(script: Scripted, cl
 
 def test_a_lane_that_was_fenced_stops_the_container(script: Scripted, clock: Clock) -> None:
     with Beating(script, agent_of(clock), FOREVER) as beats:
-        fenced = LaneReport(lane=FIRST, phase="failed", fenced=True, error="epoch 7 has taken over")
+        fenced = LaneReport(lane=FIRST, phase=LanePhase.FAILED, fenced=True, error="epoch 7 has taken over")
         with pytest.raises(FencedError, match="must stop: it was fenced") as caught:
             beats.take([report("other-1", "running"), fenced])
         assert caught.value.cure == "epoch 7 has taken over"
@@ -409,11 +409,11 @@ def test_who_must_stop_and_doesn_t_is_ended(how: str, code: int) -> None:
 
 TOLD = """
 import time
-from anabranch.cli import container, finding
+from anabranch.cli import connect, container
 def hanging_for_ever(*_):
     print("here", flush=True)
     time.sleep(60)
-finding.at, container._STOPS_WITHIN = hanging_for_ever, 0.2
+connect.at, container._STOPS_WITHIN = hanging_for_ever, 0.2
 container.container("delays")
 """
 

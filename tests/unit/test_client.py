@@ -8,7 +8,6 @@ import httpx
 import pytest
 
 from anabranch.coordinator.api.client import AWAY, Client
-from anabranch.coordinator.api.http_errors import payload_of
 from anabranch.errors import (
     AnabranchError,
     NotFoundError,
@@ -18,6 +17,7 @@ from anabranch.errors import (
     UnreachableError,
     UsageError,
 )
+from anabranch.protocol.errors import payload_of
 
 A, B, C = "http://a:1", "http://b:2", "http://c:3"
 

@@ -13,11 +13,21 @@ from anabranch.coordinator import queries
 from anabranch.coordinator.api import listening
 from anabranch.coordinator.api.client import Client
 from anabranch.coordinator.coordinator import Coordinator
-from anabranch.coordinator.states import DeploymentState, LaneView, Snapshot, Transition, step
+from anabranch.coordinator.states import LaneView, Snapshot, Transition, step
 from anabranch.coordinator.store import Store
-from anabranch.errors import ConflictError, NotFoundError, OutOfTimeError, StateError, UsageError
+from anabranch.errors import (
+    ConflictError,
+    NotFoundError,
+    OutOfTimeError,
+    StateError,
+    UnsupportedFormatError,
+    UsageError,
+)
+from anabranch.model.deployment_state import DeploymentState
+from anabranch.model.document import decode
 from anabranch.model.lane import LaneState, Position
 from anabranch.protocol.container import Heartbeat, HeartbeatResponse
+from anabranch.protocol.lane_report import BatchPhase
 from tests.unit.coordinator_helpers import FIRST, FLIGHTS, SECOND, Clock, Seat, lane, plan, report, wait_for, wanted
 
 S = DeploymentState
@@ -464,11 +474,24 @@ def test_each_seat_is_told_its_own_lanes(coordinator: Coordinator, asked: Coordi
         answer = one.report("running", foreign)
         assert (answer.alive, answer.wanted) == (False, ())
         assert says in (answer.reason or "")
-    with pytest.raises(UsageError, match="has the phase 'dancing'"):
-        one.report("dancing", SECOND)
     assert states(asked) == ("starting", ["planned", "planned"])
     with pytest.raises(NotFoundError, match="has no seat '2'"):
         Seat(asked, seat="2", pid=3)
+
+
+def test_a_report_of_an_unknown_phase_is_refused() -> None:
+    lane = b'{"lane": "0-a", "phase": "dancing"}'
+    with pytest.raises(UnsupportedFormatError, match=r"not a Heartbeat: .*'dancing'.*lanes.*phase"):
+        decode(b'{"container": "c", "epoch": 1, "number": 1, "lanes": [' + lane + b"]}", Heartbeat)
+
+
+def test_a_batch_in_an_unknown_phase_is_only_shown_as_such() -> None:
+    batch = b'{"number": 1, "planned": 2, "phase": "dancing", "spent": {"dancing": 1.5}}'
+    lane = b'{"lane": "0-a", "phase": "running", "batchProgress": ' + batch + b"}"
+    heard = decode(b'{"container": "c", "epoch": 1, "number": 1, "lanes": [' + lane + b"]}", Heartbeat)
+    progress = heard.lanes[0].batch_progress
+    assert progress is not None
+    assert (progress.phase, progress.spent) == (BatchPhase.OTHER, {"dancing": 1.5})
 
 
 def test_strangers_are_refused(coordinator: Coordinator, asked: Coordinator | Client, store: Store) -> None:

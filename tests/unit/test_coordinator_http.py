@@ -16,7 +16,6 @@ from starlette.testclient import TestClient
 from anabranch.coordinator.api import listening, operation, operations
 from anabranch.coordinator.api import server as server_api
 from anabranch.coordinator.api.client import Client
-from anabranch.coordinator.api.http_errors import error_of, payload_of, status_of
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.errors import (
@@ -30,6 +29,7 @@ from anabranch.errors import (
 )
 from anabranch.job_code.artifact import MAX_BYTES
 from anabranch.model.document import compact
+from anabranch.protocol.errors import error_of, payload_of, status_of
 from tests.unit.coordinator_helpers import FIRST, Seat, plan, wait_for
 
 JSON = {"Content-Type": "application/json"}

@@ -20,7 +20,7 @@ from anabranch.planning import plan as planning
 from anabranch.protocol.container import Heartbeat, HeartbeatResponse, Registration
 from anabranch.protocol.deployment import DeployRequest, DeployResult, Program, RollbackRequest, StartRequest
 from anabranch.protocol.drain import DrainNotification
-from anabranch.protocol.lane_report import LaneReport
+from anabranch.protocol.lane_report import LanePhase, LaneReport
 from anabranch.protocol.status import LaunchStatus
 from tests.unit.coordinator_helpers import Clock
 from tests.unit.test_compatibility import version
@@ -113,7 +113,7 @@ class Process:
         assert self.beat(leaving=True).done
 
     def fail(self, lane: str) -> None:
-        self.reports[lane] = LaneReport(lane=lane, phase="failed", error="it can't start")
+        self.reports[lane] = LaneReport(lane=lane, phase=LanePhase.FAILED, error="it can't start")
         self.beat()
 
 
@@ -345,10 +345,14 @@ def test_it_can_be_cancelled_while_new_lanes_start_but_no_longer(store: Store) -
     deploy(coordinator, job(more=True))
     other = relieved(back, 4)
     for each in other.beat().wanted:
-        other.reports[each.lane.id] = LaneReport(lane=each.lane.id, phase="starting", folder_epoch=other.me.epoch)
+        other.reports[each.lane.id] = LaneReport(
+            lane=each.lane.id, phase=LanePhase.STARTING, folder_epoch=other.me.epoch
+        )
     other.beat()
     first = other.answer.wanted[0].lane
-    other.reports[first.id] = LaneReport(lane=first.id, phase="starting", folder_epoch=other.me.epoch, begun=True)
+    other.reports[first.id] = LaneReport(
+        lane=first.id, phase=LanePhase.STARTING, folder_epoch=other.me.epoch, begun=True
+    )
     other.beat()
     with pytest.raises(ConflictError, match="has begun with the code of deployment 4"):
         coordinator.cancel("j")
@@ -383,7 +387,7 @@ def test_dropped_state_is_there_again_after_a_cancel(store: Store) -> None:
 def test_a_job_at_rest_is_started_with_the_version(store: Store) -> None:
     coordinator, (old,) = running(store)
     coordinator.stop("j")
-    old.reports = {name: msgspec.structs.replace(each, phase="ended") for name, each in old.reports.items()}
+    old.reports = {name: msgspec.structs.replace(each, phase=LanePhase.ENDED) for name, each in old.reports.items()}
     old.beat()
     old.leave()
     assert coordinator.status("j").state == "stopped"
@@ -409,10 +413,10 @@ def test_a_job_that_was_stopped_when_some_lanes_had_drained_already_can_have_no_
     assert drain is not None
     assert drain.last
     first = next(iter(old.reports))
-    old.reports[first] = msgspec.structs.replace(old.reports[first], phase="ended", drained=True)
+    old.reports[first] = msgspec.structs.replace(old.reports[first], phase=LanePhase.ENDED, drained=True)
     old.beat()
     coordinator.stop("j")
-    old.reports = {name: msgspec.structs.replace(each, phase="ended") for name, each in old.reports.items()}
+    old.reports = {name: msgspec.structs.replace(each, phase=LanePhase.ENDED) for name, each in old.reports.items()}
     old.beat()
     old.leave()
     assert coordinator.status("j").state == "stopped"
@@ -448,7 +452,7 @@ def test_stopped_in_the_middle_it_goes_on_when_it_is_started(store: Store) -> No
     coordinator, (old,) = running(store)
     deploy(coordinator, job(more=True))
     coordinator.stop("j")
-    old.reports = {name: msgspec.structs.replace(each, phase="ended") for name, each in old.reports.items()}
+    old.reports = {name: msgspec.structs.replace(each, phase=LanePhase.ENDED) for name, each in old.reports.items()}
     old.beat()
     old.leave()
     assert coordinator.status("j").state == "stopped"
@@ -482,7 +486,8 @@ def test_a_stop_can_be_hurried(store: Store) -> None:
     coordinator.stop("j", at_once=True)
     assert process.beat().at_once
     process.reports = {
-        name: msgspec.structs.replace(each, phase="ended", pending=True) for name, each in process.reports.items()
+        name: msgspec.structs.replace(each, phase=LanePhase.ENDED, pending=True)
+        for name, each in process.reports.items()
     }
     process.beat()
     assert coordinator.status("j").state == "stopped"

@@ -9,7 +9,7 @@ import pytest
 from anabranch.coordinator import diagnosis
 from anabranch.model.lane import LaneState
 from anabranch.protocol.drain import DrainNotification, DrainProgress
-from anabranch.protocol.lane_report import LaneReport
+from anabranch.protocol.lane_report import LanePhase, LaneReport
 from anabranch.protocol.standby import StandbyStatus
 from anabranch.protocol.status import ContainerStatus, JobStatus, LaneStatus, LaunchStatus
 from anabranch.views.live import ChangeProgress
@@ -17,7 +17,7 @@ from tests.unit.coordinator_helpers import FIRST, SECOND, lane
 
 WELL = LaneReport(
     lane=FIRST,
-    phase="running",
+    phase=LanePhase.RUNNING,
     positions={"embedded/flights/0": 90},
     ends={"embedded/flights/0": 100},
     rows_per_second=50.0,

@@ -17,7 +17,7 @@ PAGES = sorted(
     page.relative_to(ROOT).as_posix()
     for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob(".github/**/*.md"))
 )
-FOLDERS = (".ci", ".devcontainer", ".github", "bench", "docs", "examples", "scripts", "src", "tests")
+FOLDERS = (".ci", ".devcontainer", ".github", "bench", "dashboard", "docs", "examples", "scripts", "src", "tests")
 """A path that begins with one of these is a path in this repository, on every page."""
 CONTRIBUTING = ("CONTRIBUTING.md", "docs/contributing/", "docs/reference/")
 """Pages for contributors: paths in them may be relative to the package, and dotted names of ours are checked."""

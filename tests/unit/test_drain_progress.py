@@ -13,9 +13,10 @@ from anabranch.container.drain_hook import DrainHook
 from anabranch.drain_progress import Left, foretold, left, seconds_left
 from anabranch.errors import GraphError
 from anabranch.metrics import exposition
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import LaneState
 from anabranch.protocol.drain import DrainNotification, DrainProgress
-from anabranch.protocol.lane_report import BatchProgress, LaneReport
+from anabranch.protocol.lane_report import BatchProgress, LanePhase, LaneReport
 from anabranch.protocol.status import JobStatus, LaneStatus
 from tests.unit.coordinator_helpers import FLIGHTS, lane
 
@@ -23,7 +24,9 @@ SAID = DrainNotification(uuid="c0ffee00-0000-4000-8000-000000000001", run_id=1)
 
 
 def told(lane_id: str, at: int, end: int, **fields: Any) -> LaneReport:
-    return LaneReport(lane=lane_id, phase="running", positions={str(FLIGHTS): at}, ends={str(FLIGHTS): end}, **fields)
+    return LaneReport(
+        lane=lane_id, phase=LanePhase.RUNNING, positions={str(FLIGHTS): at}, ends={str(FLIGHTS): end}, **fields
+    )
 
 
 def status(drain: DrainProgress | None) -> JobStatus:
@@ -32,7 +35,7 @@ def status(drain: DrainProgress | None) -> JobStatus:
         LaneStatus(lane=lane("1-b", stage="1"), report=told("1-b", 20, 50, windows=7)),
         LaneStatus(lane=lane("0-c", stage="0", state=LaneState.CLOSED)),
     )
-    return JobStatus(job="delays", deployment=1, generation=1, state="draining", lanes=lanes, drain=drain)
+    return JobStatus(job="delays", deployment=1, generation=1, state=DeploymentState.DRAINING, lanes=lanes, drain=drain)
 
 
 def test_records_are_left_up_to_where_it_stops() -> None:

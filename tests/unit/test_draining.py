@@ -24,7 +24,7 @@ from anabranch.protocol.commands import ScaleRequest
 from anabranch.protocol.container import WantedLane
 from anabranch.protocol.deployment import StartRequest
 from anabranch.protocol.drain import DrainNotification, DrainProgress
-from anabranch.protocol.lane_report import LaneReport
+from anabranch.protocol.lane_report import LanePhase, LaneReport
 from tests.unit import coordinator_helpers
 from tests.unit.coordinator_helpers import Clock
 from tests.unit.test_leadership import PROGRAM
@@ -75,7 +75,7 @@ class Drainer(Worker):
         ends = how.last and (one.upstream_ended or not lane.upstream)
         self.reports[lane.id] = LaneReport(
             lane=lane.id,
-            phase="ended" if ends else "running",
+            phase=LanePhase.ENDED if ends else "running",
             folder_epoch=lane.folder_epoch or lane.epoch,
             positions=at,
             batch=9,
@@ -259,7 +259,9 @@ def test_it_goes_on_under_another_coordinator_and_container_and_after_a_stop(
     worker.seat.coordinator = other
     worker.slow = set()
     for _ in range(4):
-        worker.seat.beat(*(msgspec.structs.replace(r, phase="ended", stopped=True) for r in worker.reports.values()))
+        worker.seat.beat(
+            *(msgspec.structs.replace(r, phase=LanePhase.ENDED, stopped=True) for r in worker.reports.values())
+        )
     assert other.status(JOB).state == "stopped"
     other.resume(JOB)
     assert other.status(JOB).state == "draining"
@@ -365,7 +367,9 @@ def test_nothing_that_lanes_before_have_taken_in_is_taken_in_again(begins: tuple
     ssp = coordinator_helpers.FLIGHTS
     merged = coordinator_helpers.lane("0-a", starting=begins, predecessors=("0-b", "0-c"))
     drain = DrainProgress(notification=said())
-    told = {"0-a": LaneReport(lane="0-a", phase="running", positions={str(ssp): 12}, halted=drain.notification.uuid)}
+    told = {
+        "0-a": LaneReport(lane="0-a", phase=LanePhase.RUNNING, positions={str(ssp): 12}, halted=drain.notification.uuid)
+    }
     following = progress.following(drain, [merged], told)
     assert following is not None
     assert following.until == {str(ssp): 50}
@@ -407,7 +411,7 @@ def test_lanes_that_have_caught_up_drain_too(coordinator: Coordinator, store: St
     first = sources(store)[0]
     worker.seat.beat(
         *(
-            msgspec.structs.replace(told, phase="ended" if name == first.id else "running")
+            msgspec.structs.replace(told, phase=LanePhase.ENDED if name == first.id else "running")
             for name, told in worker.reports.items()
         )
     )

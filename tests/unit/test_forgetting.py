@@ -7,13 +7,13 @@ import pytest
 from anabranch.container.forgetting import behind
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP
-from anabranch.protocol.lane_report import LaneReport
+from anabranch.protocol.lane_report import LanePhase, LaneReport
 
 
 def lane(name: str, held: dict[str, int], batch: int = 3, more: tuple[str, ...] = ()) -> tuple[Lane, LaneReport]:
     ssps = tuple(SSP.parse(text) for text in (*held, *more))
     record = Lane(id=name, job="j", deployment=1, stage="1", group="g", seat="0", tasks=(), ssps=ssps)
-    return record, LaneReport(lane=name, phase="running", batch=batch, positions=held)
+    return record, LaneReport(lane=name, phase=LanePhase.RUNNING, batch=batch, positions=held)
 
 
 CASES = [

@@ -9,6 +9,7 @@ from anabranch.cli import haste
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.jobs.registry import HASTE
 from anabranch.coordinator.store import Store
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.protocol.commands import ScaleRequest
 from anabranch.protocol.lane_report import LaneReport
 from anabranch.protocol.status import JobStatus, LaneStatus
@@ -73,7 +74,11 @@ def test_a_verb_says_it_every_few_seconds() -> None:
     def status(waits: str) -> JobStatus:
         told: LaneReport = report(FIRST, "running", waits=waits)
         return JobStatus(
-            job="j", deployment=1, generation=1, state="changing", lanes=(LaneStatus(lane=lane(FIRST), report=told),)
+            job="j",
+            deployment=1,
+            generation=1,
+            state=DeploymentState.CHANGING,
+            lanes=(LaneStatus(lane=lane(FIRST), report=told),),
         )
 
     waits.tell(status(""))

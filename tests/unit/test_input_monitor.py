@@ -19,6 +19,7 @@ from anabranch.errors import AnabranchError, ConflictError
 from anabranch.metrics import exposition
 from anabranch.model.job_model import Matched
 from anabranch.protocol.commands import ExpandRequest, ScaleRequest
+from anabranch.protocol.lane_report import LanePhase
 from anabranch.systems.embedded import EmbeddedSystem
 from tests.unit.coordinator_helpers import Clock, wait_for
 from tests.unit.test_scaling import JOB, Worker, open_lanes, start
@@ -175,7 +176,7 @@ def test_a_job_that_is_started_again_goes_along_with_what_came_meanwhile(
     worker.closes = True
     worker.turn()
     for name, report in worker.reports.items():
-        worker.reports[name] = msgspec.structs.replace(report, phase="ended")
+        worker.reports[name] = msgspec.structs.replace(report, phase=LanePhase.ENDED)
     worker.seat.beat(*worker.reports.values())
     assert coordinator.status(JOB).state == "stopped"
     coordinator.start(start(partitions=4))

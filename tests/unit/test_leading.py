@@ -12,12 +12,14 @@ import pytest
 import sqlalchemy as sa
 
 from anabranch.coordinator import plans
-from anabranch.coordinator.api import http_errors, listening
+from anabranch.coordinator.api import listening
 from anabranch.coordinator.api.client import Client
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import ContainerRecord, LeaderRecord, Store, tables
 from anabranch.errors import NotLeadingError, StoreUnavailableError
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import LaneState
+from anabranch.protocol import errors as sent_errors
 from anabranch.protocol.container import Registration
 from tests.unit.coordinator_helpers import FIRST, lane, plan
 from tests.unit.store_helpers import event, filled, raw
@@ -43,7 +45,7 @@ HELD = ContainerRecord(
 def resume(store: Store) -> None:
     deployment = store.deployment("delays")
     assert deployment is not None
-    store.resume_deployment(deployment, "starting", [], "resumed", event("resumed"))
+    store.resume_deployment(deployment, DeploymentState.STARTING, [], "resumed", event("resumed"))
 
 
 def put(store: Store) -> None:
@@ -55,7 +57,7 @@ def replace(store: Store) -> None:
     following = plans.numbered(plan(lanes=(lane("s-0000000a"),)), 2)
     model = msgspec.structs.replace(following.model, replaces=1)
     following = msgspec.structs.replace(following, model=model)
-    store.replace_deployment(following, "changing", "stopped", [], event("deployed"))
+    store.replace_deployment(following, DeploymentState.CHANGING, DeploymentState.STOPPED, [], event("deployed"))
 
 
 def change(store: Store) -> None:
@@ -63,17 +65,19 @@ def change(store: Store) -> None:
     after = msgspec.structs.replace(model, generation=2)
     closing = msgspec.structs.replace(store.lanes("delays")[FIRST], state=LaneState.CLOSING)
     follows = msgspec.structs.replace(closing, id="s-00000009", state=LaneState.PLANNED, predecessors=(FIRST,))
-    store.change_deployment(after, "changing", [closing], [follows], event("changed"))
+    store.change_deployment(after, DeploymentState.CHANGING, [closing], [follows], event("changed"))
 
 
 WRITES: dict[str, Callable[[Store], object]] = {
     "create_deployment": lambda store: store.create_deployment(
-        plans.numbered(plan("other"), 1), "planned", msgspec.structs.replace(event(), job="other")
+        plans.numbered(plan("other"), 1), DeploymentState.PLANNED, msgspec.structs.replace(event(), job="other")
     ),
     "resume_deployment": resume,
     "replace_deployment": replace,
     "put_drain": lambda store: store.put_drain("delays", 1, None, event("drain")),
-    "move_deployment": lambda store: store.move_deployment("delays", 1, "failed", "broken", event("broke")),
+    "move_deployment": lambda store: store.move_deployment(
+        "delays", 1, DeploymentState.FAILED, "broken", event("broke")
+    ),
     "put_lanes": put,
     "reseat": lambda store: store.reseat(list(store.lanes("delays").values()), event("moved")),
     "change_deployment": change,
@@ -88,7 +92,7 @@ WRITES: dict[str, Callable[[Store], object]] = {
 """Every method that writes, but for ``claim``."""
 READS = {
     *("jobs", "deployment", "graph", "model", "lanes", "containers", "container", "former", "lost", "artifact"),
-    *("events", "leader", "lane_states", "open_lanes", "deployment_numbers"),
+    *("events", "leader", "lane_states", "open_lanes", "deployment_numbers", "leads"),
 }
 OTHERS = {"open_existing", "close", "stand_by", "claim", "watched"}
 
@@ -189,11 +193,11 @@ def test_of_claims_at_once_one_wins_each_time(url: str) -> None:
 
 @pytest.mark.parametrize("error", [NotLeadingError("a", "b"), StoreUnavailableError("a", "b")])
 def test_both_travel_as_503(error: NotLeadingError | StoreUnavailableError) -> None:
-    assert http_errors.status_of(error) == 503
-    back = http_errors.error_of(503, http_errors.payload_of(error))
+    assert sent_errors.status_of(error) == 503
+    back = sent_errors.error_of(503, sent_errors.payload_of(error))
     assert type(back) is type(error)
     assert (back.what, back.cure) == ("a", "b")
-    assert type(http_errors.error_of(503, {"error": "a"})) is NotLeadingError
+    assert type(sent_errors.error_of(503, {"error": "a"})) is NotLeadingError
 
 
 def test_a_coordinator_that_was_deposed_answers_and_refuses_to_change(url: str) -> None:

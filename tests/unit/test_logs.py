@@ -39,7 +39,7 @@ def test_settings_of_others_are_left_alone() -> None:
 
 
 def test_a_verb_that_only_asks_imports_nothing_to_log_with() -> None:
-    asks = "import sys, anabranch.cli.main, anabranch.cli.drain, anabranch.cli.scale, anabranch.cli.looking"
+    asks = "import sys, anabranch.cli.main, anabranch.cli.drain, anabranch.cli.scale, anabranch.cli.status"
     found = f"{asks}; print([name for name in ('structlog', 'sqlalchemy', 'pyspark') if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", found], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

@@ -7,14 +7,15 @@ from typing import Any
 import httpx
 import pytest
 
-from anabranch.cli import drawing, progress
+from anabranch.cli import progress, tables
 from anabranch.coordinator import sizing
 from anabranch.coordinator.api import listening
 from anabranch.coordinator.autosizing import Look
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.long_batches import LongBatches
 from anabranch.coordinator.store import Store
-from anabranch.protocol.lane_report import BatchProgress, LaneReport
+from anabranch.model.deployment_state import DeploymentState
+from anabranch.protocol.lane_report import BatchProgress, LanePhase, LaneReport
 from anabranch.protocol.status import JobStatus, LaneSizing, LaneStatus
 from tests.unit.coordinator_helpers import FIRST, Clock, Seat, lane, plan, report
 
@@ -99,9 +100,9 @@ def test_who_looks_sees_it_in_status_sizing_and_metrics(coordinator: Coordinator
 
 
 def shown(progress_: BatchProgress) -> JobStatus:
-    its = LaneReport(lane=LANE, phase="running", batch=11, batch_progress=progress_)
+    its = LaneReport(lane=LANE, phase=LanePhase.RUNNING, batch=11, batch_progress=progress_)
     lanes = (LaneStatus(lane=lane(LANE), report=its),)
-    return JobStatus(job="j", deployment=1, generation=1, state="running", lanes=lanes)
+    return JobStatus(job="j", deployment=1, generation=1, state=DeploymentState.RUNNING, lanes=lanes)
 
 
 @pytest.mark.parametrize(
@@ -122,8 +123,8 @@ def test_it_is_one_line_of_80_columns(progress_: BatchProgress, line: str) -> No
 
 
 def test_watched_it_stands_below_the_table() -> None:
-    console = drawing.wide(record=True)
-    console.print(drawing.lanes(shown(at(12.0))))
+    console = tables.wide(record=True)
+    console.print(tables.lanes(shown(at(12.0))))
     assert "1,200 of 60,000" in console.export_text()
 
 

@@ -10,6 +10,7 @@ import pytest
 from anabranch.coordinator import endpoint, maintenance, plans
 from anabranch.coordinator.store import Store
 from anabranch.errors import ConflictError, NotFoundError, NotLeadingError
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import Lane, LaneState
 from tests.postgres import Server
 from tests.unit.coordinator_helpers import FIRST, SECOND, lane, plan
@@ -22,7 +23,7 @@ def stored(url: str = "sqlite://", **fields: object) -> Store:
     """A job with a stateful lane, whose record has these fields, and one without state."""
     store = Store(url)
     lanes = (lane(FIRST), lane(SECOND, upstream=(FIRST,), stateful=True))
-    store.create_deployment(plans.numbered(plan(lanes=lanes), 1), "stopped", event())
+    store.create_deployment(plans.numbered(plan(lanes=lanes), 1), DeploymentState.STOPPED, event())
     stateful = store.lanes(JOB)[SECOND]
     store.put_lanes([msgspec.structs.replace(stateful, **{"folder_epoch": 1, **fields})], [])
     return store
@@ -48,7 +49,7 @@ def test_the_lanes_with_state_of_a_stopped_job() -> None:
 )
 def test_a_job_that_is_not_stopped_is_refused(state: str, cure: str) -> None:
     store = Store("sqlite://")
-    store.create_deployment(plans.numbered(plan(), 1), state, event())
+    store.create_deployment(plans.numbered(plan(), 1), DeploymentState(state), event())
     with pytest.raises(ConflictError, match=f"is {state}: only one that is stopped") as caught:
         maintenance.lanes(store, JOB)
     assert cure in caught.value.cure

@@ -19,6 +19,7 @@ from anabranch.errors import AnabranchError, ConflictError
 from anabranch.model.lane import Lane
 from anabranch.model.outline import Basis, digest
 from anabranch.protocol.commands import AssignRequest, ExpandRequest, RewindRequest, ScaleRequest, ScaleResult
+from anabranch.protocol.container import Registration
 from tests.unit.coordinator_helpers import Clock
 from tests.unit.test_scaling import JOB, Worker, running
 
@@ -155,6 +156,24 @@ def outcome(plan: Callable[[], transitions.NextGeneration | None]) -> Any:
     return found.ending, found.who, found.why, rest, digest(result.closing, result.lanes)
 
 
+def test_a_snapshot_stays_as_it_was_whatever_becomes_of_the_job(coordinator: Coordinator) -> None:
+    worker = running(coordinator)
+
+    def waits(number: int) -> None:
+        coordinator.register(Registration(job=JOB, execution=f"another-{number}", host="here", pid=number))
+
+    waits(10)
+    snapshot = coordinator.reads.snapshot(JOB)
+    assert snapshot is not None
+    before = coordinator.registry.status(snapshot)
+    waits(11)
+    coordinator.scale(JOB, ScaleRequest(factor=4))
+    worker.turns(6)
+    assert coordinator.registry.status(snapshot) == before
+    assert (set(snapshot.seats.resting), set(snapshot.seats.asked)) == ({"another-10"}, {"another-10"})
+    assert coordinator.status(JOB).standing_by == 2
+
+
 def test_a_brief_answer_has_the_same_lanes_in_few_bytes(coordinator: Coordinator) -> None:
     running(coordinator)
     whole = coordinator.scale(JOB, ScaleRequest(factor=4, dry=True))
@@ -179,6 +198,8 @@ def test_a_plan_is_applied_to_what_it_was_made_for(coordinator: Coordinator) -> 
     assert told.generation == 2
     again = coordinator.scale(JOB, ScaleRequest(factor=4, expect=dry.basis, request="mine"))
     assert again.generation == 2
+    with pytest.raises(ConflictError, match="generation 1, and is deployment 1, generation 2 now"):
+        coordinator.scale(JOB, ScaleRequest(factor=4, expect=dry.basis, request="another"))
 
 
 @pytest.mark.parametrize(

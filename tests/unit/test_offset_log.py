@@ -154,3 +154,11 @@ def test_event_time_stands_beside_the_streams() -> None:
     assert read.streams() == {"a": 0}
     assert read.keeping({"a": []}).progress() == now
     assert two().progress() is None
+
+
+@pytest.mark.parametrize("topic", ["stream", "positions", "source", "id"])
+def test_a_topic_may_be_called_as_the_fields_of_our_offsets_are(topic: str) -> None:
+    entry = offset_log.parse("\n".join(["v1", "{}", json.dumps({topic: {"0": 5}})]))
+    assert entry.streams() == {topic: 0}
+    assert entry.positions(0) == {0: 5}
+    assert entry.with_positions(0, {0: 6}).positions(0) == {0: 6}

@@ -137,3 +137,9 @@ def test_a_batch_of_a_query_that_has_ended_says_nothing(query: Query, monkeypatc
     pacer.ran(0, 0.2)
     assert pacer.limit == 100
     assert not query.given
+
+
+@pytest.mark.parametrize("topic", ["stream", "positions"])
+def test_a_topic_may_be_called_as_the_fields_of_our_offsets_are(topic: str) -> None:
+    assert name_of({topic: {"0": 5}}) == name_of({topic: {}}) == f"topic {topic}"
+    assert name_of({"stream": topic, "id": "x", "positions": {}}) == f"stream {topic}"

@@ -12,13 +12,13 @@ from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.pause_estimate import Experience, Watched
 from anabranch.coordinator.store import Store
 from anabranch.protocol.commands import ScaleRequest
-from anabranch.protocol.lane_report import BatchProgress, LaneReport
+from anabranch.protocol.lane_report import BatchProgress, LanePhase, LaneReport
 from tests.unit.coordinator_helpers import lane
 from tests.unit.test_scaling import JOB, Worker, start
 
 
 def told(name: str, **fields: Any) -> dict[str, LaneReport]:
-    return {name: LaneReport(lane=name, phase="running", **fields)}
+    return {name: LaneReport(lane=name, phase=LanePhase.RUNNING, **fields)}
 
 
 @pytest.mark.parametrize(
@@ -110,11 +110,11 @@ def test_a_container_that_must_start_is_waited_for() -> None:
 def test_a_pause_is_measured_once_all_that_follow_have_committed_something() -> None:
     watched = Watched(1.0, frozenset({"a", "b"}), at=100.0)
     lanes = [lane("a"), lane("b"), lane("c", predecessors=("a",)), lane("d", predecessors=("b",)), lane("e")]
-    watched.hear(lanes, {name: LaneReport(lane=name, phase="running", last_output=99.0) for name in "ab"})
-    watched.hear(lanes, {"c": LaneReport(lane="c", phase="running", first_output=102.5)})
+    watched.hear(lanes, {name: LaneReport(lane=name, phase=LanePhase.RUNNING, last_output=99.0) for name in "ab"})
+    watched.hear(lanes, {"c": LaneReport(lane="c", phase=LanePhase.RUNNING, first_output=102.5)})
     assert watched.measured(lanes, 1.0) is None
-    watched.hear(lanes, {"b": LaneReport(lane="b", phase="ended", last_output=101.0)})
-    watched.hear(lanes, {"d": LaneReport(lane="d", phase="running", first_output=102.0)})
+    watched.hear(lanes, {"b": LaneReport(lane="b", phase=LanePhase.ENDED, last_output=101.0)})
+    watched.hear(lanes, {"d": LaneReport(lane="d", phase=LanePhase.RUNNING, first_output=102.0)})
     assert watched.measured(lanes, 1.0) == pytest.approx(3.5)
 
 
@@ -122,7 +122,7 @@ def test_lanes_that_have_had_nothing_to_read_for_a_minute_do_not_count() -> None
     watched = Watched(1.0, frozenset({"a", "b"}), at=100.0)
     lanes = [lane("a"), lane("b"), lane("c", predecessors=("a",)), lane("d", predecessors=("b",))]
     assert watched.measured(lanes, 61.0) == 0.0
-    watched.hear(lanes, {"c": LaneReport(lane="c", phase="running", first_output=102.5)})
+    watched.hear(lanes, {"c": LaneReport(lane="c", phase=LanePhase.RUNNING, first_output=102.5)})
     assert watched.measured(lanes, 61.0) == pytest.approx(2.5), "from when it was accepted: none had come out before"
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from anabranch import Job, tumbling
-from anabranch.assignment.seating import Rules
+from anabranch.assignment.assignor import Rules
 from anabranch.errors import ConfigError, GraphError, NotFoundError
 from anabranch.grouping import groupers
 from anabranch.grouping.request import Request

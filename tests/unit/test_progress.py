@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from anabranch.cli import progress
-from anabranch.protocol.lane_report import LaneReport
+from anabranch.model.deployment_state import DeploymentState
+from anabranch.protocol.lane_report import LanePhase, LaneReport
 from anabranch.protocol.standby import StandbyStatus
 from anabranch.protocol.status import JobStatus
 
@@ -19,7 +20,7 @@ from anabranch.protocol.status import JobStatus
     ],
 )
 def test_what_holds_windows_open_is_said(watermark: int | None, held_by: str | None, said: str) -> None:
-    report = LaneReport(lane="0-1", phase="ended", watermark=watermark, held_by=held_by)
+    report = LaneReport(lane="0-1", phase=LanePhase.ENDED, watermark=watermark, held_by=held_by)
     assert progress.event_time(report) == said
 
 
@@ -30,7 +31,7 @@ def test_standbys_are_shown_with_who_keeps_them_and_how_far_behind_they_are() ->
         StandbyStatus(lane="0-a", number=0, container="j:1:4", error="No space left on device"),
         StandbyStatus(lane="0-c", number=0, container="j:1:4"),
     )
-    status = JobStatus(job="j", deployment=1, generation=1, state="running", copies=copies)
+    status = JobStatus(job="j", deployment=1, generation=1, state=DeploymentState.RUNNING, copies=copies)
     assert progress.standbys(status) == [
         "standby 0 of lane 0-a: kept by j:1:4, error: No space left on device",
         "standby 1 of lane 0-a: kept by one that stands by, 2 batch(es) behind",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import threading
 import time
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -154,6 +155,21 @@ def test_a_model_is_sent_once_a_generation(coordinator: Coordinator, asked: Test
     assert (after.status_code, after.json()["factor"]) == (200, 4)
 
 
+@pytest.mark.parametrize("mark", ["", "-gzip", "--gzip"])
+def test_an_etag_is_known_again_though_a_proxy_has_marked_it(
+    coordinator: Coordinator, asked: TestClient, mark: str
+) -> None:
+    """As Apache's mod_deflate and others do, which say W/ where they compress, or add a suffix."""
+    running(coordinator)
+    plain = asked.get(f"/jobs/{JOB}/graph", headers={"Accept-Encoding": "identity"}).headers["etag"]
+    packed = asked.get(f"/jobs/{JOB}/graph", headers={"Accept-Encoding": "gzip"}).headers["etag"]
+    assert plain.startswith('W/"')  # a strong one may not be the same for both
+    assert plain == packed
+    marked = f'{plain.removeprefix("W/")[:-1]}{mark}"'
+    assert asked.get(f"/jobs/{JOB}/graph", headers={"If-None-Match": f'"other", {marked}'}).status_code == 304
+    assert asked.get(f"/jobs/{JOB}/graph", headers={"If-None-Match": '"other"'}).status_code == 200
+
+
 def test_large_answers_are_compressed_for_whoever_takes_that(coordinator: Coordinator, asked: TestClient) -> None:
     running(coordinator, factor=16)
     with asked.stream("GET", f"/jobs/{JOB}", headers={"Accept-Encoding": "gzip"}) as answer:
@@ -243,3 +259,14 @@ def test_a_coordinator_says_what_it_is(asked: TestClient) -> None:
     found = asked.get("/coordinator").json()
     assert (found["leads"], found["leader"], found["lease"], found["grace"]) == (True, None, 10.0, 2.0)
     assert found["store"] == "sqlite://"
+
+
+def test_who_stands_by_says_so_and_who_leads(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/store.db"
+    first, second = Store(url), Store(url)
+    second.stand_by()
+    assert first.claim(None, "http://a:8480")
+    leads = [(found.leads, found.leader) for found in (Coordinator(first).info(), Coordinator(second).overview())]
+    assert leads == [(True, "http://a:8480"), (False, "http://a:8480")]
+    first.resign()
+    assert (Coordinator(first).info().leads, Coordinator(first).info().leader) == (False, None)

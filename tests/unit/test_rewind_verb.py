@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from anabranch.cli import finding
+from anabranch.cli import connect
 from anabranch.cli import rewind as verb
 from anabranch.cli.main import app
 from anabranch.coordinator.coordinator import Coordinator
@@ -49,7 +49,7 @@ def worker(coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch) -> Worker:
     def client(*_: object) -> Iterator[Desk]:
         yield Desk(coordinator, worker)
 
-    monkeypatch.setattr(finding, "client", client)
+    monkeypatch.setattr(connect, "client", client)
     return worker
 
 

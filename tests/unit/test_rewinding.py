@@ -32,6 +32,7 @@ from anabranch.planning.transition import rewind
 from anabranch.planning.transition.change import Change
 from anabranch.protocol.commands import RewindRequest, ScaleRequest
 from anabranch.protocol.deployment import StartRequest
+from anabranch.protocol.lane_report import LanePhase
 from anabranch.systems.embedded import EmbeddedSystem
 from anabranch.systems.records import RECORD_SCHEMA
 from anabranch.systems.systems import Systems
@@ -456,11 +457,11 @@ def test_nothing_begins_before_all_that_wrote_between_the_stages_is_closed(
     told = coordinator.rewind(JOB, clear())
     worker.closes = False
     worker.turns()
-    worker.seat.beat(worker.reports[writer], msgspec.structs.replace(worker.reports[reader], phase="ended"))
+    worker.seat.beat(worker.reports[writer], msgspec.structs.replace(worker.reports[reader], phase=LanePhase.ENDED))
     assert coordinator.known_lanes(JOB)[reader].state is LaneState.CLOSED
     assert not any(coordinator.known_lanes(JOB)[lane.id].starting for lane in told.lanes)
     wrote = {f"embedded/{MID}/0": 9, f"embedded/{MID}/1": 4}
-    worker.seat.beat(msgspec.structs.replace(worker.reports[writer], phase="ended", wrote=wrote))
+    worker.seat.beat(msgspec.structs.replace(worker.reports[writer], phase=LanePhase.ENDED, wrote=wrote))
     begins = {lane.stage: coordinator.known_lanes(JOB)[lane.id].starting for lane in told.lanes}
     assert [position.offset for position in begins["0"]] == [0, 0]
     assert [position.offset for position in begins["1"]] == [9, 4]

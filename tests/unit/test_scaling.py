@@ -17,7 +17,7 @@ from anabranch.planning import plan as planning
 from anabranch.protocol.commands import ScaleRequest
 from anabranch.protocol.container import WantedLane
 from anabranch.protocol.deployment import StartRequest
-from anabranch.protocol.lane_report import LaneReport
+from anabranch.protocol.lane_report import LanePhase, LaneReport
 from tests.unit.coordinator_helpers import Clock, Seat
 from tests.unit.test_leadership import PROGRAM
 from tests.unit.test_plan import around
@@ -233,7 +233,7 @@ def test_lanes_that_have_ended_are_closed_at_once(coordinator: Coordinator, stor
     worker = Worker(coordinator)
     worker.turns()
     over = next(lane for lane in open_lanes(coordinator) if lane.stateful).id
-    worker.seat.beat(msgspec.structs.replace(worker.reports[over], phase="ended"))
+    worker.seat.beat(msgspec.structs.replace(worker.reports[over], phase=LanePhase.ENDED))
     coordinator.scale(JOB, ScaleRequest(factor=2))
     assert store.lanes(JOB)[over].state is LaneState.CLOSED
     del worker.reports[over]
@@ -354,7 +354,7 @@ def test_a_lane_that_may_have_written_is_not_undone(coordinator: Coordinator, cl
             *(
                 LaneReport(
                     lane=one.lane.id,
-                    phase="ended" if one.closing else "starting",
+                    phase=LanePhase.ENDED if one.closing else "starting",
                     folder_epoch=1,
                     positions=worker.reports[one.lane.id].positions if one.closing else {},
                     begun=told and not one.closing,
@@ -421,7 +421,7 @@ def test_a_job_that_is_stopped_in_a_change_goes_on_with_it(coordinator: Coordina
     worker.turn()
     coordinator.stop(JOB)
     ended = [
-        LaneReport(lane=name, phase="ended", positions=told.positions, batch=7, folder_epoch=1, pending=True)
+        LaneReport(lane=name, phase=LanePhase.ENDED, positions=told.positions, batch=7, folder_epoch=1, pending=True)
         for name, told in worker.reports.items()
     ]
     worker.seat.beat(*ended)

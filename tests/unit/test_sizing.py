@@ -9,7 +9,7 @@ from anabranch.container.load import Load
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.model.lane import Lane
-from anabranch.protocol.lane_report import LaneReport
+from anabranch.protocol.lane_report import LanePhase, LaneReport
 from anabranch.protocol.status import LaneSizing, Sizing
 from anabranch.spark import busy
 from tests.unit.coordinator_helpers import FIRST
@@ -40,7 +40,7 @@ def test_the_slowest_bucket_is_named() -> None:
 
 
 def batch(seconds: float, end: int) -> LaneReport:
-    return LaneReport(lane=FIRST, phase="running", seconds=seconds, ends={"kafka/in/0": end})
+    return LaneReport(lane=FIRST, phase=LanePhase.RUNNING, seconds=seconds, ends={"kafka/in/0": end})
 
 
 def test_how_busy_a_lane_is_and_what_comes_in() -> None:

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from anabranch.coordinator import plans
 from anabranch.coordinator.store import Store, tables
 from anabranch.errors import AnabranchError, ConfigError, NotFoundError, UnsupportedFormatError
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import LaneState
 from anabranch.protocol.container import Registration
 from tests.unit.coordinator_helpers import FIRST, plan
@@ -65,7 +66,7 @@ def test_epochs_of_a_job_rise_across_seats_and_openings(url: str) -> None:
 def test_a_step_that_breaks_leaves_nothing_of_itself(url: str) -> None:
     store = filled(Store(url))
     with pytest.raises(AnabranchError, match=r"failed: .*(UNIQUE|duplicate key)"):  # of the lanes, written last
-        store.create_deployment(plans.numbered(plan(), 2), "planned", event("again"))
+        store.create_deployment(plans.numbered(plan(), 2), DeploymentState.PLANNED, event("again"))
     assert store.events("delays", 10) == [msgspec.structs.replace(event(), id=1)]
     found = store.deployment("delays")
     assert found is not None
@@ -91,7 +92,7 @@ def test_threads_write_side_by_side(url: str) -> None:
 def test_what_people_say_may_hold_any_character(url: str) -> None:
     store = filled(Store(url))
     said = event("x\0y – ‘é’ \N{OWL}")
-    store.move_deployment("delays", 1, "failed", "line\0\n'; drop table jobs; --", said)
+    store.move_deployment("delays", 1, DeploymentState.FAILED, "line\0\n'; drop table jobs; --", said)
     found = store.deployment("delays")
     assert found is not None
     assert (found.error or "").endswith("\n'; drop table jobs; --")

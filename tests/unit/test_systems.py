@@ -67,6 +67,7 @@ def test_an_unknown_system_is_refused_with_those_that_are_known() -> None:
         ('[systems]\ndefualt = "kafka"', "unknown setting 'systems.defualt'", "did you mean 'default'?"),
         ('[systems.kafak]\nrack = "a"', "unknown setting 'systems.kafak', a system without a class", "mean 'kafka'?"),
         ('[systems.mine]\nclass = "mine"', "unknown setting 'systems.mine'", 'set class = "module:Class"'),
+        ('[systems.mine]\nclass = "a:B "', "unknown setting 'systems.mine'", 'set class = "module:Class"'),
         ('[systems.My-Own]\nclass = "a:B"', "'My-Own' can't be the name of a system", "allowed"),
         ('[streams.a]\nsystem = "mine"', "'streams.a.system' has the value 'mine'", "[systems.mine]"),
     ],
@@ -92,6 +93,26 @@ def test_what_is_wrong_with_a_section(tmp_path: Path, text: str, what: str, cure
 def test_what_is_wrong_with_a_class(section: Mapping[str, Any], what: str) -> None:
     with pytest.raises(ConfigError, match=what):
         systems(section).named("mine")
+
+
+@pytest.mark.parametrize(
+    ("code", "what"),
+    [
+        ("import no_such_dependency", "No module named 'no_such_dependency'"),
+        ("def broken(:", "SyntaxError: invalid syntax"),
+        ("raise RuntimeError('no licence')", "RuntimeError: no licence"),
+    ],
+)
+def test_a_module_that_breaks_off_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, what: str
+) -> None:
+    (tmp_path / "breaks_off.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError, match=f"can't be imported: {what}"):
+        systems({"class": "breaks_off:System"}).named("mine")
+    table = Settings.model_validate({"outputs": {"out": {"to": "breaks_off:Table"}}})
+    with pytest.raises(ConfigError, match=f"can't be imported: {what}"):
+        Systems(table).table("out")
 
 
 def test_a_stream_has_only_settings_that_its_system_has_a_meaning_for() -> None:

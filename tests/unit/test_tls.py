@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.cli import finding
-from anabranch.config import CoordinatorSettings
+from anabranch.cli import connect
+from anabranch.config import CoordinatorSettings, Settings
 from anabranch.coordinator.api import listening, tls
 from anabranch.coordinator.api import server as server_api
 from anabranch.coordinator.api.client import Client
@@ -39,7 +39,7 @@ def serving(trust: ssl.SSLContext) -> Iterator[listening.Server]:
 def asked(url: str, **settings: Path | None) -> None:
     """Ask as verbs and containers do, by their settings."""
     own = CoordinatorSettings(url=url, token="secret", **settings)  # type: ignore[arg-type]
-    with finding._client(url, own) as client:
+    with connect.at(Settings(coordinator=own), url) as client:
         assert client.jobs() == []
 
 

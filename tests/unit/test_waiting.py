@@ -28,6 +28,8 @@ from tests.disks import mounted
         ("KafkaError{code=NOT_ENOUGH_REPLICAS,val=19,str=...}", "the brokers of Kafka"),
         ("KafkaError{code=TOPIC_AUTHORIZATION_FAILED,val=29}", "the rights of its user in Kafka"),
         ("org.apache.kafka.common.errors.TopicAuthorizationException: Not", "the rights of its user in Kafka"),
+        ("KafkaError{code=_AUTHENTICATION,val=-169}", "credentials that Kafka accepts"),
+        ("org.apache.kafka.common.errors.SaslAuthenticationException: x", "credentials that Kafka accepts"),
         ("socket.gaierror: [Errno -3] Temporary failure in name resolution", "a host name that is known"),
         ("java.net.UnknownHostException: broker-1", "a host name that is known"),
         ("AmazonS3Exception: Please reduce your request rate (SlowDown)", "the object store"),

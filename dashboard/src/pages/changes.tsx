@@ -1,6 +1,6 @@
 // Changes: what did they do, and how long did they take? A new one begins with a plan.
 
-import { Command, Empty, Facts, Loaded, Moment, Panel, Status, Text } from "../parts/basics";
+import { BothZones, Command, Empty, Facts, Loaded, Moment, Panel, Status, Text } from "../parts/basics";
 import { Table } from "../parts/table";
 import { coordinator, jobPath, liveOf } from "../data";
 import { count, seconds } from "../format";
@@ -41,7 +41,7 @@ function All({ job }: { job: string }) {
       )}
       <Loaded of={live}>{(data) => (data.change ? <Following of={data.change} at={data.at} /> : null)}</Loaded>
       <Panel title="What was changed">
-        <Loaded of={found} unknown="This coordinator keeps no record of changes: see the events.">
+        <Loaded of={found} >
           {({ changes }) => (
             <Table
               name="changes"
@@ -50,9 +50,9 @@ function All({ job }: { job: string }) {
                 { id: "began", title: "began", cell: (row) => <a href={link(["jobs", job, "changes", nameOf(row)])}><Moment ms={row.began * 1000} /></a>, by: (row) => row.began },
                 { id: "kind", title: "kind", cell: (row) => <Text of={row.kind} />, by: (row) => row.kind },
                 { id: "outcome", title: "outcome", cell: (row) => <Status of={row.outcome} />, by: (row) => row.outcome },
-                { id: "predicted", title: "pause predicted", number: true, cell: (row) => seconds(row.predicted?.pause), by: (row) => row.predicted?.pause },
-                { id: "measured", title: "measured", number: true, cell: (row) => seconds(row.measured?.pause), by: (row) => row.measured?.pause },
-                { id: "took", title: "took", number: true, cell: (row) => (row.ended === null ? "–" : seconds(row.ended - row.began)), by: (row) => (row.ended === null ? null : row.ended - row.began) },
+                { id: "predicted", title: "pause predicted", number: true, cell: (row) => seconds(row.predictedPause), by: (row) => row.predictedPause },
+                { id: "measured", title: "measured", number: true, cell: (row) => seconds(row.measuredPause), by: (row) => row.measuredPause },
+                { id: "took", title: "took", number: true, cell: (row) => seconds(row.seconds), by: (row) => row.seconds },
                 { id: "who", title: "who", cell: (row) => <Text of={row.who} />, by: (row) => row.who },
                 { id: "why", title: "why", wide: true, cell: (row) => <Text of={row.reason || row.why} /> },
               ]}
@@ -69,14 +69,14 @@ function All({ job }: { job: string }) {
 }
 
 function nameOf(of: Change): string {
-  return `${of.deployment}.${of.generation}`;
+  return String(of.id);
 }
 
 export function Following({ of, at }: { of: UnderWay; at: number }) {
   return (
     <Panel title="Under way">
       <p>
-        <Status of="changing" /> <Text of={of.kind ?? "change"} /> to generation {of.generation} · {seconds(Math.max(0, at - of.began))} so far
+        <Status of="changing" /> to generation {of.generation} · {seconds(Math.max(0, at - of.began))} so far
       </p>
       <Facts
         of={[
@@ -90,7 +90,7 @@ export function Following({ of, at }: { of: UnderWay; at: number }) {
 }
 
 function Detail({ job, which }: { job: string; which: string }) {
-  const found = useResource<Change>(jobPath(job, `/changes/${encodeURIComponent(which)}`), PERIOD);
+  const found = useResource<{ changes: Change[] }>(jobPath(job, "/changes?limit=200"), PERIOD);
   return (
     <>
       <h1>
@@ -100,41 +100,46 @@ function Detail({ job, which }: { job: string; which: string }) {
         <a href={link(["jobs", job, "changes"])}>all changes</a>
       </p>
       <Loaded of={found}>
-        {(of) => (
-          <>
-            <Facts
-              of={[
-                ["outcome", <><Status of={of.outcome} /> {of.reason && <Text of={of.reason} />}</>],
-                ["kind", <Text of={of.kind} />],
-                ["who", <Text of={of.who} />],
-                ["why", <Text of={of.why} />],
-                ["asked for", <Text of={JSON.stringify(of.wish)} />],
-                ["began", <Moment ms={of.began * 1000} />],
-                ["took", of.ended === null ? "it isn't over" : seconds(of.ended - of.began)],
-                ["lanes", of.predicted ? `closes ${count(of.predicted.closing)}, starts ${count(of.predicted.starting)}, moves ${count(of.predicted.moved)} tasks` : "–"],
-              ]}
-            />
-            <Panel title="Pause in the output" note="by the coordinator's own clock, ± a trip over the network">
-              <Facts
-                of={[
-                  ["predicted", seconds(of.predicted?.pause)],
-                  ["measured", of.measured === null ? <Empty>Not known yet: no output of all followers was seen.</Empty> : seconds(of.measured.pause)],
-                ]}
-              />
-              {of.measured && (
-                <ul>
-                  {Object.entries(of.measured.byLane).map(([lane, pause]) => (
-                    <li key={lane}>
-                      <a href={link(["jobs", job, "lanes", lane])}><Text of={lane} /></a>: {seconds(pause)}
-                    </li>
-                  ))}
-                </ul>
-              )}
-            </Panel>
-            <Command line={`anabranch events ${job}`} />
-          </>
-        )}
+        {({ changes }) => {
+          const of = changes.find((each) => nameOf(each) === which);
+          return of ? <Record job={job} of={of} /> : <Empty>It isn't among the last {count(changes.length)} changes of the job.</Empty>;
+        }}
       </Loaded>
     </>
   );
+}
+
+function Record({ job, of }: { job: string; of: Change }) {
+  return (
+    <>
+      <Facts
+        of={[
+          ["outcome", <><Status of={of.outcome} /> {of.reason && <Text of={of.reason} />}</>],
+          ["kind", <Text of={of.kind} />],
+          ["who", <Text of={of.who} />],
+          ["why", <Text of={of.why} />],
+          ["to", `generation ${of.generation} of deployment ${of.deployment}`],
+          ["began", <BothZones ms={of.began * 1000} />],
+          ["took", of.ended === null ? "it isn't over" : seconds(of.seconds)],
+          ["lanes", `closed ${count(of.closing)}, started ${count(of.starting)}`],
+        ]}
+      />
+      <Panel title="Pause in the output" note="by the coordinator's own clock, ± a trip over the network">
+        <Facts
+          of={[
+            ["predicted", seconds(of.predictedPause)],
+            ["measured", of.measuredPause === null ? "not known: not all followers have written yet" : of.measuredPause === 0 ? "nothing came to be read meanwhile" : seconds(of.measuredPause)],
+          ]}
+        />
+      </Panel>
+      <p>
+        <a href={link(["jobs", job, "events"], { from: utc(of.began), to: of.ended === null ? "" : utc(of.ended + 1) })}>events of that time</a>
+      </p>
+      <Command line={`anabranch events ${job}`} />
+    </>
+  );
+}
+
+function utc(at: number): string {
+  return `${new Date(Math.floor(at) * 1000).toISOString().slice(0, 19)}Z`;
 }

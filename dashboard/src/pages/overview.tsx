@@ -146,32 +146,27 @@ function Launching({ of }: { of: NonNullable<Live["launching"]> }) {
 }
 
 function LastChange({ job, live }: { job: string; live: Live }) {
+  const found = useResource<{ changes: Change[] }>(jobPath(job, "/changes?limit=1"), PERIOD);
+  const last = found.data.value?.changes[0];
   if (live.change) {
-    const { kind, closing, closed, starting, running, predicted, began } = live.change;
+    const { closing, closed, starting, running, predicted, began } = live.change;
     return (
       <Panel title="Change under way">
         <p>
-          <Status of="changing" /> <Text of={kind ?? "change"} />, {seconds(Math.max(0, live.at - began))} so far · closing {closed}/{closing.length} · starting{" "}
-          {running}/{starting.length} · predicted pause {seconds(predicted)} · <a href={link(["jobs", job, "changes"])}>details</a>
+          <Status of="changing" /> {seconds(Math.max(0, live.at - began))} so far · closing {closed}/{closing.length} · starting {running}/{starting.length} ·
+          predicted pause {seconds(predicted)} · <a href={link(["jobs", job, "changes"])}>details</a>
         </p>
       </Panel>
     );
   }
-  if (!live.lastChange) return null;
+  if (!last) return null;
   return (
     <Panel title="Last change">
-      <ChangeLine job={job} of={live.lastChange} />
+      <p>
+        <Moment ms={last.began * 1000} /> <Status of={last.outcome} /> <Text of={last.kind} /> by <Text of={last.who} /> · pause predicted {seconds(last.predictedPause)},
+        measured {seconds(last.measuredPause)}
+        {last.seconds !== null && <> · took {seconds(last.seconds)}</>} · <a href={link(["jobs", job, "changes", String(last.id)])}>details</a>
+      </p>
     </Panel>
-  );
-}
-
-export function ChangeLine({ job, of }: { job: string; of: Change }) {
-  return (
-    <p>
-      <Moment ms={of.began * 1000} /> <Status of={of.outcome} /> <Text of={of.kind} /> by <Text of={of.who} /> · pause predicted{" "}
-      {seconds(of.predicted?.pause)}, measured {seconds(of.measured?.pause)}
-      {of.ended !== null && <> · took {seconds(of.ended - of.began)}</>} ·{" "}
-      <a href={link(["jobs", job, "changes", `${of.deployment}.${of.generation}`])}>details</a>
-    </p>
   );
 }

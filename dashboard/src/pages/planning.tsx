@@ -46,10 +46,9 @@ interface Plan {
   before?: Traffic | null;
   after?: Traffic | null;
   whyNot?: string;
-  digest?: string;
-  basis?: { deployment: number; generation: number };
-  reckoned?: { usual: number; handover: number; state: number; container: number; lost: number; lane: string };
-  brief?: { columns: string[]; closing: unknown[][]; starting: unknown[][]; kept: number };
+  /** What it was planned for: the coordinator applies it to nothing else. */
+  basis?: { deployment: number; generation: number; digest: string } | null;
+  outline?: { columns: string[]; closing: unknown[][]; starting: unknown[][]; kept: number } | null;
 }
 
 interface BriefLane {
@@ -297,21 +296,21 @@ function Review({ job, kind, plan, at, wanted, current, again }: { job: string; 
   const [typed, setTyped] = useState("");
   const request = useRef(randomId());
   const { state, error, ask } = useApply(job, kind);
-  const brief = plan.brief;
-  const closing = brief?.closing.length ?? plan.closing?.length ?? 0;
-  const starting = brief?.starting.length ?? plan.lanes?.length ?? 0;
+  const outline = plan.outline;
+  const closing = outline?.closing.length ?? plan.closing?.length ?? 0;
+  const starting = outline?.starting.length ?? plan.lanes?.length ?? 0;
   const nothing = kind !== "drain" && closing === 0 && starting === 0;
   const final = kind === "rewind" && wanted.state === "clear";
-  const bound = kind === "drain" || plan.basis !== undefined;
+  const bound = kind === "drain" || Boolean(plan.basis);
   const apply = () =>
     ask("", {
       ...wanted,
-      ...(kind !== "drain" && { request: request.current, expect: { ...plan.basis, digest: plan.digest ?? "" } }),
+      ...(kind !== "drain" && { request: request.current, expect: plan.basis }),
     });
   return (
     <Panel title="The plan" note={<>planned <Moment ms={at} day={false} /> <button type="button" onClick={again}>plan again</button></>}>
       {kind === "drain" ? <DrainPlan of={plan} /> : <LanePlan of={plan} closing={closing} starting={starting} nothing={nothing} />}
-      {brief && <Affected job={job} of={brief} />}
+      {outline && <Affected job={job} of={outline} />}
       {!bound && <p class="dim">This coordinator can't tie a change to its plan, so it can't be applied here: use the command line.</p>}
       {final && <Typed job={job} value={typed} onInput={setTyped} />}
       <p>
@@ -341,12 +340,11 @@ function across(of: Traffic | null | undefined): string {
 
 function LanePlan({ of, closing, starting, nothing }: { of: Plan; closing: number; starting: number; nothing: boolean }) {
   if (nothing) return <p><Status of="done" /> Nothing changes: it is so already.</p>;
-  const parts = of.reckoned;
   return (
     <Facts
       of={[
-        ["lanes", `closes ${count(closing)}, starts ${count(starting)}${of.brief ? `; ${count(of.brief.kept)} run on` : ""}`],
-        ["output stands still", `≈ ${seconds(of.pause)}${parts ? ` (usual batch ${seconds(parts.usual)}, hand-over ${seconds(parts.handover)}${parts.state ? `, state ${seconds(parts.state)}` : ""}${parts.container ? `, containers ${seconds(parts.container)}` : ""}${parts.lost ? `, done again ${seconds(parts.lost)}` : ""})` : ""}`],
+        ["lanes", `closes ${count(closing)}, starts ${count(starting)}${of.outline ? `; ${count(of.outline.kept)} run on` : ""}`],
+        ["output stands still", `≈ ${seconds(of.pause)}`],
         ...(of.factor !== undefined ? ([["after it", `factor ${of.factor}, ${count(of.containers)} containers`]] as [string, string][]) : []),
         ["tasks that move", count(of.moved ?? 0)],
         ["reads across racks", of.whyNot ? <Text of={of.whyNot} /> : `${across(of.before)} → ${across(of.after)}`],
@@ -374,7 +372,7 @@ function DrainPlan({ of }: { of: Plan }) {
   );
 }
 
-function Affected({ job, of }: { job: string; of: NonNullable<Plan["brief"]> }) {
+function Affected({ job, of }: { job: string; of: NonNullable<Plan["outline"]> }) {
   const rows = (part: unknown[][]): BriefLane[] => records<BriefLane>({ columns: of.columns, rows: part } as Columns);
   const all = [...rows(of.closing).map((each) => ({ ...each, closes: true })), ...rows(of.starting).map((each) => ({ ...each, closes: false }))];
   if (all.length === 0) return null;

@@ -4,7 +4,7 @@ import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { Empty, Loaded, Panel } from "./basics";
-import { jobPath } from "../data";
+import { jobPath, liveOf } from "../data";
 import { brief, moment } from "../format";
 import { useResource } from "../poll";
 import { route, setQuery } from "../router";
@@ -15,14 +15,13 @@ const SPANS: [string, number][] = [
   ["1 h", 3_600],
   ["6 h", 21_600],
   ["24 h", 86_400],
-  ["14 d", 1_209_600],
 ];
 
 type Points = [number[], ...(number | null)[][]];
 
 /** Times and values; a gap stays a gap. */
 export function points(of: History, series: string[]): Points {
-  const lines = series.map((name) => total(Object.values(of.names[name] ?? {})));
+  const lines = series.map((name) => total(Object.values(of.values[name] ?? {})));
   const length = Math.max(0, ...lines.map((each) => each.length));
   const times = Array.from({ length }, (_, at) => of.t0 + at * of.step);
   return [times, ...lines.map((each) => times.map((_, at) => each[at] ?? null))];
@@ -39,9 +38,10 @@ function total(all: (number | null)[][]): (number | null)[] {
 export function Plots({ job }: { job: string }) {
   const { span = "1 h", plots = "picture" } = route.value.query;
   const long = SPANS.find(([name]) => name === span)?.[1] ?? 3_600;
-  const step = long > 86_400 ? 3_600 : long > 3_600 ? 60 : 10;
-  const by = long > 3_600 ? "job" : "stage";
-  const found = useResource<History>(jobPath(job, `/history?series=lag,rows,arriving&by=${by}&step=${step}&span=${long}`), 10_000);
+  const at = liveOf(job).data.value?.at ?? null;
+  // Asked for from the same moment on for ten minutes, so that it is one resource.
+  const from = at === null ? 0 : Math.floor((at - long) / 600) * 600;
+  const found = useResource<History>(jobPath(job, `/history?series=lag,rows,arriving&by=stage&from=${from}`), 10_000, at !== null);
   return (
     <Panel title="The last hours">
       <div class="tools">

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping
 
 from anabranch.errors import UsageError
@@ -11,33 +11,43 @@ from anabranch.model.names import TaskName
 
 __all__ = ["Lineage"]
 
+_Base = tuple[str, str, str, int]
+"""What names of tasks have in common that are buckets of the same one."""
+
 
 class Lineage:
     """The former seats of a stage's tasks. Buckets nest, so a split or merged one is found by number."""
 
     def __init__(self, previous: Mapping[str, str]) -> None:
         self._seats = previous
-        self._parts: defaultdict[TaskName, dict[tuple[int, int], str]] = defaultdict(dict)
+        self._parts: defaultdict[_Base, dict[int, dict[int, str]]] = defaultdict(dict)
         for text, seat in previous.items():
             name = _parsed(text)
             if name is not None:
-                self._parts[name.base][name.factor, name.bucket % name.factor] = seat
+                its = self._parts[_base(name)].setdefault(name.factor, {})
+                its[name.bucket % name.factor] = seat
 
     def seat(self, task: str) -> str | None:
         """The seat that held the task or most of its parts, the first of several; None if it is new."""
         if task in self._seats:
             return self._seats[task]
         name = _parsed(task)
-        parts = self._parts.get(name.base) if name is not None else None
+        parts = self._parts.get(_base(name)) if name is not None else None
         if name is None or not parts:
             return None
-        seats: Counter[str] = Counter()
-        for factor in {factor for factor, _ in parts}:
+        seats: dict[str, int] = {}
+        for factor, its in parts.items():
             shared = min(factor, name.factor)
             for bucket in range(name.bucket % shared, factor, shared):
-                if (factor, bucket) in parts:
-                    seats[parts[factor, bucket]] += 1
+                if bucket in its:
+                    seats[its[bucket]] = seats.get(its[bucket], 0) + 1
+        if len(seats) == 1:  # as nearly always
+            return next(iter(seats))
         return min(seats, key=lambda seat: (-seats[seat], len(seat), seat), default=None)
+
+
+def _base(name: TaskName) -> _Base:
+    return name.kind, name.system, name.stream, name.number
 
 
 def _parsed(text: str) -> TaskName | None:

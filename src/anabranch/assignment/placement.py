@@ -6,8 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 
-from anabranch.assignment.line import Line
 from anabranch.assignment.lineage import Lineage
+from anabranch.assignment.packing import Line
 from anabranch.errors import ConfigError
 from anabranch.model.task import Task
 

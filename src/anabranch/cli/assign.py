@@ -15,7 +15,7 @@ from rich.table import Table
 from anabranch import config as configuration
 from anabranch.assignment.racks.matrix import Matrix
 from anabranch.assignment.racks.problem import Answer, Problem
-from anabranch.cli import drawing, finding, haste, printing, progress, scale
+from anabranch.cli import connect, haste, output, progress, scale, tables
 from anabranch.cli import traffic as pictures
 from anabranch.errors import NotFoundError, UsageError
 from anabranch.protocol.commands import AssignRequest, ScaleResult
@@ -76,7 +76,7 @@ def apply(
 
     Ctrl-C ends only the waiting. `plan assign JOB` shows it first.
     """
-    with finding.client(configuration.load(config).coordinator, job) as client:
+    with connect.client(configuration.load(config).coordinator, job) as client:
         told = client.assign(job, wished(now=now))
         if told.why_not:
             progress.say(f"tasks are placed without racks: {told.why_not}")
@@ -98,13 +98,13 @@ def explain(
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say why a task of a running job is where it is, or where it should be."""
-    with finding.client(configuration.load(config).coordinator, job) as client:
+    with connect.client(configuration.load(config).coordinator, job) as client:
         found = client.assignment(job)
     its = {stage: tasks[task] for stage, tasks in found.tasks.items() if task in tasks}
     if not its:
         raise NotFoundError(f"job {job} has no task {task}", f"anabranch describe {job} lists its tasks")
     if json:
-        printing.as_json({s: one.to_builtins() for s, one in its.items()})
+        output.as_json({s: one.to_builtins() for s, one in its.items()})
         return
     for stage, one in its.items():
         where = f"stage {stage}, {task}: in seat {one.seat}, rack {found.racks[one.seat] or 'not known'}"
@@ -144,7 +144,7 @@ def _show_traffic(traffic: Matrix) -> None:
         table.add_column(column, justify="right")
     for reader in traffic.readers:
         table.add_row(reader, *(f"{traffic.weights.get((source, reader), 0):g}" for source in traffic.sources))
-    drawing.wide().print(table)
+    tables.wide().print(table)
 
 
 def _show(problem: Problem, answer: Answer) -> None:
@@ -154,7 +154,7 @@ def _show(problem: Problem, answer: Answer) -> None:
     for container in sorted(problem.containers, key=lambda container: container.id):
         loads = (answer.loads[container.id], answer.standby_loads[container.id])
         table.add_row(container.id, container.rack or "", str(container.slots), *map(str, loads))
-    drawing.wide().print(table)
+    tables.wide().print(table)
     if answer.why_not:
         typer.echo(f"racks are not used: {answer.why_not}")
     if answer.traffic_by_role:

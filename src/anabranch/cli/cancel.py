@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from anabranch import config as configuration
-from anabranch.cli import finding, progress, scale
+from anabranch.cli import connect, progress, scale
 
 
 def cancel(
@@ -19,7 +19,7 @@ def cancel(
 ) -> None:
     """Let a job that is being changed, or drains, go back to what it was, and wait for it. Ctrl-C ends only the
     waiting."""
-    with finding.client(configuration.load(config).coordinator, job) as client:
+    with connect.client(configuration.load(config).coordinator, job) as client:
         client.cancel(job)
         if not detach:
             scale.wait(client, job, timeout)

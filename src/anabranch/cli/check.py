@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from anabranch import config as configuration
-from anabranch.cli import finding, printing, progress
+from anabranch.cli import connect, output, progress
 from anabranch.config import Settings
 from anabranch.coordinator import maintenance, queries
 from anabranch.model.lane import Lane, LaneState
@@ -37,12 +37,12 @@ def check(
             store = stack.enter_context(maintenance.alone(settings.coordinator.store, job))
             status = queries.status(store, job)
         else:
-            status = finding.status(settings.coordinator, job)
-        looked = _Check(finding.settings_of(settings, job), status, stack)
+            status = connect.status(settings.coordinator, job)
+        looked = _Check(connect.settings_of(settings, job), status, stack)
         findings = looked.repaired() if repair else looked.findings()
     left = [each for each in findings if not (repair and each.mends)]
     if json:
-        printing.as_json({"job": job, "served": status.served, "findings": [asdict(each) for each in findings]})
+        output.as_json({"job": job, "served": status.served, "findings": [asdict(each) for each in findings]})
     for each in findings if not json else ():
         typer.echo(_line(each, repair))
     running = len(looked.running)

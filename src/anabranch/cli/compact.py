@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from anabranch import config as configuration
-from anabranch.cli import printing, progress
+from anabranch.cli import output, progress
 from anabranch.config import Settings
 from anabranch.coordinator import maintenance, queries
 from anabranch.coordinator.store import Store
@@ -52,7 +52,7 @@ def compact(
                 session.stop(spark)
     if json:
         told = {"job": job, "lanes": [_plain(each) for each in found]}
-        printing.as_json(told)
+        output.as_json(told)
     for each in found:
         rows, size = f"{each.rows_now:,} of {each.rows:,} rows", f"{each.bytes_now:,} of {each.bytes:,} bytes"
         progress.say(f"lane {each.lane}: {rows} stay, {size}")

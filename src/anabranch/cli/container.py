@@ -19,7 +19,7 @@ import typer
 
 from anabranch import cache_dir, own_files
 from anabranch import config as configuration
-from anabranch.cli import finding, progress, waiting
+from anabranch.cli import connect, progress, waiting
 from anabranch.clocks import boottime
 from anabranch.config import Settings
 from anabranch.coordinator.api.client import AWAY, Client
@@ -27,12 +27,15 @@ from anabranch.errors import AnabranchError, ConflictError, JobFailedError
 from anabranch.event_time import durations
 from anabranch.job_code import artifact
 from anabranch.launch import loading
+from anabranch.launch.loading import JobFile
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.graph import Graph
 from anabranch.protocol.container import Registration, RegistrationResponse
 from anabranch.protocol.deployment import RunningDeployment
 from anabranch.tables import opening
 
 if TYPE_CHECKING:
+    from anabranch.cli.replacing import Replacer
     from anabranch.container.reconciliation import Container
     from anabranch.container.restarts import Restarts
 
@@ -57,14 +60,12 @@ def container(
     """Run lanes of a job, as its coordinator says, until the job stops. SIGTERM and Ctrl-C give the seat back."""
     from anabranch.cli import replacing
     from anabranch.container import watchdog
-    from anabranch.container.restarts import ProcessBrokenError
 
     replacer = replacing.Replacer()
     own = configuration.load(config)
     leaving, ended = _Leaving(), threading.Event()
-    following: Restarts | None = None
     watchdog.watch(lambda: _TOLD if leaving.asked() else "", ended, lambda: _STOPS_WITHIN, AnabranchError.exit_code)
-    with finding.at(own, coordinator) as client:
+    with connect.at(own, coordinator) as client:
         running = waiting.answered(lambda: client.running(job), unless=leaving.asked)
         settings = _settings(running, master, rack or own.systems.rack)
         root = settings.storage.root
@@ -73,47 +74,68 @@ def container(
                 own_files.make_folder(Path(root))
         home = _code(client, running.program.artifact, in_image=settings.job.artifact == "image")
         file = loading.load(home / running.program.file)
-        from anabranch.container import executors, failures
-        from anabranch.container.reconciliation import Container
-        from anabranch.spark import resolution, session
-        from anabranch.spark.internals import java_process
-
-        progress.say(f"starting Spark for a container of job {job} ...")
-        spark = session.start(settings, file.home, None, running.program.cores)
-        replacer.take_java(lambda: java_process.kill(spark), java_process.is_child(spark))
-        watchdog.watch_java(lambda: java_process.is_gone(spark), ended, replacer.replace)
-        try:
-            executors.ready(spark, settings, file.graph, running.program.cores, progress.say, leaving.asked)
-            made = Container(
-                spark,
-                client,
-                settings,
-                file.graph,
-                file.functions,
-                resolution.restored(running.program.schemas),
-                running.formats,
-                file.home,
-                replaced=replacer.restarts if replacer.is_possible else None,
-                trace=_trace,
-            )
-            replacer.take_lanes(lambda: made.batches)
-            period = durations.parse(own.coordinator.period) / 1000
-            me = _registration(job, running.deployment, settings.systems.rack)
-            _serve(made, client, me, period, leaving, ended, _survives(file.graph, settings))
-        except ProcessBrokenError as broken:
-            ended.set()  # its seat is given back: the watchdogs have nothing to see to any more
-            replacer.within(_STOPS_WITHIN, broken.restarts)
-            following = broken.restarts
-        except Exception as error:
-            if failures.is_of_java(error) and java_process.is_gone(spark, within=replacing.SEEN_WITHIN):
-                watchdog.end_without_java(replacer.replace)
-            raise
-        finally:
-            session.stop(spark)
-            ended.set()
+        period = durations.parse(own.coordinator.period) / 1000
+        following = _run(client, running, settings, file, period, leaving, ended, replacer)
     if following is not None and not leaving.asked():
         replacer.in_order(following)
     leaving.check()
+
+
+def _run(
+    client: Client,
+    running: RunningDeployment,
+    settings: Settings,
+    file: JobFile,
+    period: float,
+    leaving: _Leaving,
+    ended: threading.Event,
+    replacer: Replacer,
+) -> Restarts | None:
+    """Start Spark, and run lanes in it until the job has ended or the process must. ``ended`` is set then.
+
+    Returns:
+        what a new process should follow with; None: nothing is to follow.
+    """
+    from anabranch.cli import replacing
+    from anabranch.container import executors, failures, watchdog
+    from anabranch.container.reconciliation import Container
+    from anabranch.container.restarts import ProcessBrokenError
+    from anabranch.spark import resolution, session
+    from anabranch.spark.internals import java_process
+
+    progress.say(f"starting Spark for a container of job {running.job} ...")
+    spark = session.start(settings, file.home, None, running.program.cores)
+    replacer.take_java(lambda: java_process.kill(spark), java_process.is_child(spark))
+    watchdog.watch_java(lambda: java_process.is_gone(spark), ended, replacer.replace)
+    try:
+        executors.ready(spark, settings, file.graph, running.program.cores, progress.say, leaving.asked)
+        made = Container(
+            spark,
+            client,
+            settings,
+            file.graph,
+            file.functions,
+            resolution.restored(running.program.schemas),
+            running.formats,
+            file.home,
+            replaced=replacer.restarts if replacer.is_possible else None,
+            trace=_trace,
+        )
+        replacer.take_lanes(lambda: made.batches)
+        me = _registration(running.job, running.deployment, settings.systems.rack)
+        _serve(made, client, me, period, leaving, ended, _survives(file.graph, settings))
+    except ProcessBrokenError as broken:
+        ended.set()  # its seat is given back: the watchdogs have nothing to see to any more
+        replacer.within(_STOPS_WITHIN, broken.restarts)
+        return broken.restarts
+    except Exception as error:
+        if failures.is_of_java(error) and java_process.is_gone(spark, within=replacing.SEEN_WITHIN):
+            watchdog.end_without_java(replacer.replace)
+        raise
+    finally:
+        session.stop(spark)
+        ended.set()
+    return None
 
 
 def _trace(lane: str, error: BaseException) -> None:
@@ -205,9 +227,9 @@ def _check_ended_well(client: Client, job: str, deployment: int) -> None:
     except AWAY as error:
         progress.say(f"how job {job} has ended isn't known: {error.what}")
         return
-    if status.state == "failed":
+    if status.state == DeploymentState.FAILED:
         raise JobFailedError(f"job {job} failed: {status.error}")
-    if status.deployment != deployment and status.state != "stopped":
+    if status.deployment != deployment and status.state != DeploymentState.STOPPED:
         raise ConflictError(
             f"deployment {status.deployment} of job {job} follows deployment {deployment}, whose code this process has",
             "start a new process",

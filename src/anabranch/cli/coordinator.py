@@ -61,17 +61,7 @@ def coordinator(
     """Serve the jobs of a store, until Ctrl-C or SIGTERM: jobs go on without it."""
     settings = configuration.load(config).coordinator
     tokens = _tokens(settings)
-    if settings.token is None and not _is_loopback(host):
-        raise UsageError(
-            f"{host} can be reached from elsewhere, and [coordinator] token isn't set",
-            "set a token, as ${env:ANABRANCH_TOKEN} or ${file:PATH}, here and for containers; or listen on 127.0.0.1",
-        )
-    try:
-        check_urls(url or settings.url or "http://127.0.0.1")
-    except ValueError as error:
-        raise UsageError(
-            f"--url: {error}", "give the URL by which verbs and containers reach this coordinator"
-        ) from None
+    _check_reach(settings, host, url)
     lease, grace = (durations.parse(text) / 1000 for text in (settings.lease, settings.grace))
     listener = listening.listen(host, default_port(host, settings.url) if port is None else port)
     trust = None
@@ -93,7 +83,9 @@ def coordinator(
             InputMonitor(served),
         ):
             names = [*settings.hosts, host, reached, *(settings.url or "").split(",")]
-            trail = audit.Audit(token_file.beside(token_file.of(settings), ".audit"), lambda event: store.note([event]))
+            trail = audit.Audit(
+                token_file.sibling(token_file.of(settings), ".audit"), lambda event: store.note([event])
+            )
             routes = server_api.app(served, leading, token, read_token=tokens.read, hosts=names, trail=trail)
             server = listening.Server(routes, listener, trust)
             _collect_seldom()
@@ -108,6 +100,21 @@ def coordinator(
             trail.close()
     finally:
         store.close()
+
+
+def _check_reach(settings: CoordinatorSettings, host: str, url: str | None) -> None:
+    """Raises UsageError if strangers could reach the coordinator, or nobody could at its URL."""
+    if settings.token is None and not _is_loopback(host):
+        raise UsageError(
+            f"{host} can be reached from elsewhere, and [coordinator] token isn't set",
+            "set a token, as ${env:ANABRANCH_TOKEN} or ${file:PATH}, here and for containers; or listen on 127.0.0.1",
+        )
+    try:
+        check_urls(url or settings.url or "http://127.0.0.1")
+    except ValueError as error:
+        raise UsageError(
+            f"--url: {error}", "give the URL by which verbs and containers reach this coordinator"
+        ) from None
 
 
 def default_port(host: str, url: str | None) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import webbrowser
+from html import escape
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import quote, urlencode
@@ -10,9 +11,10 @@ from urllib.parse import quote, urlencode
 import typer
 
 from anabranch import config as configuration
-from anabranch.cli import finding, progress
-from anabranch.config import CoordinatorSettings, secrets
-from anabranch.coordinator import endpoint
+from anabranch import own_files
+from anabranch.cli import connect, progress
+from anabranch.config import CoordinatorSettings
+from anabranch.coordinator import endpoint, token_file
 from anabranch.errors import ConflictError
 
 _PATH = "/ui/"
@@ -24,15 +26,16 @@ def dashboard(
     no_open: Annotated[bool, typer.Option("--print", help="Only print the address, without the token.")] = False,
     config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
 ) -> None:
-    """Open the coordinator's page in the browser, with the token that is configured."""
+    """Open the coordinator's page in the browser, with its token."""
     settings = configuration.load(config).coordinator
     url = coordinator or _url(settings, job)
     if no_open:
         typer.echo(address(url, job))
         return
-    token = None if settings.token is None else secrets.resolved("coordinator.token", settings.token)
+    token = connect.token(url, settings)
     progress.say(f"opening {address(url, job)}")
-    if not webbrowser.open(address(url, job, token)):
+    opened = address(url, job) if token is None else _redirect(token_file.of(settings), address(url, job, token))
+    if not webbrowser.open(opened):
         progress.say(
             "no browser could be opened: open that address in one" + (", and enter the token" if token else "")
         )
@@ -46,10 +49,21 @@ def address(url: str, job: str | None = None, token: str | None = None) -> str:
     return f"{url.rstrip('/')}{_PATH}#{fragment}"
 
 
+def _redirect(token_path: Path, address: str) -> str:
+    """The URL of a file that leads to an address, and that only this user can read: the browser is started with it, and
+    everybody sees with what a process was started."""
+    path = token_file.sibling(token_path, ".token.html")
+    own_files.make_folder(path.parent)
+    path.unlink(missing_ok=True)
+    own_files.make_file(path)
+    path.write_text(f'<!doctype html><meta http-equiv="refresh" content="0; url={escape(address)}">')
+    return path.as_uri()
+
+
 def _url(settings: CoordinatorSettings, job: str | None) -> str:
     """The coordinator that is configured; else one that runs a job on this machine."""
     if job is not None:
-        with finding.client(settings, job) as client:
+        with connect.client(settings, job) as client:
             return client.url
     served = {} if settings.url is not None else endpoint.find(settings.store)
     found = settings.url.split(",")[0].strip() if settings.url is not None else next(iter(served.values()), None)

@@ -20,6 +20,7 @@ from anabranch import own_files
 from anabranch.cli import progress, run
 from anabranch.errors import AnabranchError, NotFoundError
 from anabranch.launch import loading
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.protocol.status import JobStatus
 from anabranch.systems.systems import Systems
 from anabranch.tour import flights as data
@@ -66,7 +67,7 @@ def demo(
             progress.say(f"{written:,} of {table.num_rows:,} flights in the stream {data.STREAM}")
         board = Board(system)
         status = run.execute(loading.load(job), settings, available_now=True, show=board.table)
-        if status.state != "stopped":
+        if status.state != DeploymentState.STOPPED:
             raise AnabranchError(f"the job is {status.state}", "")
         Console().print(board.table())
         _check(table, board, _watermark(status))

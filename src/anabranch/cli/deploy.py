@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from anabranch.cli import drain, finding, haste, printing, progress, scale, start
+from anabranch.cli import connect, drain, haste, output, progress, scale, start
 from anabranch.config import Settings
 from anabranch.coordinator.api.client import Client
 from anabranch.errors import ConflictError, UsageError
@@ -43,7 +43,7 @@ def deploy(
     """Let another version of a job follow the one that runs, and wait for it. Ctrl-C ends only the waiting."""
     settings = preparation.settings_of(job, config)
     file = loading.load(job)
-    with finding.at(settings, coordinator) as client:
+    with connect.at(settings, coordinator) as client:
         if drained:
             if detach:
                 raise UsageError("deploy --drain waits for the drain", "leave --detach out")
@@ -137,7 +137,7 @@ def follow(client: Client, job: str, told: DeployResult, timeout: float | None, 
         _check(client, job, told)
         said += "; all its lanes run"
     if json:
-        printing.as_json(told)
+        output.as_json(told)
     progress.say(f"job {job}: {said}")
 
 

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import uuid
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from anabranch import config as configuration
-from anabranch.cli import finding, printing, progress
+from anabranch.cli import connect, output, progress
 from anabranch.config import CoordinatorSettings
 from anabranch.coordinator.api.client import AWAY, Client
 from anabranch.deadlines import wait_until
 from anabranch.errors import ConflictError, JobFailedError, NotFoundError, OutOfTimeError, UsageError
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import LaneState
-from anabranch.protocol.drain import DrainAccepted, DrainNotification
+from anabranch.protocol.drain import DrainAccepted, DrainMode, DrainNotification
 from anabranch.protocol.status import JobStatus
 
 __all__ = ["begun", "drain", "wait", "wished"]
 
-_MODES = ("planned", "latest")
+_LAST = (DeploymentState.DRAINED, DeploymentState.STOPPED, DeploymentState.FAILED)
 _POLL = 0.05
 
 
@@ -36,13 +37,13 @@ def drain(
 ) -> None:
     """Let a running job finish what it has taken in, emit all its windows and end. Ctrl-C ends only the waiting."""
     settings = configuration.load(config).coordinator
-    with finding.client(settings, job) as client:
+    with connect.client(settings, job) as client:
         told = begun(client, job, up_to)
         progress.say(f"job {job}: {sum(map(len, told.stages.values()))} lane(s) in {len(told.stages)} stage(s) drain")
         if not detach:
             wait(client, settings, job, timeout)
     if json:
-        printing.as_json(told)
+        output.as_json(told)
     progress.say(f"job {job}: {'drains' if detach else 'drained'}, deployment {told.deployment}")
 
 
@@ -56,10 +57,9 @@ def begun(client: Client, job: str, up_to: str) -> DrainAccepted:
 
 def wished(deployment: int, up_to: str, dry: bool = False) -> DrainNotification:
     """What is asked for. UsageError if there is no such mode."""
-    if up_to not in _MODES:
-        raise UsageError(f"--up-to can't be {up_to!r}", "give planned or latest")
-    mode: Any = up_to
-    return DrainNotification(uuid=str(uuid.uuid4()), run_id=deployment, mode=mode, dry=dry)
+    if up_to not in set(DrainMode):
+        raise UsageError(f"--up-to can't be {up_to!r}", f"give {' or '.join(DrainMode)}")
+    return DrainNotification(uuid=str(uuid.uuid4()), run_id=deployment, mode=DrainMode(up_to), dry=dry)
 
 
 def wait(client: Client, settings: CoordinatorSettings, job: str, timeout: float) -> None:
@@ -97,11 +97,11 @@ def wait(client: Client, settings: CoordinatorSettings, job: str, timeout: float
 
 def _has_drained(job: str, status: JobStatus) -> bool:
     """Raises what stands against going on waiting; see :func:`wait`."""
-    if status.state == "drained":
+    if status.state == DeploymentState.DRAINED:
         return True
-    if status.drain is None and status.state == "running":
+    if status.drain is None and status.state == DeploymentState.RUNNING:
         raise ConflictError(f"the drain of job {job} was cancelled", f"see anabranch events {job}")
-    if status.state in ("stopping", "stopped", "failed"):
+    if status.state in (DeploymentState.STOPPING, DeploymentState.STOPPED, DeploymentState.FAILED):
         raise JobFailedError(f"job {job} is {status.state}: {status.error or 'it was stopped meanwhile'}")
     if any(lane.report is not None and lane.report.overdue for lane in status.lanes):
         raise OutOfTimeError(
@@ -118,10 +118,10 @@ def _status(client: Client, settings: CoordinatorSettings, job: str) -> JobStatu
         return client.status(job)
     except AWAY:
         try:
-            left = finding.status(settings, job)
+            left = connect.status(settings, job)
         except (*AWAY, NotFoundError):
             return None
-        return left if left.state in ("drained", "stopped", "failed") else None
+        return left if left.state in _LAST else None
 
 
 def listed(told: DrainAccepted, status: JobStatus) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from anabranch import config as configuration
-from anabranch.cli import finding, haste, progress, scale
+from anabranch.cli import connect, haste, progress, scale
 from anabranch.protocol.commands import ExpandRequest
 
 
@@ -26,7 +26,7 @@ def expand(
 
     The coordinator does so by itself, every [job] expansion_check.
     """
-    with finding.client(configuration.load(config).coordinator, job) as client:
+    with connect.client(configuration.load(config).coordinator, job) as client:
         told = client.expand(job, wished(now=now))
         said = f"generation {told.generation}"
         if told.partitions:

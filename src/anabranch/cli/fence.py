@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from anabranch import config as configuration
-from anabranch.cli import finding, progress
+from anabranch.cli import connect, progress
 from anabranch.deadlines import wait_until
 from anabranch.errors import OutOfTimeError
 
@@ -25,7 +25,7 @@ def fence(
 ) -> None:
     """Take a container's seat away, and wait until its lanes are fenced. Ctrl-C ends only the waiting."""
     job = container.split(":")[0]
-    with finding.at(configuration.load(config), coordinator) as client:
+    with connect.at(configuration.load(config), coordinator) as client:
         client.fence(container, why)
         left: list[str] = []
 

@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from anabranch import config as configuration
-from anabranch.cli import drawing, finding, printing, progress
+from anabranch.cli import connect, output, progress, tables
 from anabranch.config import Settings
 from anabranch.errors import StateError
 from anabranch.model.job_model import JobModel
@@ -32,11 +32,11 @@ def state(
 ) -> None:
     """Show how much state each lane keeps, and how much of it is of tasks that it no longer owns."""
     settings = configuration.load(config)
-    status, model = finding.described(settings.coordinator, job)
+    status, model = connect.described(settings.coordinator, job)
     lanes = [one.lane for one in status.lanes if one.lane.stateful]
-    found = _looked(finding.settings_of(settings, job), model, lanes) if lanes else []
+    found = _looked(connect.settings_of(settings, job), model, lanes) if lanes else []
     if json:
-        printing.as_json({"job": job, "lanes": found})
+        output.as_json({"job": job, "lanes": found})
         return
     if not lanes:
         typer.echo(f"job {job} has no stateful lane")
@@ -49,7 +49,7 @@ def state(
         figures = (f"{each[name]:,}" for name in ("rows", "bytes", "foreignRows", "foreignBytes"))
         place = each["lane"], each["operator"], each["seat"], str(each["batch"])
         table.add_row(*place, *figures, ", ".join(each["tasks"]))
-    drawing.wide().print(table)
+    tables.wide().print(table)
     rows, foreign = (sum(each[name] for each in found) for name in ("rows", "foreignRows"))
     if foreign:
         typer.echo(f"{foreign:,} of {rows:,} rows ({foreign / rows:.0%}) are of tasks that other lanes own by now")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -10,11 +12,12 @@ from rich.console import Console
 from rich.table import Table
 
 from anabranch import config as configuration
-from anabranch.cli import assign, deploy, drain, drawing, expand, finding, printing, progress, rewind, scale, traffic
+from anabranch.cli import assign, connect, deploy, drain, expand, output, progress, rewind, scale, tables, traffic
+from anabranch.coordinator.api.client import Client
 from anabranch.errors import UsageError
 from anabranch.launch import loading, preparation
 from anabranch.planning.plan import Plan
-from anabranch.protocol.commands import RewindRequest, RewindResult, ScaleResult
+from anabranch.protocol.commands import RewindResult, ScaleResult
 from anabranch.protocol.deployment import DeployResult
 from anabranch.protocol.status import JobStatus
 
@@ -41,107 +44,126 @@ def plan(
 ) -> None:
     """Show what running a job would do: plan JOB.py; or what a change would do to one that runs: plan scale JOB, plan
     rewind JOB, plan expand JOB, plan assign JOB, plan drain JOB, plan deploy JOB.py. Changes nothing."""
-    scaling, rewinding = factor is not None or containers is not None, to is not None or state is not None
-    if job == _DEPLOY:
-        if running is None or scaling or rewinding:
-            raise UsageError("plan deploy needs a job file, and nothing else", "anabranch plan deploy JOB.py")
-        _deploy(Path(running), tuple(drop_state or ()), config, json)
-        return
-    if drop_state:
+    asked = _Asked(factor, containers, to, state, tuple(drop_state or ()), config, json, html)
+    if asked.drop_state and job != _DEPLOY:
         raise UsageError("--drop-state is for plan deploy", "anabranch plan deploy JOB.py --drop-state NAME")
-    if job in {_EXPAND, _ASSIGN}:
-        if running is None or scaling or rewinding:
-            raise UsageError(f"plan {job} needs the name of a job, and nothing else", f"anabranch plan {job} JOB")
-        if job == _EXPAND:
-            _expand(running, config, json, html)
-        else:
-            _assign(running, config, json, html)
-        return
-    if job == _DRAIN:
-        if running is None or scaling or rewinding:
-            raise UsageError("plan drain needs the name of a job, and nothing else", "anabranch plan drain JOB")
-        _drain(running, config, json)
-        return
-    if job == _SCALE and not rewinding:
-        if running is None:
-            raise UsageError("plan scale needs the name of a job", "anabranch plan scale JOB --factor X")
-        _scale(running, factor, containers, config, json, html)
-        return
-    if job == _REWIND and not scaling:
-        if html is not None:
-            raise UsageError("a rewind moves no task to another rack: there is no page of it", "leave out --html")
-        if running is None or to is None:
-            raise UsageError("plan rewind needs a job and a place", "anabranch plan rewind JOB --to earliest")
-        _rewind(running, rewind.wished(to, state, dry=True), config, json)
-        return
-    if running is not None or scaling or rewinding:
-        raise UsageError(
-            "plan takes one job file",
-            "anabranch plan JOB.py; or: plan scale JOB --factor X; or: plan rewind JOB --to earliest",
-        )
-    settings = preparation.settings_of(Path(job), config)
-    file = loading.load(Path(job))
+    change = _CHANGES.get(job)
+    if change is not None:
+        change(running, asked)
+    elif running is not None or asked.of_scale or asked.of_rewind:
+        raise _misused()
+    else:
+        _start(Path(job), asked)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """The options of the call."""
+
+    factor: int | None
+    containers: int | None
+    to: str | None
+    state: str | None
+    drop_state: tuple[str, ...]
+    config: Path | None
+    json: bool
+    html: Path | None
+
+    @property
+    def of_scale(self) -> bool:
+        return self.factor is not None or self.containers is not None
+
+    @property
+    def of_rewind(self) -> bool:
+        return self.to is not None or self.state is not None
+
+    def connected(self, job: str) -> Client:
+        return connect.client(configuration.load(self.config).coordinator, job)
+
+
+def _misused() -> UsageError:
+    return UsageError(
+        "plan takes one job file",
+        "anabranch plan JOB.py; or: plan scale JOB --factor X; or: plan rewind JOB --to earliest",
+    )
+
+
+def _alone(change: str, running: str | None, asked: _Asked) -> str:
+    """The job of a change that has no options of its own."""
+    if running is None or asked.of_scale or asked.of_rewind:
+        raise UsageError(f"plan {change} needs the name of a job, and nothing else", f"anabranch plan {change} JOB")
+    return running
+
+
+def _start(job: Path, asked: _Asked) -> None:
+    settings = preparation.settings_of(job, asked.config)
+    file = loading.load(job)
     made = preparation.plan(file, settings)
     formats = preparation.formats(file, settings)
     preparation.checked(file, settings, formats, progress.say)
-    if json:
-        printing.as_json(made)
+    if asked.json:
+        output.as_json(made)
         return
-    console = drawing.wide(record=html is not None)
+    console = tables.wide(record=asked.html is not None)
     _print(made, console)
-    if html is not None:
+    if asked.html is not None:
         title = f"job {made.model.job}, before it is started"
-        traffic.write(html, traffic.page(title, console.export_text(), None, made.traffic))
+        traffic.write(asked.html, traffic.page(title, console.export_text(), None, made.traffic))
 
 
-def _scale(
-    job: str, factor: int | None, containers: int | None, config: Path | None, json: bool, html: Path | None
-) -> None:
-    wish = scale.wished(factor, containers, dry=True)
-    with finding.client(configuration.load(config).coordinator, job) as client:
-        model, scaled, status = client.model(job), client.scale(job, wish), client.status(job)
+def _scale(running: str | None, asked: _Asked) -> None:
+    if asked.of_rewind:
+        raise _misused()
+    if running is None:
+        raise UsageError("plan scale needs the name of a job", "anabranch plan scale JOB --factor X")
+    request = scale.wished(asked.factor, asked.containers, dry=True)
+    with asked.connected(running) as client:
+        model, scaled, status = client.model(running), client.scale(running, request), client.status(running)
     said = f"factor {model.factor} → {scaled.factor}, {len(model.containers)} → {scaled.containers} container(s)"
-    _print_change(said, scaled, status, json, html)
+    _print_change(said, scaled, status, asked)
 
 
-def _assign(job: str, config: Path | None, json: bool, html: Path | None) -> None:
-    with finding.client(configuration.load(config).coordinator, job) as client:
-        told, status = client.assign(job, assign.wished(dry=True)), client.status(job)
-    _print_change(f"{told.moved} task(s) would get another container", told, status, json, html)
+def _assign(running: str | None, asked: _Asked) -> None:
+    job = _alone(_ASSIGN, running, asked)
+    with asked.connected(job) as client:
+        result, status = client.assign(job, assign.wished(dry=True)), client.status(job)
+    _print_change(f"{result.moved} task(s) would get another container", result, status, asked)
 
 
-def _expand(job: str, config: Path | None, json: bool, html: Path | None) -> None:
-    with finding.client(configuration.load(config).coordinator, job) as client:
-        told, status = client.expand(job, expand.wished(dry=True)), client.status(job)
-    _print_change(expand.listed(told.partitions) or "no input has other partitions", told, status, json, html)
+def _expand(running: str | None, asked: _Asked) -> None:
+    job = _alone(_EXPAND, running, asked)
+    with asked.connected(job) as client:
+        result, status = client.expand(job, expand.wished(dry=True)), client.status(job)
+    _print_change(expand.listed(result.partitions) or "no input has other partitions", result, status, asked)
 
 
-def _drain(job: str, config: Path | None, json: bool) -> None:
-    with finding.client(configuration.load(config).coordinator, job) as client:
+def _drain(running: str | None, asked: _Asked) -> None:
+    job = _alone(_DRAIN, running, asked)
+    with asked.connected(job) as client:
         status = client.status(job)
-        told = client.drain(job, drain.wished(status.deployment, "planned", dry=True))
-    if json:
-        printing.as_json(told)
+        result = client.drain(job, drain.wished(status.deployment, "planned", dry=True))
+    if asked.json:
+        output.as_json(result)
         return
-    console = drawing.wide()
-    for line in drain.listed(told, status):
+    console = tables.wide()
+    for line in drain.listed(result, status):
         console.print(line, highlight=False)
 
 
-def _print_change(said: str, scaled: ScaleResult, status: JobStatus, json: bool, html: Path | None) -> None:
-    if json:
-        printing.as_json(scaled)
+def _print_change(said: str, scaled: ScaleResult, status: JobStatus, asked: _Asked) -> None:
+    if asked.json:
+        output.as_json(scaled)
         return
-    console = drawing.wide(record=html is not None)
+    console = tables.wide(record=asked.html is not None)
     console.print(f"job {status.job}: {said}")
     if scaled.lanes:
         _print_moves(console, scaled, status)
     else:
         console.print("it is so already: nothing would change")
     traffic.show(console, scaled.before, scaled.after, scaled.why_not)
-    if html is not None:
+    if asked.html is not None:
         title = f"job {status.job}: {said}"
-        traffic.write(html, traffic.page(title, console.export_text(), scaled.before, scaled.after))
+        traffic.write(asked.html, traffic.page(title, console.export_text(), scaled.before, scaled.after))
 
 
 def _print_moves(console: Console, scaled: ScaleResult, status: JobStatus) -> None:
@@ -156,13 +178,24 @@ def _print_moves(console: Console, scaled: ScaleResult, status: JobStatus) -> No
         console.print(f"no container has seat {seats} yet: what is for it stands still until one has")
 
 
-def _rewind(job: str, wish: RewindRequest, config: Path | None, json: bool) -> None:
-    with finding.client(configuration.load(config).coordinator, job) as client:
-        rewound, status = client.rewind(job, wish), client.status(job)
-    if json:
-        printing.as_json(rewound)
+def _rewind(running: str | None, asked: _Asked) -> None:
+    if asked.of_scale:
+        raise _misused()
+    if asked.html is not None:
+        raise UsageError("a rewind moves no task to another rack: there is no page of it", "leave out --html")
+    if running is None or asked.to is None:
+        raise UsageError("plan rewind needs a job and a place", "anabranch plan rewind JOB --to earliest")
+    request = rewind.wished(asked.to, asked.state, dry=True)
+    with asked.connected(running) as client:
+        rewound, status = client.rewind(running, request), client.status(running)
+    if asked.json:
+        output.as_json(rewound)
         return
-    console = drawing.wide()
+    _print_rewind(rewound, status)
+
+
+def _print_rewind(rewound: RewindResult, status: JobStatus) -> None:
+    console = tables.wide()
     began = Table(title="what is read again", title_justify="left")
     for column in ("SSP", "from offset", "is at"):
         began.add_column(column)
@@ -185,17 +218,20 @@ def _rewind(job: str, wish: RewindRequest, config: Path | None, json: bool) -> N
     console.print(f"output stands still for about {rewound.pause:.1f} s")
 
 
-def _deploy(job: Path, drop_state: tuple[str, ...], config: Path | None, json: bool) -> None:
-    settings = preparation.settings_of(job, config)
+def _deploy(running: str | None, asked: _Asked) -> None:
+    if running is None or asked.of_scale or asked.of_rewind:
+        raise UsageError("plan deploy needs a job file, and nothing else", "anabranch plan deploy JOB.py")
+    job = Path(running)
+    settings = preparation.settings_of(job, asked.config)
     file = loading.load(job)
-    with finding.at(settings, None) as client:
+    with connect.at(settings, None) as client:
         prepared = deploy.planned(client, file, settings)
-        told = client.deploy(file.graph.job, deploy.wished(client, prepared, settings, drop_state, dry=True))
+        told = client.deploy(file.graph.job, deploy.wished(client, prepared, settings, asked.drop_state, dry=True))
         status = client.status(file.graph.job)
-    if json:
-        printing.as_json(told)
+    if asked.json:
+        output.as_json(told)
         return
-    console = drawing.wide()
+    console = tables.wide()
     console.print(f"job {status.job}: deployment {status.deployment} → {told.deployment}")
     for note in told.notes:
         console.print(note)
@@ -254,8 +290,8 @@ def _print(made: Plan, console: Console) -> None:
     outputs = Table(title="outputs", title_justify="left")
     for column in ("operator", "stream", "promise"):
         outputs.add_column(column)
-    for output in made.outputs:
-        outputs.add_row(output.operator, output.stream or "-", output.promise)
+    for planned in made.outputs:
+        outputs.add_row(planned.operator, planned.stream or "-", planned.promise)
     console.print(lanes, outputs)
     console.print(
         "reads per SSP: " + ", ".join(f"{ssp} {n}x" for ssp, n in made.reads_per_ssp.items()), highlight=False
@@ -263,3 +299,13 @@ def _print(made: Plan, console: Console) -> None:
     traffic.show(console, None, made.traffic)
     for warning in made.warnings:
         console.print(f"warning: {warning}")
+
+
+_CHANGES: dict[str, Callable[[str | None, _Asked], None]] = {
+    _SCALE: _scale,
+    _REWIND: _rewind,
+    _EXPAND: _expand,
+    _ASSIGN: _assign,
+    _DRAIN: _drain,
+    _DEPLOY: _deploy,
+}

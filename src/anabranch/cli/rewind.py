@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import uuid
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import typer
 
 from anabranch import config as configuration
-from anabranch.cli import finding, haste, scale
+from anabranch.cli import connect, haste, scale
 from anabranch.errors import NotFoundError, UsageError
-from anabranch.protocol.commands import RewindRequest
+from anabranch.protocol.commands import RewindRequest, StateHandling
 
 __all__ = ["rewind", "wished"]
 
 _SUFFIX = ".json"
-_STATES = ("keep", "clear")
 _EXAMPLE = 'it holds offsets by SSP: {"kafka/flights/0": 120}'
 
 
@@ -35,7 +34,7 @@ def rewind(
 ) -> None:
     """Let a running job read its streams again, and wait until it does. Ctrl-C ends only the waiting."""
     wish = msgspec.structs.replace(wished(to, state), now=now)
-    with finding.client(configuration.load(config).coordinator, job) as client:
+    with connect.client(configuration.load(config).coordinator, job) as client:
         rewound = client.rewind(job, wish)
         haste.said(now)
         told = f"rewound to {to}, generation {rewound.generation}"
@@ -45,11 +44,11 @@ def rewind(
 
 def wished(to: str, state: str | None, dry: bool = False) -> RewindRequest:
     """What is asked for. UsageError if the file isn't one of positions, NotFoundError if there is none."""
-    if state not in (None, *_STATES):
-        raise UsageError(f"--state can't be {state!r}", "give keep or clear")
+    if state is not None and state not in set(StateHandling):
+        raise UsageError(f"--state can't be {state!r}", f"give {' or '.join(StateHandling)}")
     place = _positions(Path(to)) if to.endswith(_SUFFIX) else to
-    asked: dict[str, Any] = {"to": place, "state": state, "dry": dry}
-    return RewindRequest(**asked, request=uuid.uuid4().hex)
+    handling = None if state is None else StateHandling(state)
+    return RewindRequest(to=place, state=handling, dry=dry, request=uuid.uuid4().hex)
 
 
 def _positions(file: Path) -> dict[str, int]:

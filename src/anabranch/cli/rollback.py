@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from anabranch import config as configuration
-from anabranch.cli import deploy, finding, haste
+from anabranch.cli import connect, deploy, haste
 from anabranch.protocol.deployment import RollbackRequest
 
 
@@ -26,7 +26,7 @@ def rollback(
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Let the version before the present one follow it, and wait for it. Ctrl-C ends only the waiting."""
-    with finding.at(configuration.load(config), coordinator) as client:
+    with connect.at(configuration.load(config), coordinator) as client:
         wish = RollbackRequest(drop_state=tuple(drop_state or ()), request=uuid.uuid4().hex, now=now)
         told = client.rollback(job, wish)
         haste.said(now)

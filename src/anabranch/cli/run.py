@@ -11,25 +11,28 @@ import time
 import uuid
 from contextlib import ExitStack, closing
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from anabranch.cli import drawing, haste, progress
+from anabranch.cli import haste, progress, tables
 from anabranch.config import Settings, secrets
 from anabranch.coordinator import endpoint, token_file
 from anabranch.coordinator.api import dashboard, listening
 from anabranch.coordinator.api.audit import Audit, Trail
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.input_monitor import InputMonitor
-from anabranch.coordinator.states.snapshot import DeploymentState
 from anabranch.coordinator.store.store import Store
 from anabranch.errors import AnabranchError, ConflictError, JobFailedError
+from anabranch.formats import Format
 from anabranch.launch import loading, local_store, outputs, preparation
 from anabranch.launch.loading import JobFile
 from anabranch.launch.preparation import Prepared
+from anabranch.model.deployment_state import DeploymentState
+from anabranch.planning.plan import Plan
 from anabranch.protocol.container import Registration
 from anabranch.protocol.status import JobStatus
 from anabranch.systems.folders import writable
@@ -70,7 +73,7 @@ def execute(
     file: JobFile,
     settings: Settings,
     available_now: bool,
-    show: drawing.Show | None = None,
+    show: tables.Show | None = None,
     reset_state: bool = False,
     replacer: Replacer | None = None,
 ) -> JobStatus:
@@ -86,29 +89,11 @@ def execute(
 
     replacer = replacer or replacing.Replacer(may=False)
     store_url, name = settings.coordinator.store, file.graph.job
-    if "://" not in settings.storage.root:
-        writable(Path(settings.storage.root), "storage root")
-    for folder in (folder for system in Systems(settings).all for folder in system.folders()):
-        writable(folder.path, folder.label)
-    preparation.refuse_several(settings)
-    model, drained = local_store.present_model(store_url, name)
-    preparation.check_reset(name, reset_state, drained)
-    kept = model if drained else None
-    progress.kept(settings, kept)
-    progress.shared(store_url)
-    plan = preparation.plan(file, settings, model, kept)
+    plan, drained = _planned(file, settings, reset_state)
     with endpoint.RunLock(store_url, name), ExitStack() as served:
         store = Store(store_url)
         coordinator = Coordinator(store, systems=Systems(settings, name))
-        try:
-            known, found = set(coordinator.known_lanes(name)), coordinator.known_formats(name)
-        except AnabranchError:
-            known, found = set(), {}
-        new = drained or not known
-        outputs.check_writers(plan, settings, known)
-        if not new:
-            outputs.check(plan, settings)
-        formats = preparation.formats(file, settings, {} if drained else found, register=True)
+        new, formats = _checked(file, settings, plan, coordinator, drained)
         from anabranch.container import executors, failures, watchdog
         from anabranch.container.restarts import ProcessBrokenError
         from anabranch.spark import session
@@ -124,16 +109,10 @@ def execute(
         watchdog.watch_java(lambda: java_process.is_gone(spark), ended, replacer.replace)
         try:
             executors.ready(spark, settings, file.graph, cores, progress.say)
-            schemas = preparation.resolved(file, formats)
-            prepared = Prepared(file, settings, plan, schemas, formats)
-            for warning in plan.warnings:
-                progress.say(f"warning: {warning}")
-            if new:
-                outputs.create(plan, settings)
-            outputs.prepare_tables(prepared, create=new)
+            prepared = _prepared(file, settings, plan, formats, new)
             coordinator.start(preparation.start_message(prepared, available_now, reset_state=reset_state))
             replacer.is_done(_RESET_STATE)
-            requests = token_file.beside(token_file.of(settings.coordinator), ".audit")
+            requests = token_file.sibling(token_file.of(settings.coordinator), ".audit")
             trail = served.enter_context(closing(Audit(requests, lambda event: store.note([event]))))
             with InputMonitor(coordinator):
                 return _serve(prepared, coordinator, spark, show, served, replacer, printed, trail)
@@ -152,11 +131,55 @@ def execute(
             store.close()
 
 
+def _planned(file: JobFile, settings: Settings, reset_state: bool) -> tuple[Plan, bool]:
+    """The plan, and whether it follows a drain. AnabranchError if the job can't be started here."""
+    if "://" not in settings.storage.root:
+        writable(Path(settings.storage.root), "storage root")
+    for folder in (folder for system in Systems(settings).all for folder in system.folders()):
+        writable(folder.path, folder.label)
+    preparation.refuse_several(settings)
+    name = file.graph.job
+    model, drained = local_store.present_model(settings.coordinator.store, name)
+    preparation.check_reset(name, reset_state, drained)
+    kept = model if drained else None
+    progress.kept(settings, kept)
+    progress.shared(settings.coordinator.store)
+    return preparation.plan(file, settings, model, kept), drained
+
+
+def _checked(
+    file: JobFile, settings: Settings, plan: Plan, coordinator: Coordinator, drained: bool
+) -> tuple[bool, dict[str, Format]]:
+    """Whether the job's outputs are still to be made, and the formats of its streams. AnabranchError if an output isn't
+    what it should be."""
+    name = file.graph.job
+    try:
+        known, formats = set(coordinator.known_lanes(name)), coordinator.known_formats(name)
+    except AnabranchError:
+        known, formats = set(), {}
+    new = drained or not known
+    outputs.check_writers(plan, settings, known)
+    if not new:
+        outputs.check(plan, settings)
+    return new, preparation.formats(file, settings, {} if drained else formats, register=True)
+
+
+def _prepared(file: JobFile, settings: Settings, plan: Plan, formats: dict[str, Format], new: bool) -> Prepared:
+    """All that the job needs to start; makes its outputs if they are ``new``."""
+    prepared = Prepared(file, settings, plan, preparation.resolved(file, formats), formats)
+    for warning in plan.warnings:
+        progress.say(f"warning: {warning}")
+    if new:
+        outputs.create(plan, settings)
+    outputs.prepare_tables(prepared, create=new)
+    return prepared
+
+
 def _serve(
     prepared: Prepared,
     coordinator: Coordinator,
     spark: Any,
-    show: drawing.Show | None,
+    show: tables.Show | None,
     served: ExitStack,
     replacer: Replacer,
     printed: Path,
@@ -164,13 +187,8 @@ def _serve(
 ) -> JobStatus:
     """``served`` is to be closed once Spark has been stopped: who asks the coordinator is answered meanwhile.
     ``printed``: where traces of failures go, too."""
-    from anabranch.container import root_cause
     from anabranch.container.reconciliation import Container
     from anabranch.container.restarts import ProcessBrokenError
-
-    def trace(lane: str, error: BaseException) -> None:
-        with printed.open("a") as file:
-            file.write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} lane {lane} failed:\n{root_cause.text_of(error)}\n")
 
     name = prepared.file.graph.job
     server = listening.serve(coordinator, token=_token(prepared.settings), trail=trail)
@@ -178,8 +196,8 @@ def _serve(
     endpoint.write(prepared.settings.coordinator.store, name, server.url)
     progress.say(f"look at it in a browser: {server.url}{dashboard.PATH}")
     signals = _Signals(coordinator, name)
-    watching = threading.Event()
-    shown = threading.Thread(target=drawing.watch, args=(coordinator, name, watching, show), daemon=True)
+    over = threading.Event()
+    shown = threading.Thread(target=tables.watch, args=(coordinator, name, over, show), daemon=True)
     try:
         container = Container(
             spark,
@@ -191,29 +209,35 @@ def _serve(
             prepared.formats,
             prepared.file.home,
             replaced=replacer.restarts if replacer.is_possible else None,
-            trace=trace,
+            trace=partial(_trace, printed),
         )
         replacer.take_lanes(lambda: container.batches)
         shown.start()
         try:
             container.run(_registration(name))
         except ProcessBrokenError:
-            if signals.received is None and DeploymentState(coordinator.status(name).state).runs:
+            if signals.received is None and coordinator.status(name).state.runs:
                 raise
             progress.say("no new process follows: the job is to stop")
         status = coordinator.status(name)
     finally:
-        watching.set()
+        over.set()
         shown.join(2)
         signals.restore()
         endpoint.remove(prepared.settings.coordinator.store, name)
         server.end()
     progress.summary(status)
-    if status.state == "failed":
+    if status.state == DeploymentState.FAILED:
         raise JobFailedError(f"job {name} failed: {status.error}")
-    if signals.received == signal.SIGINT:
-        raise KeyboardInterrupt
+    signals.check()
     return status
+
+
+def _trace(printed: Path, lane: str, error: BaseException) -> None:
+    from anabranch.container import root_cause
+
+    with printed.open("a") as file:
+        file.write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} lane {lane} failed:\n{root_cause.text_of(error)}\n")
 
 
 def _token(settings: Settings) -> str:
@@ -249,11 +273,16 @@ class _Signals:
         try:
             self._coordinator.stop(self._job)
             waits = haste.Waits()
-            while (status := self._coordinator.status(self._job)).state == DeploymentState.STOPPING.value:
+            while (status := self._coordinator.status(self._job)).state == DeploymentState.STOPPING:
                 waits.tell(status)
                 time.sleep(_LOOK)
         except ConflictError as error:
             progress.say(str(error))
+
+    def check(self) -> None:
+        """Raises KeyboardInterrupt after SIGINT."""
+        if self.received == signal.SIGINT:
+            raise KeyboardInterrupt
 
     def restore(self) -> None:
         for number, handler in self._before.items():

@@ -9,16 +9,16 @@ from typing import Annotated
 import typer
 
 from anabranch import config as configuration
-from anabranch.cli import finding, haste, printing, progress
+from anabranch.cli import connect, haste, output, progress
 from anabranch.coordinator.api.client import AWAY, Client
 from anabranch.deadlines import wait_until
 from anabranch.errors import ConflictError, JobFailedError, OutOfTimeError, UsageError
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import LaneState
 from anabranch.protocol.commands import RewindResult, ScaleRequest, ScaleResult
 from anabranch.protocol.status import JobStatus
 
 _POLL = 0.2
-_CHANGING = "changing"
 
 
 def scale(
@@ -32,7 +32,7 @@ def scale(
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Change a running job's factor or containers, and wait for it. Ctrl-C ends only the waiting."""
-    with finding.client(configuration.load(config).coordinator, job) as client:
+    with connect.client(configuration.load(config).coordinator, job) as client:
         scaled = client.scale(job, wished(factor, containers, now=now))
         haste.said(now)
         told = f"factor {scaled.factor}, {scaled.containers} container(s), generation {scaled.generation}"
@@ -61,7 +61,7 @@ def followed(client: Client, job: str, change: ScaleResult | RewindResult, timeo
 def tell(job: str, change: ScaleResult | RewindResult, said: str, json: bool) -> None:
     """The last that a verb says of a change that it has asked for."""
     if json:
-        printing.as_json(change)
+        output.as_json(change)
     progress.say(f"job {job}: {said}")
 
 
@@ -87,7 +87,7 @@ def wait(client: Client, job: str, timeout: float) -> None:
             status = client.status(job)
         except AWAY:
             return None
-        if status.state != _CHANGING:
+        if status.state != DeploymentState.CHANGING:
             return status
         if (now := _left(status)) != last:
             progress.say(now)
@@ -102,7 +102,7 @@ def wait(client: Client, job: str, timeout: float) -> None:
         )
 
     status = wait_until(look, timeout, late, _POLL)
-    if status.state != "running":
+    if status.state != DeploymentState.RUNNING:
         raise JobFailedError(f"job {job} is {status.state}: {status.error or 'it was stopped meanwhile'}")
 
 

@@ -11,7 +11,7 @@ import typer
 from rich import table as rich_table
 
 from anabranch import config as configuration
-from anabranch.cli import drawing, finding, printing
+from anabranch.cli import connect, output, tables
 from anabranch.coordinator.api.operations import Operations
 from anabranch.model.document import Document
 
@@ -30,7 +30,7 @@ def overview(config: Config = None, json: Json = False) -> None:
     """All jobs in a line each: state, lag, rate, and what needs somebody first."""
     found = _read(config, None, lambda asked: asked.overview())
     if json:
-        printing.as_json(found)
+        output.as_json(found)
         return
     rows = ({**each.to_builtins(), "worst": each.worst.summary if each.worst else ""} for each in found.jobs)
     _draw(("job", "state", "factor", "seats", "containers", "lag", "rows", "arriving", "worst"), rows)
@@ -41,7 +41,7 @@ def live(job: Job, config: Config = None, json: Json = False) -> None:
     """The figures of a job's open lanes and containers as they are now."""
     found = _read(config, job, lambda asked: asked.live(job))
     if json:
-        printing.as_json(found)
+        output.as_json(found)
         return
     typer.echo(f"job {job}: {found.state}, generation {found.generation}, factor {found.factor}")
     for each in (found.lanes, found.containers, found.resting, found.copies):
@@ -62,7 +62,7 @@ def partitions(
     """The partitions that a job reads: who is behind, and who holds event time back."""
     found = _read(config, job, lambda asked: asked.partitions(job, stage, lane, sort, 0, limit))
     if json:
-        printing.as_json(found)
+        output.as_json(found)
         return
     _draw(found.table.columns, found.table.records())
     typer.echo(f"{len(found.table.rows):,} of {found.total:,} partitions; lag {found.totals.get('lag', 0):,} in all")
@@ -73,7 +73,7 @@ def placement(job: Job, stage: Stage = "", config: Config = None, json: Json = F
     """Which containers have how many buckets of each partition."""
     found = _read(config, job, lambda asked: asked.placement(job, stage))
     if json:
-        printing.as_json(found)
+        output.as_json(found)
         return
     rows: dict[int, dict[str, Any]] = {}
     for number, seat, buckets in found.cells.rows:
@@ -91,7 +91,7 @@ def graph(
     """The operators of a job, by stage."""
     found = _read(config, job, lambda asked: asked.graph(job, deployment))
     if json:
-        printing.as_json(found)
+        output.as_json(found)
         return
     nodes = {each.id: each for each in found.nodes}
     for stage in found.stages:
@@ -130,18 +130,40 @@ def changes(
 
 
 @app.command()
+def history(
+    job: Job,
+    series: Annotated[str, typer.Option(help="Which figures, with commas.")] = "lag,rows,arriving",
+    by: Annotated[str, typer.Option(help="job, stage or lane.")] = "stage",
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """A job's figures over the last hour."""
+    found = _read(config, job, lambda asked: asked.history(job, series, by))
+    if json:
+        output.as_json(found)
+        return
+    if not any(found.values.values()):
+        typer.echo("no figures are known here: the coordinator that serves the job keeps them")
+    for name, values in found.values.items():
+        for whose, its in values.items():
+            seen = [each for each in its if each is not None]
+            last = f"{seen[-1]:,.1f}, from {min(seen):,.1f} to {max(seen):,.1f}" if seen else "not known"
+            typer.echo(f"{name} of {by} {whose}: {last}, in {len(seen)} looks")
+
+
+@app.command()
 def coordinator(config: Config = None, json: Json = False) -> None:
     """What the coordinator is, and who leads."""
     found: Document = _read(config, None, lambda asked: asked.info())
     if json:
-        printing.as_json(found)
+        output.as_json(found)
         return
     for name, value in found.to_builtins().items():
         typer.echo(f"{name}: {_text(value)}")
 
 
 def _read(config: Path | None, job: str | None, ask: Callable[[Operations], T]) -> T:
-    return finding.read(configuration.load(config).coordinator, job, ask)
+    return connect.read(configuration.load(config).coordinator, job, ask)
 
 
 def _draw(columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> None:
@@ -150,7 +172,7 @@ def _draw(columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> None:
         table.add_column(name)
     for row in rows:
         table.add_row(*(_text(row.get(name)) for name in names))
-    drawing.wide().print(table)
+    tables.wide().print(table)
 
 
 def _text(value: Any) -> str:

@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from anabranch import config as configuration
-from anabranch.cli import drawing, finding, printing, progress
+from anabranch.cli import connect, output, progress, tables
 from anabranch.protocol.status import LaneSizing, Sizing
 
 _FIGURES = ("busy", "functions", "lag", "in/s", "read/s", "batch s")
@@ -21,12 +21,12 @@ def sizing(
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show how the lanes of a running job cope: how busy they are, how far behind, and which bucket is the slowest."""
-    with finding.client(configuration.load(config).coordinator, job) as client:
+    with connect.client(configuration.load(config).coordinator, job) as client:
         found = client.sizing(job)
     if json:
-        printing.as_json(found)
+        output.as_json(found)
         return
-    console = drawing.wide()
+    console = tables.wide()
     console.print(f"job {job}: {found.state}, factor {found.factor}, {found.containers} container(s)")
     table = Table()
     for column in ("lane", "container", *_FIGURES, "slowest bucket", "its s", "skew"):

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from anabranch import config as configuration
-from anabranch.cli import finding, progress, waiting
+from anabranch.cli import connect, progress, waiting
 from anabranch.config import Settings
 from anabranch.coordinator.api.client import Client
 from anabranch.errors import ConflictError, JobFailedError, NotFoundError, UsageError
@@ -18,8 +18,12 @@ from anabranch.job_code import artifact
 from anabranch.launch import loading, outputs, preparation
 from anabranch.launch.loading import JobFile
 from anabranch.launch.preparation import Prepared
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.job_model import JobModel
 from anabranch.protocol.deployment import Program
+
+_SETTLED = frozenset(DeploymentState) - {DeploymentState.PLANNED, DeploymentState.STARTING, DeploymentState.CHANGING}
+"""Once a job is in one of these states, `start` needn't wait any more."""
 
 
 def start(
@@ -40,13 +44,13 @@ def start(
         settings = preparation.settings_of(Path(job), config)
         file = loading.load(Path(job))
         name = file.graph.job
-        with finding.at(settings, coordinator) as client:
+        with connect.at(settings, coordinator) as client:
             _hand_over(client, file, settings, available_now, reset_state)
             wait(client, name, timeout, detach)
         return
     if reset_state:
         raise UsageError("--reset-state needs the job's file", f"anabranch start JOB.py --reset-state, not {job}")
-    with finding.at(configuration.load(config), coordinator) as client:
+    with connect.at(configuration.load(config), coordinator) as client:
         number = client.resume(job)
         progress.say(f"job {job}: goes on with deployment {number}")
         wait(client, job, timeout, detach)
@@ -121,7 +125,7 @@ def _code(client: Client, home: Path, in_image: bool) -> str:
 def _known_model(client: Client, job: str) -> tuple[JobModel | None, bool]:
     """What a job has been so far, and whether it was drained."""
     try:
-        return client.model(job), client.status(job).state == "drained"
+        return client.model(job), client.status(job).state == DeploymentState.DRAINED
     except NotFoundError:
         return None, False
 
@@ -137,7 +141,7 @@ def wait(client: Client, job: str, timeout: float, detach: bool) -> None:
     """Wait until a job runs. JobFailedError if it has failed."""
     if detach:
         return
-    status = waiting.until(client, job, {"running", "draining", "drained", "stopping", "stopped", "failed"}, timeout)
-    if status.state == "failed":
+    status = waiting.until(client, job, _SETTLED, timeout)
+    if status.state == DeploymentState.FAILED:
         raise JobFailedError(f"job {job} failed: {status.error}")
     progress.say(f"job {job}: {status.state}")

@@ -9,9 +9,10 @@ from typing import Annotated
 import typer
 
 from anabranch import config as configuration
-from anabranch.cli import finding, haste, progress
+from anabranch.cli import connect, haste, progress
 from anabranch.config import CoordinatorSettings
 from anabranch.errors import OutOfTimeError, UnreachableError
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.protocol.status import JobStatus
 
 
@@ -30,7 +31,7 @@ def stop(
 ) -> None:
     """Stop a running job, and wait for it: where it goes on exactly, or now. Ctrl-C ends only the waiting."""
     where = configuration.load(config).coordinator
-    with finding.client(where, job) as client:
+    with connect.client(where, job) as client:
         client.stop(job, now)
     haste.said(now)
     if detach:
@@ -45,13 +46,13 @@ def stop(
                 f"it goes on stopping; see anabranch status {job}",
             )
         time.sleep(0.2)
-    progress.say(f"job {job}: {finding.status(where, job).state}")
+    progress.say(f"job {job}: {connect.status(where, job).state}")
 
 
 def _status(where: CoordinatorSettings, job: str) -> JobStatus | None:
     """None: who serves it is just ending."""
     try:
-        return finding.status(where, job)
+        return connect.status(where, job)
     except UnreachableError:
         return None
 
@@ -60,5 +61,5 @@ def _runs(status: JobStatus | None) -> bool:
     """Whether any of it does."""
     if status is None or not status.served:
         return status is None
-    ended = status.state in ("stopped", "failed", "drained")
+    ended = status.state in (DeploymentState.STOPPED, DeploymentState.FAILED, DeploymentState.DRAINED)
     return not ended or any(container.alive for container in status.containers)

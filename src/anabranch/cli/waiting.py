@@ -9,6 +9,7 @@ from typing import TypeVar
 from anabranch.cli import progress
 from anabranch.coordinator.api.client import AWAY, Client
 from anabranch.errors import AnabranchError, OutOfTimeError
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.protocol.status import JobStatus
 
 __all__ = ["answered", "until"]
@@ -48,7 +49,7 @@ def until(client: Client, job: str, states: Collection[str], timeout: float) -> 
                 f"their logs are in {status.launching.logs}; anabranch start {job} tries again",
             )
         now = f"job {job} is {status.state}"
-        if not any(container.alive for container in status.containers) and status.state == "starting":
+        if not any(container.alive for container in status.containers) and status.state == DeploymentState.STARTING:
             now += ": no container has come yet"
             if status.launching is None:
                 now += f"; anabranch container {job} --coordinator {client.url}"

@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from anabranch import config as configuration
-from anabranch.cli import finding
+from anabranch.cli import connect
 
 
 def why(
@@ -18,7 +18,7 @@ def why(
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say what holds a job back, the worst first, and what to do."""
-    found = finding.read(configuration.load(config).coordinator, job, lambda asked: asked.findings(job))
+    found = connect.read(configuration.load(config).coordinator, job, lambda asked: asked.findings(job))
     if json:
         typer.echo(msgspec.json.encode([each.to_builtins() for each in found]).decode())
         return

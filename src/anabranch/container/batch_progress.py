@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from anabranch.container.time_spent import COMPUTING, STATE, Operator, Spending
-from anabranch.protocol.lane_report import BatchProgress
+from anabranch.protocol.lane_report import BatchPhase, BatchProgress
 from anabranch.task_progress.counts import PUBLISHING, READING, Heard, Received
 
 __all__ = ["Look", "Planned", "Tracker"]
@@ -101,7 +101,7 @@ class Tracker:
             number=planned.number,
             planned=planned.rows,
             done=done,
-            phase=phase,
+            phase=BatchPhase(phase),
             seconds=elapsed,
             rows_per_second=speed * planned.rows,
             left=left,

@@ -11,7 +11,7 @@ import msgspec
 from anabranch import logs
 from anabranch.container import failures
 from anabranch.container.folder import Folder
-from anabranch.protocol.standby import StandbyOrder, StandbyReport
+from anabranch.protocol.standby import StandbyAction, StandbyOrder, StandbyReport
 
 __all__ = ["Copies"]
 
@@ -65,7 +65,7 @@ class Copies:
             self._kept = {
                 key: self._kept.get(key, StandbyReport(lane=copy.lane, epoch=copy.epoch, number=copy.number))
                 for key, copy in wanted.items()
-                if key in self._kept or copy.to == "refresh"
+                if key in self._kept or copy.to == StandbyAction.REFRESH
             }
         if wanted and not self._thread.is_alive() and not self._over.is_set():
             self._thread.start()
@@ -99,12 +99,12 @@ class Copies:
     def _keep(self, copy: StandbyOrder) -> None:
         source = self._folder(copy.lane, copy.epoch)
         standby = source.standby(copy.number)
-        if copy.to == "remove":
+        if copy.to == StandbyAction.REMOVE:
             standby.remove()
             with self._lock:
                 self._kept.pop(_key(copy), None)
             self._wake()
-        elif copy.to == "refresh" and (last := source.committed()) > self._batch(copy):
+        elif copy.to == StandbyAction.REFRESH and (last := source.committed()) > self._batch(copy):
             self._tell(copy, batch=min(last, source.refresh(standby)), error="")
 
     def _batch(self, copy: StandbyOrder) -> int:

@@ -37,7 +37,7 @@ class Entry:
         offset = self.sources[source]
         if offset is None:
             return {}
-        held = offset["positions"] if "stream" in offset else next(iter(offset.values()))
+        held = offset["positions"] if _has_stream(offset) else next(iter(offset.values()))
         return {int(p): int(o) for p, o in held.items()}
 
     def streams(self) -> dict[str, int]:
@@ -75,7 +75,7 @@ class Entry:
         if offset is None:
             raise ValueError(f"source {source} has no offset to change")
         told = {str(p): o for p, o in sorted(positions.items())}
-        changed = {**offset, "positions": told} if "stream" in offset else {next(iter(offset)): told}
+        changed = {**offset, "positions": told} if _has_stream(offset) else {next(iter(offset)): told}
         return replace(self, sources=(*self.sources[:source], changed, *self.sources[source + 1 :]))
 
     def keeping(self, partitions: Mapping[str, Iterable[int]]) -> Entry:
@@ -109,9 +109,14 @@ def _is_progress(offset: Mapping[str, Any] | None) -> bool:
     return offset is not None and offset.get("source") == progress.SOURCE
 
 
+def _has_stream(offset: Mapping[str, Any]) -> bool:
+    """Whether it names its stream; else it is of Kafka's connector, by topic: a topic may be called "stream", too."""
+    return isinstance(offset.get("stream"), str)
+
+
 def _name(offset: Mapping[str, Any]) -> str | None:
     """The stream, or topic, that an offset is of; None: it is of none."""
-    if "stream" in offset:
+    if _has_stream(offset):
         return str(offset["stream"])
     return None if "source" in offset and not isinstance(offset["source"], dict) else next(iter(offset), None)
 

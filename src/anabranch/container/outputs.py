@@ -109,9 +109,7 @@ class Outputs:
             raise StateError(
                 f"the output {where} ends at offset {now}, and ended at {before} before: it was set back, or removed "
                 f"and made again, and lane {self._lane.id} won't write offsets {now} to {before - 1} again",
-                f"restore the newest copy of stream {stream!r}; nothing was changed\n  "
-                "to go on without those records, which are lost then, set "
-                f'[streams.{self._systems.bound_as(stream)}] on_data_loss = "earliest"',
+                f"restore the newest copy of stream {stream!r}; nothing was changed\n  {self._way_on(stream)}",
             )
 
     def _gone_error(self, stream: str) -> StateError:
@@ -119,6 +117,15 @@ class Outputs:
             f"the output stream {stream!r} of lane {self._lane.id} is gone from {self._lane.system(stream)}",
             "restore it; or, to begin afresh, give the job another name",
         )
+
+    def _way_on(self, stream: str) -> str:
+        """What else may be done about a stream whose newest copy is lost."""
+        if self._lane.system(stream) == "kafka":  # as for inputs, [streams] knows of lost records there only
+            name = self._systems.bound_as(stream)
+            return (
+                f'to go on without those records, which are lost then, set [streams.{name}] on_data_loss = "earliest"'
+            )
+        return "without it those records are lost: under another job name, the job writes its outputs once more"
 
     @property
     def _streams(self) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from anabranch.container.folder import Folder
-from anabranch.protocol.lane_report import BatchProgress
+from anabranch.protocol.lane_report import BatchPhase, BatchProgress
 from anabranch.systems.source import share
 
 __all__ = ["is_too_long", "outlasts", "shrink"]
@@ -13,7 +13,7 @@ __all__ = ["is_too_long", "outlasts", "shrink"]
 _TOO_LONG = "anabranch.errors.TooLongError"
 _SURE = 0.1
 """After this part of the time that it may take, a batch's own speed is known."""
-_WRITTEN = ("publishing", "committing")
+_WRITTEN = (BatchPhase.PUBLISHING, BatchPhase.COMMITTING)
 
 
 def is_too_long(error: BaseException) -> bool:

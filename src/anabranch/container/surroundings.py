@@ -57,6 +57,13 @@ _KINDS = (
         r"KafkaError\{code=\w*AUTHORIZATION_FAILED",
     ),
     _awaited(
+        "credentials that Kafka accepts",
+        "see user, password and certificates in [systems.kafka], and whether they have expired: the lane goes on by "
+        "itself once the brokers accept them",
+        r"kafka\.common\.errors\.(?:Sasl|Ssl)?AuthenticationException",
+        r"KafkaError\{code=_AUTHENTICATION",
+    ),
+    _awaited(
         "a host name that is known",
         "see the name servers of this machine: the lane goes on by itself",
         r"UnknownHostException",

@@ -14,11 +14,11 @@ from anabranch.coordinator.lane_load import LaneLoad
 from anabranch.coordinator.needed_factor import Aim, Need, need_of
 from anabranch.coordinator.report_history import ReportHistory
 from anabranch.coordinator.scalability import UNKNOWN, Scalability
-from anabranch.coordinator.states import DeploymentState
 from anabranch.event_time import durations
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.factor import FACTORS
 from anabranch.model.lane import Lane
-from anabranch.protocol.lane_report import LaneReport
+from anabranch.protocol.lane_report import BatchPhase, LanePhase, LaneReport
 from anabranch.protocol.status import JobStatus, LaneStatus
 
 __all__ = ["Findings", "Look", "Verdict", "decide", "limits_of", "looked", "threads_of"]
@@ -257,7 +257,7 @@ def _unknown(status: JobStatus, heard: Findings, now: float) -> str:
     alive = {container.seat for container in status.containers if container.alive}
     for lane in status.lanes:
         report = lane.report
-        if report is None or report.phase != "running" or lane.lane.seat not in alive:
+        if report is None or report.phase != LanePhase.RUNNING or lane.lane.seat not in alive:
             return f"lane {lane.lane.id} doesn't run, or isn't heard"
         unknown = _unclear(lane, report, heard.heard[lane.lane.id], now)
         if unknown:
@@ -276,7 +276,7 @@ def _unclear(lane: LaneStatus, report: LaneReport, heard: ReportHistory, now: fl
         return ""
     if now - heard.at >= _STALE:
         return f"its figures are {now - heard.at:.0f} s old"
-    if progress is not None and progress.phase != "functions" and now - heard.moved >= _STALE:
+    if progress is not None and progress.phase != BatchPhase.FUNCTIONS and now - heard.moved >= _STALE:
         return f"nothing was done for {now - heard.moved:.0f} s: it waits for {progress.phase}"
     if not report.rows_per_second and not (progress is not None and progress.done):
         return "how fast it is isn't known yet"

@@ -23,7 +23,6 @@ from anabranch.coordinator.launch_policy import Demand
 from anabranch.coordinator.membership import Membership
 from anabranch.coordinator.naming import check_name
 from anabranch.coordinator.reads import Reads
-from anabranch.coordinator.states import DeploymentState
 from anabranch.coordinator.store import EventRange, Store
 from anabranch.errors import NotFoundError, OutOfTimeError
 from anabranch.formats import Format
@@ -37,6 +36,7 @@ from anabranch.systems.systems import Systems
 from anabranch.views.about import CoordinatorInfo, DeploymentInfo, GraphView, Partitions, Placement
 from anabranch.views.changes import ChangeRecord
 from anabranch.views.findings import Finding
+from anabranch.views.history import History
 from anabranch.views.live import Live
 from anabranch.views.overview import Overview
 
@@ -193,6 +193,12 @@ class Coordinator(Operations):
         """See :meth:`Reads.changes`."""
         return self.reads.changes(job, limit, before)
 
+    def history(
+        self, job: str, series: str = "lag,rows,arriving", by: str = "stage", since: float = 0.0, until: float = 0.0
+    ) -> History:
+        """See :meth:`Histories.history`."""
+        return self.reads.histories.history(job, series, by, since, until)
+
     def graph(self, job: str, deployment: int = 0) -> GraphView:
         """See :meth:`Reads.graph`."""
         return self.reads.graph(job, deployment)
@@ -277,9 +283,11 @@ class Coordinator(Operations):
             jobs = list(self.registry.jobs)
         for job in jobs:
             autoscale.autoscale(self.registry, job)
+        self.reads.histories.sample()
 
     def look(self) -> None:
         """Look at the inputs of jobs: see :func:`anabranch.coordinator.commands.expand.look`."""
+        self.reads.histories.sample()  # a job in one process has nobody else who looks at the time
         expand.look(self._context)
 
     def fences(self) -> list[Fence]:
@@ -352,4 +360,4 @@ class Coordinator(Operations):
 
     def _has_ended(self, job: str) -> bool:
         stored = None if job in self.registry.jobs else self._store.deployment(job)
-        return stored is not None and not DeploymentState(stored.state).active
+        return stored is not None and not stored.state.active

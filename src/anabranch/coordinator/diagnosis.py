@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
-from anabranch.coordinator.states import DeploymentState
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import LaneState
 from anabranch.protocol.lane_report import LaneReport
 from anabranch.protocol.status import JobStatus, LaneStatus

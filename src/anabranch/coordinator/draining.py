@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from anabranch.coordinator.states import DeploymentState
 from anabranch.errors import ConflictError, UsageError
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import Lane, LaneState
 from anabranch.model.ssp import SSP, in_order
 from anabranch.protocol.drain import DrainNotification, DrainOrder, DrainProgress
-from anabranch.protocol.lane_report import LaneReport
+from anabranch.protocol.lane_report import LanePhase, LaneReport
 
 __all__ = ["check", "check_cancellable", "following", "of_lane", "sources", "stages"]
 
@@ -113,7 +113,7 @@ def of_lane(drain: DrainProgress | None, state: DeploymentState) -> DrainOrder |
 
 
 def _has_halted(report: LaneReport, drain: DrainProgress) -> bool:
-    return report.phase == "running" and report.halted == drain.notification.uuid
+    return report.phase == LanePhase.RUNNING and report.halted == drain.notification.uuid
 
 
 def _taken(lane: Lane) -> dict[str, int]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from anabranch.coordinator.report_history import ReportHistory
 from anabranch.coordinator.scalability import UNKNOWN, Scalability
+from anabranch.protocol.lane_report import BatchPhase
 from anabranch.protocol.status import LaneStatus
 
 __all__ = ["LaneLoad", "capacity", "catch_up", "load_of", "scale", "utilisation"]
@@ -110,12 +111,12 @@ def load_of(lane: LaneStatus, history: ReportHistory, factor: int, threads: int)
     share = min(1.0, report.working / report.busy) if report.busy > 0 else 0.0
     rate, seconds = report.rows_per_second, report.seconds or report.usual_seconds
     if report.spent and report.seconds > 0:
-        share = min(1.0, report.spent.get("functions", 0.0) / report.seconds)
+        share = min(1.0, report.spent.get(BatchPhase.FUNCTIONS, 0.0) / report.seconds)
     rest = max(0.0, 1.0 - share - _OVERHEAD / seconds) if seconds > 0 else 0.0
     grown = report.span >= _GROWN
     if not grown and share >= _MATTERS:
         rest = 0.0
-    functions = 0.0 if progress is None else progress.spent.get("functions", 0.0)
+    functions = 0.0 if progress is None else progress.spent.get(BatchPhase.FUNCTIONS, 0.0)
     known = progress is not None and progress.done > 0 and functions >= _KNOWN_AFTER
     # Where the last batch hasn't told what it spent, `share` is of the present one too, but `rate` is of the last one,
     # which took most of its time to start if it was far smaller.

@@ -8,9 +8,9 @@ from contextlib import contextmanager, suppress
 import msgspec
 
 from anabranch.coordinator import endpoint, queries
-from anabranch.coordinator.states import DeploymentState
 from anabranch.coordinator.store import Event, Store, address
 from anabranch.errors import ConflictError, NotFoundError, NotLeadingError
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import Lane, LaneState, open_lanes
 
 __all__ = ["alone", "begun", "lanes", "replaced"]
@@ -59,7 +59,7 @@ def lanes(store: Store, job: str) -> list[Lane]:
     """
     its = queries.deployment(store, job)
     if its.state != DeploymentState.STOPPED:
-        runs = DeploymentState(its.state).active
+        runs = its.state.active
         cure = f"anabranch stop {job}" if runs else "start it again, and stop it once it runs"
         raise ConflictError(f"job {job!r} is {its.state}: only one that is stopped can be compacted", cure)
     found = [lane for lane in open_lanes(store.lanes(job).values()) if lane.deployment == its.id]

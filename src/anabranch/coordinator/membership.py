@@ -15,12 +15,11 @@ from anabranch.coordinator.jobs.parts import Process
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.naming import check_container, check_name
-from anabranch.coordinator.states import DeploymentState
 from anabranch.coordinator.store import Event
 from anabranch.errors import ConflictError, FencedError, NotFoundError, NotLeadingError, StoreUnavailableError
 from anabranch.model.lane import Lane, LaneState
 from anabranch.protocol.container import Heartbeat, HeartbeatResponse, Registration, RegistrationResponse
-from anabranch.protocol.lane_report import LaneReport
+from anabranch.protocol.lane_report import LanePhase, LaneReport
 
 __all__ = ["Membership"]
 
@@ -217,9 +216,9 @@ class Membership:
         if job in self._registry.jobs:
             return False
         its = queries.deployment(self._store, job)
-        if its.program is not None and DeploymentState(its.state).active:
+        if its.program is not None and its.state.active:
             raise NotLeadingError(f"this coordinator doesn't serve job {job!r} now", "ask again")
-        return not DeploymentState(its.state).active
+        return not its.state.active
 
     def _routine(self, beat: Heartbeat) -> HeartbeatResponse | None:
         """Hear a beat after which nothing has to be decided, stored or told; else None, and only its lease is renewed:
@@ -307,12 +306,12 @@ class Membership:
         self, process: Process, before: Lane, after: Lane, report: LaneReport, attempt: int
     ) -> list[Event]:
         if report.attempt > attempt:
-            where = "in a new process" if report.phase == "ended" else f"attempt {report.attempt}"
+            where = "in a new process" if report.phase == LanePhase.ENDED else f"attempt {report.attempt}"
             what = f"lane {after.id} failed and is tried again, {where}"
             return [self._registry.event(after.job, process.record.id, what, report.trouble)]
         if after is before or (before.state is after.state and report.phase not in reports.LAST_PHASES):
             return []
-        what = f"lane {after.id} {'runs' if report.phase == 'running' else report.phase}"
+        what = f"lane {after.id} {'runs' if report.phase == LanePhase.RUNNING else report.phase}"
         return [self._registry.event(after.job, process.record.id, what, after.error or "")]
 
 

@@ -9,6 +9,7 @@ from importlib import metadata
 
 from anabranch.coordinator import change_log, diagnosis, event_kinds, partition_view, queries
 from anabranch.coordinator.event_kinds import KINDS, LoggedEvent
+from anabranch.coordinator.histories import Histories
 from anabranch.coordinator.jobs import live_view
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
@@ -58,6 +59,7 @@ class Reads:
         self._registry = registry
         self._store = registry.store
         self._invalid_heartbeats = invalid_heartbeats
+        self.histories = Histories(registry)
         self._at_rest: dict[str, tuple[tuple[int, int], int, int]] = {}
 
     def snapshot(self, job: str) -> RunningJob | None:
@@ -71,13 +73,13 @@ class Reads:
         return self._store.watched(wake)
 
     def info(self) -> CoordinatorInfo:
-        """What this coordinator is. ``leads``: as far as it itself can tell: it serves jobs, or nobody else does."""
+        """What this coordinator is."""
         led_by = self._store.leader()
         leader = None if led_by is None or led_by.resigned else led_by.holder
         return CoordinatorInfo(
             at=self._registry.now(),
             program=metadata.version("anabranch"),
-            leads=True,
+            leads=self._store.leads(),
             leader=leader,
             lease=self._registry.lease,
             grace=self._registry.grace,
@@ -90,7 +92,7 @@ class Reads:
         led_by = self._store.leader()
         return Overview(
             at=self._registry.now(),
-            leads=True,
+            leads=self._store.leads(),
             leader=None if led_by is None or led_by.resigned else led_by.holder,
             jobs=tuple(map(self._overview_of, self._store.jobs())),
         )
@@ -117,6 +119,7 @@ class Reads:
             changed_at=job.progress.changed_at,
             containers=sum(now < each.lease_ends for each in job.seats.processes.values()),
             lag=sum(map(live_view.lag, heard)) if heard else None,
+            lag_trend=self.histories.lag_trend(name),
             rows=sum(each.rows_per_second for each in heard) if heard else None,
             arriving=sum(each.arriving for each in heard) if heard else None,
             error=job.error,

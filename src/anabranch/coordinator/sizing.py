@@ -10,7 +10,7 @@ from anabranch.coordinator.lane_load import LaneLoad
 from anabranch.coordinator.needed_factor import Need
 from anabranch.model.factor import FACTORS
 from anabranch.model.lane import LaneState
-from anabranch.protocol.lane_report import LaneReport
+from anabranch.protocol.lane_report import LanePhase, LaneReport
 from anabranch.protocol.status import JobStatus, LaneSizing, LaneStatus, Sizing
 
 __all__ = ["of"]
@@ -29,7 +29,12 @@ def of(status: JobStatus, scalable: bool, autoscale: str, look: Look, lag: float
         containers=status.seats,
         allowed=FACTORS if scalable else (1,),
         lanes=tuple(
-            _lane(each, each.report or LaneReport(lane=each.lane.id, phase=""), needs.get(each.lane.id), lag)
+            _lane(
+                each,
+                each.report or LaneReport(lane=each.lane.id, phase=LanePhase.STARTING),
+                needs.get(each.lane.id),
+                lag,
+            )
             for each in lanes
         ),
         autoscale=autoscale,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from anabranch.assignment import standbys
 from anabranch.model.lane import Lane, LaneState
-from anabranch.protocol.standby import StandbyOrder, StandbyReport
+from anabranch.protocol.standby import StandbyAction, StandbyOrder, StandbyReport
 
 __all__ = ["Copies", "Member", "is_warm", "told"]
 
@@ -102,7 +102,7 @@ def _left(
 ) -> list[StandbyOrder]:
     """What becomes of a standby that its process need not keep; nothing: another one does, or this one does."""
     lane = lanes.get(has.lane)
-    copy = StandbyOrder(lane=has.lane, epoch=has.epoch, number=has.number, to="remove")
+    copy = StandbyOrder(lane=has.lane, epoch=has.epoch, number=has.number, to=StandbyAction.REMOVE)
     if lane is None:
         return []
     if lane.folder_epoch != has.epoch:
@@ -111,4 +111,4 @@ def _left(
         return [] if has.number in keepers[lane.id] else [copy]
     if lane.state is LaneState.CLOSED and lane.id not in awaited:
         return [copy]
-    return [StandbyOrder(lane=has.lane, epoch=has.epoch, number=has.number, to="hold")]
+    return [StandbyOrder(lane=has.lane, epoch=has.epoch, number=has.number, to=StandbyAction.HOLD)]

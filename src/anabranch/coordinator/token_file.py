@@ -14,7 +14,7 @@ from anabranch.config import CoordinatorSettings
 from anabranch.coordinator.store import address
 from anabranch.errors import ConfigError
 
-__all__ = ["beside", "made", "of", "read"]
+__all__ = ["made", "of", "read", "sibling"]
 
 _BYTES = 32
 _LONGEST = 1000
@@ -28,7 +28,7 @@ def of(settings: CoordinatorSettings) -> Path:
     return settings.token_file
 
 
-def beside(token_file: Path, suffix: str) -> Path:
+def sibling(token_file: Path, suffix: str) -> Path:
     """Another file for the coordinator's user alone: with this suffix in place of ``.token``."""
     return token_file.with_name(token_file.name.removesuffix(".token") + suffix)
 

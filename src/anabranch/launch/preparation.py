@@ -20,7 +20,7 @@ from anabranch.launch.loading import JobFile
 from anabranch.model.factor import check_factor
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel
-from anabranch.planning import patterns, placing, stages
+from anabranch.planning import assignment_settings, patterns, stages
 from anabranch.planning import plan as planning
 from anabranch.planning.plan import Plan
 from anabranch.planning.real_time import RealTime
@@ -80,7 +80,7 @@ def plan(
         real_time=_real_time(settings, systems),
         lanes=settings.job.lanes,
         bases=_bases(known),
-        rules=placing.rules(settings.assignment),
+        rules=assignment_settings.rules(settings.assignment),
         racks=settings.assignment.racks,
         replicas=systems.racks(f"{name}/{s}" for s, name in sorted(lives.items())) if racked else {},
     )

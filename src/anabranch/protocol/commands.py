@@ -1,34 +1,53 @@
-"""Changes of a running job, and what comes of them: scale, expand, assign, rewind."""
+"""Changes of a running job, and their results: scale, expand, assign, rewind. Deploy is in ``deployment``."""
 
 from __future__ import annotations
 
-from typing import Literal
+import enum
 
 from anabranch.model.document import Document
 from anabranch.model.lane import Lane
 from anabranch.model.outline import Basis, Outline
 from anabranch.model.traffic import Traffic
 
-__all__ = ["AssignRequest", "ExpandRequest", "RewindRequest", "RewindResult", "ScaleRequest", "ScaleResult"]
+__all__ = [
+    "AssignRequest",
+    "ExpandRequest",
+    "RewindRequest",
+    "RewindResult",
+    "ScaleRequest",
+    "ScaleResult",
+    "StateHandling",
+]
+
+
+class StateHandling(enum.StrEnum):
+    """What a rewind does with the state of the operators behind the streams that are read again."""
+
+    KEEP = "keep"
+    CLEAR = "clear"
 
 
 class ScaleRequest(Document, frozen=True, kw_only=True):
-    """A job is to have another factor, or number of containers; None: as it is. ``request``: said twice, it is the
-    same wish. ``dry``: only find out what that would change. ``now``: it doesn't wait for batches that write at least
-    once, which is done twice then. ``brief``: say what comes of it as an outline, without whole lanes. ``expect``:
-    what the job was planned for: if it isn't so any more, it isn't changed."""
+    """Change a job's factor, or its number of containers, or both."""
 
     factor: int | None = None
+    """None: as it is."""
     containers: int | None = None
+    """None: as it is."""
     request: str = ""
+    """The request's id: the same one, sent twice, is carried out once."""
     dry: bool = False
+    """Only find out what would change."""
     now: bool = False
+    """Don't wait for batches that write at least once: their output comes twice then."""
     brief: bool = False
+    """Give the result as an outline, without whole lanes."""
     expect: Basis | None = None
+    """What the change was planned for. If the job isn't so any more, it isn't changed."""
 
 
 class ExpandRequest(Document, frozen=True, kw_only=True):
-    """A job is to go along with its inputs, whose partitions have become more; fields as in :class:`ScaleRequest`."""
+    """Adapt a job to partitions added to its inputs. Fields as in :class:`ScaleRequest`."""
 
     request: str = ""
     dry: bool = False
@@ -38,7 +57,7 @@ class ExpandRequest(Document, frozen=True, kw_only=True):
 
 
 class AssignRequest(Document, frozen=True, kw_only=True):
-    """A job's tasks are to go where they should be by the racks as they are now; fields as in :class:`ScaleRequest`."""
+    """Move a job's tasks to the seats that suit the present racks best. Fields as in :class:`ScaleRequest`."""
 
     request: str = ""
     dry: bool = False
@@ -48,40 +67,42 @@ class AssignRequest(Document, frozen=True, kw_only=True):
 
 
 class ScaleResult(Document, frozen=True, kw_only=True):
-    """What comes of it: the generation, and the lanes that are closed and that follow them; none: it is so already.
-
-    ``partitions``: of the streams that have more of them than before, by ``system/stream``.
-    ``pause``: for how many seconds, as expected, there is no output in between; ``free``: the seats that some of them
-    are for, and that no container has: they begin once one has.
-    ``before`` and ``after``: what is read from which rack, where racks are known; ``why_not``: why they don't count,
-    where they should. ``moved``: tasks that get another seat, where nothing else changes.
-    ``basis``: what it was planned for, to be given back as what is expected. ``outline``: its lanes, if it is to be
-    brief; ``closing`` and ``lanes`` are empty then.
-    """
+    """What a scale, expand or assign changes."""
 
     generation: int
     factor: int
     containers: int
     partitions: dict[str, int] = {}
+    """The new partition counts of the streams that have more than before, by ``system/stream``."""
     closing: tuple[Lane, ...] = ()
+    """The lanes that are closed. Without any, the job is as requested already."""
     lanes: tuple[Lane, ...] = ()
+    """The lanes that continue them."""
     pause: float = 0.0
+    """The expected seconds without output in between."""
     basis: Basis | None = None
+    """What the change was planned for, to be sent back as ``expect``."""
     outline: Outline | None = None
+    """The lanes, if the request was ``brief``; ``closing`` and ``lanes`` are empty then."""
     free: tuple[str, ...] = ()
+    """The seats of new lanes that no container has: these lanes wait until a container takes the seat."""
     before: Traffic | None = None
+    """The traffic between racks as it is, where racks are known."""
     after: Traffic | None = None
+    """The traffic between racks after the change, where racks are known."""
     why_not: str = ""
+    """Why racks aren't taken into account although the settings ask for it."""
     moved: int = 0
+    """The tasks that get another seat, if nothing else changes."""
 
 
 class RewindRequest(Document, frozen=True, kw_only=True):
-    """A job is to read its source streams again from ``to``: "earliest", a time (ISO 8601, with its offset from UTC),
-    or offsets by the texts of whole SSPs. ``state``: "keep" or "clear" what the operators behind them hold; None: there
-    is none. ``request``, ``dry`` and ``now`` as in :class:`ScaleRequest`."""
+    """Read a job's source streams again from an earlier place. Other fields as in :class:`ScaleRequest`."""
 
     to: str | dict[str, int]
-    state: Literal["keep", "clear"] | None = None
+    """``earliest``, a time (ISO 8601 with its offset from UTC), or offsets by the texts of whole SSPs."""
+    state: StateHandling | None = None
+    """None: there is no state behind the streams."""
     request: str = ""
     dry: bool = False
     now: bool = False
@@ -90,13 +111,18 @@ class RewindRequest(Document, frozen=True, kw_only=True):
 
 
 class RewindResult(Document, frozen=True, kw_only=True):
-    """What comes of it: the generation, from where the SSPs are read again, and the lanes that are closed and that
-    follow them; none: the same wish was heard before. ``pause`` as in :class:`ScaleResult`."""
+    """What a rewind changes."""
 
     generation: int
     to: dict[str, int] = {}
+    """The offsets from which the streams are read again, by the texts of whole SSPs."""
     closing: tuple[Lane, ...] = ()
+    """The lanes that are closed. None if the same request was carried out before."""
     lanes: tuple[Lane, ...] = ()
+    """The lanes that continue them."""
     pause: float = 0.0
+    """The expected seconds without output in between."""
     basis: Basis | None = None
+    """What the change was planned for, to be sent back as ``expect``."""
     outline: Outline | None = None
+    """The lanes, if the request was ``brief``; ``closing`` and ``lanes`` are empty then."""

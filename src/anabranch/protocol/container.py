@@ -16,88 +16,93 @@ __all__ = ["Heartbeat", "HeartbeatResponse", "Registration", "RegistrationRespon
 
 
 class Registration(Document, frozen=True, kw_only=True):
-    """A process wants a seat, the one that is named or any free one; said twice, it is the same one.
-
-    ``deployment``: whose code it has; 0: that of the present one.
-    ``execution`` is its EXECUTION_ENV_CONTAINER_ID, which it may have in common with one before it; ``instance`` is
-    its own. Of one that stands by: ``copies``, the standbys that it keeps, and ``warm``, whether its session has run
-    all that it should have run before lanes begin in it.
-    """
+    """A process asks for a seat. The same registration, sent twice, gets the same seat."""
 
     job: str
     execution: str
+    """The process's EXECUTION_ENV_CONTAINER_ID. A process that replaces another may have the same."""
     host: str
     pid: Annotated[int, msgspec.Meta(ge=0, le=2**62)]
     instance: str = ""
+    """An id that no other process has."""
     seat: str | None = None
+    """The seat that it asks for; None: any free one."""
     rack: str | None = None
     deployment: int = 0
+    """The deployment whose code the process has; 0: the present one."""
     copies: tuple[StandbyReport, ...] = ()
+    """The standbys that a process without a seat keeps."""
     warm: bool = True
+    """Whether its session has run all that it should run before lanes start in it."""
 
 
 class RegistrationResponse(Document, frozen=True, kw_only=True):
-    """The process's container id and epoch, and how long its lease lasts from each beat, in seconds.
-
-    ``seat`` None: all of them are taken: ask again. ``done``: nor will one be free, as the job doesn't run, or another
-    deployment of it does. ``copies``: the standbys to keep meanwhile.
-    """
+    """The seat that a process gets, or what to do without one."""
 
     lease: float
+    """The seconds that the lease lasts from each heartbeat."""
     seat: str | None = None
+    """None: all seats are taken; ask again."""
     container: str = ""
+    """The container's id."""
     epoch: int = 0
+    """The container's epoch."""
     done: bool = False
+    """No seat will become free: the job doesn't run, or another deployment of it does."""
     copies: tuple[StandbyOrder, ...] = ()
+    """The standbys to keep meanwhile."""
 
 
 class Heartbeat(Document, frozen=True, kw_only=True):
-    """A beat. ``seen`` is the ``revision`` of the last answer: a newer one is answered at once.
-
-    ``number`` rises: of a beat that another one has overtaken, the lanes aren't heard. ``leaving``: all its lanes have
-    ended, and it gives its seat back. ``copies``: the standbys that it keeps.
-    """
+    """What a container reports, several times in a lease."""
 
     container: str
     epoch: int
     number: int
+    """Rises with each heartbeat. The coordinator ignores the lanes of one that a later one has overtaken."""
     seen: int = -1
+    """The ``revision`` of the last response. The coordinator answers at once if it has a newer one."""
     lanes: tuple[LaneReport, ...] = ()
     leaving: bool = False
+    """All lanes of the container have ended, and it gives its seat back."""
     copies: tuple[StandbyReport, ...] = ()
+    """The standbys that the container keeps."""
 
 
 class WantedLane(Document, frozen=True, kw_only=True):
-    """A lane to run. ``upstream_ended``: all lanes that write its inputs have ended: it may end when it is read out.
-
-    ``closing``: not to run, but to end at a batch boundary; what it has begun it must finish first, or take back.
-    ``now``: it doesn't wait for what is only done again then. ``draining``: how it drains, if it does.
-    """
+    """A lane that a container should run, or end."""
 
     lane: Lane
     upstream_ended: bool = False
+    """All lanes that write its inputs have ended: it may end when it has read them to their ends."""
     closing: bool = False
+    """The lane must end at a batch boundary. It first finishes, or takes back, the batch that it has started."""
     now: bool = False
+    """A closing lane doesn't wait for a batch that would only be repeated later."""
     draining: DrainOrder | None = None
+    """How the lane drains; None: it doesn't."""
 
 
 class HeartbeatResponse(Document, frozen=True, kw_only=True):
-    """What the container should run. Lanes that it runs and that aren't wanted are stopped at a batch boundary; with
-    ``at_once`` the batch that runs is broken off, and is finished when they go on.
-
-    ``alive`` false: stop everything and exit non-zero, for ``reason``. ``done``: nothing is left to run: exit.
-    ``same``: all is as in the answer of that ``revision``, which the beat has seen; nothing of it is said again.
-    ``coming``: lanes that will be wanted here once those are closed that they go on from. What can be prepared may be;
-    nothing is told of it. ``copies``: the standbys that it should keep, or remove.
-    """
+    """What the container should run. It stops all other lanes at a batch boundary."""
 
     alive: bool
+    """False: the container has lost its seat: it stops everything and exits non-zero."""
     revision: int
+    """Rises when what the container should do changes."""
     wanted: tuple[WantedLane, ...] = ()
     coming: tuple[Lane, ...] = ()
+    """Lanes that the container will run once the lanes before them are closed. It may prepare them, and reports nothing
+    of them."""
     copies: tuple[StandbyOrder, ...] = ()
+    """The standbys to keep, or to remove."""
     until_caught_up: bool = False
+    """Lanes end when they reach the ends of their inputs that were noted at the start."""
     at_once: bool = False
+    """Unwanted lanes abort the running batch. It is finished when they run again."""
     done: bool = False
+    """Nothing is left to run: the container exits."""
     same: bool = False
+    """Everything is as in the response with this ``revision``, which the container has seen, and isn't repeated."""
     reason: str | None = None
+    """Why the container isn't ``alive``."""

@@ -15,66 +15,74 @@ __all__ = ["DeployRequest", "DeployResult", "Program", "RollbackRequest", "Runni
 
 
 class Program(Document, frozen=True, kw_only=True):
-    """What a container in another process needs to run a deployment, besides its model and lanes.
-
-    ``artifact`` is the sha256 of the job's code, ``file`` the job file in it. ``settings`` are those of the one who
-    started the job, with absolute paths; secrets are references. ``schemas`` map operators (by node) to what comes out
-    of them, as Spark's JSON. ``cores``: so many tasks must be able to run at once (0: any number will do).
-    """
+    """What a container in another process needs to run a deployment, besides its model and lanes."""
 
     artifact: str
+    """The SHA-256 of the job's code."""
     file: str
+    """The job file within the code."""
     settings: dict[str, Any]
+    """The settings of the user who started the job, with absolute paths; secrets are references."""
     schemas: dict[str, str]
+    """The schema after each operator, by its node, as Spark's JSON."""
     cores: int = 0
+    """The number of tasks that must be able to run at once; 0: any."""
 
 
 class StartRequest(Document, frozen=True, kw_only=True):
-    """A planned deployment, handed over to be started. ``lanes`` are all new; ``model.run_id`` is 0: not given yet.
-
-    ``fingerprint`` maps what must be the same for a resume (graph, factor, …) to its hash or value.
-    ``formats`` are those of the streams that aren't JSON: they stay as they are now for as long as the deployment.
-    ``until_caught_up``: lanes end when their inputs are at the ends that were noted at the start.
-    ``program`` is for containers in other processes; None: the one that starts it is the only container, and
-    ``settings`` are what the coordinator must know of its settings. ``reset_state``: after a drain, no state is kept.
-    """
+    """A planned deployment that is to be started."""
 
     graph: Graph
     model: JobModel
+    """With the run id 0: the coordinator gives the number."""
     lanes: tuple[Lane, ...]
+    """All of them are new."""
     fingerprint: dict[str, str]
+    """What must be the same for a resume (graph, factor, …), each as a hash or value."""
     formats: dict[str, Format] = {}
+    """The formats of the streams that aren't JSON. They stay as they are now for the whole deployment."""
     promises: dict[str, str] = {}
+    """The delivery guarantee of each output, by operator."""
     until_caught_up: bool = False
+    """Lanes end when they reach the ends of their inputs that were noted at the start."""
     program: Program | None = None
+    """For containers in other processes; None: the starting process is the only container."""
     settings: dict[str, Any] = {}
+    """Without a ``program``: the settings that the coordinator needs."""
     reset_state: bool = False
+    """After a drain: no state is kept."""
 
 
 class RunningDeployment(Document, frozen=True, kw_only=True):
-    """A deployment as a container that comes to it is told of it. ``formats`` as in :class:`StartRequest`."""
+    """What a container that registers needs to run the job."""
 
     job: str
     deployment: int
     program: Program
     formats: dict[str, Format] = {}
+    """As in :class:`StartRequest`."""
 
 
 class DeployRequest(Document, frozen=True, kw_only=True):
-    """Another version of a job is to follow without a drain. ``drop_state``: operators whose state may go.
-    ``request``, ``dry`` and ``now`` as in :class:`anabranch.protocol.commands.ScaleRequest`."""
+    """Replace the running version of a job by another one, without a drain."""
 
     start: StartRequest
     drop_state: tuple[str, ...] = ()
+    """The operators whose state may be deleted."""
     request: str = ""
+    """The request's id: the same one, sent twice, is carried out once."""
     dry: bool = False
+    """Only find out what would change."""
     now: bool = False
+    """Don't wait for batches that write at least once: their output comes twice then."""
     brief: bool = False
+    """Give the result as an outline, without whole lanes."""
     expect: Basis | None = None
+    """What the change was planned for. If the job isn't so any more, it isn't changed."""
 
 
 class RollbackRequest(Document, frozen=True, kw_only=True):
-    """The version before the present one is to follow it; fields as in :class:`DeployRequest`."""
+    """Replace the running version of a job by the one before. Fields as in :class:`DeployRequest`."""
 
     drop_state: tuple[str, ...] = ()
     request: str = ""
@@ -85,18 +93,21 @@ class RollbackRequest(Document, frozen=True, kw_only=True):
 
 
 class DeployResult(Document, frozen=True, kw_only=True):
-    """What comes of it: the deployment that follows, and the one whose version it is (its own: a new one); the lanes
-    that are closed and that go on from them; none: the same wish was heard before.
-
-    ``notes``: what changes for those who use its outputs or its state. ``pause`` as in
-    :class:`anabranch.protocol.commands.ScaleResult`.
-    """
+    """What a deploy or a rollback changes."""
 
     deployment: int
+    """The deployment that follows."""
     version_of: int
+    """The deployment whose version it has; its own number: a new version."""
     closing: tuple[Lane, ...] = ()
+    """The lanes that are closed. None if the same request was carried out before."""
     lanes: tuple[Lane, ...] = ()
+    """The lanes that continue them."""
     notes: tuple[str, ...] = ()
+    """What changes for users of the job's outputs or state."""
     pause: float = 0.0
+    """The expected seconds without output in between."""
     basis: Basis | None = None
+    """What the change was planned for, to be sent back as ``expect``."""
     outline: Outline | None = None
+    """The lanes, if the request was ``brief``; ``closing`` and ``lanes`` are empty then."""

@@ -1,60 +1,70 @@
-"""A drain, from the request to the order to each lane."""
+"""A drain: the request, how far it is, and the order to each lane. Offsets are by the texts of whole SSPs."""
 
 from __future__ import annotations
 
-from typing import Literal
+import enum
 
 from anabranch.model.document import Document
 
-__all__ = ["DrainAccepted", "DrainNotification", "DrainOrder", "DrainProgress"]
+__all__ = ["DrainAccepted", "DrainMode", "DrainNotification", "DrainOrder", "DrainProgress"]
+
+
+class DrainMode(enum.StrEnum):
+    """What a job still takes in when it drains."""
+
+    PLANNED = "planned"
+    """The batches that its lanes have planned when the drain is accepted."""
+    LATEST = "latest"
+    """All records that its inputs have when the drain is accepted."""
 
 
 class DrainNotification(Document, frozen=True, kw_only=True):
-    """A deployment (SEP-31 calls its number ``runId``) is to drain. ``mode``: it takes in what its lanes have "planned"
-    by then, or all up to the "latest" record there is now; ``uuid`` tells one wish from another. ``dry`` as in
-    :class:`anabranch.protocol.commands.ScaleRequest`."""
+    """A request to drain a deployment."""
 
     uuid: str
+    """The request's id: the same one, sent twice, is one drain."""
     run_id: int
-    mode: Literal["planned", "latest"] = "planned"
+    """The number of the deployment. SEP-31 calls it ``runId``."""
+    mode: DrainMode = DrainMode.PLANNED
     dry: bool = False
+    """Only find out what the drain would do."""
 
 
 class DrainProgress(Document, frozen=True, kw_only=True):
-    """How far a drain is that was wished for. Offsets are by the texts of whole SSPs of the streams that the job
-    doesn't write itself.
-
-    ``ends``: where these ended when it was accepted, if all up to there is taken in. ``until``: the position of each
-    when all has been taken in; None while lanes tell how far they are. ``last``: all lanes are there, and time ends:
-    from then on it can't be cancelled.
-    """
+    """How far a drain is. The store keeps it. Offsets are of the streams that the job doesn't write itself."""
 
     notification: DrainNotification
     ends: dict[str, int] = {}
+    """With the mode "latest": where the streams ended when the drain was accepted."""
     until: dict[str, int] | None = None
+    """Where each lane stops reading; None: the lanes haven't all reported that yet."""
     last: bool = False
+    """All lanes have read up to there, and event time ends. From here on the drain can't be cancelled."""
 
 
 class DrainAccepted(Document, frozen=True, kw_only=True):
-    """What comes of a drain that is wished for. ``uuid``: of the one that is under way; ``ignored``: why nothing is.
-    ``stages``: the open lanes of each stage, in the order in which they drain. ``seconds``: how long it takes, as
-    expected, where nothing comes in meanwhile that is to be taken in."""
+    """The response to a request to drain."""
 
     deployment: int
     uuid: str
-    mode: str = "planned"
+    """The drain that runs: an earlier one, if there was one."""
+    mode: DrainMode = DrainMode.PLANNED
     ignored: str = ""
+    """Why no drain runs."""
     stages: dict[str, tuple[str, ...]] = {}
+    """The open lanes of each stage, in the order in which the stages drain."""
     seconds: float = 0.0
+    """The expected duration, if nothing more comes in that must be taken in."""
 
 
 class DrainOrder(Document, frozen=True, kw_only=True):
-    """How a lane drains, for the notification ``uuid``. ``until``: where it stops to read the streams that the job
-    doesn't write itself, by the texts of whole SSPs; None: that isn't known yet: it takes in no more than it has
-    planned, and tells where that ends. ``last``: all lanes are there: it ends, with all windows and timers, once its
-    other inputs are read to their ends.
-    """
+    """How a lane drains."""
 
     uuid: str = ""
+    """The request's id."""
     until: dict[str, int] | None = None
+    """Where the lane stops reading the streams that the job doesn't write itself. None: not known yet: the lane takes
+    in only what it has planned, and reports where that ends."""
     last: bool = False
+    """All lanes have read up to there: this one reads its other inputs to their ends, fires all windows and timers, and
+    ends."""

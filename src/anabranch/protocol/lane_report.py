@@ -2,124 +2,183 @@
 
 from __future__ import annotations
 
+import enum
+
 from anabranch.model.document import Document
 
-__all__ = ["BatchProgress", "LaneReport"]
+__all__ = ["BatchPhase", "BatchProgress", "LanePhase", "LaneReport"]
+
+
+class LanePhase(enum.StrEnum):
+    """How far a lane is in its container."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    ENDED = "ended"
+    """Stopped at a batch boundary: its positions are final."""
+    FAILED = "failed"
+
+
+class BatchPhase(enum.StrEnum):
+    """What a running batch waits for."""
+
+    READING = "reading"
+    FUNCTIONS = "functions"
+    STATE = "state"
+    PUBLISHING = "publishing"
+    COMMITTING = "committing"
+    OTHER = "other"
+    """A phase that this program doesn't know: its container is a newer one. It is only shown, so a heartbeat isn't
+    refused for it, as it would be for an unknown :class:`LanePhase`."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> BatchPhase:
+        return cls.OTHER
 
 
 class BatchProgress(Document, frozen=True, kw_only=True):
-    """How far the batch is that a lane is at, from when it is planned until it is committed.
-
-    ``number``: of the batch; ``planned``: the records that it reads; ``done``: those of them that are through the
-    operator that is furthest behind. ``phase``: what it waits for now: ``reading``, ``functions``, ``state``,
-    ``publishing`` or ``committing``. ``seconds``: since it was planned; ``spent``: of them, by phase. ``left``: seconds
-    until its end, as foretold by its own speed; None: not known yet. ``buckets``: the records done, by the texts of
-    SSPs with their bucket, of those furthest behind.
-    """
+    """How far a lane's batch is, from when it is planned until it is committed."""
 
     number: int
+    """The batch."""
     planned: int
+    """The records that the batch reads."""
     done: int = 0
-    phase: str = "reading"
+    """The records that have passed the operator that is furthest behind."""
+    phase: BatchPhase = BatchPhase.READING
+    """What the batch waits for now."""
     seconds: float = 0.0
+    """The time since the batch was planned."""
     rows_per_second: float = 0.0
     left: float | None = None
+    """The seconds until the batch ends, estimated from its own speed; None: not known yet."""
     spent: dict[str, float] = {}
+    """The seconds since the batch was planned, by phase."""
     buckets: dict[str, int] = {}
+    """The records done in the buckets that are furthest behind, by the text of the SSP with its bucket."""
 
 
 class LaneReport(Document, frozen=True, kw_only=True):
-    """What a container says of one of its lanes.
-
-    ``phase``: starting, running, ended (stopped at a batch boundary: ``positions`` are final) or failed.
-    ``positions`` are the next offsets to read, by the texts of whole SSPs, and ``ends`` the inputs' known ends (for
-    lag; ``ends_known`` false: they can't be looked up now, and are those of before); ``rows`` read since the lane
-    started, ``batch`` the last committed one (-1: none), ``seconds`` its duration and ``spent``, if it was a long one,
-    where they went, by phase.
-    ``watermark`` is in Unix ms (None: not known, or the lane has none) and ``held_by`` the SSP that holds it back;
-    ``idle`` are those that don't, for nothing comes from them.
-    ``dead_letters`` are all that the lane ever wrote; ``dropped`` records and ``late_groups`` (groups of late rows)
-    those since it started, as are ``late``: the rows, by SSP, that were put aside for they were late.
-    ``batch_progress``: how far the batch is that it is at; None between two. ``limit``: how many records its next batch
-    may have; 0: not known. ``waits``: what keeps a lane that is to end from ending. ``warnings`` are
-    for who looks: the lane goes on. ``fenced``: it failed because another
-    process has the lane. ``begun``: its query has begun in this container. ``stopped``: it ended because its container
-    stopped, and may have more to do; ``pending``: it ended before what it had to finish was finished. ``attempt``: how
-    often its container has begun it; ``trouble`` why it was begun again last; ``awaits`` what of its surroundings it
-    waits for, ``awaits_since`` then, in seconds since 1970; ``stalls`` how often that was because it
-    stood still.
-
-    Of the last half minute, or rather ``span`` seconds (0: nothing is known yet): ``busy`` is the part that its batches
-    took, ``working`` the part that Python functions worked on the bucket that they worked on most; ``arriving``:
-    records that came in, a second. ``slowest``: the SSP that Python functions spent most time on in the last batches,
-    ``slowest_seconds``; ``skew``: how often that is the mean. ``usual_seconds``: the median duration of batches.
-    ``sequential``: its functions work on one key after another (``process``), and become no faster with the factor.
-    ``repeats``: what would be done twice if its batch were run again, so that a change waits for the batch; empty: the
-    batch can be taken back.
-
-    ``first_output`` and ``last_output``: when its first and its last batch that read anything was committed, in seconds
-    since 1970 (0.0: none was yet). ``state_bytes``: of the files that keep its state.
-
-    ``changeover``: of a lane that goes on from others, the seconds from when it could begin to its first commit,
-    without those of that batch; 0.0 while there was none. ``wrote``: where the streams between
-    stages ended that it writes, by the texts of SSPs, once it has ended. ``run``: Spark's id of the run of its query:
-    another one each time that the query is started.
-
-    Of one that drains: ``halted``: by which notification it has taken in all that it should so far, and ``positions``
-    are those; ``drained``: it has ended for good. ``windows``: rows of state that go out at the end, of a window and
-    key, say; ``stuck``: what a function has worked on for a second or more, ``overdue`` for longer than it may.
-    """
+    """What a container reports of a lane. Positions and ends are offsets by the texts of whole SSPs."""
 
     lane: str
-    phase: str
-    batch: int = -1
-    positions: dict[str, int] = {}
-    ends: dict[str, int] = {}
-    ends_known: bool = True
-    sequential: bool = False
-    repeats: str = ""
-    rows: int = 0
-    rows_per_second: float = 0.0
-    seconds: float = 0.0
-    spent: dict[str, float] = {}
-    folder_epoch: int = 0
-    watermark: int | None = None
-    held_by: str | None = None
-    idle: tuple[str, ...] = ()
-    dead_letters: int = 0
-    dropped: int = 0
-    late_groups: int = 0
-    late: dict[str, int] = {}
-    batch_progress: BatchProgress | None = None
-    limit: int = 0
-    waits: str = ""
-    warnings: tuple[str, ...] = ()
+    """The lane's id."""
+    phase: LanePhase
     error: str | None = None
+    """Why the lane failed."""
     fenced: bool = False
+    """The lane failed because another process runs it."""
+    warnings: tuple[str, ...] = ()
+    """What a user should look at; the lane runs on."""
+
+    # The lane's life in this container
+
     begun: bool = False
-    stopped: bool = False
-    pending: bool = False
-    attempt: int = 1
-    trouble: str = ""
-    awaits: str = ""
-    awaits_since: float = 0.0
-    stalls: int = 0
-    busy: float = 0.0
-    working: float = 0.0
-    arriving: float = 0.0
-    span: float = 0.0
-    slowest: str = ""
-    slowest_seconds: float = 0.0
-    skew: float = 0.0
-    usual_seconds: float = 0.0
-    changeover: float = 0.0
-    first_output: float = 0.0
-    last_output: float = 0.0
-    state_bytes: int = 0
-    wrote: dict[str, int] = {}
+    """The lane's query has started in this container."""
     run: str = ""
+    """Spark's id of the query's run: another one each time the query is started."""
+    folder_epoch: int = 0
+    """The epoch under which the lane's folder was made."""
+    attempt: int = 1
+    """How often the container has started the lane."""
+    trouble: str = ""
+    """Why the lane was started again last."""
+    awaits: str = ""
+    """What the lane waits for in its surroundings."""
+    awaits_since: float = 0.0
+    """Since when, in seconds since 1970."""
+    stalls: int = 0
+    """How often it was started again because it made no progress."""
+    waits: str = ""
+    """What keeps a lane that is to end from ending."""
+    stopped: bool = False
+    """The lane ended because its container stops, and may have more to do."""
+    pending: bool = False
+    """The lane ended before it finished what it had to finish."""
+    changeover: float = 0.0
+    """For a lane that continues others: the seconds from when it could start to its first commit, without the duration
+    of that batch. 0.0 before that commit."""
+
+    # Progress
+
+    batch: int = -1
+    """The last committed batch; -1: none."""
+    batch_progress: BatchProgress | None = None
+    """How far the running batch is; None between two batches."""
+    positions: dict[str, int] = {}
+    """The next offsets to read."""
+    ends: dict[str, int] = {}
+    """The known ends of the inputs, for the lag."""
+    ends_known: bool = True
+    """Whether ``ends`` are of now. False: they can't be looked up at present, and are those of before."""
+    wrote: dict[str, int] = {}
+    """Where the streams between stages that the lane writes ended, once the lane has ended."""
+    rows: int = 0
+    """The records read since the lane started."""
+    first_output: float = 0.0
+    """When the first batch that read anything was committed, in seconds since 1970; 0.0: none was yet."""
+    last_output: float = 0.0
+    """When the last batch that read anything was committed, in seconds since 1970; 0.0: none was yet."""
+    dead_letters: int = 0
+    """All dead letters that the lane ever wrote."""
+    state_bytes: int = 0
+    """The size of the files that keep the lane's state."""
+
+    # Load
+
+    seconds: float = 0.0
+    """The duration of the last batch."""
+    spent: dict[str, float] = {}
+    """Where the time of the last batch went, in seconds by phase, if it was a long one."""
+    rows_per_second: float = 0.0
+    usual_seconds: float = 0.0
+    """The median duration of batches."""
+    limit: int = 0
+    """How many records the next batch may have; 0: not known."""
+    sequential: bool = False
+    """The lane's functions process one key after another (``process``), so a higher factor doesn't speed them up."""
+    repeats: str = ""
+    """What would be done twice if the running batch were run again, so that a change waits for it. Empty: the batch can
+    be taken back."""
+    span: float = 0.0
+    """About half a minute: the seconds that ``busy``, ``working`` and ``arriving`` are measured over. 0: not yet."""
+    busy: float = 0.0
+    """The share of the span in which a batch ran."""
+    working: float = 0.0
+    """The share of the span in which Python functions worked on the bucket that kept them busiest."""
+    arriving: float = 0.0
+    """The records that came in, per second."""
+    slowest: str = ""
+    """The SSP that Python functions spent most time on in the last batches."""
+    slowest_seconds: float = 0.0
+    """The time that they spent on it."""
+    skew: float = 0.0
+    """``slowest_seconds`` divided by the mean over all SSPs."""
+
+    # Event time
+
+    watermark: int | None = None
+    """In Unix ms; None: not known, or the lane has none."""
+    held_by: str | None = None
+    """The SSP that holds the watermark back."""
+    idle: tuple[str, ...] = ()
+    """The SSPs that don't hold the watermark back because nothing comes from them."""
+    dropped: int = 0
+    """The late records that were dropped since the lane started."""
+    late_groups: int = 0
+    """The groups of late rows since the lane started."""
+    late: dict[str, int] = {}
+    """The late rows that became dead letters since the lane started, by SSP."""
+
+    # Drain
+
     halted: str = ""
+    """The drain (its ``uuid``) for which the lane has taken in all that it should so far; ``positions`` are the end."""
     drained: bool = False
+    """The lane has ended for good."""
     windows: int = 0
+    """The rows of state that are still to be written at the end: one for each window and key, for example."""
     stuck: str = ""
+    """The message that a function has worked on for a second or more."""
     overdue: bool = False
+    """The function has worked on it for longer than it may."""

@@ -1,45 +1,61 @@
-"""Standbys: copies of lanes' folders that a process keeps up to date."""
+"""Standbys: copies of lanes' folders that processes keep up to date, to take the lanes over quickly."""
 
 from __future__ import annotations
 
-from typing import Literal
+import enum
 
 from anabranch.model.document import Document
 
-__all__ = ["StandbyOrder", "StandbyReport", "StandbyStatus"]
+__all__ = ["StandbyAction", "StandbyOrder", "StandbyReport", "StandbyStatus"]
+
+
+class StandbyAction(enum.StrEnum):
+    """What a process does with a standby."""
+
+    REFRESH = "refresh"
+    """Bring it up to date, again and again."""
+    HOLD = "hold"
+    """Leave it as it is."""
+    REMOVE = "remove"
+    """Delete it: no process will need it."""
 
 
 class StandbyReport(Document, frozen=True, kw_only=True):
-    """What a process says of a standby that it keeps: copy ``number`` of the folder that a lane has from ``epoch``.
-
-    ``batch``: the last one that it has (-1: it isn't whole yet). ``error``: why it can't be brought up to date.
-    """
+    """What a process reports of a standby that it keeps."""
 
     lane: str
     epoch: int
+    """The epoch of the lane's folder that this is a copy of."""
     number: int
+    """Which of the folder's standbys this is."""
     batch: int = -1
+    """The last batch in it; -1: it isn't complete yet."""
     error: str = ""
+    """Why it can't be brought up to date."""
 
 
 class StandbyOrder(Document, frozen=True, kw_only=True):
-    """What a process should do with a standby; fields as in :class:`StandbyReport`. ``hold``: leave it as it is;
-    ``remove`` it: nobody will need it. One that isn't named any more is another's: forget it."""
+    """What a process should do with a standby. One that no order names belongs to another process: forget it."""
 
     lane: str
     epoch: int
+    """As in :class:`StandbyReport`, like ``number``."""
     number: int
-    to: Literal["refresh", "hold", "remove"] = "refresh"
+    to: StandbyAction = StandbyAction.REFRESH
 
 
 class StandbyStatus(Document, frozen=True, kw_only=True):
-    """A standby as ``status`` shows it: copy ``number`` of a lane's folder. ``container``: who keeps it; empty: one
-    that stands by. ``behind``: by so many batches; None: it isn't whole yet."""
+    """A standby as ``status`` shows it."""
 
     lane: str
     number: int
+    """Which of the standbys of the lane's folder this is."""
     container: str
+    """The container that keeps it; empty: a process without a seat does."""
     rack: str | None = None
     batch: int = -1
+    """The last batch in it; -1: it isn't complete yet."""
     behind: int | None = None
+    """How many batches it is behind the lane; None: it isn't complete yet."""
     error: str = ""
+    """Why it can't be brought up to date."""

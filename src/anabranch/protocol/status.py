@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.document import Document
 from anabranch.model.lane import Lane
 from anabranch.model.traffic import Traffic
@@ -21,162 +22,180 @@ __all__ = [
 ]
 
 
-class TaskAssignment(Document, frozen=True, kw_only=True):
-    """Where a task is, and where it should be by the racks as they are now; and ``why`` there."""
-
-    seat: str
-    should: str
-    why: str
-
-
-class Assignment(Document, frozen=True, kw_only=True):
-    """The tasks of a job, by stage and name, with their seats; ``racks`` are those of the seats, None: not known.
-
-    ``cost`` of what should be, and ``lower_bound``: see :class:`anabranch.assignment.seating.Seating`. ``before``,
-    ``after`` and ``why_not`` as in :class:`anabranch.protocol.commands.ScaleResult`.
-    """
-
-    job: str
-    strategy: str
-    racks: dict[str, str | None]
-    tasks: dict[str, dict[str, TaskAssignment]]
-    cost: float = 0.0
-    lower_bound: float = 0.0
-    before: Traffic | None = None
-    after: Traffic | None = None
-    why_not: str = ""
-
-
-class LaneSizing(Document, frozen=True, kw_only=True):
-    """How a lane copes; see :class:`anabranch.protocol.lane_report.LaneReport`. ``lags``: by SSP, offsets that it is
-    behind. ``spent``: where the time of the batch that runs goes, or that of the last long one, in seconds by phase.
-
-    ``true_rate``: records a second that it does while it is busy; ``needed_rate``: those that it must do, so that no
-    backlog is left after the target lag. ``catch_up``: seconds until none is left, and ``then`` with the proposed
-    factor, the pause of the change included; None: it only grows, or it isn't known.
-    """
-
-    lane: str
-    stage: str
-    seat: str
-    tasks: tuple[str, ...]
-    lag: int
-    lags: dict[str, int]
-    arriving: float
-    rows_per_second: float
-    busy: float
-    working: float
-    batch_seconds: float
-    slowest: str
-    slowest_seconds: float
-    skew: float
-    true_rate: float = 0.0
-    needed_rate: float = 0.0
-    catch_up: float | None = None
-    then: float | None = None
-    batch_progress: BatchProgress | None = None
-    spent: dict[str, float] = {}
-
-
-class Sizing(Document, frozen=True, kw_only=True):
-    """What decides on a job's factor and containers: how its lanes cope, and what could be. ``allowed``: factors.
-
-    ``autoscale``: what the coordinator's own autosizer makes of it; empty if it is off. ``proposed``: the factor that
-    the figures of now ask for, without the time that it waits until it changes anything; 0: they say nothing.
-    ``target_lag_seconds`` is what that goes by. ``advice``: what would help where no factor does.
-    """
-
-    job: str
-    state: str
-    generation: int
-    factor: int
-    containers: int
-    allowed: tuple[int, ...]
-    lanes: tuple[LaneSizing, ...] = ()
-    autoscale: str = ""
-    proposed: int = 0
-    target_lag_seconds: float = 0.0
-    advice: tuple[str, ...] = ()
-
-
 class ContainerStatus(Document, frozen=True, kw_only=True):
-    """A container as ``status`` shows it. ``lease``: seconds until it ends, and ``alive``: whether it hasn't (None: who
-    was asked doesn't serve the job, and can't know).
-
-    ``deployment``: whose lanes it runs. ``gone``: why it has lost its seat.
-    """
+    """A container as ``status`` shows it."""
 
     container: str
+    """The container's id."""
     seat: str
     epoch: int
     host: str
     pid: int
     rack: str | None = None
     alive: bool | None = True
+    """Whether its lease lasts; None: not known, as with ``lease``."""
     lease: float | None = None
+    """The seconds until the lease runs out; None: no coordinator serves the job."""
     gone: str | None = None
+    """Why the container has lost its seat."""
     deployment: int = 0
+    """The deployment whose lanes it runs."""
 
 
 class LaneStatus(Document, frozen=True, kw_only=True):
-    """A lane as ``status`` shows it: its record, and the last report of the container that runs it."""
+    """A lane as ``status`` shows it."""
 
     lane: Lane
+    """Its record in the store."""
     report: LaneReport | None = None
+    """The last report of the container that runs it."""
 
     @property
     def lag(self) -> int:
         """Offsets between the lane's positions and its inputs' ends."""
         if self.report is None:
             return 0
-        held = self.report.positions
-        return sum(max(0, end - held.get(ssp, 0)) for ssp, end in self.report.ends.items())
+        positions = self.report.positions
+        return sum(max(0, end - positions.get(ssp, 0)) for ssp, end in self.report.ends.items())
 
 
 class LaunchStatus(Document, frozen=True, kw_only=True):
-    """How the coordinator's own launcher fares with a job's containers: so many are wanted, so many run.
-
-    ``failures`` in a row, the last for ``reason``. ``gave_up``: none is started any more. ``logs``: the folder with
-    what they said.
-    """
+    """How the coordinator's own launcher fares with a job's containers."""
 
     wanted: int
+    """The containers that should run."""
     running: int
+    """The containers that do."""
     failures: int = 0
+    """The containers that failed, one after another, since the last that worked."""
     reason: str = ""
+    """Why the last one failed."""
     gave_up: bool = False
+    """No more containers are started."""
     logs: str = ""
+    """The folder with the containers' logs."""
 
 
 class JobStatus(Document, frozen=True, kw_only=True):
-    """A job as ``status`` shows it. ``served``: a coordinator answered; else it was read from the store.
-
-    ``promises``: what each output promises, by operator. ``seats``: how many containers it wants; ``factor``: its
-    elasticity factor. ``tasks`` of each stage; ``consumption``: in how many containers each of its SSPs is read, on
-    average. ``rescale_seconds``: how long the last change took since a coordinator serves the job (None: there was
-    none).
-    ``standing_by``: so many processes wait for a seat. ``launching`` None: others start its containers.
-    ``inputs``: the partitions that the streams which it reads were last seen to have, by ``system/stream`` (0: it is
-    gone); ``warnings`` are of the coordinator. ``drain``: the one that is under way. ``copies``: the standbys of lanes.
-    """
+    """A job as ``status`` shows it."""
 
     job: str
     deployment: int
     generation: int
-    state: str
+    state: DeploymentState
     lanes: tuple[LaneStatus, ...] = ()
     containers: tuple[ContainerStatus, ...] = ()
     error: str | None = None
     served: bool = True
+    """Whether a coordinator answered. False: this was read from the store."""
     promises: dict[str, str] = {}
+    """The delivery guarantee of each output, by operator."""
     seats: int = 1
+    """The number of containers that the job wants."""
     factor: int = 1
+    """The elasticity factor."""
     tasks: dict[str, int] = {}
+    """The number of tasks, by stage."""
     consumption: dict[str, float] = {}
+    """In how many containers an SSP is read, on average, by stage."""
     rescale_seconds: float | None = None
+    """How long the last change took, since this coordinator serves the job; None: there was none."""
     standing_by: int = 0
+    """The number of processes that wait for a seat."""
     launching: LaunchStatus | None = None
+    """None: the coordinator doesn't start the job's containers."""
     inputs: dict[str, int] = {}
+    """The partition counts that were last seen of the streams that the job reads, by ``system/stream``; 0: the stream
+    no longer exists."""
     warnings: tuple[str, ...] = ()
+    """Warnings of the coordinator; those of lanes are in their reports."""
     drain: DrainProgress | None = None
+    """The drain that runs."""
     copies: tuple[StandbyStatus, ...] = ()
+    """The standbys of lanes."""
+
+
+class LaneSizing(Document, frozen=True, kw_only=True):
+    """How a lane copes with its load. Fields that aren't explained: see
+    :class:`anabranch.protocol.lane_report.LaneReport`."""
+
+    lane: str
+    stage: str
+    seat: str
+    tasks: tuple[str, ...]
+    lag: int
+    """The offsets that the lane is behind."""
+    lags: dict[str, int]
+    """The same, by SSP."""
+    arriving: float
+    rows_per_second: float
+    busy: float
+    working: float
+    batch_seconds: float
+    """The duration of the last batch."""
+    slowest: str
+    slowest_seconds: float
+    skew: float
+    true_rate: float = 0.0
+    """The records per second that the lane processes while it is busy."""
+    needed_rate: float = 0.0
+    """The records per second that it must process to have no backlog after the target lag."""
+    catch_up: float | None = None
+    """The seconds until there is no backlog; None: the backlog grows, or it isn't known."""
+    then: float | None = None
+    """``catch_up`` with the proposed factor, including the pause of the change."""
+    batch_progress: BatchProgress | None = None
+    spent: dict[str, float] = {}
+    """Where the time goes of the running batch, or of the last long one, in seconds by phase."""
+
+
+class Sizing(Document, frozen=True, kw_only=True):
+    """What decides a job's factor and number of containers."""
+
+    job: str
+    state: DeploymentState
+    generation: int
+    factor: int
+    containers: int
+    allowed: tuple[int, ...]
+    """The possible factors."""
+    lanes: tuple[LaneSizing, ...] = ()
+    autoscale: str = ""
+    """What the coordinator's autosizer concludes; empty: it is off."""
+    proposed: int = 0
+    """The factor that the present load asks for, without the autosizer's waiting times; 0: not known."""
+    target_lag_seconds: float = 0.0
+    """The lag that ``proposed`` aims at."""
+    advice: tuple[str, ...] = ()
+    """What would help where no factor does."""
+
+
+class TaskAssignment(Document, frozen=True, kw_only=True):
+    """Where a task is, and where it should be by the present racks."""
+
+    seat: str
+    should: str
+    """The seat that it should have."""
+    why: str
+    """Why that one."""
+
+
+class Assignment(Document, frozen=True, kw_only=True):
+    """The tasks of a job with their seats."""
+
+    job: str
+    strategy: str
+    racks: dict[str, str | None]
+    """The rack of each seat; None: not known."""
+    tasks: dict[str, dict[str, TaskAssignment]]
+    """By stage and task."""
+    cost: float = 0.0
+    """The cost of what should be: see :class:`anabranch.assignment.assignor.Seating`."""
+    lower_bound: float = 0.0
+    """The least cost that an assignment can have."""
+    before: Traffic | None = None
+    """The traffic between racks as it is."""
+    after: Traffic | None = None
+    """The traffic between racks as it should be."""
+    why_not: str = ""
+    """Why racks aren't taken into account although the settings ask for it."""

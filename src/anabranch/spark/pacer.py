@@ -148,7 +148,8 @@ class Pacer:
 
 def name_of(offset: Mapping[str, Any]) -> str:
     """The name of an input, of an offset as its system has it."""
-    return f"stream {offset['stream']}" if "positions" in offset else f"topic {next(iter(offset))}"
+    named = isinstance(offset.get("stream"), str)  # a topic may be called "stream", too
+    return f"stream {offset['stream']}" if named else f"topic {next(iter(offset))}"
 
 
 def _positions(offset: str) -> tuple[str, dict[int, int]]:
@@ -156,5 +157,5 @@ def _positions(offset: str) -> tuple[str, dict[int, int]]:
     told: dict[str, Any] = json.loads(offset) if offset else {}
     if not told or clock.is_of_clock(told):
         return "", {}
-    held = told["positions"] if "positions" in told else next(iter(told.values()))
+    held = told["positions"] if isinstance(told.get("stream"), str) else next(iter(told.values()))
     return name_of(told), {int(partition): int(at) for partition, at in held.items()}

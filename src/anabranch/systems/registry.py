@@ -54,9 +54,10 @@ def _class(name: str, where: str) -> type[System]:
         )
         try:
             found = getattr(importlib.import_module(module), kind)
-        except (ImportError, AttributeError) as error:
+        except Exception as error:  # a module of anybody's may raise anything
+            why = str(error) if isinstance(error, ImportError | AttributeError) else f"{type(error).__name__}: {error}"
             raise ConfigError(
-                f"systems.{name} has the class {where!r}, which can't be imported: {error}", cure
+                f"systems.{name} has the class {where!r}, which can't be imported: {why}", cure
             ) from error
         lacking = sorted(getattr(found, "__abstractmethods__", ()))
         if not isinstance(found, type) or System not in found.__mro__ or lacking:

@@ -42,9 +42,10 @@ def opened(name: str, settings: OutputSettings) -> Table:
     module, _, kind = where.partition(":")
     try:
         made: Any = getattr(importlib.import_module(module), kind)
-    except (ImportError, AttributeError) as error:
+    except Exception as error:  # a module of anybody's may raise anything
+        why = str(error) if isinstance(error, ImportError | AttributeError) else f"{type(error).__name__}: {error}"
         raise ConfigError(
-            f"outputs.{name} goes to {settings.to!r}, which can't be imported: {error}",
+            f"outputs.{name} goes to {settings.to!r}, which can't be imported: {why}",
             "write module:Class; the module lies beside the job",
         ) from error
     return cast(Table, made(name, settings.options))

@@ -20,11 +20,13 @@ from anabranch.errors import JobFailedError, OutOfTimeError
 from anabranch.launch import local_store, outputs, preparation
 from anabranch.launch.loading import JobFile
 from anabranch.launch.preparation import Prepared
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import open_lanes
 from anabranch.planning.plan import Plan
 from anabranch.protocol.commands import ExpandRequest, RewindRequest, ScaleRequest
 from anabranch.protocol.container import Heartbeat, HeartbeatResponse, Registration, RegistrationResponse
-from anabranch.protocol.drain import DrainNotification
+from anabranch.protocol.drain import DrainMode, DrainNotification
+from anabranch.protocol.lane_report import LanePhase
 from anabranch.protocol.status import JobStatus
 from anabranch.systems.systems import Systems
 from anabranch.testing.killing import Kill, KilledError
@@ -103,7 +105,7 @@ class Incarnation:
 
         def drain() -> None:
             number = self._coordinator.status(self._job).deployment
-            said = DrainNotification(uuid=str(uuid.uuid4()), run_id=number, mode="latest")
+            said = DrainNotification(uuid=str(uuid.uuid4()), run_id=number, mode=DrainMode.LATEST)
             self._coordinator.drain(self._job, said)
 
         self._run_and_change(drain)
@@ -172,7 +174,7 @@ class Incarnation:
 
     def _check(self) -> None:
         status = self._coordinator.status(self._job)
-        if status.state == "failed":
+        if status.state == DeploymentState.FAILED:
             raise JobFailedError(f"job {self._job} failed: {status.error}")
 
 
@@ -191,7 +193,7 @@ class _Watched:
         return self._coordinator.register(registration)
 
     def heartbeat(self, beat: Heartbeat, wait: float = 0) -> HeartbeatResponse:
-        if any(report.phase == "failed" for report in beat.lanes):
+        if any(report.phase == LanePhase.FAILED for report in beat.lanes):
             self._coordinator.stop(self._job)  # a test wants to hear of it, and not what the other lanes do
         if self.kill is not None and self.kill.due(beat.lanes):
             self.kill.strike()
@@ -210,7 +212,7 @@ class _Watched:
     def _make(self, change: Callable[[], object]) -> None:
         """When the job has run a batch, or has nothing to run, change it; when that is done, stop it."""
         status = self._coordinator.status(self._job)
-        if status.state != "running":
+        if status.state != DeploymentState.RUNNING:
             return
         if self._changed:
             self._coordinator.stop(self._job)

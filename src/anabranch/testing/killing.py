@@ -14,7 +14,7 @@ from anabranch import crash_points
 from anabranch.container.folder import Folder
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP, parsed
-from anabranch.protocol.lane_report import LaneReport
+from anabranch.protocol.lane_report import LanePhase, LaneReport
 from anabranch.systems.systems import Systems
 from anabranch.testing.result import Pending
 
@@ -71,7 +71,7 @@ class Kill:
     def due(self, reports: Sequence[LaneReport]) -> bool:
         """Whether every lane is where it should die. A lane that fails calls it off."""
         self._reports = {report.lane: report for report in reports}
-        if any(report.phase == "failed" for report in reports):
+        if any(report.phase == LanePhase.FAILED for report in reports):
             self._off.set()
             return False
         for lane in self._lanes.values():
@@ -107,7 +107,7 @@ class Kill:
 
     def _is_idle(self, lane: Lane) -> bool:
         report = self._reports.get(lane.id)
-        if report is None or report.phase not in ("running", "ended"):
+        if report is None or report.phase not in (LanePhase.RUNNING, LanePhase.ENDED):
             return False
         return self._at_ends(lane, parsed(report.positions))
 

@@ -12,9 +12,10 @@ from typing import Any
 from anabranch.config import AutoscaleSettings
 from anabranch.coordinator import autosizing
 from anabranch.coordinator.autosizing import Findings
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP
-from anabranch.protocol.lane_report import BatchProgress, LaneReport
+from anabranch.protocol.lane_report import BatchProgress, LanePhase, LaneReport
 from anabranch.protocol.status import ContainerStatus, JobStatus, LaneStatus
 
 STEP = 0.5
@@ -286,7 +287,7 @@ class Simulated:
         usual = sorted(self.usual)
         return LaneReport(
             lane=lane,
-            phase="running",
+            phase=LanePhase.RUNNING,
             batch=self.number,
             positions={SSP_TEXT: int(self.read)},
             ends={SSP_TEXT: int(self.ends)},
@@ -339,7 +340,7 @@ def run(trace: Trace) -> Run:
             job="j",
             deployment=1,
             generation=generation,
-            state="changing" if changing else "running",
+            state=DeploymentState.CHANGING if changing else DeploymentState.RUNNING,
             factor=lane.factor,
             containers=(seat,),
             lanes=(

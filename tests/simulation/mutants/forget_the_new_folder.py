@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from anabranch.container.lane import lifecycle
-from anabranch.container.lane.lifecycle import Event, FolderTaken, LaneState, Stepped, Want
+from anabranch.container.lane.events import Event, FolderTaken, Want
+from anabranch.container.lane.lifecycle import LaneState, Stepped
 from anabranch.model.lane import Lane
 
 BREAKS = frozenset({"one-owner", "exactly-once"})

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from anabranch.container.lane import lifecycle
-from anabranch.container.lane.lifecycle import BeginAttempt, Event, LaneState, Phase, Stepped, Want
+from anabranch.container.lane.actions import BeginAttempt
+from anabranch.container.lane.events import Event, Want
+from anabranch.container.lane.lifecycle import LaneState, Phase, Stepped
 
 BREAKS = frozenset({"closed-stays", "progress", "one-owner", "stopped-is-stopped"})
 

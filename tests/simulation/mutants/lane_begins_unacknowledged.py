@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from anabranch.container.lane import lifecycle
-from anabranch.container.lane.lifecycle import Event, FolderTaken, LaneState, Stepped
+from anabranch.container.lane.events import Event, FolderTaken
+from anabranch.container.lane.lifecycle import LaneState, Stepped
 
 BREAKS = frozenset({"exactly-once", "predecessors-first", "one-owner", "state-goes-along"})
 

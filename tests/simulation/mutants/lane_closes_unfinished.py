@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 from anabranch.container.lane import lifecycle
-from anabranch.container.lane.lifecycle import End, Event, FinishPending, LaneState, Phase, Stepped
+from anabranch.container.lane.actions import End, FinishPending
+from anabranch.container.lane.events import Event
+from anabranch.container.lane.lifecycle import LaneState, Phase, Stepped
 
 BREAKS = frozenset({"progress", "exactly-once", "each-once", "state-goes-along"})
 

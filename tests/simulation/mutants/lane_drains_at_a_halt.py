@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 from anabranch.container.lane import lifecycle
-from anabranch.container.lane.lifecycle import DrainHeld, End, Event, LaneState, Phase, Stepped
+from anabranch.container.lane.actions import DrainHeld, End
+from anabranch.container.lane.events import Event
+from anabranch.container.lane.lifecycle import LaneState, Phase, Stepped
 
 BREAKS = frozenset({"drained-is-exact"})
 

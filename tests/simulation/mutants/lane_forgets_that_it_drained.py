@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from anabranch.container.lane import lifecycle
-from anabranch.container.lane.lifecycle import DrainEnded, Event, LaneState, Stepped
+from anabranch.container.lane.events import DrainEnded, Event
+from anabranch.container.lane.lifecycle import LaneState, Stepped
 
 BREAKS = frozenset({"progress"})
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from anabranch.container.lane import lifecycle
-from anabranch.container.lane.lifecycle import Event, LaneState, Stepped, Want
+from anabranch.container.lane.events import Event, Want
+from anabranch.container.lane.lifecycle import LaneState, Stepped
 
 BREAKS = frozenset({"progress"})
 

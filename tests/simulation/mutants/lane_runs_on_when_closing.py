@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from anabranch.container.lane import lifecycle
-from anabranch.container.lane.lifecycle import Closing, Event, LaneState, Phase, Stepped, Want
+from anabranch.container.lane.events import Closing, Event, Want
+from anabranch.container.lane.lifecycle import LaneState, Phase, Stepped
 
 BREAKS = frozenset({"progress"})
 

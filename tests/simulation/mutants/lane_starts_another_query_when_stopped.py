@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 from anabranch.container.lane import lifecycle
-from anabranch.container.lane.lifecycle import Event, LaneState, Phase, QueryStopped, StartQuery, Stepped
+from anabranch.container.lane.actions import StartQuery
+from anabranch.container.lane.events import Event, QueryStopped
+from anabranch.container.lane.lifecycle import LaneState, Phase, Stepped
 
 BREAKS = frozenset({"progress"})
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from anabranch.container.lane import lifecycle
-from anabranch.container.lane.lifecycle import Event, LaneState, Leave, Stepped
+from anabranch.container.lane.events import Event, Leave
+from anabranch.container.lane.lifecycle import LaneState, Stepped
 
 BREAKS = frozenset({"progress", "stopped-is-stopped"})
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from anabranch.container.lane import lifecycle
-from anabranch.container.lane.lifecycle import Event, LaneState, Leave, Phase, Stepped
+from anabranch.container.lane.events import Event, Leave
+from anabranch.container.lane.lifecycle import LaneState, Phase, Stepped
 
 BREAKS = frozenset({"progress"})
 

@@ -19,6 +19,7 @@ from anabranch.container.lane.upkeep import Upkeep
 from anabranch.errors import StateError
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import texts
+from anabranch.protocol.lane_report import LanePhase
 from anabranch.spark import clock
 from anabranch.spark.internals import query_hold
 from anabranch.spark.internals.query_hold import HeldQuery, NotHeldError
@@ -161,5 +162,5 @@ class LaneDrain:
         positions = texts(attempt.positions())
         if order is not None and (report.halted != order.uuid or report.positions != positions):
             attempt.reporter.update(
-                phase="running", batch=attempt.folder.committed(), positions=positions, halted=order.uuid
+                phase=LanePhase.RUNNING, batch=attempt.folder.committed(), positions=positions, halted=order.uuid
             )

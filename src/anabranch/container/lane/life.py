@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 
 from anabranch.container.lane import lifecycle
-from anabranch.container.lane.lifecycle import Action, Closing, Event, LaneState, Leaving, Order
+from anabranch.container.lane.actions import Action
+from anabranch.container.lane.events import Closing, Event, Order
+from anabranch.container.lane.lifecycle import LaneState, Leaving
 from anabranch.model.lane import Lane
 from anabranch.protocol.drain import DrainOrder
 

@@ -10,11 +10,51 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, replace
 
+from anabranch.container.lane.actions import (
+    AbandonPrestarted,
+    Action,
+    Announce,
+    AwaitAcknowledgement,
+    BeginAttempt,
+    DrainByBatches,
+    DrainHeld,
+    End,
+    Fail,
+    FinishPending,
+    StartQuery,
+    StopQuery,
+    TakeFolder,
+    Tend,
+    Watch,
+)
+from anabranch.container.lane.events import (
+    Acknowledge,
+    Awaited,
+    Close,
+    Closing,
+    Drain,
+    DrainEnded,
+    Ended,
+    Event,
+    Failed,
+    FailureReported,
+    Finished,
+    FolderTaken,
+    Judged,
+    Leave,
+    QueryStarted,
+    QueryStopped,
+    Result,
+    SourcesLookedUp,
+    Started,
+    Want,
+    Watched,
+)
 from anabranch.container.restarts import Step
 from anabranch.model.lane import Lane
 from anabranch.protocol.drain import DrainOrder
 
-__all__ = ["Action", "Event", "LaneState", "Phase", "initial", "step"]
+__all__ = ["LaneState", "Leaving", "Phase", "Stepped", "initial", "step"]
 
 
 class Phase(enum.Enum):
@@ -35,15 +75,6 @@ class Phase(enum.Enum):
     WAITING = "its surroundings failed, and it is tried again as long as it may wait for them"
     NEEDS_PROCESS = "it failed, and only a new process may help"
     RELEASED = "it failed, and another container may try it again"
-
-
-class Closing(enum.IntEnum):
-    """Whether the lane is to end for good: others go on from where it ends."""
-
-    NO = 0
-    YES = 1
-    NOW = 2
-    """It doesn't wait for what can be done again."""
 
 
 class Leaving(enum.IntEnum):
@@ -121,253 +152,6 @@ class LaneState:
         return self.phase in (Phase.ENDED, Phase.FAILED, Phase.RELEASED) or self.phase in _TO_BE_TRIED_AGAIN
 
 
-# Orders, of the coordinator and of the container
-
-
-@dataclass(frozen=True)
-class Close:
-    now: bool = False
-
-
-@dataclass(frozen=True)
-class Leave:
-    """``unwanted``: by the coordinator; else since the container ends."""
-
-    unwanted: bool
-    at_once: bool = False
-
-
-@dataclass(frozen=True)
-class Drain:
-    """None: it is to go on as before."""
-
-    order: DrainOrder | None
-
-
-@dataclass(frozen=True)
-class Acknowledge:
-    """The coordinator knows the lane's folder."""
-
-    upstream_ended: bool
-
-
-@dataclass(frozen=True)
-class Want:
-    """The coordinator wants the lane here.
-
-    Attributes:
-        folder_epoch: of the folder of it that the coordinator knows, 0 for none.
-        owner_lost: that folder is of an owner that was lost: the lane gets a copy.
-        rested: the pause before the next attempt is over.
-        thread_ended: nothing of the last attempt runs any more.
-    """
-
-    folder_epoch: int
-    owner_lost: bool = False
-    upstream_ended: bool = False
-    closing: Closing = Closing.NO
-    drain: DrainOrder | None = None
-    rested: bool = True
-    thread_ended: bool = True
-
-
-@dataclass(frozen=True)
-class Judged:
-    """What follows a failure, as :func:`anabranch.container.restarts.step` says. ``waits``: the surroundings of the
-    lane have failed, which isn't its fault."""
-
-    following: Step
-    waits: bool = False
-
-
-# Results, of the lane's own thread
-
-
-@dataclass(frozen=True)
-class Started:
-    """The thread of an attempt begins."""
-
-
-@dataclass(frozen=True)
-class FolderTaken:
-    epoch: int
-
-
-@dataclass(frozen=True)
-class Awaited:
-    """The coordinator knows the lane's folder, or the lane has to leave."""
-
-
-@dataclass(frozen=True)
-class SourcesLookedUp:
-    reads_sources: bool
-
-
-@dataclass(frozen=True)
-class QueryStarted:
-    pass
-
-
-@dataclass(frozen=True)
-class Watched:
-    """The query was looked at, and runs.
-
-    Attributes:
-        caught_up: the lane has read all that it was to read.
-        holdable: the query can be held.
-    """
-
-    caught_up: bool
-    holdable: bool
-
-
-@dataclass(frozen=True)
-class QueryStopped:
-    pass
-
-
-@dataclass(frozen=True)
-class DrainEnded:
-    """``drained`` False: it was called off, the lane has to end, or the query couldn't be held."""
-
-    drained: bool
-
-
-@dataclass(frozen=True)
-class Finished:
-    pass
-
-
-@dataclass(frozen=True)
-class Ended:
-    pass
-
-
-@dataclass(frozen=True)
-class Failed:
-    """``smaller``: it was a batch that took too long, and can be planned with fewer records."""
-
-    error: Exception
-    smaller: bool = False
-
-
-@dataclass(frozen=True)
-class FailureReported:
-    pass
-
-
-Order = Close | Leave | Drain | Acknowledge | Want | Judged
-Result = (
-    Started
-    | FolderTaken
-    | Awaited
-    | SourcesLookedUp
-    | QueryStarted
-    | Watched
-    | QueryStopped
-    | DrainEnded
-    | Finished
-    | Ended
-    | Failed
-    | FailureReported
-)
-Event = Order | Result
-
-
-# Actions
-
-
-@dataclass(frozen=True)
-class TakeFolder:
-    """Gives FolderTaken."""
-
-
-@dataclass(frozen=True)
-class AwaitAcknowledgement:
-    """Report the folder, check the inputs, and wait while the state ``waits``. Gives Awaited."""
-
-
-@dataclass(frozen=True)
-class AbandonPrestarted:
-    """A query that was begun ahead of the lane isn't needed."""
-
-
-@dataclass(frozen=True)
-class StartQuery:
-    """Start a query that runs on, or go on with the one that was begun ahead. Gives QueryStarted."""
-
-
-@dataclass(frozen=True)
-class Tend:
-    """See whether the query goes on, and to what is due; then pause."""
-
-
-@dataclass(frozen=True)
-class Watch:
-    """Take the progress of the query. Gives Watched."""
-
-
-@dataclass(frozen=True)
-class StopQuery:
-    """At a batch boundary, or in a batch that is broken off. Gives QueryStopped."""
-
-
-@dataclass(frozen=True)
-class DrainHeld:
-    """Hold the query that runs, and drain with it. Gives DrainEnded; if the lane has drained, the query has ended."""
-
-
-@dataclass(frozen=True)
-class DrainByBatches:
-    """Gives DrainEnded."""
-
-
-@dataclass(frozen=True)
-class FinishPending:
-    """Finish the pending batch, if there is one, or take it back. Gives Finished."""
-
-
-@dataclass(frozen=True)
-class End:
-    """Note and report where the lane ends. Gives Ended. ``has_begun`` False: whoever is next does what was to be
-    done."""
-
-    has_begun: bool = True
-
-
-@dataclass(frozen=True)
-class Fail:
-    """Find out what the lane failed for, and report it. Gives FailureReported."""
-
-    error: Exception
-
-
-@dataclass(frozen=True)
-class Announce:
-    """The last report is there: let others know."""
-
-
-@dataclass(frozen=True)
-class BeginAttempt:
-    """For the supervisor: make a runner, and start it."""
-
-
-Action = (
-    TakeFolder
-    | AwaitAcknowledgement
-    | AbandonPrestarted
-    | StartQuery
-    | Tend
-    | Watch
-    | StopQuery
-    | DrainHeld
-    | DrainByBatches
-    | FinishPending
-    | End
-    | Fail
-    | Announce
-    | BeginAttempt
-)
 Stepped = tuple[LaneState, tuple[Action, ...]]
 
 

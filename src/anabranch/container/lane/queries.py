@@ -18,6 +18,7 @@ from anabranch.container.lane.monitor import Monitor
 from anabranch.container.lane.upkeep import Upkeep
 from anabranch.event_time.progress import Progress
 from anabranch.model.ssp import texts
+from anabranch.protocol.lane_report import LanePhase
 from anabranch.spark.internals import stop_at_batch
 from anabranch.spark.query import LaneQuery
 
@@ -157,7 +158,7 @@ class Queries:
         attempt.started = started
         breaking.runs(attempt.folder, query.writing)
         attempt.reporter.update(
-            phase="running",
+            phase=LanePhase.RUNNING,
             batch=attempt.folder.committed(),
             positions=texts(attempt.positions()),
             run=str(started.runId),

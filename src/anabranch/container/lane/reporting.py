@@ -12,7 +12,7 @@ from anabranch.container import live
 from anabranch.container.lane.lifecycle import LaneState
 from anabranch.container.live import Live
 from anabranch.model.lane import Lane
-from anabranch.protocol.lane_report import LaneReport
+from anabranch.protocol.lane_report import LanePhase, LaneReport
 from anabranch.spark.query import LaneQuery
 
 __all__ = ["Reporter"]
@@ -30,7 +30,9 @@ class Reporter:
 
     def __init__(self, lane: Lane, wake: Callable[[], None]) -> None:
         has_folder = lane.folder_epoch and not lane.abandoned
-        self.current = LaneReport(lane=lane.id, phase="starting", folder_epoch=lane.folder_epoch if has_folder else 0)
+        self.current = LaneReport(
+            lane=lane.id, phase=LanePhase.STARTING, folder_epoch=lane.folder_epoch if has_folder else 0
+        )
         self._lane = lane
         self.wake = wake
         self._last: LaneReport | None = None
@@ -48,7 +50,7 @@ class Reporter:
         if not _URGENT.isdisjoint(changes):
             self.wake()
 
-    def conclude(self, phase: Literal["ended", "failed"], **changes: Any) -> None:
+    def conclude(self, phase: Literal[LanePhase.ENDED, LanePhase.FAILED], **changes: Any) -> None:
         """The last report. It isn't shown before the lane's state says that it has ended."""
         self._last = self._with(phase=phase, **changes)
 

@@ -13,15 +13,17 @@ from anabranch import logs
 from anabranch.container import failures, root_cause
 from anabranch.container.attempts import Standstill
 from anabranch.container.failures import Remedy
-from anabranch.container.lane import error_attribution, lifecycle
+from anabranch.container.lane import actions, error_attribution, events
+from anabranch.container.lane.actions import Action
 from anabranch.container.lane.attempt import POLL, Attempt, Build, Offsets
 from anabranch.container.lane.batch_sizes import BatchSizes
 from anabranch.container.lane.boundary import Boundary
 from anabranch.container.lane.catching_up import has_caught_up
 from anabranch.container.lane.drain import LaneDrain, raise_if_ended
+from anabranch.container.lane.events import Event
 from anabranch.container.lane.handover import Handover
 from anabranch.container.lane.life import Life
-from anabranch.container.lane.lifecycle import Action, Event, Phase
+from anabranch.container.lane.lifecycle import Phase
 from anabranch.container.lane.monitor import Monitor
 from anabranch.container.lane.queries import Queries
 from anabranch.container.lane.reporting import Reporter
@@ -31,7 +33,7 @@ from anabranch.event_time.progress import Progress
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP, parsed, texts
 from anabranch.protocol.drain import DrainOrder
-from anabranch.protocol.lane_report import LaneReport
+from anabranch.protocol.lane_report import LanePhase, LaneReport
 from anabranch.spark import clock, isolation
 from anabranch.spark.query import LaneQuery
 
@@ -112,35 +114,35 @@ class LaneRunner:
 
     def stop(self, at_once: bool = False) -> None:
         """End at the next batch boundary; or at once: who goes on finishes the batch."""
-        self.life.tell(lifecycle.Leave(unwanted=True, at_once=at_once))
+        self.life.tell(events.Leave(unwanted=True, at_once=at_once))
 
     def close(self, now: bool = False) -> None:
         """Finish what was begun, or take it back, and end at a batch boundary: others go on from there. ``now``: don't
         wait for what can be done again."""
-        self.life.tell(lifecycle.Close(now))
+        self.life.tell(events.Close(now))
 
     def drain(self, order: DrainOrder | None) -> None:
         """Drain so; None: go on as before."""
-        self.life.tell(lifecycle.Drain(order))
+        self.life.tell(events.Drain(order))
 
     def acknowledge(self, upstream_ended: bool) -> None:
         """The coordinator knows the lane's folder: only now may its query begin."""
-        self.life.tell(lifecycle.Acknowledge(upstream_ended))
+        self.life.tell(events.Acknowledge(upstream_ended))
 
     def join(self, timeout: float) -> bool:
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        result: Event | None = lifecycle.Started()
+        result: Event | None = events.Started()
         while result is not None:
             result = self._perform_all(self.life.tell(result))
 
-    def _perform_all(self, actions: tuple[Action, ...]) -> Event | None:
+    def _perform_all(self, due: tuple[Action, ...]) -> Event | None:
         """Gives what is told by the last one; None: there was none."""
         result: Event | None = None
-        for action in actions:
-            if isinstance(action, lifecycle.Fail):
+        for action in due:
+            if isinstance(action, actions.Fail):
                 return self._fail(action.error)
             try:
                 result = self._perform(action)
@@ -151,32 +153,32 @@ class LaneRunner:
 
     def _perform(self, action: Action) -> Event | None:
         match action:
-            case lifecycle.TakeFolder():
+            case actions.TakeFolder():
                 return self._take_folder()
-            case lifecycle.AwaitAcknowledgement():
+            case actions.AwaitAcknowledgement():
                 return self._await_acknowledgement()
-            case lifecycle.AbandonPrestarted():
+            case actions.AbandonPrestarted():
                 self._queries.abandon_prestarted()
-            case lifecycle.StartQuery():
+            case actions.StartQuery():
                 self._queries.start()
-                return lifecycle.QueryStarted()
-            case lifecycle.Watch():
+                return events.QueryStarted()
+            case actions.Watch():
                 return self._watch()
-            case lifecycle.Tend():
+            case actions.Tend():
                 self._tend()
-            case lifecycle.DrainHeld():
-                return lifecycle.DrainEnded(self._drain.by_holding(self._started))
-            case lifecycle.DrainByBatches():
-                return lifecycle.DrainEnded(self._drain.by_batches())
-            case lifecycle.StopQuery():
+            case actions.DrainHeld():
+                return events.DrainEnded(self._drain.by_holding(self._started))
+            case actions.DrainByBatches():
+                return events.DrainEnded(self._drain.by_batches())
+            case actions.StopQuery():
                 self._boundary.reach(self._started)
-                return lifecycle.QueryStopped()
-            case lifecycle.FinishPending():
+                return events.QueryStopped()
+            case actions.FinishPending():
                 self._boundary.finish()
-                return lifecycle.Finished()
-            case lifecycle.End(has_begun):
+                return events.Finished()
+            case actions.End(has_begun):
                 return self._end(has_begun=has_begun)
-            case lifecycle.Announce():
+            case actions.Announce():
                 self._announce()
         return None
 
@@ -192,7 +194,7 @@ class LaneRunner:
             self.lane, attempt.epoch, self.life.leaves, self._outputs_taken(), prestarted is not None
         )
         attempt.take_folder(folder)
-        return lifecycle.FolderTaken(self.life.state.folder_epoch or attempt.epoch)
+        return events.FolderTaken(self.life.state.folder_epoch or attempt.epoch)
 
     def _await_acknowledgement(self) -> Event:
         self._attempt.reporter.update(folder_epoch=self.life.state.folder_epoch)
@@ -203,19 +205,19 @@ class LaneRunner:
         self.life.await_acknowledgement()
         if self.life.state.acknowledged:
             self._queries.end_analysis()
-        return lifecycle.Awaited()
+        return events.Awaited()
 
     def _look_up_sources(self) -> None:
         """Once the lane is to drain, it has to be known which inputs it has."""
         if self.life.state.needs_sources and self._drain.reads_sources:
-            self.life.tell(lifecycle.SourcesLookedUp(reads_sources=True))
+            self.life.tell(events.SourcesLookedUp(reads_sources=True))
 
     def _watch(self) -> Event:
         self._monitor.take_progress(self._started)
         caught_up = not self.life.stops() and has_caught_up(self._attempt)
         if not (caught_up or self.life.stops()):
             raise_if_ended(self.lane.id, self._started)
-        return lifecycle.Watched(caught_up, self._drain.holdable)
+        return events.Watched(caught_up, self._drain.holdable)
 
     def _tend(self) -> None:
         self._upkeep.check_progress()
@@ -242,7 +244,7 @@ class LaneRunner:
         self._monitor.outputs.note(folder, last=True)
         positions = attempt.positions()
         reporter.conclude(
-            "ended",
+            LanePhase.ENDED,
             waits="",
             positions=texts(positions),
             batch=folder.committed(),
@@ -253,7 +255,7 @@ class LaneRunner:
             pending=folder.pending or not has_begun,
             wrote=self._wrote(),
         )
-        return lifecycle.Ended()
+        return events.Ended()
 
     def _announce(self) -> None:
         """The last report is there."""
@@ -279,9 +281,9 @@ class LaneRunner:
             smaller = self.life.state.has_query and self._sizes.goes_on_smaller(error)
             if smaller:
                 self._look_up_sources()
-            return lifecycle.Failed(error, smaller=smaller)
+            return events.Failed(error, smaller=smaller)
         except Exception as another:
-            return lifecycle.Failed(another)
+            return events.Failed(another)
 
     def _fail(self, error: Exception) -> Event:
         self._queries.end_analysis()
@@ -295,5 +297,5 @@ class LaneRunner:
         if self._attempt.started is not None:
             self._attempt.started.stop()  # what failed may be ours, and not the query
         clock.forget(self._attempt.clock)
-        self._attempt.reporter.conclude("failed", error=failed.told, fenced=failures.is_fenced(error))
-        return lifecycle.FailureReported()
+        self._attempt.reporter.conclude(LanePhase.FAILED, error=failed.told, fenced=failures.is_fenced(error))
+        return events.FailureReported()

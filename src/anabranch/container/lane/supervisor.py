@@ -12,13 +12,14 @@ from anabranch import logs
 from anabranch.container import restarts
 from anabranch.container.attempts import Attempts
 from anabranch.container.failures import Remedy
+from anabranch.container.lane.events import Close, Closing, Drain, Judged, Leave, Want
 from anabranch.container.lane.life import Life
-from anabranch.container.lane.lifecycle import Close, Closing, Drain, Judged, LaneState, Leave, Phase, Want
+from anabranch.container.lane.lifecycle import LaneState, Phase
 from anabranch.container.lane.surroundings_wait import Patience, SurroundingsWait
 from anabranch.container.restarts import Step
 from anabranch.model.lane import Lane
 from anabranch.protocol.container import WantedLane
-from anabranch.protocol.lane_report import LaneReport
+from anabranch.protocol.lane_report import LanePhase, LaneReport
 
 __all__ = ["LaneSupervisor", "Runner"]
 
@@ -98,20 +99,22 @@ class LaneSupervisor:
         waiting: dict[str, Any] = {"error": None, "trouble": report.error or "", "attempt": state.attempt + 1}
         match state.phase:
             case Phase.RELEASED if state.unwanted:  # it goes on at the next start
-                ended = {"phase": "ended", "error": None, "stopped": True, "pending": True, "stalls": 0}
+                ended = {"phase": LanePhase.ENDED, "error": None, "stopped": True, "pending": True, "stalls": 0}
                 return msgspec.structs.replace(report, **ended, awaits="", awaits_since=0.0)
             case Phase.WAITING:
-                waiting |= {"phase": "starting", "attempt": state.attempt}
+                waiting |= {"phase": LanePhase.STARTING, "attempt": state.attempt}
                 return msgspec.structs.replace(
                     report, **waiting, awaits=self._runner.awaits, awaits_since=self._wait.since
                 )
             case Phase.RELEASED:
-                waiting |= {"phase": "ended", "stopped": True, "pending": True, "stalls": 0}
+                waiting |= {"phase": LanePhase.ENDED, "stopped": True, "pending": True, "stalls": 0}
                 return msgspec.structs.replace(report, **waiting)
             case Phase.NEEDS_PROCESS:  # which is told when the container leaves
-                return msgspec.structs.replace(report, **waiting | {"phase": "starting", "attempt": state.attempt})
+                return msgspec.structs.replace(
+                    report, **waiting | {"phase": LanePhase.STARTING, "attempt": state.attempt}
+                )
             case Phase.RETRYING:
-                return msgspec.structs.replace(report, **waiting | {"phase": "starting"})
+                return msgspec.structs.replace(report, **waiting | {"phase": LanePhase.STARTING})
             case _:
                 return msgspec.structs.replace(report, attempt=state.attempt, trouble=self._trouble)
 

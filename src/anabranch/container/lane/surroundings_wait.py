@@ -11,7 +11,7 @@ from time import time
 from anabranch import logs
 from anabranch.container import waiting
 from anabranch.container.waiting import Wait
-from anabranch.protocol.lane_report import LaneReport
+from anabranch.protocol.lane_report import LanePhase, LaneReport
 
 __all__ = ["Patience", "SurroundingsWait"]
 
@@ -71,11 +71,11 @@ class SurroundingsWait:
     def look(self, report: LaneReport) -> bool:
         """Whether the wait has ended: the lane goes on once it has committed a batch, or runs without a failure for a
         while."""
-        if self._wait is None or report.phase not in ("running", "ended"):
+        if self._wait is None or report.phase not in (LanePhase.RUNNING, LanePhase.ENDED):
             return False
         if self._runs_since is None:
             self._runs_since = self._clock()
-        goes_on = report.batch > self._waited_from or report.phase == "ended"
+        goes_on = report.batch > self._waited_from or report.phase == LanePhase.ENDED
         if not goes_on and self._clock() <= self._runs_since + _RUNS_WELL:
             return False
         seconds = round(self._patience.now() - self._wait.since)

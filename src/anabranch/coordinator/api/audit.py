@@ -30,12 +30,12 @@ log = logs.get_logger()
 
 
 class Requested(msgspec.Struct, frozen=True):
-    """A request. ``who``: the role of its token; ``said``: who the client says that it is, which nobody has checked;
+    """A request. ``who``: the role of its token; ``client_name``: as the client calls itself, which nobody has checked;
     ``left_out``: so many refused ones of this address were not written before this one."""
 
     at: float
     who: str
-    said: str
+    client_name: str
     address: str
     method: str
     path: str
@@ -127,13 +127,13 @@ class Audit:
             self._path.replace(f"{self._path}.1")
 
     def _tell(self, job: str, requested: Requested) -> None:
-        said = f", who says that it is {requested.said!r}" if requested.said else ""
+        name = f", who says that it is {requested.client_name!r}" if requested.client_name else ""
         event = Event(
             job=job,
             at=requested.at,
             who=f"{requested.who} at {requested.address}",
             what=f"{requested.method} {requested.path}: {requested.status}",
-            why=f"{requested.why}{said}".removeprefix(", "),
+            why=f"{requested.why}{name}".removeprefix(", "),
         )
         try:
             self._note(event)

@@ -25,7 +25,7 @@ from anabranch.protocol.deployment import RunningDeployment
 __all__ = ["Access", "Role", "Tokens"]
 
 _SHORT = 200
-_SAID = 60
+_NAME = 60
 _TOO_MANY = Refusal(429, "this address was refused too often", "wait for a minute, and see why it is refused")
 _NO_TOKEN = Refusal(
     401,
@@ -117,7 +117,7 @@ class Access:
         address = _address(scope)
         if self._refusals.are_too_many(address):
             refusal = _TOO_MANY
-        why = refusal.what[:_SHORT]
+        why = refusal.message[:_SHORT]
         log.warning(
             "refused",
             method=scope["method"],
@@ -128,7 +128,7 @@ class Access:
         )
         if self._trail is not None:
             self._trail.take(_requested(scope, headers, role, refusal.status, why))
-        body = {"error": refusal.what, "cure": refusal.cure, "kind": "AnabranchError"}
+        body = {"error": refusal.message, "cure": refusal.cure, "kind": "AnabranchError"}
         # The body isn't read, so the connection can't be used for another request.
         more = {"Connection": "close"} | ({"WWW-Authenticate": "Bearer"} if refusal.status == 401 else {})
         response = JSONResponse(body, refusal.status, more)
@@ -155,11 +155,11 @@ class Access:
 
 
 def _requested(scope: Scope, headers: Headers, role: Role | None, status: int, why: str = "") -> Requested:
-    said = headers.get(b"x-anabranch-who", [b""])[0].decode(errors="replace")
+    name = headers.get(b"x-anabranch-who", [b""])[0].decode(errors="replace")
     return Requested(
         at=time.time(),
         who="nobody" if role is None else role.value,
-        said="".join(letter if letter.isprintable() else "?" for letter in said[:_SAID]),
+        client_name="".join(letter if letter.isprintable() else "?" for letter in name[:_NAME]),
         address=_address(scope),
         method=scope["method"],
         path=scope["path"][:_SHORT],

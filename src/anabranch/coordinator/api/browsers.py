@@ -30,7 +30,7 @@ class Refusal:
     """Why a request is refused: an HTTP status, what is wrong, and what to do."""
 
     status: int
-    what: str
+    message: str
     cure: str
 
 

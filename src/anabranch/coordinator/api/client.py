@@ -15,7 +15,6 @@ import msgspec
 
 from anabranch.config.addresses import check_urls
 from anabranch.coordinator.api import tls
-from anabranch.coordinator.api.http_errors import error_of
 from anabranch.coordinator.api.operation import Operation
 from anabranch.coordinator.api.operations import Operations
 from anabranch.coordinator.naming import check_container, check_name
@@ -29,6 +28,7 @@ from anabranch.errors import (
 )
 from anabranch.httpx_alone import httpx
 from anabranch.model.document import Document, compact, decode
+from anabranch.protocol.errors import error_of
 
 __all__ = ["AWAY", "Client"]
 
@@ -74,7 +74,7 @@ class Client(Operations):
         # Certificates take 0.05 s to load.
         secured = any(not url.startswith("http://") for url in self._urls)
         self._http = httpx.Client(
-            timeout=timeout, trust_env=False, auth=bearer, headers=_said(), verify=trust or secured
+            timeout=timeout, trust_env=False, auth=bearer, headers=_client_name(), verify=trust or secured
         )
 
     @property
@@ -155,7 +155,7 @@ def _why(url: str, error: httpx.HTTPError) -> Exception:
     return _AwayError(why)
 
 
-def _said() -> dict[str, str]:
+def _client_name() -> dict[str, str]:
     """Who asks, as this process says: the coordinator writes it down, and believes nothing of it."""
     try:
         user = getpass.getuser()

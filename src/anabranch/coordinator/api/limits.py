@@ -20,7 +20,8 @@ BODY_WITHIN = 30.0
 """Seconds for a body, and more at the rate below."""
 SLOWEST = 10_000
 """Bytes a second."""
-_REFUSED = 1_000
+MOST_REFUSED = 1_000
+"""In a minute."""
 _WINDOW = 60.0
 _ADDRESSES = 1_000
 
@@ -63,7 +64,7 @@ class Refusals:
         self._counts.move_to_end(address)
         if len(self._counts) > _ADDRESSES:
             self._counts.popitem(last=False)
-        return count >= _REFUSED
+        return count >= MOST_REFUSED
 
 
 class PromptHeads(H11Protocol):

@@ -29,6 +29,7 @@ from anabranch.protocol.status import Assignment, JobStatus, Sizing
 from anabranch.views.about import CoordinatorInfo, DeploymentInfo, GraphView, Partitions, Placement
 from anabranch.views.changes import ChangeRecord
 from anabranch.views.findings import Finding
+from anabranch.views.history import History
 from anabranch.views.live import Live
 from anabranch.views.overview import Overview
 
@@ -96,6 +97,17 @@ class Operations(Caller):
     @operation("GET", "/jobs/{job}/changes", field="changes", fresh_for=1.0)
     def changes(self, job: str, limit: int = 50, before: int = 0) -> list[ChangeRecord]:
         """Its last changes, newest first: what was predicted, and what was measured"""
+
+    @operation("GET", "/jobs/{job}/history", fresh_for=1.0)
+    def history(
+        self,
+        job: str,
+        series: Annotated[str, Query(longest=200)] = "lag,rows,arriving",
+        by: Annotated[str, Query(longest=20)] = "stage",
+        since: Annotated[float, Query("from")] = 0.0,
+        until: Annotated[float, Query("to")] = 0.0,
+    ) -> History:
+        """Its figures over the last hours, as far as the coordinator that leads has seen them"""
 
     @operation("GET", "/jobs/{job}/graph")
     def graph(self, job: str, deployment: int = 0) -> GraphView:

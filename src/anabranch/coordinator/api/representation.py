@@ -25,6 +25,7 @@ _LEVEL = 1
 _MOST_KEPT = 64
 _CLOCK = re.compile(rb'"at":[0-9.e+-]+,?')
 _HEAD = 60
+_MARK = re.compile(r'-+(gzip|br|zstd|deflate)"$')
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,8 @@ def tagged(content: bytes, media_type: str, etag: str = "") -> Representation:
 
 async def respond(request: Request, found: Representation) -> Response:
     """The response to a GET."""
-    headers = {"ETag": found.etag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
+    # Weak: the same stands for what is compressed and for what isn't.
+    headers = {"ETag": f"W/{found.etag}", "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
     if knows(request, found.etag):
         return Response(status_code=304, headers=headers)
     content = found.content
@@ -66,7 +68,9 @@ async def respond(request: Request, found: Representation) -> Response:
 def knows(request: Request, etag: str) -> bool:
     """Whether whoever asks has what an ETag is of."""
     known = request.headers.get("if-none-match", "")
-    return any(each.strip().removeprefix("W/") in (etag, "*") for each in known.split(","))
+    # A proxy that compresses may have marked an ETag, and doesn't take the mark off again.
+    tags = (_MARK.sub('"', each.strip().removeprefix("W/")) for each in known.split(","))
+    return any(tag in (etag, "*") for tag in tags)
 
 
 @dataclass

@@ -11,7 +11,6 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from importlib import metadata
 from typing import Any, Protocol, TypeVar, get_origin
 
-import msgspec
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -25,7 +24,6 @@ from anabranch.coordinator.api.audit import Trail
 from anabranch.coordinator.api.auth import Access, Tokens
 from anabranch.coordinator.api.browsers import Names
 from anabranch.coordinator.api.dashboard import Dashboard
-from anabranch.coordinator.api.http_errors import SERVICE, payload_of, status_of
 from anabranch.coordinator.api.openapi import described
 from anabranch.coordinator.api.operation import Operation, Parameter
 from anabranch.coordinator.api.operations import OPERATIONS, Operations
@@ -35,6 +33,7 @@ from anabranch.errors import AnabranchError, UsageError
 from anabranch.metrics import CONTENT_TYPE, exposition
 from anabranch.model.document import Document, compact, decode
 from anabranch.protocol.deployment import StartRequest
+from anabranch.protocol.errors import SERVICE, payload_of, status_of
 
 __all__ = ["AlwaysLeads", "Leader", "app"]
 
@@ -125,7 +124,6 @@ class _Endpoints:
             "start": self._start,
             "heartbeat": self._heartbeat,
             "events": self._events,
-            "info": self._info,
         }
         self._kept = Kept()
         # An ETag of a generation is made without its content, so it holds only as long as this process.
@@ -215,11 +213,6 @@ class _Endpoints:
             raise UsageError("the plan has no program", "start the job with anabranch start")
         number = await self._led(None, self._leader.start, plan)
         return Response(_content(operation, number), media_type="application/json")
-
-    async def _info(self, request: Request) -> Response:
-        found = await run_in_threadpool(self._coordinator.info)
-        content = compact(msgspec.structs.replace(found, leads=self._leader.leads))
-        return await respond(request, tagged(content, "application/json"))
 
     async def _events(self, request: Request) -> Response:
         """Whoever waits for events waits on the event loop, and takes no thread."""

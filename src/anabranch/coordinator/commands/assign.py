@@ -6,7 +6,7 @@ import dataclasses
 
 import msgspec
 
-from anabranch.assignment import seating
+from anabranch.assignment import assignor
 from anabranch.coordinator.commands import off_lock
 from anabranch.coordinator.commands.context import Context, enter
 from anabranch.coordinator.jobs import racks, transitions
@@ -14,7 +14,7 @@ from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.jobs.transitions import Generation, NextGeneration
 from anabranch.errors import ConflictError
-from anabranch.planning import placing
+from anabranch.planning import assignment_settings
 from anabranch.planning.transition import follow
 from anabranch.protocol.commands import AssignRequest, ScaleResult
 from anabranch.protocol.status import Assignment, TaskAssignment
@@ -94,11 +94,14 @@ def explain(context: Context, job: str) -> Assignment:
 
 def _explained(running_job: RunningJob, present: Generation) -> Assignment:
     """Where tasks are, where they should be, and why."""
-    where, rules = racks.where(running_job, present.containers), placing.rules(running_job.settings.assignment)
+    where, rules = (
+        racks.where(running_job, present.containers),
+        assignment_settings.rules(running_job.settings.assignment),
+    )
     model = present.model
     former = model.seats_of_tasks()
-    found = seating.seat(model.stages, former, where, rules)
-    why = seating.explained(model.stages, former, where, rules)
+    found = assignor.seat(model.stages, former, where, rules)
+    why = assignor.explained(model.stages, former, where, rules)
     its = {lane.id: lane for lane in running_job.lanes}
     change = follow.following(model, model.stages, its, model.factor, transitions.new_id, lambda *_: found)
     result = transitions.next_generation(running_job, change, "user", "").result

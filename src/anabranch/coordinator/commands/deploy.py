@@ -14,8 +14,8 @@ from anabranch.coordinator.jobs.next_deployment import NextDeployment, Present
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.transitions import Generation
 from anabranch.coordinator.naming import check_name
-from anabranch.coordinator.states import DeploymentState
 from anabranch.errors import ConflictError, UsageError
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.outline import Basis
 from anabranch.planning.transition import follow
 from anabranch.protocol.deployment import DeployRequest, DeployResult, RollbackRequest
@@ -102,7 +102,7 @@ def already(registry: JobRegistry, found: Present) -> DeployResult:
 def check(found: Present) -> None:
     """Raises ConflictError if nothing can follow now."""
     job = found.stored.job
-    if found.stored.state == DeploymentState.DRAINED.value:
+    if found.stored.state == DeploymentState.DRAINED:
         raise ConflictError(
             f"job {job!r} was drained: nothing goes on", "start its next version: anabranch start JOB.py"
         )
@@ -136,7 +136,7 @@ def apply(
         return planned.result
     store, former = registry.store, found.stored
     event = registry.event(former.job, planned.who, f"planned {planned.what}", planned.why)
-    state, left = DeploymentState.PLANNED.value, former.state
+    state, left = DeploymentState.PLANNED, former.state
     registry.write(store.replace_deployment, planned.start, state, left, planned.ending, event)
     stored = queries.deployment(store, former.job)
     registry.serve(msgspec.structs.replace(stored, until_caught_up=False))

@@ -9,7 +9,7 @@ from anabranch.coordinator import draining, start_offsets
 from anabranch.coordinator.commands.context import Context
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
-from anabranch.protocol.drain import DrainAccepted, DrainNotification, DrainProgress
+from anabranch.protocol.drain import DrainAccepted, DrainMode, DrainNotification, DrainProgress
 
 __all__ = ["apply", "check", "plan", "run"]
 
@@ -27,9 +27,13 @@ def run(context: Context, job: str, request: DrainNotification) -> DrainAccepted
     with registry.locked(job) as running_job:
         registry.up_to_date(running_job)
         planned = plan(running_job, request)
-        if planned.ignored or running_job.progress.drain is not None or (request.dry and request.mode == "planned"):
+        if (
+            planned.ignored
+            or running_job.progress.drain is not None
+            or (request.dry and request.mode == DrainMode.PLANNED)
+        ):
             return planned
-        read = draining.sources(running_job.lanes) if request.mode == "latest" else []
+        read = draining.sources(running_job.lanes) if request.mode == DrainMode.LATEST else []
         systems = context.systems_of(running_job) if read else None
     ends = {} if systems is None else start_offsets.ends(read, systems)  # which may take long
     with registry.locked(job) as running_job:

@@ -11,8 +11,8 @@ from anabranch.coordinator.jobs import racks, transitions
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.jobs.transitions import Generation, NextGeneration
-from anabranch.coordinator.states import DeploymentState
 from anabranch.errors import AnabranchError, ConflictError
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.planning.transition import expand
 from anabranch.protocol.commands import ExpandRequest, ScaleResult
 

@@ -6,9 +6,9 @@ from anabranch.coordinator import plans, queries
 from anabranch.coordinator.commands.context import Context
 from anabranch.coordinator.jobs import seats
 from anabranch.coordinator.jobs.registry import JobRegistry
-from anabranch.coordinator.states import DeploymentState
 from anabranch.coordinator.store import DeploymentRecord
 from anabranch.errors import ConflictError
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.protocol.deployment import StartRequest
 
 __all__ = ["apply", "check", "plan", "run"]
@@ -43,7 +43,7 @@ def check(registry: JobRegistry, stored: DeploymentRecord) -> None:
 
 def plan(registry: JobRegistry, stored: DeploymentRecord) -> StartRequest | None:
     """The deployment to store, if the last one was drained; None: that goes on."""
-    if stored.state != DeploymentState.DRAINED.value:
+    if stored.state != DeploymentState.DRAINED:
         return None
     store, job = registry.store, stored.job
     graph, model = store.graph(job, stored.id), queries.model(store, job)

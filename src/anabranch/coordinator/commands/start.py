@@ -9,9 +9,9 @@ from anabranch.coordinator.commands import expand
 from anabranch.coordinator.commands.context import Context
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.naming import check_name
-from anabranch.coordinator.states import DeploymentState
 from anabranch.coordinator.store import DeploymentRecord
 from anabranch.errors import ConflictError
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.planning.transition import expand as planned_expansion
 from anabranch.protocol.deployment import StartRequest
 
@@ -44,7 +44,7 @@ def plan(registry: JobRegistry, start: StartRequest, stored: DeploymentRecord | 
     """The deployment to store; None: the last one, which is ``stored``, goes on. Errors as :func:`run`."""
     if stored is None:
         return plans.numbered(start, 1)
-    if stored.state == DeploymentState.DRAINED.value:
+    if stored.state == DeploymentState.DRAINED:
         return plans.after_drain(start, stored.id + 1, registry.store.lanes(stored.job))
     plans.check_same(stored, start.fingerprint)
     return None

@@ -5,8 +5,8 @@ from __future__ import annotations
 from anabranch.coordinator.commands.context import Context
 from anabranch.coordinator.jobs.registry import HASTE, JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
-from anabranch.coordinator.states import DeploymentState
 from anabranch.errors import ConflictError
+from anabranch.model.deployment_state import DeploymentState
 
 __all__ = ["apply", "check", "run"]
 

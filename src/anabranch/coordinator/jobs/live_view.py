@@ -9,8 +9,8 @@ from typing import Any
 from anabranch.coordinator.jobs import racks, standbys
 from anabranch.coordinator.jobs.parts import Process
 from anabranch.coordinator.jobs.running_job import RunningJob
-from anabranch.coordinator.states import DeploymentState
 from anabranch.coordinator.store import ContainerRecord
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import Lane, LaneState, open_lanes
 from anabranch.protocol.lane_report import LaneReport
 from anabranch.views.live import CONTAINERS, COPIES, LANES, RESTING, ChangeProgress, Live

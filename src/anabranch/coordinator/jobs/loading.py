@@ -8,8 +8,8 @@ from typing import Any, Protocol
 from anabranch.coordinator.jobs import offers
 from anabranch.coordinator.jobs.parts import Progress, RunSettings, Seats, Terms
 from anabranch.coordinator.jobs.running_job import RunningJob
-from anabranch.coordinator.states import DeploymentState
 from anabranch.coordinator.store import DeploymentRecord
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane
 

@@ -10,7 +10,7 @@ from anabranch.coordinator.jobs import seats, standbys
 from anabranch.coordinator.jobs.parts import Offer, Process
 from anabranch.coordinator.jobs.running_job import RUN_STATES, RunningJob
 from anabranch.coordinator.reports import LAST_PHASES, LIVE_PHASES
-from anabranch.coordinator.states import DeploymentState
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import Lane, LaneState
 from anabranch.protocol.container import Heartbeat, HeartbeatResponse, WantedLane
 from anabranch.protocol.lane_report import LaneReport

@@ -16,7 +16,7 @@ from anabranch.coordinator.standby_plan import Copies
 from anabranch.coordinator.store import ContainerRecord
 from anabranch.event_time import durations
 from anabranch.model.lane import Lane, LaneState
-from anabranch.planning import placing
+from anabranch.planning import assignment_settings
 from anabranch.protocol.container import Registration, WantedLane
 from anabranch.protocol.drain import DrainProgress
 from anabranch.protocol.lane_report import LaneReport
@@ -110,7 +110,7 @@ class RunSettings:
             runs_in_real_time=job.get("trigger") == "real-time",
             expansion_check=durations.parse(job.get("expansion_check", "60 seconds")) / 1000,
             warm_containers=job.get("warm_containers", 0),
-            assignment=placing.settings_of(given),
+            assignment=assignment_settings.settings_of(given),
             autoscale=autosizing.limits_of(given),
             threads=autosizing.threads_of(given),
         )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from anabranch.assignment import seating
-from anabranch.assignment.seating import Placing, Where
+from anabranch.assignment import assignor
+from anabranch.assignment.assignor import Placing, Where
 from anabranch.coordinator.jobs.running_job import RunningJob
-from anabranch.planning import placing as assignment
+from anabranch.planning import assignment_settings as assignment
 from anabranch.planning.transition import follow
 
 __all__ = ["misplaced", "nearest", "placing", "where"]
@@ -29,7 +29,7 @@ def where(job: RunningJob, containers: int) -> Where:
 def placing(job: RunningJob, containers: int) -> Placing:
     """Gives tasks the seats of so many containers."""
     found, rules = where(job, containers), assignment.rules(job.settings.assignment)
-    return lambda stages, former: seating.seat(stages, former, found, rules)
+    return lambda stages, former: assignor.seat(stages, former, found, rules)
 
 
 def nearest(job: RunningJob, free: Collection[str], rack: str | None) -> str:

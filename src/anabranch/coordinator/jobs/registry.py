@@ -26,14 +26,14 @@ from anabranch.coordinator.jobs.parts import Process, RunSettings, Terms
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.jobs.transitions import Generation, NextGeneration
 from anabranch.coordinator.naming import check_name
-from anabranch.coordinator.states import DeploymentState, Snapshot, Transition, step
+from anabranch.coordinator.states import Snapshot, Transition, step
 from anabranch.coordinator.store import ContainerRecord, DeploymentRecord, Event, Store
 from anabranch.errors import ConflictError, StoreUnavailableError
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.graph import Graph
 from anabranch.model.lane import Lane, LaneState
 from anabranch.planning.transition import opening, rewind
-from anabranch.protocol.commands import RewindResult, ScaleResult
-from anabranch.protocol.deployment import DeployResult, StartRequest
+from anabranch.protocol.deployment import StartRequest
 from anabranch.protocol.drain import DrainProgress
 from anabranch.protocol.status import JobStatus
 
@@ -116,16 +116,16 @@ class JobRegistry:
     def create(self, plan: StartRequest) -> DeploymentRecord:
         """Store a deployment."""
         event = self.event(plan.graph.job, "user", f"planned deployment {plan.model.run_id}")
-        self.write(self.store.create_deployment, plan, DeploymentState.PLANNED.value, event)
+        self.write(self.store.create_deployment, plan, DeploymentState.PLANNED, event)
         return queries.deployment(self.store, plan.graph.job)
 
     def adopt(self, job: str) -> bool:
         """See :meth:`anabranch.coordinator.coordinator.Coordinator.adopt`."""
         stored = self.store.deployment(check_name("job", job))
-        if stored is None or stored.program is None or not DeploymentState(stored.state).active:
+        if stored is None or stored.program is None or not stored.state.active:
             return False
         model = self.store.model(job, stored.id, stored.generation)
-        running_job = loading.loaded(self, stored, model, DeploymentState(stored.state), self.store.lanes(job))
+        running_job = loading.loaded(self, stored, model, stored.state, self.store.lanes(job))
         running_job.seats.sure_from = self.clock() + self.lease
         for record in self.store.containers(job):
             process = Process(record=record, lease_ends=self.clock() + self.lease)
@@ -146,7 +146,7 @@ class JobRegistry:
         ``settings``: of one without a program.
         """
         job, stored = stored.job, msgspec.structs.replace(stored, error=None)
-        transition = step(Snapshot(state=DeploymentState(stored.state), start_wanted=True))
+        transition = step(Snapshot(state=stored.state, start_wanted=True))
         assert transition is not None
         model = self.store.model(job, stored.id, stored.generation)
         before = self.store.lanes(job)
@@ -158,7 +158,7 @@ class JobRegistry:
         self.write(
             self.store.resume_deployment,
             stored,
-            transition.to.value,
+            transition.to,
             [lane for lane in lanes.values() if lane != before[lane.id]],
             "the job was started again",
             event,
@@ -237,9 +237,8 @@ class JobRegistry:
         running_job.progress.pause = None
         what, why = change_log.measurement(measured, watched.foretold)
         if measured:
-            running_job.progress.shown = running_job.progress.shown.after(
-                watched.foretold, measured, watched.state_bytes
-            )
+            shown = running_job.progress.shown
+            running_job.progress.shown = shown.after(watched.foretold, measured, watched.state_bytes)
         self.store.note([self.event(running_job.job, "coordinator", what, why)])
 
     def _place_stranded(self, running_job: RunningJob) -> None:
@@ -302,7 +301,7 @@ class JobRegistry:
         event = self.event(running_job.job, "coordinator", what, why)
         job, deployment, to = running_job.job, running_job.deployment, transition.to
         drain = None if to is DeploymentState.DRAINED else running_job.progress.drain
-        self.write(self.store.move_deployment, job, deployment, to.value, transition.error, event, drain)
+        self.write(self.store.move_deployment, job, deployment, to, transition.error, event, drain)
         running_job.progress.drain = drain
         running_job.state, running_job.error, running_job.progress.changed_at = to, transition.error, event.at
 
@@ -312,27 +311,15 @@ class JobRegistry:
         state, model = DeploymentState.CHANGING, planned.model
         what = f"{running_job.state.value} → {state.value}, generation {model.generation}"
         event = self.event(running_job.job, planned.who, what, _hastily(planned.why, now))
-        ending, lanes, noted = planned.ending, planned.result.lanes, self._expected(event, planned.result)
-        self.write(self.store.change_deployment, model, state.value, ending, lanes, event, noted)
-        self._watch_pause(running_job, planned.result, event.at)
+        ending, lanes, noted = planned.ending, planned.result.lanes, transitions.expected(event, planned.result)
+        self.write(self.store.change_deployment, model, state, ending, lanes, event, noted)
+        running_job.progress.watch(planned.result.pause, planned.result.closing, running_job.reports, event.at)
         running_job.change(model, [*planned.ending, *planned.result.lanes], self.clock())
         running_job.progress.hasty = now
         self.advance(running_job)
         self.announce()
 
-    def _expected(self, change: Event, result: ScaleResult | RewindResult | DeployResult) -> list[Event]:
-        """What is expected of a change, to be noted with it."""
-        what, why = change_log.expectation(result.pause, len(result.closing), len(result.lanes))
-        return [msgspec.structs.replace(change, who="coordinator", what=what, why=why)] if result.closing else []
-
-    def _watch_pause(
-        self, running_job: RunningJob, result: ScaleResult | RewindResult | DeployResult, accepted_at: float
-    ) -> None:
-        running_job.progress.watch(result.pause, result.closing, running_job.reports, accepted_at)
-
-    def put_drain(
-        self, running_job: RunningJob, drain: DrainProgress | None, who: str, what: str, why: str = ""
-    ) -> None:
+    def put_drain(self, running_job: RunningJob, drain: DrainProgress | None, who: str, what: str, why: str) -> None:
         """A drain was asked for, has come so far, or was taken back."""
         event = self.event(running_job.job, who, what, why)
         self.write(self.store.put_drain, running_job.job, running_job.deployment, drain, event)
@@ -371,13 +358,11 @@ class JobRegistry:
         state = DeploymentState.CHANGING
         what = f"{running_job.state.value} → {state.value}, {planned.what}"
         event = self.event(running_job.job, planned.who, what, _hastily(planned.why, now))
-        former = DeploymentState.STOPPED.value
-        noted = self._expected(event, planned.result)
-        self.write(self.store.replace_deployment, planned.start, state.value, former, planned.ending, event, noted)
-        start = planned.start
-        settings = start.program.settings if start.program is not None else {}
+        former, noted = DeploymentState.STOPPED, transitions.expected(event, planned.result)
+        self.write(self.store.replace_deployment, planned.start, state, former, planned.ending, event, noted)
+        start, settings = planned.start, {} if planned.start.program is None else planned.start.program.settings
         terms = Terms(RunSettings.of(settings), start.until_caught_up, start.promises)
-        self._watch_pause(running_job, planned.result, event.at)
+        running_job.progress.watch(planned.result.pause, planned.result.closing, running_job.reports, event.at)
         running_job.replace(start, terms, planned.ending, self.clock())
         running_job.progress.changed_at, running_job.progress.hasty = event.at, now
         running_job.seats.begun = self.clock()

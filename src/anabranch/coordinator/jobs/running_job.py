@@ -26,13 +26,13 @@ from anabranch.coordinator.jobs.parts import (
 )
 from anabranch.coordinator.long_batches import LongBatches
 from anabranch.coordinator.reports import LAST_PHASES
-from anabranch.coordinator.states import DeploymentState
 from anabranch.errors import ConflictError, NotFoundError
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, LaneState
 from anabranch.planning.transition import follow
 from anabranch.protocol.deployment import StartRequest
-from anabranch.protocol.lane_report import LaneReport
+from anabranch.protocol.lane_report import LanePhase, LaneReport
 
 __all__ = ["RUN_STATES", "RunningJob", "figures"]
 
@@ -115,14 +115,14 @@ class RunningJob:
         """Whether a lane runs no more, until a process takes its seat."""
         if self.known[lane].state is LaneState.CLOSED:
             return True
-        if lane not in self.reports or self.reports[lane].phase != "ended":
+        if lane not in self.reports or self.reports[lane].phase != LanePhase.ENDED:
             return False
         # One that has caught up has still to drain.
         return self.state is not DeploymentState.DRAINING or self.reports[lane].stopped
 
     def is_over(self, lane: str) -> bool:
         """Whether a lane has ended at a batch boundary, so that others can go on from there."""
-        return lane in self.reports and self.reports[lane].phase == "ended" and not self.reports[lane].pending
+        return lane in self.reports and self.reports[lane].phase == LanePhase.ENDED and not self.reports[lane].pending
 
     def attempt(self, lane: str) -> int:
         """How often its container has begun a lane."""
@@ -167,7 +167,8 @@ class RunningJob:
         found = copy.copy(self)
         found.known, found.reports = dict(self.known), dict(self.reports)
         processes = {name: replace(each, offered=set(each.offered)) for name, each in self.seats.processes.items()}
-        found.seats = replace(self.seats, processes=processes)
+        asked, resting, offers = dict(self.seats.asked), dict(self.seats.resting), dict(self.seats.offers)
+        found.seats = replace(self.seats, processes=processes, asked=asked, resting=resting, offers=offers)
         found.standbys, found.scaling = replace(self.standbys), replace(self.scaling)
         found.progress, found.inputs = replace(self.progress), replace(self.inputs)
         return found
@@ -256,7 +257,7 @@ class RunningJob:
         before = self.reports.get(report.lane)
         if before is None or before.phase not in LAST_PHASES:
             return True
-        return before.phase == "ended" and not self.ended(report.lane)
+        return before.phase == LanePhase.ENDED and not self.ended(report.lane)
 
     def last_batch(self, lane: str) -> int:
         """The last one that a lane is known to have committed."""

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from anabranch.coordinator.jobs.parts import Process
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.launch_policy import Demand
-from anabranch.coordinator.states import DeploymentState
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import Lane, LaneState
 
 __all__ = ["demand", "expel", "free", "may_write", "program_due", "relieved", "take", "try_again", "until_seated"]

@@ -8,7 +8,7 @@ from anabranch.coordinator import standby_plan
 from anabranch.coordinator.jobs.parts import Process
 from anabranch.coordinator.jobs.running_job import RUN_STATES, RunningJob
 from anabranch.coordinator.standby_plan import Copies, Member
-from anabranch.coordinator.states import DeploymentState
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import LaneState
 from anabranch.protocol.standby import StandbyReport
 

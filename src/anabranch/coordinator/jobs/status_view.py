@@ -21,7 +21,7 @@ def status(job: RunningJob, now: float, lease: float, lost: Sequence[ContainerRe
         job=job.job,
         deployment=job.deployment,
         generation=job.generation,
-        state=job.state.value,
+        state=job.state,
         lanes=tuple(
             LaneStatus(lane=lane, report=job.reports.get(lane.id))
             for lane in job.lanes

@@ -8,20 +8,22 @@ from dataclasses import dataclass
 
 import msgspec
 
-from anabranch.assignment.seating import Placing
-from anabranch.coordinator import pause_estimate
+from anabranch.assignment.assignor import Placing
+from anabranch.coordinator import change_log, pause_estimate
 from anabranch.coordinator.jobs import racks, seats
 from anabranch.coordinator.jobs.running_job import RunningJob
-from anabranch.coordinator.states import DeploymentState
+from anabranch.coordinator.store import Event
 from anabranch.errors import ConflictError
 from anabranch.grouping.expansion import partitions
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, LaneState
-from anabranch.planning import placing, traffic
+from anabranch.planning import assignment_settings, traffic
 from anabranch.planning.transition import follow, opening, rescale, rewind
 from anabranch.planning.transition.change import Change
 from anabranch.protocol.commands import RewindResult, ScaleResult
+from anabranch.protocol.deployment import DeployResult
 
 __all__ = [
     "Generation",
@@ -29,6 +31,7 @@ __all__ = [
     "check_cancellable",
     "check_changeable",
     "ending_lanes",
+    "expected",
     "is_cancellable",
     "named",
     "new_id",
@@ -96,7 +99,7 @@ def undone(running_job: RunningJob, present: Generation, before: JobModel, who: 
         return NextGeneration(
             model, result, (*ending_lanes(running_job, its, back, void), *void), who, f"cancelled: {why}"
         )
-    change = rescaled(running_job, present, before.factor, placing.as_in(before), len(before.containers))
+    change = rescaled(running_job, present, before.factor, assignment_settings.as_in(before), len(before.containers))
     return next_generation(running_job, change, who, f"cancelled: {why}", void, undoes=present.generation)
 
 
@@ -213,3 +216,9 @@ def ending_lanes(
         for name in change.closing
         if name not in over
     )
+
+
+def expected(change: Event, result: ScaleResult | RewindResult | DeployResult) -> list[Event]:
+    """What is expected of a change, to be noted with it."""
+    what, why = change_log.expectation(result.pause, len(result.closing), len(result.lanes))
+    return [msgspec.structs.replace(change, who="coordinator", what=what, why=why)] if result.closing else []

@@ -11,9 +11,10 @@ from anabranch.coordinator.states import (
     stopped,
     stopping,
 )
-from anabranch.coordinator.states.snapshot import DeploymentState, LaneView, Snapshot, Transition
+from anabranch.coordinator.states.snapshot import LaneView, Snapshot, Transition
+from anabranch.model.deployment_state import DeploymentState
 
-__all__ = ["DeploymentState", "LaneView", "Snapshot", "Transition", "step"]
+__all__ = ["LaneView", "Snapshot", "Transition", "step"]
 
 _STEPS = {
     DeploymentState.PLANNED: planned.step,

@@ -2,40 +2,13 @@
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass
 
 import msgspec
 
-__all__ = ["DeploymentState", "LaneView", "Snapshot", "Transition", "interrupted"]
+from anabranch.model.deployment_state import DeploymentState
 
-
-class DeploymentState(enum.StrEnum):
-    """Where a deployment is in its life (docs/contributing/architecture.md, "The states of a deployment")."""
-
-    PLANNED = "planned"
-    STARTING = "starting"
-    RUNNING = "running"
-    CHANGING = "changing"
-    DRAINING = "draining"
-    DRAINED = "drained"
-    STOPPING = "stopping"
-    STOPPED = "stopped"
-    FAILED = "failed"
-
-    @property
-    def active(self) -> bool:
-        return self.runs or self is DeploymentState.STOPPING
-
-    @property
-    def runs(self) -> bool:
-        """Whether lanes are wanted."""
-        return self in {
-            DeploymentState.STARTING,
-            DeploymentState.RUNNING,
-            DeploymentState.CHANGING,
-            DeploymentState.DRAINING,
-        }
+__all__ = ["LaneView", "Snapshot", "Transition", "interrupted"]
 
 
 class LaneView(msgspec.Struct, frozen=True, kw_only=True):

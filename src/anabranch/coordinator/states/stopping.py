@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from anabranch.coordinator.states.snapshot import DeploymentState, Snapshot, Transition
+from anabranch.coordinator.states.snapshot import Snapshot, Transition
+from anabranch.model.deployment_state import DeploymentState
 
 
 def step(snapshot: Snapshot) -> Transition | None:

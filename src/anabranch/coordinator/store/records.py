@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from anabranch.formats import Format
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.document import Document
 from anabranch.protocol.container import Registration
 from anabranch.protocol.deployment import Program
@@ -17,7 +18,7 @@ class DeploymentRecord(Document, frozen=True, kw_only=True):
 
     job: str
     id: int
-    state: str
+    state: DeploymentState
     generation: int
     fingerprint: dict[str, str]
     promises: dict[str, str]

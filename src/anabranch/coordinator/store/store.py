@@ -11,7 +11,7 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
-from anabranch.coordinator.store import address, database, sqlite
+from anabranch.coordinator.store import address, database, lookups, rows, sqlite
 from anabranch.coordinator.store.records import (
     ALL_EVENTS,
     ContainerRecord,
@@ -20,15 +20,15 @@ from anabranch.coordinator.store.records import (
     EventRange,
     LeaderRecord,
 )
-from anabranch.coordinator.store.tables import artifacts, containers, deployments, events, jobs, lanes, leader, models
+from anabranch.coordinator.store.tables import artifacts, containers, deployments, jobs, lanes, leader, models
 from anabranch.errors import NotLeadingError
-from anabranch.formats import Format
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.document import decode, encode
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, LaneState
 from anabranch.protocol.container import Registration
-from anabranch.protocol.deployment import Program, StartRequest
+from anabranch.protocol.deployment import StartRequest
 from anabranch.protocol.drain import DrainProgress
 
 __all__ = ["Store"]
@@ -73,8 +73,7 @@ class Store:
 
     def _open(self, url: str, engine: sa.Engine) -> None:
         self.url = address.shown(url)
-        self._database = url
-        self._engine = engine
+        self._database, self._engine = url, engine
         self._writer = engine.execution_options(**sqlite.WRITES)
         self._lock = threading.Lock()
         one_connection = engine.dialect.name == "sqlite"
@@ -103,27 +102,12 @@ class Store:
 
     def deployment(self, job: str, number: int | None = None) -> DeploymentRecord | None:
         """A deployment of the job; without a number, its last."""
-        generation = sa.select(sa.func.max(models.c.generation)).where(
-            models.c.job == deployments.c.job, models.c.deployment == deployments.c.id
-        )
-        columns = [column for column in deployments.c if column.name != "graph"]
-        query = sa.select(*columns, generation.scalar_subquery().label("generation"))
         with self._reading() as connection:
-            its = query.where(deployments.c.job == job, deployments.c.id == number if number else sa.true())
-            row = connection.execute(_last(its, deployments.c.id)).mappings().first()
-        if row is None:
-            return None
-        documents = {name: msgspec.json.decode(row[name]) for name in ("fingerprint", "promises", "formats")}
-        documents["formats"] = {stream: Format.from_builtins(each) for stream, each in documents["formats"].items()}
-        program = None if row["program"] is None else decode(row["program"], Program)
-        drain = None if row["drain"] is None else decode(row["drain"], DrainProgress)
-        return DeploymentRecord(**{**row, **documents, "program": program, "drain": drain})
+            return lookups.deployment(connection, job, number)
 
     def graph(self, job: str, deployment: int) -> Graph:
-        return decode(
-            self._document(deployments.c.graph, deployments.c.job == job, deployments.c.id == deployment),
-            Graph,
-        )
+        its = (deployments.c.job == job, deployments.c.id == deployment)
+        return decode(self._document(deployments.c.graph, *its), Graph)
 
     def model(self, job: str, deployment: int, generation: int) -> JobModel:
         its = (models.c.job == job, models.c.deployment == deployment, models.c.generation == generation)
@@ -131,11 +115,8 @@ class Store:
 
     def lanes(self, job: str) -> dict[str, Lane]:
         """All lanes that the job ever had, of all deployments, by id; in the order they were planned."""
-        query = sa.select(lanes.c.record).where(lanes.c.job == job)
         with self._reading() as connection:
-            ordered = query.order_by(lanes.c.deployment, lanes.c.generation, lanes.c.place)
-            found = [decode(record, Lane) for record in connection.execute(ordered).scalars()]
-        return {lane.id: lane for lane in found}
+            return {lane.id: lane for lane in lookups.lanes(connection, lanes.c.job == job)}
 
     def containers(self, job: str) -> list[ContainerRecord]:
         """The processes that hold the job's seats, or held them last."""
@@ -151,21 +132,13 @@ class Store:
 
     def former(self, registration: Registration) -> ContainerRecord | None:
         """The process that registers, if it had a seat of the job before and has lost it."""
-        its = [
-            containers.c[name] == getattr(registration, name)
-            for name in ("job", "execution", "host", "pid", "instance")
-        ]
-        query = sa.select(containers).where(*its, containers.c.gone.is_not(None)).order_by(containers.c.epoch.desc())
         with self._reading() as connection:
-            row = connection.execute(query.limit(1)).mappings().first()
-        return ContainerRecord(**row) if row is not None else None
+            return lookups.former(connection, registration)
 
     def lost(self, job: str, limit: int) -> list[ContainerRecord]:
         """The processes that lost a seat of the job last, newest first."""
-        query = sa.select(containers).where(containers.c.job == job, containers.c.gone.is_not(None))
         with self._reading() as connection:
-            rows = connection.execute(query.order_by(containers.c.epoch.desc()).limit(limit)).mappings().all()
-        return [ContainerRecord(**row) for row in rows]
+            return lookups.lost(connection, limit, containers.c.job == job)
 
     def artifact(self, sha256: str) -> bytes | None:
         """The code of a job, by its hash."""
@@ -175,22 +148,8 @@ class Store:
 
     def events(self, job: str, limit: int, wanted: EventRange = ALL_EVENTS) -> list[Event]:
         """The last ``limit`` events of those that are wanted, oldest first; after some event: the first ones."""
-        its = [events.c.job == job]
-        if wanted.after is not None:
-            its.append(events.c.id > wanted.after)
-        if wanted.before is not None:
-            its.append(events.c.id < wanted.before)
-        if wanted.since is not None:
-            its.append(events.c.at >= wanted.since)
-        if wanted.until is not None:
-            its.append(events.c.at < wanted.until)
-        if wanted.patterns:
-            its.append(sa.or_(*(events.c.what.like(pattern) for pattern in wanted.patterns)))
-        newest_first = wanted.after is None
-        order = events.c.id.desc() if newest_first else events.c.id
         with self._reading() as connection:
-            rows = connection.execute(sa.select(events).where(*its).order_by(order).limit(limit)).mappings().all()
-        return [Event(**row) for row in (reversed(rows) if newest_first else rows)]
+            return lookups.events_of(connection, job, limit, wanted)
 
     def lane_states(self, job: str) -> dict[str, int]:
         """How many lanes of the job are in each state, of all deployments."""
@@ -200,10 +159,8 @@ class Store:
 
     def open_lanes(self, job: str) -> list[Lane]:
         """The lanes of the job that aren't closed, in the order they were planned."""
-        query = sa.select(lanes.c.record).where(lanes.c.job == job, lanes.c.state != LaneState.CLOSED.value)
         with self._reading() as connection:
-            ordered = query.order_by(lanes.c.deployment, lanes.c.generation, lanes.c.place)
-            return [decode(record, Lane) for record in connection.execute(ordered).scalars()]
+            return lookups.lanes(connection, lanes.c.job == job, lanes.c.state != LaneState.CLOSED.value)
 
     def deployment_numbers(self, job: str, limit: int) -> list[int]:
         """The numbers of the job's last deployments, newest first."""
@@ -220,6 +177,11 @@ class Store:
             row = connection.execute(query).mappings().first()
         return None if row is None else LeaderRecord(**row)
 
+    def leads(self) -> bool:
+        """Whether this store may write: it leads, or has never wanted to."""
+        found = None if self._epoch is None else self.leader()
+        return self._epoch is None or (found is not None and not found.resigned and found.epoch == self._epoch)
+
     def stand_by(self) -> None:
         """From now on this store writes only while it leads."""
         with self._lock:
@@ -230,17 +192,11 @@ class Store:
         with self._lock:
             self._epoch = _NO_EPOCH
             epoch = 1 if seen is None else seen.epoch + 1
-            values = {"epoch": epoch, "holder": holder, "beat": 0}
             with database.explained(self._database):
                 try:
                     with self._writer.begin() as connection:
                         database.check_format(connection, self._database)
-                        if seen is None:
-                            there = connection.execute(sa.select(leader.c.epoch)).first() is not None
-                            won = not there and connection.execute(sa.insert(leader).values(id=1, **values)) is not None
-                        else:
-                            its = [leader.c[name] == getattr(seen, name) for name in values]
-                            won = connection.execute(sa.update(leader).where(*its).values(**values)).rowcount == 1
+                        won = rows.claim_lead(connection, seen, epoch, holder)
                 except IntegrityError:
                     return False  # somebody else was the first
             if won:
@@ -262,19 +218,19 @@ class Store:
 
     # Durable steps
 
-    def create_deployment(self, start: StartRequest, state: str, event: Event) -> None:
+    def create_deployment(self, start: StartRequest, state: DeploymentState, event: Event) -> None:
         """The deployment ``start.model.run_id`` with its first generation and its lanes, as given."""
         job = start.graph.job
         with self._writing(event) as connection:
             if connection.execute(sa.select(jobs.c.name).where(jobs.c.name == job)).first() is None:
                 connection.execute(sa.insert(jobs).values(name=job, epoch=0))
-            _add_deployment(connection, start, state, event.at)
+            rows.add_deployment(connection, start, state, event.at)
 
     def replace_deployment(
         self,
         start: StartRequest,
-        state: str,
-        former: str,
+        state: DeploymentState,
+        former: DeploymentState,
         changed: Iterable[Lane],
         event: Event,
         noted: Sequence[Event] = (),
@@ -282,42 +238,50 @@ class Store:
         """As :meth:`create_deployment`, for one that goes on from the lanes of ``start.model.replaces``: that one comes
         into the state ``former``, and its lanes are changed. ``noted``: more events."""
         with self._writing(event, *noted) as connection:
-            _move(connection, start.graph.job, start.model.replaces, state=former, error=None, at=event.at)
-            _put_lanes(connection, changed)
-            _add_deployment(connection, start, state, event.at)
+            rows.move_deployment(
+                connection, start.graph.job, start.model.replaces, state=former, error=None, at=event.at
+            )
+            rows.put_lanes(connection, changed)
+            rows.add_deployment(connection, start, state, event.at)
 
     def resume_deployment(
-        self, deployment: DeploymentRecord, state: str, changed: Iterable[Lane], gone: str, event: Event
+        self, deployment: DeploymentRecord, state: DeploymentState, changed: Iterable[Lane], gone: str, event: Event
     ) -> None:
         """Start a deployment again, with the program given: its lanes changed, its error cleared, its former processes
         gone."""
         with self._writing(event) as connection:
-            _move(connection, deployment.job, deployment.id, state=state, error=None, at=event.at)
+            rows.move_deployment(connection, deployment.job, deployment.id, state=state, error=None, at=event.at)
             connection.execute(
                 sa.update(deployments)
                 .where(deployments.c.job == deployment.job, deployments.c.id == deployment.id)
-                .values(until_caught_up=deployment.until_caught_up, program=_program(deployment.program))
+                .values(until_caught_up=deployment.until_caught_up, program=rows.program(deployment.program))
             )
-            _put_lanes(connection, changed)
-            _leave(connection, gone, containers.c.job == deployment.job)
+            rows.put_lanes(connection, changed)
+            rows.mark_gone(connection, gone, containers.c.job == deployment.job)
 
     def move_deployment(
-        self, job: str, deployment: int, state: str, error: str | None, event: Event, drain: DrainProgress | None = None
+        self,
+        job: str,
+        deployment: int,
+        state: DeploymentState,
+        error: str | None,
+        event: Event,
+        drain: DrainProgress | None = None,
     ) -> None:
         """Put a deployment into a state; ``drain`` is the one that is under way then."""
         with self._writing(event) as connection:
-            _move(connection, job, deployment, state=state, error=error, at=event.at)
-            _put_drain(connection, job, deployment, drain)
+            rows.move_deployment(connection, job, deployment, state=state, error=error, at=event.at)
+            rows.put_drain(connection, job, deployment, drain)
 
     def put_drain(self, job: str, deployment: int, drain: DrainProgress | None, event: Event) -> None:
         """A drain is wished for, has come so far, or is wished for no more."""
         with self._writing(event) as connection:
-            _put_drain(connection, job, deployment, drain)
+            rows.put_drain(connection, job, deployment, drain)
 
     def change_deployment(
         self,
         model: JobModel,
-        state: str,
+        state: DeploymentState,
         changed: Iterable[Lane],
         new: Sequence[Lane],
         event: Event,
@@ -325,17 +289,17 @@ class Store:
     ) -> None:
         """Put a deployment into its next generation: some lanes changed, others new. ``noted``: more events."""
         with self._writing(event, *noted) as connection:
-            _move(connection, model.job, model.run_id, state=state, error=None, at=event.at)
+            rows.move_deployment(connection, model.job, model.run_id, state=state, error=None, at=event.at)
             document = encode(model).decode()
             its = {"job": model.job, "deployment": model.run_id, "generation": model.generation}
             connection.execute(sa.insert(models).values(**its, document=document))
-            _put_lanes(connection, changed)
-            _add_lanes(connection, new, model.generation)
+            rows.put_lanes(connection, changed)
+            rows.add_lanes(connection, new, model.generation)
 
     def put_lanes(self, changed: Iterable[Lane], happened: Sequence[Event]) -> None:
         """Replace the records of lanes."""
         with self._writing(*happened) as connection:
-            _put_lanes(connection, changed)
+            rows.put_lanes(connection, changed)
 
     def register(
         self, registration: Registration, seat: str, changed: Sequence[Lane], at: float
@@ -348,59 +312,40 @@ class Store:
         """
         job = registration.job
         with self._writing() as connection:
-            epoch = _next_epoch(connection, job)
+            epoch = rows.next_epoch(connection, job)
             container = f"{job}:{seat}:{epoch}"
-            _leave(
-                connection,
-                f"{container} has taken its seat",
-                containers.c.job == job,
-                containers.c.seat == seat,
-            )
-            row: dict[str, Any] = {
-                "id": container,
-                "job": job,
-                "seat": seat,
-                "deployment": registration.deployment,
-                "epoch": epoch,
-                "execution": registration.execution,
-                "host": registration.host,
-                "pid": registration.pid,
-                "instance": registration.instance,
-                "rack": registration.rack,
-                "registered_at": at,
-                "gone": None,
-            }
-            connection.execute(sa.insert(containers).values(**row))
+            why = f"{container} has taken its seat"
+            rows.mark_gone(connection, why, containers.c.job == job, containers.c.seat == seat)
+            process = rows.add_container(connection, registration, container, seat, epoch, at)
             stored = [msgspec.structs.replace(lane, epoch=epoch) for lane in changed]
-            _put_lanes(connection, stored)
+            rows.put_lanes(connection, stored)
             why = f"process {registration.pid} on {registration.host}"
-            _add_events(connection, [Event(job=job, at=at, who=container, what=f"took seat {seat}", why=why)])
-        return ContainerRecord(**row), stored
+            rows.add_events(connection, [Event(job=job, at=at, who=container, what=f"took seat {seat}", why=why)])
+        return process, stored
 
     def reseat(self, changed: Sequence[Lane], event: Event) -> list[Lane]:
         """Lanes get another seat, and the job's next epoch; gives them as they were stored."""
         with self._writing(event) as connection:
-            epoch = _next_epoch(connection, event.job)
+            epoch = rows.next_epoch(connection, event.job)
             stored = [msgspec.structs.replace(lane, epoch=epoch) for lane in changed]
-            _put_lanes(connection, stored)
+            rows.put_lanes(connection, stored)
         return stored
 
     def expel(self, process: ContainerRecord, changed: Sequence[Lane], why: str, at: float, who: str) -> list[Lane]:
         """A process loses its seat, and its lanes get the job's next epoch; gives those as they were stored."""
         event = Event(job=process.job, at=at, who=who, what=f"{process.id} has lost its seat", why=why)
         with self._writing(event) as connection:
-            epoch = _next_epoch(connection, process.job)
-            _leave(connection, why, containers.c.id == process.id)
+            epoch = rows.next_epoch(connection, process.job)
+            rows.mark_gone(connection, why, containers.c.id == process.id)
             stored = [msgspec.structs.replace(lane, epoch=epoch) for lane in changed]
-            _put_lanes(connection, stored)
+            rows.put_lanes(connection, stored)
         return stored
 
     def leave(self, process: ContainerRecord, at: float) -> None:
         """A process gives its seat back."""
-        with self._writing(
-            Event(job=process.job, at=at, who=process.id, what=f"left seat {process.seat}")
-        ) as connection:
-            _leave(connection, "it gave its seat back", containers.c.id == process.id)
+        event = Event(job=process.job, at=at, who=process.id, what=f"left seat {process.seat}")
+        with self._writing(event) as connection:
+            rows.mark_gone(connection, "it gave its seat back", containers.c.id == process.id)
 
     def put_artifact(self, sha256: str, content: bytes) -> None:
         """Keep the code of a job; nothing happens if it is there."""
@@ -432,7 +377,7 @@ class Store:
                 if held is None or held["epoch"] != self._epoch:
                     raise _not_leading(held["holder"] if held is not None else None)
             yield connection
-            _add_events(connection, happened)
+            rows.add_events(connection, happened)
         for wake in list(self._watchers) if happened else ():
             wake()
 
@@ -453,85 +398,3 @@ def _not_leading(holder: str | None) -> NotLeadingError:
     return NotLeadingError(
         f"this coordinator doesn't lead; {holder} has claimed that last", "ask that one, or try again in some seconds"
     )
-
-
-def _last(query: sa.Select[Any], column: sa.Column[int]) -> sa.Select[Any]:
-    return query.order_by(column.desc()).limit(1)
-
-
-def _lane_row(lane: Lane) -> dict[str, Any]:
-    return {
-        "id": lane.id,
-        "job": lane.job,
-        "deployment": lane.deployment,
-        "state": lane.state.value,
-        "record": encode(lane).decode(),
-    }
-
-
-def _add_lanes(connection: sa.Connection, new: Sequence[Lane], generation: int) -> None:
-    rows = [{**_lane_row(lane), "generation": generation, "place": place} for place, lane in enumerate(new)]
-    if rows:
-        connection.execute(sa.insert(lanes), rows)
-
-
-def _add_deployment(connection: sa.Connection, start: StartRequest, state: str, at: float) -> None:
-    job, number, generation = start.graph.job, start.model.run_id, start.model.generation
-    row = {
-        "job": job,
-        "id": number,
-        "state": state,
-        "graph": encode(start.graph).decode(),
-        "fingerprint": msgspec.json.encode(start.fingerprint).decode(),
-        "promises": msgspec.json.encode(start.promises).decode(),
-        "formats": msgspec.json.encode({s: f.to_builtins() for s, f in start.formats.items()}).decode(),
-        "program": _program(start.program),
-        "until_caught_up": start.until_caught_up,
-        "created_at": at,
-        "changed_at": at,
-    }
-    connection.execute(sa.insert(deployments).values(**row))
-    document = encode(start.model).decode()
-    connection.execute(sa.insert(models).values(job=job, deployment=number, generation=generation, document=document))
-    _add_lanes(connection, start.lanes, generation)
-
-
-def _program(program: Program | None) -> str | None:
-    return None if program is None else encode(program).decode()
-
-
-def _next_epoch(connection: sa.Connection, job: str) -> int:
-    raised = sa.update(jobs).where(jobs.c.name == job).values(epoch=jobs.c.epoch + 1).returning(jobs.c.epoch)
-    return int(connection.execute(raised).scalar_one())
-
-
-def _put_lanes(connection: sa.Connection, changed: Iterable[Lane]) -> None:
-    for lane in changed:
-        row = {"state": lane.state.value, "record": encode(lane).decode()}
-        connection.execute(sa.update(lanes).where(lanes.c.id == lane.id, lanes.c.job == lane.job).values(**row))
-
-
-def _move(connection: sa.Connection, job: str, deployment: int, *, state: str, error: str | None, at: float) -> None:
-    connection.execute(
-        sa.update(deployments)
-        .where(deployments.c.job == job, deployments.c.id == deployment)
-        .values(state=state, error=error, changed_at=at)
-    )
-
-
-def _put_drain(connection: sa.Connection, job: str, deployment: int, drain: DrainProgress | None) -> None:
-    connection.execute(
-        sa.update(deployments)
-        .where(deployments.c.job == job, deployments.c.id == deployment)
-        .values(drain=None if drain is None else encode(drain).decode())
-    )
-
-
-def _leave(connection: sa.Connection, why: str, *who: sa.ColumnElement[bool]) -> None:
-    connection.execute(sa.update(containers).where(*who, containers.c.gone.is_(None)).values(gone=why))
-
-
-def _add_events(connection: sa.Connection, happened: Sequence[Event]) -> None:
-    if happened:
-        row = ("job", "at", "who", "what", "why")
-        connection.execute(sa.insert(events), [{name: getattr(event, name) for name in row} for event in happened])

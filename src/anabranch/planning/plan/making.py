@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from anabranch.assignment import seating
-from anabranch.assignment.seating import Seating, Where
+from anabranch.assignment import assignor
+from anabranch.assignment.assignor import Seating, Where
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import ContainerModel, JobModel, StageModel
 from anabranch.model.task import Task
@@ -48,7 +48,7 @@ def make(graph: Graph, around: Surroundings) -> Plan:
         inputs = stage_inputs(graph, stage, systems, counts, around)
         models.append(stage_model(stage, inputs, tasks_of(stage, inputs, around, warnings), around))
     where = _where(graph, cut, systems, around)
-    found = seating.seat(models, {}, where, around.rules)
+    found = assignor.seat(models, {}, where, around.rules)
     if found.why_not:
         warnings.append(f"tasks are placed without racks: {found.why_not}")
     by_seat = {stage.stage: _by_seat(stage, found, where.seats) for stage in models}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from anabranch.assignment.seating import Rules
+from anabranch.assignment.assignor import Rules
 from anabranch.grouping.request import Grouper
 from anabranch.model.graph import Graph, Node
 from anabranch.model.job_model import Matched
@@ -59,7 +59,7 @@ class Surroundings:
     """The racks of the seats, in turn."""
 
     replicas: Mapping[str, Mapping[int, Sequence[str | None]]] = field(default_factory=dict)
-    """The racks of partitions; see :class:`anabranch.assignment.seating.Where`."""
+    """The racks of partitions; see :class:`anabranch.assignment.assignor.Where`."""
 
     def delivered(self, stream: str) -> str:
         """What the output into a stream promises."""

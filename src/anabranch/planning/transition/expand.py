@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import msgspec
 
-from anabranch.assignment import seating
-from anabranch.assignment.seating import Placing
+from anabranch.assignment import assignor
+from anabranch.assignment.assignor import Placing
 from anabranch.errors import ConflictError
 from anabranch.grouping import expansion, groupers
 from anabranch.grouping import keys as grouping_keys
@@ -87,7 +87,7 @@ def expanded(
                 f"{ssp.system}/{ssp.stream}: from where on those are to have its records isn't settled yet",
                 "the job goes on as it is; run it under another name",
             )
-    change = follow.following(model, after, lanes, factor, new_id, placing or seating.plain(containers))
+    change = follow.following(model, after, lanes, factor, new_id, placing or assignor.plain(containers))
     return msgspec.structs.replace(change, model=msgspec.structs.replace(change.model, expands=tuple(wanted)))
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from anabranch.assignment import seating
-from anabranch.assignment.seating import Placing
+from anabranch.assignment import assignor
+from anabranch.assignment.assignor import Placing
 from anabranch.errors import ConflictError
 from anabranch.grouping import expansion
 from anabranch.grouping.request import Input
@@ -46,7 +46,7 @@ def rescaled(
     for stage in stages.cut(graph):
         check_shuffled(stage, factor, containers)
     after = [expansion.expanded(each, inputs_of(each), model.factor, factor, containers) for each in model.stages]
-    return following(model, after, lanes, factor, new_id, placing or seating.plain(containers))
+    return following(model, after, lanes, factor, new_id, placing or assignor.plain(containers))
 
 
 def check_grouper(model: JobModel, containers: int) -> None:

@@ -191,7 +191,7 @@ def _shares(stage: StageModel) -> bool:
 
 
 def _containers_first(stages: Sequence[StageModel], problem: Problem, where: Where, rules: Rules) -> Seating:
-    from anabranch.assignment import together
+    from anabranch.assignment import colocated_racks
 
     homes = {load.name: load.on.removeprefix("seat ") for load in problem.tasks if load.on is not None}
     read = {load.name: load.partitions for load in problem.tasks}
@@ -199,8 +199,10 @@ def _containers_first(stages: Sequence[StageModel], problem: Problem, where: Whe
     seats: dict[str, dict[str, str]] = {}
     cost = 0.0
     for stage in sorted(stages, key=lambda each: (not each.stateful, each.stage)):
-        tasks = [together.Member(_name(task), task, read[_name(task)], homes.get(_name(task))) for task in stage.tasks]
-        placed, its_cost = together.place(tasks, where.seats, load, rules.traffic_cost, rules.non_overlap_cost)
+        tasks = [
+            colocated_racks.Member(_name(task), task, read[_name(task)], homes.get(_name(task))) for task in stage.tasks
+        ]
+        placed, its_cost = colocated_racks.place(tasks, where.seats, load, rules.traffic_cost, rules.non_overlap_cost)
         seats[stage.stage] = {task.name: placed[_name(task)] for task in stage.tasks}
         load.update(placed.values())
         cost += its_cost

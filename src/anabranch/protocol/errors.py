@@ -1,4 +1,4 @@
-"""How errors travel over HTTP, for both of its ends."""
+"""How errors travel over HTTP: their status and their body, for both ends."""
 
 from __future__ import annotations
 

@@ -128,12 +128,16 @@ def _client(url: str, settings: CoordinatorSettings) -> Client:
     secured = any(not each.strip().startswith("http://") for each in url.split(","))
     own = settings.ca, settings.client_certificate, settings.client_key
     trust = tls.of_client(*own) if secured and any(own) else None
+    return Client(url, token=lambda: token(url, settings), trust=trust)
+
+
+def token(url: str, settings: CoordinatorSettings) -> str | None:
+    """What a coordinator at this URL wants to see: the token that is set, else the one that it has made here."""
     if settings.token is not None:
-        return Client(url, token=secrets.resolved("coordinator.token", settings.token), trust=trust)
-    file = settings.token_file
-    if file is None or not all(_is_here(each) for each in url.split(",")):
-        return Client(url, trust=trust)  # the token that this machine's coordinator has made is for nobody else
-    return Client(url, token=lambda: token_file.read(file), trust=trust)
+        return secrets.resolved("coordinator.token", settings.token)
+    if settings.token_file is None or not all(_is_here(each) for each in url.split(",")):
+        return None  # the token that this machine's coordinator has made is for nobody else
+    return token_file.read(settings.token_file)
 
 
 def _is_here(url: str) -> bool:

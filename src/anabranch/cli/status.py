@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 
 from anabranch import config as configuration
-from anabranch.cli import drawing, finding, printing, progress
+from anabranch.cli import connect, output, progress, tables
 from anabranch.protocol.status import JobStatus
 
 Config = Annotated[Path | None, typer.Option(help="The configuration file.")]
@@ -22,7 +22,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 def jobs(config: Config = None, json: Json = False) -> None:
     """List the jobs of this store."""
-    found = finding.jobs(configuration.load(config).coordinator)
+    found = connect.jobs(configuration.load(config).coordinator)
     if json:
         typer.echo(msgspec.json.encode([_plain(status) for status in found]).decode())
         return
@@ -32,7 +32,7 @@ def jobs(config: Config = None, json: Json = False) -> None:
     for status in found:
         served = "yes" if status.served else "no: nothing runs"
         table.add_row(status.job, status.state, str(status.deployment), str(len(status.lanes)), served)
-    drawing.wide().print(table)
+    tables.wide().print(table)
 
 
 def status(
@@ -44,15 +44,15 @@ def status(
     """Show a job's lanes: state, batches, rate and lag."""
     where = configuration.load(config).coordinator
     if not watch:
-        _show(finding.status(where, job), json)
+        _show(connect.status(where, job), json)
         return
     if json:
         while True:
-            typer.echo(msgspec.json.encode(_plain(finding.status(where, job))).decode())
+            typer.echo(msgspec.json.encode(_plain(connect.status(where, job))).decode())
             time.sleep(1)
     with Live(refresh_per_second=4) as live:
         while True:
-            live.update(drawing.lanes(finding.status(where, job)))
+            live.update(tables.lanes(connect.status(where, job)))
             time.sleep(1)
 
 
@@ -62,10 +62,10 @@ def describe(
     json: Json = False,
 ) -> None:
     """Show what a job is made of: stages and tasks, containers with their lanes, and what its outputs promise."""
-    found, model = finding.described(configuration.load(config).coordinator, job)
+    found, model = connect.described(configuration.load(config).coordinator, job)
     if json:
         told = {"status": _plain(found), "model": model.to_builtins()}
-        printing.as_json(told)
+        output.as_json(told)
         return
     typer.echo(
         f"job {found.job}: {found.state}, deployment {found.deployment}, generation {found.generation}, "
@@ -98,7 +98,7 @@ def events(
     json: Json = False,
 ) -> None:
     """Show what happened to a job: when, who did what, and why."""
-    found = finding.events(configuration.load(config).coordinator, job, last)
+    found = connect.events(configuration.load(config).coordinator, job, last)
     if json:
         typer.echo(msgspec.json.encode([event.to_builtins() for event in found]).decode())
         return
@@ -109,9 +109,9 @@ def events(
 
 def _show(found: JobStatus, json: bool) -> None:
     if json:
-        printing.as_json(_plain(found))
+        output.as_json(_plain(found))
         return
-    drawing.wide().print(drawing.table(found))
+    tables.wide().print(tables.table(found))
     for line in progress.batches(found):
         typer.echo(line)
     for _, line in progress.containers(found):

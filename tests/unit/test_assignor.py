@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.assignment import placement, seating
-from anabranch.assignment.seating import Rules, Where
+from anabranch.assignment import assignor, placement
+from anabranch.assignment.assignor import Rules, Where
 from anabranch.grouping import groupers
 from anabranch.grouping.request import Input, Request
 from anabranch.model.job_model import StageModel
@@ -34,7 +34,7 @@ def where(racks: Sequence[str | None], replicas: Mapping[int, Sequence[str | Non
     return Where(seats=seats, partitions={f"kafka/{stream}": replicas})
 
 
-def across(stages: Sequence[StageModel], seats: seating.Placed, around: Where) -> int:
+def across(stages: Sequence[StageModel], seats: assignor.Placed, around: Where) -> int:
     """What containers read from other racks: a partition once for each that has any task of it."""
     reads = {
         (each.stage, whole, seats[each.stage][task.name])
@@ -69,10 +69,10 @@ def random_case(dice: random.Random, factor: int, most: int = 6) -> tuple[list[S
 
 def test_it_goes_where_the_data_is_and_traffic_is_none_when_it_can_be() -> None:
     around = where("abc", {number: [RACKS[number % 3]] for number in range(6)})
-    found = seating.seat([stage(6)], {}, around, Rules(strategy="min_traffic"))
+    found = assignor.seat([stage(6)], {}, around, Rules(strategy="min_traffic"))
     assert found.seats["0"] == {f"Partition_{number}": str(number % 3) for number in range(6)}
     assert (found.cost, found.gap, found.why_not) == (0, 0, "")
-    assert across([stage(6)], seating.seat([stage(6)], {}, around, Rules()).seats, around) > 0
+    assert across([stage(6)], assignor.seat([stage(6)], {}, around, Rules()).seats, around) > 0
 
 
 @pytest.mark.parametrize(
@@ -87,31 +87,31 @@ def test_without_a_rack_somewhere_it_is_placed_without_racks_and_says_why(
     racks: list[str | None], replicas: dict[int, list[str | None]], why_not: str
 ) -> None:
     around, one = where(racks, replicas), stage(2)
-    found = seating.seat([one], {}, around, Rules(strategy="min_traffic"))
+    found = assignor.seat([one], {}, around, Rules(strategy="min_traffic"))
     assert found.why_not == why_not
     assert found.seats["0"] == placement.place(one.tasks, around.seats)
-    told = seating.explained([one], {}, around, Rules(strategy="min_traffic"))
+    told = assignor.explained([one], {}, around, Rules(strategy="min_traffic"))
     assert why_not in told["0"]["Partition_0"]
 
 
 def test_for_one_container_no_rack_is_needed() -> None:
     around, one = where([None], {}), stage(2)
-    assert seating.seat([one], {}, around, Rules(strategy="min_traffic")).why_not == ""
-    told = seating.explained([one], {}, where([None], {0: ["a"], 1: ["b"]}), Rules(strategy="min_traffic"))
+    assert assignor.seat([one], {}, around, Rules(strategy="min_traffic")).why_not == ""
+    told = assignor.explained([one], {}, where([None], {0: ["a"], 1: ["b"]}), Rules(strategy="min_traffic"))
     assert told["0"]["Partition_1"] == "new in seat 0; there is no other seat"
 
 
 def test_a_stream_that_is_not_made_yet_does_not_count() -> None:
     around = where("ab", {0: ["a"], 1: ["b"]})
     stages = [stage(2), stage(2, name="1", stream="between")]
-    assert seating.seat(stages, {}, around, Rules(strategy="min_traffic")).why_not
+    assert assignor.seat(stages, {}, around, Rules(strategy="min_traffic")).why_not
     elsewhere = [stage(2), stage(2, name="1", stream="between")]
     local = Where(seats=around.seats, partitions={"other/s": {}})
-    assert seating.seat(elsewhere, {}, local, Rules(strategy="min_traffic")).why_not == ""
-    nowhere = seating.seat(elsewhere, {}, Where(seats=around.seats), Rules(strategy="min_traffic"))
+    assert assignor.seat(elsewhere, {}, local, Rules(strategy="min_traffic")).why_not == ""
+    nowhere = assignor.seat(elsewhere, {}, Where(seats=around.seats), Rules(strategy="min_traffic"))
     assert nowhere.why_not == "no stream that the job reads is in racks"
     known = Where(seats=around.seats, partitions=around.partitions, coming={"kafka/between"})
-    found = seating.seat(stages, {}, known, Rules(strategy="min_traffic"))
+    found = assignor.seat(stages, {}, known, Rules(strategy="min_traffic"))
     assert not found.why_not
     assert found.seats["0"] == {"Partition_0": "0", "Partition_1": "1"}
     assert loads(found.seats["1"], known) == [1, 1]
@@ -123,7 +123,7 @@ def test_a_stream_that_is_not_made_yet_does_not_count() -> None:
 def test_one_bucket_a_partition_is_the_solvers_optimum(strategy: str, seed: int) -> None:
     dice = random.Random(seed)
     (one,), around = random_case(dice, factor=1)
-    found = seating.seat([one], {}, around, Rules(strategy=strategy))  # type: ignore[arg-type]
+    found = assignor.seat([one], {}, around, Rules(strategy=strategy))  # type: ignore[arg-type]
     best = min(
         across([one], {"0": placed}, around)
         for placed in (
@@ -145,14 +145,14 @@ def test_it_is_balanced_the_same_in_any_order_and_on_its_own_result_nothing_move
     stages, around = random_case(dice, factor, most=9)
     rules = Rules(strategy="min_traffic", first=first)  # type: ignore[arg-type]
     former = {"0": {task.name: dice.choice([*around.seats, "9"]) for task in stages[0].tasks if dice.random() < 0.7}}
-    found = seating.seat(stages, former, around, rules)
+    found = assignor.seat(stages, former, around, rules)
     counts = loads(found.seats["0"], around)
     assert counts[-1] - counts[0] <= 1
     assert found.gap >= 0
     assert found.cost >= 0
     other, again = shuffled(dice, around, stages)
-    assert seating.seat(again, former, other, rules).seats == found.seats
-    after = seating.seat(stages, found.seats, around, rules)
+    assert assignor.seat(again, former, other, rules).seats == found.seats
+    after = assignor.seat(stages, found.seats, around, rules)
     assert after.seats == found.seats
     if first == "containers":
         traffic = across(stages, found.seats, around)
@@ -171,7 +171,7 @@ def test_it_is_balanced_the_same_in_any_order_and_on_its_own_result_nothing_move
 def test_buckets_of_a_partition_stay_together_where_its_replica_is() -> None:
     around = where("abc", {number: [RACKS[number // 2]] for number in range(6)})
     one = stage(6, factor=4)
-    found = seating.seat([one], {}, around, Rules(strategy="min_traffic"))
+    found = assignor.seat([one], {}, around, Rules(strategy="min_traffic"))
     assert placement.consumption(one.tasks, found.seats["0"]) == 1.0
     assert across([one], found.seats, around) == 0
     assert (found.cost, found.gap) == (0, 0)
@@ -181,18 +181,18 @@ def test_traffic_first_cuts_partitions_where_that_saves_traffic() -> None:
     """Two partitions in rack a, whose only seats are 0 and 1: each has a half of both, or one of them."""
     around = where("aab", {0: ["a", "b"], 1: ["a"], 2: ["a"]})
     one = stage(3, factor=2)
-    containers = seating.seat([one], {}, around, Rules(strategy="min_traffic"))
-    traffic = seating.seat([one], {}, around, Rules(strategy="min_traffic", first="traffic"))
+    containers = assignor.seat([one], {}, around, Rules(strategy="min_traffic"))
+    traffic = assignor.seat([one], {}, around, Rules(strategy="min_traffic", first="traffic"))
     assert placement.consumption(one.tasks, containers.seats["0"]) == 1.0
     assert across([one], traffic.seats, around) == 0
 
 
 def test_a_task_without_a_seat_that_is_still_there_and_one_that_is_new_are_told_apart() -> None:
     around = where("ab", {0: ["a"], 1: ["b"]})
-    told = seating.explained([stage(2)], {"0": {"Partition_0": "7"}}, around, Rules(strategy="min_traffic"))["0"]
+    told = assignor.explained([stage(2)], {"0": {"Partition_0": "7"}}, around, Rules(strategy="min_traffic"))["0"]
     assert told["Partition_0"].startswith("moves from seat 7 to seat 0, as that is gone")
     assert told["Partition_1"] == "new in seat 1; all it reads has a replica in rack b"
-    told = seating.explained([stage(2, 2)], {"0": {"Partition_0": "1"}}, around, Rules(strategy="min_traffic"))["0"]
+    told = assignor.explained([stage(2, 2)], {"0": {"Partition_0": "1"}}, around, Rules(strategy="min_traffic"))["0"]
     assert told["Partition_0-0-2"] == (
         "moves from seat 1 to seat 0; 1 of 1 tasks that read the same partition are there too; "
         "all it reads is in rack a"

@@ -1,0 +1,78 @@
+"""What is looked up in the store's tables, where that is more than one row by its key."""
+
+from __future__ import annotations
+
+import msgspec
+import sqlalchemy as sa
+
+from anabranch.coordinator.store.records import ContainerRecord, DeploymentRecord, Event, EventRange
+from anabranch.coordinator.store.tables import containers, deployments, events, models
+from anabranch.coordinator.store.tables import lanes as lanes_table
+from anabranch.formats import Format
+from anabranch.model.deployment_state import DeploymentState
+from anabranch.model.document import decode
+from anabranch.model.lane import Lane
+from anabranch.protocol.container import Registration
+from anabranch.protocol.deployment import Program
+from anabranch.protocol.drain import DrainProgress
+
+__all__ = ["deployment", "events_of", "former", "lanes", "lost"]
+
+
+def deployment(connection: sa.Connection, job: str, number: int | None) -> DeploymentRecord | None:
+    """A deployment of the job; without a number, its last."""
+    generation = sa.select(sa.func.max(models.c.generation)).where(
+        models.c.job == deployments.c.job, models.c.deployment == deployments.c.id
+    )
+    columns = [column for column in deployments.c if column.name != "graph"]
+    query = sa.select(*columns, generation.scalar_subquery().label("generation"))
+    its = query.where(deployments.c.job == job, deployments.c.id == number if number else sa.true())
+    row = connection.execute(its.order_by(deployments.c.id.desc()).limit(1)).mappings().first()
+    if row is None:
+        return None
+    documents = {name: msgspec.json.decode(row[name]) for name in ("fingerprint", "promises", "formats")}
+    documents["formats"] = {stream: Format.from_builtins(each) for stream, each in documents["formats"].items()}
+    program = None if row["program"] is None else decode(row["program"], Program)
+    drain = None if row["drain"] is None else decode(row["drain"], DrainProgress)
+    state = DeploymentState(row["state"])
+    return DeploymentRecord(**{**row, **documents, "state": state, "program": program, "drain": drain})
+
+
+def lanes(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> list[Lane]:
+    """Some lanes, in the order in which they were planned."""
+    order = lanes_table.c.deployment, lanes_table.c.generation, lanes_table.c.place
+    query = sa.select(lanes_table.c.record).where(*conditions).order_by(*order)
+    return [decode(record, Lane) for record in connection.execute(query).scalars()]
+
+
+def lost(connection: sa.Connection, limit: int, *conditions: sa.ColumnElement[bool]) -> list[ContainerRecord]:
+    """Processes that have lost their seats, the last one first."""
+    query = sa.select(containers).where(*conditions, containers.c.gone.is_not(None))
+    rows = connection.execute(query.order_by(containers.c.epoch.desc()).limit(limit)).mappings()
+    return [ContainerRecord(**row) for row in rows]
+
+
+def former(connection: sa.Connection, registration: Registration) -> ContainerRecord | None:
+    """The process that registers, if it had a seat of the job before and has lost it."""
+    names = ("job", "execution", "host", "pid", "instance")
+    its = [containers.c[name] == getattr(registration, name) for name in names]
+    return next(iter(lost(connection, 1, *its)), None)
+
+
+def events_of(connection: sa.Connection, job: str, limit: int, wanted: EventRange) -> list[Event]:
+    """The last ``limit`` events of those that are wanted, oldest first; after some event: the first ones."""
+    its = [events.c.job == job]
+    if wanted.after is not None:
+        its.append(events.c.id > wanted.after)
+    if wanted.before is not None:
+        its.append(events.c.id < wanted.before)
+    if wanted.since is not None:
+        its.append(events.c.at >= wanted.since)
+    if wanted.until is not None:
+        its.append(events.c.at < wanted.until)
+    if wanted.patterns:
+        its.append(sa.or_(*(events.c.what.like(pattern) for pattern in wanted.patterns)))
+    newest_first = wanted.after is None
+    order = events.c.id.desc() if newest_first else events.c.id
+    rows = connection.execute(sa.select(events).where(*its).order_by(order).limit(limit)).mappings().all()
+    return [Event(**row) for row in (reversed(rows) if newest_first else rows)]

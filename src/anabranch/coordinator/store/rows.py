@@ -1,0 +1,153 @@
+"""What the store's transactions write into its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+
+from anabranch.coordinator.store.records import ContainerRecord, Event, LeaderRecord
+from anabranch.coordinator.store.tables import containers, deployments, events, jobs, lanes, leader, models
+from anabranch.model.deployment_state import DeploymentState
+from anabranch.model.document import encode
+from anabranch.model.lane import Lane
+from anabranch.protocol.container import Registration
+from anabranch.protocol.deployment import Program, StartRequest
+from anabranch.protocol.drain import DrainProgress
+
+__all__ = [
+    "add_container",
+    "add_deployment",
+    "add_events",
+    "add_lanes",
+    "claim_lead",
+    "mark_gone",
+    "move_deployment",
+    "next_epoch",
+    "program",
+    "put_drain",
+    "put_lanes",
+]
+
+
+def _lane_row(lane: Lane) -> dict[str, Any]:
+    return {
+        "id": lane.id,
+        "job": lane.job,
+        "deployment": lane.deployment,
+        "state": lane.state.value,
+        "record": encode(lane).decode(),
+    }
+
+
+def add_lanes(connection: sa.Connection, new: Sequence[Lane], generation: int) -> None:
+    """New lanes of a generation, in the order in which they were planned."""
+    rows = [{**_lane_row(lane), "generation": generation, "place": place} for place, lane in enumerate(new)]
+    if rows:
+        connection.execute(sa.insert(lanes), rows)
+
+
+def add_deployment(connection: sa.Connection, start: StartRequest, state: DeploymentState, at: float) -> None:
+    """A new deployment with its first generation and its lanes."""
+    job, number, generation = start.graph.job, start.model.run_id, start.model.generation
+    row = {
+        "job": job,
+        "id": number,
+        "state": state.value,
+        "graph": encode(start.graph).decode(),
+        "fingerprint": msgspec.json.encode(start.fingerprint).decode(),
+        "promises": msgspec.json.encode(start.promises).decode(),
+        "formats": msgspec.json.encode({s: f.to_builtins() for s, f in start.formats.items()}).decode(),
+        "program": program(start.program),
+        "until_caught_up": start.until_caught_up,
+        "created_at": at,
+        "changed_at": at,
+    }
+    connection.execute(sa.insert(deployments).values(**row))
+    document = encode(start.model).decode()
+    connection.execute(sa.insert(models).values(job=job, deployment=number, generation=generation, document=document))
+    add_lanes(connection, start.lanes, generation)
+
+
+def program(program: Program | None) -> str | None:
+    return None if program is None else encode(program).decode()
+
+
+def next_epoch(connection: sa.Connection, job: str) -> int:
+    """Raise a job's epoch, and give it."""
+    raised = sa.update(jobs).where(jobs.c.name == job).values(epoch=jobs.c.epoch + 1).returning(jobs.c.epoch)
+    return int(connection.execute(raised).scalar_one())
+
+
+def put_lanes(connection: sa.Connection, changed: Iterable[Lane]) -> None:
+    """Replace the records of lanes."""
+    for lane in changed:
+        row = {"state": lane.state.value, "record": encode(lane).decode()}
+        connection.execute(sa.update(lanes).where(lanes.c.id == lane.id, lanes.c.job == lane.job).values(**row))
+
+
+def move_deployment(
+    connection: sa.Connection, job: str, deployment: int, *, state: DeploymentState, error: str | None, at: float
+) -> None:
+    """Put a deployment into a state."""
+    connection.execute(
+        sa.update(deployments)
+        .where(deployments.c.job == job, deployments.c.id == deployment)
+        .values(state=state.value, error=error, changed_at=at)
+    )
+
+
+def put_drain(connection: sa.Connection, job: str, deployment: int, drain: DrainProgress | None) -> None:
+    """Replace how far a deployment's drain is; None: it doesn't drain."""
+    connection.execute(
+        sa.update(deployments)
+        .where(deployments.c.job == job, deployments.c.id == deployment)
+        .values(drain=None if drain is None else encode(drain).decode())
+    )
+
+
+def mark_gone(connection: sa.Connection, why: str, *who: sa.ColumnElement[bool]) -> None:
+    """Processes lose their seats."""
+    connection.execute(sa.update(containers).where(*who, containers.c.gone.is_(None)).values(gone=why))
+
+
+def add_events(connection: sa.Connection, happened: Sequence[Event]) -> None:
+    """Add to the log of events."""
+    if happened:
+        row = ("job", "at", "who", "what", "why")
+        connection.execute(sa.insert(events), [{name: getattr(event, name) for name in row} for event in happened])
+
+
+def add_container(
+    connection: sa.Connection, registration: Registration, container: str, seat: str, epoch: int, at: float
+) -> ContainerRecord:
+    """A process takes a seat, as the container of this id."""
+    record = ContainerRecord(
+        id=container,
+        job=registration.job,
+        seat=seat,
+        deployment=registration.deployment,
+        epoch=epoch,
+        execution=registration.execution,
+        host=registration.host,
+        pid=registration.pid,
+        instance=registration.instance,
+        rack=registration.rack,
+        registered_at=at,
+        gone=None,
+    )
+    row = {column.name: getattr(record, column.name) for column in containers.c}
+    connection.execute(sa.insert(containers).values(**row))
+    return record
+
+
+def claim_lead(connection: sa.Connection, seen: LeaderRecord | None, epoch: int, holder: str) -> bool:
+    """Put a coordinator into the leader's row, if that is exactly as ``seen``; says whether it was."""
+    values = {"epoch": epoch, "holder": holder, "beat": 0}
+    if seen is None:
+        there = connection.execute(sa.select(leader.c.epoch)).first() is not None
+        return not there and connection.execute(sa.insert(leader).values(id=1, **values)) is not None
+    its = [leader.c[name] == getattr(seen, name) for name in values]
+    return connection.execute(sa.update(leader).where(*its).values(**values)).rowcount == 1

@@ -1,0 +1,35 @@
+"""Where a deployment is in its life (docs/contributing/architecture.md, "The states of a deployment")."""
+
+from __future__ import annotations
+
+import enum
+
+__all__ = ["DeploymentState"]
+
+
+class DeploymentState(enum.StrEnum):
+    """The store, status and events have these texts."""
+
+    PLANNED = "planned"
+    STARTING = "starting"
+    RUNNING = "running"
+    CHANGING = "changing"
+    DRAINING = "draining"
+    DRAINED = "drained"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+    @property
+    def active(self) -> bool:
+        return self.runs or self is DeploymentState.STOPPING
+
+    @property
+    def runs(self) -> bool:
+        """Whether lanes are wanted."""
+        return self in {
+            DeploymentState.STARTING,
+            DeploymentState.RUNNING,
+            DeploymentState.CHANGING,
+            DeploymentState.DRAINING,
+        }

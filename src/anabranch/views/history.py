@@ -1,0 +1,23 @@
+"""Figures of a job over time."""
+
+from __future__ import annotations
+
+from anabranch.model.document import Document
+
+__all__ = ["History"]
+
+
+class History(Document, frozen=True, kw_only=True):
+    """By series and name, a value for each ``step`` seconds from ``t0`` on (seconds since 1970); None: not known.
+
+    ``by``: whose figures they are: of the ``job``, of each ``stage`` or of each ``lane``. ``since``: from when on this
+    coordinator has any.
+    """
+
+    at: float
+    job: str
+    by: str
+    t0: float
+    step: float
+    since: float | None
+    values: dict[str, dict[str, tuple[float | None, ...]]]
