@@ -19,7 +19,8 @@ _OVERHEAD_PART = 0.15
 _KNOWN_AFTER = 1.0
 """Once functions have worked for so many seconds in a batch, it tells their speed;"""
 _TELLS_AFTER = 0.2
-"""after so many, it tells more than a batch before that was shorter still."""
+"""after so many, it tells more than a batch before that was far smaller."""
+_FAR_LARGER = 2
 _GROWN = 20.0
 """A lane's batches begin small, and are as long as they will be after so many seconds: what they take counts then."""
 _LONG = 2.0
@@ -118,8 +119,9 @@ def load_of(lane: LaneStatus, history: ReportHistory, factor: int, threads: int)
     functions = 0.0 if progress is None else progress.spent.get(BatchPhase.FUNCTIONS, 0.0)
     known = progress is not None and progress.done > 0 and functions >= _KNOWN_AFTER
     # Where the last batch hasn't told what it spent, `share` is of the present one too, but `rate` is of the last one,
-    # which was smaller, and took most of its time to start.
-    mixed = not report.spent and progress is not None and progress.done > 0 and functions >= _TELLS_AFTER
+    # which took most of its time to start if it was far smaller.
+    larger = progress is not None and progress.done > _FAR_LARGER * rate * seconds
+    mixed = larger and not report.spent and functions >= _TELLS_AFTER
     if progress is not None and (known or mixed):
         rate, seconds = progress.done / progress.seconds, progress.seconds
         share = min(1.0, functions / seconds)
