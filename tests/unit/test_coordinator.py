@@ -633,4 +633,4 @@ def test_what_was_stopped_before_it_caught_up_goes_on_with_the_next_process(stor
 def test_a_plan_without_stages_has_a_sizing(coordinator: Coordinator) -> None:
     """Whoever may start a job may send one: what looks at it answers."""
     coordinator.start(plan())
-    assert coordinator.sizing("delays").factor == 1
+    assert not coordinator.sizing("delays").advice
