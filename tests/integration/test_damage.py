@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from anabranch import Job
 from anabranch.container.failures import is_final
 from anabranch.errors import DamagedError
+from anabranch.systems.embedded import EmbeddedSystem
 from tests.integration.harness import Deployed, Site
 
 EXACT = ""
@@ -56,6 +57,7 @@ class Stopped:
     def restored(self) -> None:
         self._keep(self._kept / "lanes", self.site.root / "lanes")
         self._keep(self._kept / "log", self.site.root / "log")
+        self.site.system = EmbeddedSystem(self.site.log.root)  # the former one knows later ends
         self.run.lanes = [msgspec.structs.replace(lane) for lane in self._lanes]
 
     @property

@@ -18,7 +18,7 @@ from anabranch import Job
 from anabranch.container.folder import Folder
 from anabranch.container.offset_log import Entry
 from anabranch.container.tree import Tree
-from anabranch.errors import ConflictError, StateError, UnsupportedFormatError
+from anabranch.errors import ConflictError, DamagedError, StateError
 from anabranch.model.lane import Lane
 from anabranch.spark.publishing import Publishing
 from anabranch.spark.query import LaneQuery
@@ -258,7 +258,7 @@ def test_a_damaged_entry_names_its_file(site: Site) -> None:
     folder.plan(Entry({"batchWatermarkMs": 0}, ()))
     (site.root / "lane/offsets/.0.crc").unlink(missing_ok=True)
     (site.root / "lane/offsets/0").write_text("v1\n{")
-    with pytest.raises(UnsupportedFormatError, match=r"/lane/offsets/0 is damaged"):
+    with pytest.raises(DamagedError, match=r"/lane/offsets/0 is damaged"):
         folder.entry(0)
 
 

@@ -68,7 +68,9 @@ def test_a_standby_follows_its_folder_and_has_nothing_that_is_being_written(site
     whole = content(folder)
     assert content(standby) == {name: its for name, its in whole.items() if not name.endswith(".tmp")}
     assert {*whole} - {*before} <= {*copied, "state/0/0/.9.changelog.1234.tmp"}
-    assert not {name for name in copied if whole[name] == before.get(name) and "state" in name and name[-4:] != ".crc"}
+    assert not {
+        name for name in copied if whole.get(name) == before.get(name) and "state" in name and name[-4:] != ".crc"
+    }
 
 
 def old(folder: Folder, standby: Folder) -> None:

@@ -36,7 +36,7 @@ def test_a_broken_step_of_the_protocol_is_found(name: str, monkeypatch: pytest.M
 
 
 def test_faults_reach_what_they_should() -> None:
-    told = [what for seed in range(60) for _, _, what in running.run(seed)[0]]
+    told = [what for seed in range(70) for _, _, what in running.run(seed)[0]]
     for part in (
         "frozen for",
         "held for",

@@ -6,7 +6,7 @@ import pytest
 
 from anabranch.container.failures import Remedy
 from anabranch.container.restarts import MOST, Restarts, Step, step
-from tests.unit.test_attempts import Kept
+from tests.unit.test_attempts import Supervised
 
 
 @pytest.mark.parametrize(
@@ -68,29 +68,33 @@ def test_it_goes_through_the_environment() -> None:
 
 
 def test_a_lane_waits_for_a_new_process_when_its_attempts_are_used_up() -> None:
-    kept = Kept(most=2, replaceable=True)
-    kept.fail()
-    assert not kept.keeper.needs_process
-    kept.turn()
-    kept.turn(5)
-    told = kept.fail()
-    assert (told.phase, told.error, told.attempt, kept.keeper.needs_process) == ("starting", None, 2, True)
-    kept.turn(100)
-    assert (len(kept.runners), kept.keeper.ended) == (2, False)
-    kept.keeper.leave()
-    told = kept.keeper.report
+    supervised = Supervised(most=2, replaceable=True)
+    supervised.fail()
+    assert not supervised.supervisor.needs_process
+    supervised.turn()
+    supervised.turn(5)
+    told = supervised.fail()
+    assert (told.phase, told.error, told.attempt, supervised.supervisor.needs_process) == ("starting", None, 2, True)
+    supervised.turn(100)
+    assert (len(supervised.runners), supervised.supervisor.ended) == (2, False)
+    supervised.supervisor.leave()
+    told = supervised.supervisor.report
     assert (told.phase, told.stopped, told.attempt, told.trouble) == ("ended", True, 3, "boom")
 
 
 @pytest.mark.parametrize(("remedy", "replaceable"), [(Remedy.ATTEMPT, True), (Remedy.PROCESS, False)])
 def test_it_fails_where_none_would_help_or_there_is_none(remedy: Remedy, replaceable: bool) -> None:
-    kept = Kept(most=1, replaceable=replaceable)
-    kept.runners[0].remedy = remedy
-    assert (kept.fail().phase, kept.keeper.needs_process, kept.keeper.ended) == ("failed", False, True)
+    supervised = Supervised(most=1, replaceable=replaceable)
+    supervised.runners[0].remedy = remedy
+    assert (supervised.fail().phase, supervised.supervisor.needs_process, supervised.supervisor.ended) == (
+        "failed",
+        False,
+        True,
+    )
 
 
 def test_one_that_is_not_wanted_needs_no_process() -> None:
-    kept = Kept(most=1, replaceable=True)
-    kept.fail()
-    kept.keeper.stop()
-    assert (kept.keeper.report.phase, kept.keeper.needs_process) == ("failed", False)
+    supervised = Supervised(most=1, replaceable=True)
+    supervised.fail()
+    supervised.supervisor.stop()
+    assert (supervised.supervisor.report.phase, supervised.supervisor.needs_process) == ("failed", False)

@@ -120,7 +120,7 @@ class Outputs:
 
     def _way_on(self, stream: str) -> str:
         """What else may be done about a stream whose newest copy is lost."""
-        if self._lane.system(stream) == "kafka":  # as for inputs, [streams] knows of lost records there only
+        if "on_data_loss" in self._of(stream).stream_settings:
             name = self._systems.bound_as(stream)
             return (
                 f'to go on without those records, which are lost then, set [streams.{name}] on_data_loss = "earliest"'

@@ -54,6 +54,8 @@ def _class(name: str, where: str) -> type[System]:
         )
         try:
             found = getattr(importlib.import_module(module), kind)
+        except ConfigError:  # it says itself what it lacks
+            raise
         except Exception as error:  # a module of anybody's may raise anything
             why = str(error) if isinstance(error, ImportError | AttributeError) else f"{type(error).__name__}: {error}"
             raise ConfigError(

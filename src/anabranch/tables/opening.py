@@ -42,6 +42,8 @@ def opened(name: str, settings: OutputSettings) -> Table:
     module, _, kind = where.partition(":")
     try:
         made: Any = getattr(importlib.import_module(module), kind)
+    except ConfigError:  # it says itself what it lacks
+        raise
     except Exception as error:  # a module of anybody's may raise anything
         why = str(error) if isinstance(error, ImportError | AttributeError) else f"{type(error).__name__}: {error}"
         raise ConfigError(

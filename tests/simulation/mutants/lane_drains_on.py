@@ -11,6 +11,7 @@ from anabranch.container.lane.events import Event, Want
 from anabranch.container.lane.lifecycle import LaneState, Stepped
 
 BREAKS = frozenset({"progress"})
+FIRST = 300
 
 
 def apply(patch: pytest.MonkeyPatch) -> None:

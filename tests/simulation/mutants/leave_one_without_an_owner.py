@@ -10,7 +10,7 @@ import pytest
 from anabranch.model.lane import LaneState
 from anabranch.planning.transition.shares import Share
 
-FIRST = 600
+FIRST = 400
 BREAKS = frozenset({"progress"})
 
 

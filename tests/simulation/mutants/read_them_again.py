@@ -9,6 +9,7 @@ import pytest
 from anabranch.planning.transition import follow
 
 BREAKS = frozenset({"each-once"})
+FIRST = 4
 
 
 def apply(patch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,6 @@ import pytest
 from anabranch.coordinator import reports
 from anabranch.coordinator.jobs import seats
 
-FIRST = 400
 BREAKS = frozenset({"each-once", "state-goes-along", "exactly-once"})
 
 
