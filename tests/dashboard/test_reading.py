@@ -1,0 +1,97 @@
+"""What pages show whatever is put into them, to whoever reads them, and how a change is made."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from anabranch.coordinator.api.operations import Operations
+from anabranch.protocol.commands import ScaleRequest
+from tests.dashboard.conftest import PAGES, SLOWEST, Visit, settled
+from tests.dashboard.played import FACTOR, HOSTILE, Played
+
+expect.set_options(timeout=SLOWEST)
+AXE = Path(__file__).parents[2] / "dashboard" / "node_modules" / "axe-core" / "axe.min.js"
+
+
+def test_text_from_outside_is_text(played: Played, visit: Visit) -> None:
+    played.fields = {0: {"trouble": HOSTILE, "slowest": HOSTILE, "held_by": HOSTILE, "warnings": (HOSTILE,)}}
+    played.beat()
+    played.coordinator.fence(played.containers[1].me.container, HOSTILE)
+    page = visit(played.url)
+    plain = "(() => document.querySelectorAll('main :is(img, script, iframe, object, embed, base, meta)').length)()"
+    for address in (*PAGES, f"#/jobs/delays/lanes/{played.lanes[0].id}", "#/jobs/%3Cimg%20src=x%3E"):
+        settled(page, address)
+        assert page.evaluate(plain) == 0, address
+    assert page.evaluate("window.attacked") is None
+    settled(page, f"#/jobs/delays/lanes/{played.lanes[0].id}")
+    expect(page.locator("main")).to_contain_text('<img src=x onerror="window.attacked=1">')
+    expect(page.locator("main")).to_contain_text("\\u202e")
+    assert "\u202e" not in page.locator("main").inner_text()
+
+
+def test_events_are_those_of_the_command_line(played: Played, visit: Visit) -> None:
+    played.coordinator.fence(played.containers[1].me.container, "out of order")
+    page = visit(f"{played.url}#/jobs/delays/events", timezone_id="Asia/Kolkata")
+    settled(page)
+    page.keyboard.press("u")
+    expect(page.get_by_label("time zone")).to_have_value("UTC")
+    events = played.coordinator.events("delays", 100)
+    expect(page.locator(".log [data-row]")).to_have_count(len(events))
+    lines = [" ".join(text.split()) for text in page.locator(".log [data-row]").all_inner_texts()]
+    for event, line in zip(reversed(events), lines, strict=True):
+        at = datetime.fromtimestamp(event.at, UTC)
+        why = f": {event.why}" if event.why else ""
+        assert line.startswith(f"{at:%Y-%m-%d %H:%M:%S} ")
+        assert f"{event.who} {event.what}{why}" in line
+    page.goto(f"{played.url}#/jobs/delays/events?to=2020-01-01T00:00:00Z")
+    expect(page.locator("main")).to_contain_text("No event fits the filters")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_page_keeps_anybody_out(played: Played, visit: Visit, scheme: str) -> None:
+    """Nothing that axe calls serious, in either theme."""
+    page = visit(played.url, color_scheme=scheme)
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    for address in PAGES:
+        settled(page, address)
+        found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        serious = [
+            (each["id"], [node["html"][:160] for node in each["nodes"]][:3])
+            for each in found["violations"]
+            if each["impact"] in ("serious", "critical")
+        ]
+        assert serious == [], address
+
+
+def test_a_narrow_page_is_not_wider_than_the_screen(played: Played, visit: Visit) -> None:
+    page = visit(played.url, viewport={"width": 320, "height": 640})
+    for address in PAGES:
+        settled(page, address)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 320, address
+
+
+def test_a_scale_is_planned_shown_and_applied_once_to_what_it_was_planned_for(played: Played, visit: Visit) -> None:
+    asked = ScaleRequest(factor=2 * FACTOR, dry=True, brief=True)
+    plan = played.coordinator.call(Operations.scale, "delays", asked)
+    assert plan.outline is not None
+    page = visit(f"{played.url}#/jobs/delays/changes/new?kind=scale")
+    page.get_by_label("factor").select_option(str(2 * FACTOR))
+    figures = page.locator("main .facts").first
+    expect(figures).to_contain_text(f"closes {len(plan.outline.closing)}, starts {len(plan.outline.starting)}")
+    expect(figures).to_contain_text(f"≈ {plan.pause:.1f} s")
+    expect(page.get_by_label("the same on the command line")).to_have_value("anabranch plan scale delays --factor 8")
+    sent: list[Any] = []
+    page.on("request", lambda request: sent.append(request.post_data_json) if request.method == "POST" else None)
+    page.get_by_role("button", name="Apply to generation 1").dblclick()
+    page.wait_for_url("**/changes")
+    assert plan.basis is not None
+    applied = [body for body in sent if not body.get("dry")]
+    assert [body["expect"] for body in applied] == [{"deployment": 1, "generation": 1, "digest": plan.basis.digest}]
+    status = played.coordinator.status("delays")
+    assert (status.generation, status.factor) == (2, 2 * FACTOR)
+    expect(page.locator("main")).to_contain_text("to generation 2")
