@@ -125,7 +125,8 @@ function Picture({ place, sentence, busy, model }: { place: Placement; sentence:
     let planned = 0;
     const paint = () => {
       planned = 0;
-      const { clientWidth: wide, clientHeight: high } = box.current!;
+      if (!box.current) return; // the page was left before the frame came
+      const { clientWidth: wide, clientHeight: high } = box.current;
       const ratio = devicePixelRatio || 1;
       if (element.width !== Math.round(wide * ratio) || element.height !== Math.round(high * ratio)) {
         element.width = Math.round(wide * ratio);
