@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -75,9 +75,12 @@ def of_processes(token: str) -> list[str]:
 
 def test_a_token_in_an_environment_is_found() -> None:
     token = "a-token-to-be-found"
-    pid = os.spawnve(os.P_NOWAIT, "/bin/sleep", ["sleep", "30"], {"TOKEN": token})
-    try:
-        assert f"{pid}: environ" in of_processes(token)
-    finally:
-        os.kill(pid, 9)
-        os.waitpid(pid, 0)
+    with subprocess.Popen(
+        ["sh", "-c", "echo ready; exec sleep 30"], env={"TOKEN": token}, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        try:
+            assert f"{process.pid}: environ" in of_processes(token)
+        finally:
+            process.kill()

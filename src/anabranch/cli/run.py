@@ -194,7 +194,7 @@ def _serve(
     server = listening.serve(coordinator, token=_token(prepared.settings), trail=trail)
     served.callback(server.close)
     endpoint.write(prepared.settings.coordinator.store, name, server.url)
-    progress.say(f"look at it in a browser: {server.url}{dashboard.PATH}")
+    progress.say(f"look at it in a browser: anabranch dashboard {name} ({server.url}{dashboard.PATH})")
     signals = _Signals(coordinator, name)
     over = threading.Event()
     shown = threading.Thread(target=tables.watch, args=(coordinator, name, over, show), daemon=True)
