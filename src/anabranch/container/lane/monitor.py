@@ -102,7 +102,8 @@ class Monitor:
         self._late_groups += ran.late_groups
         self._seen_batch = ran.number
         self._take_pace(ran)
-        self._reporter.update(
+        self._reporter.batch_ended(
+            self._attempt.current.take_busy(),
             batch=ran.number,
             rows=self._rows,
             seconds=ran.seconds,
@@ -122,7 +123,6 @@ class Monitor:
         )
         crash_points.reach(crash_points.COMMITTED, self._attempt.lane.id, self._seen_batch)
         self.outputs.note(self._attempt.folder)
-        self._reporter.batch_ended(self._attempt.current.take_busy())
 
     def _take_pace(self, ran: Ran) -> None:
         query = self._attempt.query

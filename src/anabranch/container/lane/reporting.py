@@ -66,9 +66,12 @@ class Reporter:
             self._stuck_at, self._stuck = monotonic(), self._longest_work(query)
         return msgspec.structs.replace(report, **self._stuck)
 
-    def batch_ended(self, worked: Mapping[tuple[int, int], float]) -> None:
-        """How busy the lane is, and which bucket keeps it so. ``worked``: the seconds of functions, by bucket."""
-        self.update(**self._live.ran(self.current, worked))
+    def batch_ended(self, worked: Mapping[tuple[int, int], float], **changes: Any) -> None:
+        """What the batch has changed, how busy the lane is, and which bucket keeps it so: all in one report.
+
+        ``worked``: the seconds of functions, by bucket.
+        """
+        self.update(**{**changes, **self._live.ran(self._with(**changes), worked)})
 
     def no_batch_ended(self) -> None:
         self.update(**self._live.idled(self.current))
