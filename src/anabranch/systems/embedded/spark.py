@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from anabranch.systems.contract import Records
@@ -16,8 +16,8 @@ from anabranch.systems.embedded.log import Log
 from anabranch.systems.embedded.manifest import Tail
 from anabranch.systems.embedded.segments import Slice, read_slice
 from anabranch.systems.embedded.system import EmbeddedSystem
-from anabranch.systems.reading.spark import Reader, options, plain
-from anabranch.systems.source import BARE, SCHEMA, Limits
+from anabranch.systems.reading.spark import Reader, SystemSource, options, plain
+from anabranch.systems.source import Limits
 
 __all__ = ["FORMAT", "SOURCES", "EmbeddedSource", "plain", "streamed"]
 
@@ -38,22 +38,15 @@ def streamed(
     return spark.readStream.format(FORMAT).options(**given).load()
 
 
-class EmbeddedSource(DataSource):
+class EmbeddedSource(SystemSource):
     """Options: those of :func:`anabranch.systems.reading.spark.options`, and ``root``."""
 
     @classmethod
     def name(cls) -> str:
         return FORMAT
 
-    def schema(self) -> str:
-        return BARE if self._bare else SCHEMA
-
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         return EmbeddedReader(dict(self.options), self._bare)
-
-    @property
-    def _bare(self) -> bool:
-        return bool(self.options.get("bare") == "true")
 
 
 SOURCES = (EmbeddedSource,)
