@@ -55,6 +55,7 @@ from tests.soak import (
     scaled,
     surroundings,
     table_soak,
+    toured,
     value_soak,
     windowing,
 )
@@ -298,6 +299,7 @@ SCENARIOS: dict[str, Scenario] = {
     "kill-any": kill_any.killed,
     "broken-off": broken_off.broken_off,
     "drive-by": drive_by.drive_by,
+    "tour": toured.interrupted,
     "api-requests": api_requests.sent_by_all,
     **table_soak.SCENARIOS,
 }

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import socket
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
-from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -26,11 +24,11 @@ from anabranch.tour.processes import Interruptions, Processes
 from anabranch.tour.screen import Screen
 
 _TEMPLATE = Path(tour.__file__).parent / "template"
-_RATE = 300.0
+_RATE = 250.0
 _CONFIG = """\
 # Made by anabranch demo. All is short, so that there is something to watch.
 [job]
-target_batch_seconds = 1.0
+max_rows_per_batch = 20000
 state_partitions = 2
 expansion_check = "2 seconds"
 
@@ -71,8 +69,7 @@ def demo(
     started = time.monotonic()
     with Interruptions() as interruptions:
         try:
-            with _workspace(folder, interruptions) as place:
-                is_right = _toured(place, kafka, step, interruptions)
+            is_right = _toured(_workspace(folder, interruptions), kafka, step, interruptions)
         except KeyboardInterrupt:
             progress.say("\ndemo: stopped; nothing of it is left running")
             raise
@@ -87,50 +84,51 @@ def demo(
 
 
 def _toured(place: Path, kafka: bool, step: bool, interruptions: Interruptions) -> bool:
+    temporary = place / "tmp"
+    temporary.mkdir(0o700)
+    interruptions.at_end(partial(shutil.rmtree, temporary, ignore_errors=True))
+    java = _JAVA.format(temporary)
     url = f"http://127.0.0.1:{_free_port()}"
+    config = _CONFIG.format(url=url) + (_KAFKA.format(_broker(place, java, interruptions)) if kafka else "")
+    file = place / configuration.FILE_NAME
+    file.write_text(config)
     shutil.copy(_TEMPLATE / "delays.py", place)
-    java = {"SPARK_SUBMIT_OPTS": _JAVA.format(place / "tmp")}
-    with _broker(place) if kafka else nullcontext("") as address, Processes(place, java, interruptions) as processes:
-        file = place / configuration.FILE_NAME
-        file.write_text(_CONFIG.format(url=url) + (_KAFKA.format(address) if kafka else ""))
-        settings = configuration.load(file)
-        own_files.make_folder(settings.systems.embedded.root)
-        system = Systems(settings).of(tour.FLIGHTS)
+    settings = configuration.load(file)
+    own_files.make_folder(settings.systems.embedded.root)
+    system = Systems(settings).of(tour.FLIGHTS)
+    processes = Processes(place, temporary, {"SPARK_SUBMIT_OPTS": java}, interruptions)
 
-        def link() -> str:
-            return dashboard.address(url, tour.JOB, connect.token(url, settings.coordinator))
+    def link() -> str:
+        return dashboard.address(url, tour.JOB, connect.token(url, settings.coordinator))
 
-        with Arrivals(system, tour.FLIGHTS, _RATE) as arrivals, connect.at(settings, url) as client:
-            return tour.Tour(Screen(step), processes, system, arrivals, client, link).run()
+    with Arrivals(system, tour.FLIGHTS, _RATE) as arrivals, connect.at(settings, url) as client:
+        return tour.Tour(Screen(step), processes, system, arrivals, client, link).run()
 
 
-@contextlib.contextmanager
-def _workspace(folder: Path | None, interruptions: Interruptions) -> Iterator[Path]:
+def _workspace(folder: Path | None, interruptions: Interruptions) -> Path:
     """The folder of the tour. One of its own is removed at the end."""
     if folder is not None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise AnabranchError(f"{folder} isn't an empty folder", "name a new one")
     place = (folder or Path(tempfile.gettempdir()) / f"anabranch-demo-{uuid.uuid4().hex[:8]}").resolve()
-    try:
-        own_files.make_folder(place)
-        yield place
-    finally:
-        interruptions.close()
-        if folder is None:
-            shutil.rmtree(place, ignore_errors=True)
+    if folder is None:
+        interruptions.at_end(partial(shutil.rmtree, place, ignore_errors=True))
+    own_files.make_folder(place)
+    return place
 
 
-@contextlib.contextmanager
-def _broker(place: Path) -> Iterator[str]:
-    """A Kafka broker in the folder; gives its address."""
+def _broker(place: Path, java: str, interruptions: Interruptions) -> str:
+    """Start a Kafka broker in the folder; gives its address."""
     from anabranch.systems.kafka import broker, jars
 
-    fetched = jars.broker_folder()
-    if fetched is None:
-        raise NotFoundError("there are no jars of a Kafka broker here", "fetch them: anabranch jars fetch")
+    folder = jars.broker_folder()
+    if folder is None:
+        raise NotFoundError("there are no jars of a Kafka broker here", "fetch them: anabranch jars fetch broker")
     progress.say("starting a Kafka broker ...")
-    with broker.start(place / "broker", fetched) as cluster:
-        progress.say(f"the broker answers at {cluster.bootstrap_servers}")
-        yield cluster.bootstrap_servers
+    with interruptions.undisturbed():
+        cluster = broker.start(place / "broker", folder, flags=(*broker.QUICK, *java.split()))
+        interruptions.at_end(cluster.close)
+    progress.say(f"the broker answers at {cluster.bootstrap_servers}")
+    return cluster.bootstrap_servers
 
 
 def _free_port() -> int:

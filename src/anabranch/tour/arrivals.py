@@ -1,7 +1,8 @@
-"""Flights that arrive while the tour goes on: so many a second, written into a stream by a thread."""
+"""Flights that arrive while the tour goes on, written into a stream by a thread."""
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from contextlib import closing
@@ -19,10 +20,11 @@ _ENDS_WITHIN = 30.0
 
 
 class Arrivals:
-    """Writes flights into a stream until it is closed, or there are no more. Use it as a context manager.
+    """Writes flights into a stream until it is closed. Use it as a context manager.
 
     Args:
-        rate: flights per second.
+        rate: flights per second to begin with. It falls with the flights that are left, so there are always some: by a
+            fifth in the first minute and a half.
     """
 
     def __init__(self, system: System, stream: str, rate: float) -> None:
@@ -62,13 +64,14 @@ class Arrivals:
     def check(self) -> None:
         """Raises AnabranchError if flights can't be written any more."""
         if self._error is not None:
-            raise AnabranchError(f"flights can't be written into the stream {self._stream}: {self._error}", "see above")
+            raise AnabranchError(f"flights can't be written into the stream {self._stream}: {self._error}")
 
     def _run(self) -> None:
         begin = time.monotonic()
         try:
             while not self._over.wait(_EVERY):
-                due = min(self._all.num_rows, round((time.monotonic() - begin) * self.rate))
+                passed = (time.monotonic() - begin) * self.rate / self._all.num_rows
+                due = int(self._all.num_rows * -math.expm1(-passed))
                 if due > self.count:
                     # an appender of each time: it writes into all the partitions that the stream has by now
                     with closing(self._system.appender(self._stream)) as appender:

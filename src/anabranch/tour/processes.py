@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from anabranch.errors import AnabranchError
 
@@ -23,22 +23,34 @@ _LOOK = 0.05
 
 
 class Interruptions:
-    """SIGINT, SIGTERM and SIGHUP end what is done inside ``with``, once, by KeyboardInterrupt: but not in the middle of
-    what is done inside ``undisturbed``, and never the clearing away behind it."""
+    """SIGINT, SIGTERM and SIGHUP end what is done inside ``with`` by KeyboardInterrupt, but only once, and not in the
+    middle of what is done inside ``undisturbed``. Signals that were ignored before are ignored still."""
 
     def __init__(self) -> None:
         self._deferring = 0
         self._is_pending = self._has_raised = False
-        self._before = {number: signal.getsignal(number) for number in _SIGNALS}
+        self._at_end: list[Callable[[], object]] = []
+        self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Interruptions:
         for number in _SIGNALS:
-            signal.signal(number, self._take)
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                self._before[number] = signal.signal(number, self._take)
         return self
 
     def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
+        try:
+            self.close()
+        finally:
+            self.close()  # the one KeyboardInterrupt may come just before it is closed
+            while self._at_end:
+                self._at_end.pop()()
+            for number, handler in self._before.items():
+                signal.signal(number, handler)
+
+    def at_end(self, clear_away: Callable[[], object]) -> None:
+        """Call this at the end, the last one first, where no signal disturbs it."""
+        self._at_end.append(clear_away)
 
     @contextlib.contextmanager
     def undisturbed(self) -> Iterator[None]:
@@ -107,26 +119,24 @@ class Process:
 
 
 class Processes:
-    """Starts verbs in a folder. At the end of ``with`` none of them runs, nor anything that they have started.
+    """Starts verbs in a folder. At the end of ``interruptions`` none of them runs, nor anything that they have started.
 
     Args:
-        folder: where they run. Temporary files, theirs and those of all that they start, are in ``tmp`` there.
+        folder: where they run.
+        temporary: a folder for temporary files: theirs, and those of all that they start.
     """
 
-    def __init__(self, folder: Path, environment: Mapping[str, str], interruptions: Interruptions) -> None:
+    def __init__(
+        self, folder: Path, temporary: Path, environment: Mapping[str, str], interruptions: Interruptions
+    ) -> None:
         self.folder = folder
         self._interruptions = interruptions
-        self._temporary = folder / "tmp"
-        self._environment = {**os.environ, **environment, "TMPDIR": str(self._temporary)}
-        self._environment["SPARK_LOCAL_DIRS"] = str(self._temporary)
+        places = {"TMPDIR": str(temporary), "SPARK_LOCAL_DIRS": str(temporary)}
+        self._environment = {**os.environ, **environment, **places}
         self._started: list[Process] = []
+        interruptions.at_end(self._end_all)
 
-    def __enter__(self) -> Processes:
-        self._temporary.mkdir(0o700, exist_ok=True)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._interruptions.close()
+    def _end_all(self) -> None:
         sessions = {process.pid for process in self._started}
         deadline = time.monotonic() + _GONE_WITHIN
         while left := {pid for session in sessions for pid in _members(session)}:
@@ -136,7 +146,6 @@ class Processes:
             if time.monotonic() > deadline:
                 raise AnabranchError(f"processes {sorted(left)} outlive SIGKILL", "see what they wait for: ps -l")
             time.sleep(_LOOK)
-        shutil.rmtree(self._temporary, ignore_errors=True)
 
     def start(self, *words: str) -> Process:
         """Start a verb, and let it run."""

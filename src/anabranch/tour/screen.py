@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+import time
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -25,12 +26,14 @@ class Screen:
         self._width = self._console.width
         self._step = step
         self._number = 0
+        self._began = time.monotonic()
 
     def chapter(self, title: str, text: str) -> None:
         """A part of the tour begins."""
         self._number += 1
         self._console.print()
-        self._print(f"{self._number}. {title}", "bold")
+        seconds = f"{time.monotonic() - self._began:.0f} s"
+        self._print(f"{self._number}. {title}".ljust(self._width - len(seconds)) + seconds, "bold")
         self.say(text)
 
     def say(self, text: str) -> None:
@@ -47,11 +50,14 @@ class Screen:
         for number, line in enumerate(textwrap.wrap(command, self._width - 6, subsequent_indent="  ")):
             self._print(f"   {'$' if not number else ' '} {line}", "bold green")
         if self._step:
-            self._console.input(Text("   Enter runs it ", "dim"))
+            try:
+                self._console.input(Text("   Enter runs it ", "dim"))
+            except EOFError:  # nobody is there to press it
+                self._step = False
 
     def output(self, text: str) -> None:
-        """What a command has printed, but for empty lines; long lines are cut."""
-        lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+        """What a command has printed, without lines that hold no words; long lines are cut."""
+        lines = [line.rstrip() for line in text.splitlines() if any(map(str.isalnum, line))]
         for line in lines[:_SHOWN]:
             self._print(f"     {line}", "dim")
         if len(lines) > _SHOWN:
@@ -74,4 +80,4 @@ class Screen:
         self._console.print(table)
 
     def _print(self, line: str, style: str = "") -> None:
-        self._console.print(Text(line, style, overflow="ellipsis", no_wrap=True))
+        self._console.print(Text(line, style), overflow="ellipsis", no_wrap=True)

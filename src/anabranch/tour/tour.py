@@ -21,7 +21,7 @@ from anabranch.tour.screen import Screen
 __all__ = ["FLIGHTS", "JOB", "Tour"]
 
 JOB, FLIGHTS = "delays", "flights"
-FACTOR, PARTITIONS = 16, 4
+_FACTOR, _PARTITIONS = 16, 4
 _WITHIN = 300.0
 _LOOK = 0.1
 _SHOW_EVERY = 1.0
@@ -35,7 +35,6 @@ class Tour:
     """Each method is a part of the tour; :meth:`run` goes through all of them.
 
     Args:
-        url: where the coordinator is to listen.
         link: the address of the dashboard, once the coordinator has made its token.
     """
 
@@ -74,15 +73,15 @@ class Tour:
     def _start(self) -> None:
         self._screen.chapter(
             "A job, and flights that arrive live",
-            f"{self._arrivals.rate:g} flights a second arrive in a stream of {PARTITIONS} partitions. delays.py looks "
-            "each one up, which takes 10 ms, and writes the late ones, and windows of an hour for each destination.",
+            f"About {self._arrivals.rate:g} flights a second arrive in a stream of {_PARTITIONS} partitions. delays.py "
+            "looks each one up, which takes 10 ms, and writes the late ones, and windows of an hour by destination.",
         )
-        self._call("stream", "create", FLIGHTS, "--partitions", str(PARTITIONS))
-        self._arrivals.start()
+        self._call("stream", "create", FLIGHTS, "--partitions", str(_PARTITIONS))
         self._coordinator = self._background("coordinator")
         self._until("the coordinator answers", lambda: self._ask(self._client.jobs) is not None or None)
         self._screen.link("Look at it all in a browser:", self._link())
         self._call("start", "delays.py", "--detach")
+        self._arrivals.start()
         self._containers.append(self._background("container", JOB))
         self._until("the first flights are read", lambda: self._read() > 0 or None)
 
@@ -97,15 +96,15 @@ class Tour:
 
     def _scale(self, slow: float) -> None:
         self._screen.chapter(
-            f"Scale to factor {FACTOR}, while it runs",
-            f"Each partition is cut into {FACTOR} by key, so {FACTOR} flights of it are looked up at once. Every key "
+            f"Scale to factor {_FACTOR}, while it runs",
+            f"Each partition is cut into {_FACTOR} by key, so {_FACTOR} flights of it are looked up at once. Every key "
             "stays in order, and no window is lost. First the plan, then the change:",
         )
-        self._call("plan", "scale", JOB, "--factor", str(FACTOR))
+        self._call("plan", "scale", JOB, "--factor", str(_FACTOR))
         before = self._lag()
-        self._call("scale", JOB, "--factor", str(FACTOR))
+        self._call("scale", JOB, "--factor", str(_FACTOR))
         begin, read = time.monotonic(), self._read()
-        enough = self._arrivals.rate * 3
+        enough = max(self._arrivals.rate * 3, before / 2)
         fastest = 0.0
         while self._lag() > enough:
             last, at = self._read(), time.monotonic()
@@ -115,13 +114,11 @@ class Tour:
             if at > begin + _WITHIN:
                 raise OutOfTimeError(f"the lag is still {self._lag():,} after {_WITHIN:g} s", "see the logs")
         status = self._status()
-        self._rows.append(
-            (
-                f"scale --factor {FACTOR}: a slow job catches up while it runs",
-                f"{slow:,.0f} flights/s before, up to {fastest:,.0f} after; lag {before:,} to {self._lag():,} in "
-                f"{time.monotonic() - begin:.0f} s; the change took {status.rescale_seconds or 0:.1f} s",
-                status.factor == FACTOR and self._read() > read,
-            )
+        self._measured(
+            f"scale --factor {_FACTOR}: a slow job catches up while it runs",
+            f"{slow:,.0f} flights/s before, up to {fastest:,.0f} after; lag {before:,} to {self._lag():,} in "
+            f"{time.monotonic() - begin:.0f} s; the change took {status.rescale_seconds or 0:.1f} s",
+            status.factor == _FACTOR and self._read() > read,
         )
         self._containers.append(self._background("container", JOB))
 
@@ -130,17 +127,15 @@ class Tour:
             "The stream gets more partitions",
             "As when somebody widens a Kafka topic. The job sees it by itself, and goes along.",
         )
-        self._call("stream", "expand", FLIGHTS, "--partitions", str(PARTITIONS * 2))
+        self._call("stream", "expand", FLIGHTS, "--partitions", str(_PARTITIONS * 2))
         begin = time.monotonic()
-        self._until("the new partitions are read", lambda: len(self._read_from()) == PARTITIONS * 2 or None)
+        self._until("the new partitions are read", lambda: len(self._read_from()) == _PARTITIONS * 2 or None)
         seconds = time.monotonic() - begin
-        self._screen.say(f"All {PARTITIONS * 2} partitions are read, {seconds:.1f} s later.")
-        self._rows.append(
-            (
-                "more partitions: the job goes along by itself",
-                f"{PARTITIONS} to {PARTITIONS * 2} partitions, all of them read after {seconds:.1f} s",
-                True,
-            )
+        self._screen.say(f"All {_PARTITIONS * 2} partitions are read, {seconds:.1f} s later.")
+        self._measured(
+            "more partitions: the job goes along by itself",
+            f"{_PARTITIONS} to {_PARTITIONS * 2} partitions, all of them read after {seconds:.1f} s",
+            len(self._read_from()) == _PARTITIONS * 2,
         )
 
     def _kill(self) -> None:
@@ -156,7 +151,9 @@ class Tour:
         holder = self._until_another_works(victim)
         seconds = time.monotonic() - begin
         self._screen.say(f"Process {holder.pid} goes on, {seconds:.1f} s later.")
-        self._rows.append(("kill -9: the job goes on", f"another container went on after {seconds:.1f} s", True))
+        self._measured(
+            "kill -9: the job goes on", f"another container went on after {seconds:.1f} s", holder.code is None
+        )
         self._containers.append(self._background("container", JOB))
 
     def _freeze(self) -> None:
@@ -178,12 +175,10 @@ class Tour:
         self._until("the container that woke ends", lambda: victim.code is not None or None)
         why = next((line for line in victim.text.splitlines() if line.startswith("error: ")), "")
         self._screen.output(why or victim.text[-300:])
-        self._rows.append(
-            (
-                "a container that was frozen is fenced, and can't write",
-                f"it woke, was refused, and ended with exit code {victim.code}; see below for what was written twice",
-                victim.code == FencedError.exit_code,
-            )
+        self._measured(
+            "a container that was frozen is fenced, and can't write",
+            f"it woke, was refused, and ended with exit code {victim.code}; see below for what was written twice",
+            victim.code == FencedError.exit_code,
         )
 
     def _drain(self) -> None:
@@ -204,23 +199,22 @@ class Tour:
         )
         result = outputs.compared(self._system, self._arrivals.written)
         state = self._status().state
-        self._rows.append(
-            (
-                "drain: every open window comes out, then the job ends",
-                f"{after - before:,} windows in {seconds:.1f} s; {result.windows_wrong} are missing or wrong; "
-                f"the job is {state}",
-                state == DeploymentState.DRAINED and after > before and not result.windows_wrong,
-            )
+        self._measured(
+            "drain: every open window comes out, then the job ends",
+            f"{after - before:,} windows in {seconds:.1f} s; {result.windows_wrong} are missing or wrong; "
+            f"the job is {state}",
+            state == DeploymentState.DRAINED and after > before and not result.windows_wrong,
         )
-        self._rows.append(
-            (
-                "exactly once, through all of this",
-                f"{self._arrivals.count:,} flights in; {result.flights:,} counted, in {result.windows:,} destination "
-                f"hours, {result.windows_repeated} twice; {result.late:,} late ones, {result.late_repeated} twice, "
-                f"{result.late_wrong} missing or too many",
-                result.is_right and result.flights == self._arrivals.count,
-            )
+        self._measured(
+            "exactly once, through all of this",
+            f"{self._arrivals.count:,} flights in; {result.flights:,} counted, in {result.windows:,} destination "
+            f"hours, {result.windows_repeated} twice; {result.late:,} late ones, {result.late_repeated} twice, "
+            f"{result.late_wrong} missing or too many",
+            result.is_right and result.flights == self._arrivals.count,
         )
+
+    def _measured(self, promise: str, measure: str, agrees: bool) -> None:
+        self._rows.append((promise, measure, agrees))
 
     def _call(self, *words: str) -> None:
         """Run a verb, and show what it prints."""
