@@ -36,7 +36,7 @@ def on_config(config: Any) -> Any:
         if heading:
             level, section = len(heading[1]), []
             places[level].append({heading[2]: section})
-            places |= {deeper: section for deeper in range(level + 1, 5)}
+            places |= dict.fromkeys(range(level + 1, 5), section)
         elif item:
             target = os.path.normpath(os.path.join("docs", item[2]))
             page = PAGES.get(target, target.removeprefix("docs/"))
@@ -59,7 +59,9 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """The page with links that hold in the site, and with what is generated."""
     written = MARK.sub(lambda mark: GENERATED[mark.group(1)](), markdown)
     where = next((path for path, name in PAGES.items() if name == page.file.src_uri), f"docs/{page.file.src_uri}")
-    return _outside_fences(written, lambda prose: LINK.sub(lambda link: _relinked(link, where, page.file.src_uri), prose))
+    return _outside_fences(
+        written, lambda prose: LINK.sub(lambda link: _relinked(link, where, page.file.src_uri), prose)
+    )
 
 
 def _relinked(link: re.Match[str], where: str, page: str) -> str:
@@ -125,7 +127,9 @@ def _command(group: Any, context: Any, names: list[str]) -> Iterator[str]:
     command = group.get_command(context, names[-1])
     shown = command.make_context(names[-1], [], parent=context, resilient_parsing=True)
     path = " ".join(["anabranch", *names])
-    usage = " ".join(piece.strip("{}").upper() if piece != "[OPTIONS]" else piece for piece in command.collect_usage_pieces(shown))
+    usage = " ".join(
+        piece.strip("{}").upper() if piece != "[OPTIONS]" else piece for piece in command.collect_usage_pieces(shown)
+    )
     yield f"{'#' * (len(names) + 1)} `{path}`"
     if command.help:
         yield _plain(command.help)
@@ -197,7 +201,9 @@ def _schema(name: str, schema: dict[str, Any]) -> Iterator[str]:
 
 
 def _content(content: dict[str, Any]) -> str:
-    return ", ".join(f"{_type(kind.get('schema', {})) or 'any'} (`{media}`)" for media, kind in content.items()) or "none"
+    return (
+        ", ".join(f"{_type(kind.get('schema', {})) or 'any'} (`{media}`)" for media, kind in content.items()) or "none"
+    )
 
 
 def _type(schema: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Key bytes are what docs/job.md says, and come back; values pass through an intermediate stream unchanged."""
+"""Key bytes are what docs/reference/operators.md says, and return; values pass through an intermediate stream unchanged."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import Row, StructType
 
-from anabranch.spark import codec
+from anabranch.spark.values import codec
 
 MICROSECOND = dt.timedelta(microseconds=1)
 FEW = settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)

@@ -25,8 +25,8 @@ from pyspark.sql.types import (
 )
 
 from anabranch.errors import GraphError
-from anabranch.spark import codec
 from anabranch.spark.internals import strict_json
+from anabranch.spark.values import codec
 
 __all__ = ["READ_AS", "JsonReader", "JsonWriter", "OpaqueReader", "OpaqueWriter"]
 
@@ -55,7 +55,7 @@ _SIMPLE: tuple[type[DataType], ...] = (
 
 @dataclass(frozen=True)
 class JsonReader:
-    """JSON objects, read strictly by a declared schema: docs/values.md.
+    """JSON objects, read strictly by a declared schema: docs/reference/values.md.
 
     ``declared``: all columns, which are checked; ``schema``: those of the rows; ``read_as``: see ``READ_AS``.
     """

@@ -1,0 +1,208 @@
+"""Keys and values between bytes and columns (docs/reference/operators.md, "Key bytes")."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from anabranch.spark.internals import strict_json
+
+# Spark writes milliseconds by default; reading takes any number of digits.
+_WRITE = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+_READ = {"mode": "FAILFAST"}
+
+
+def parse_schema(declared: str) -> StructType:
+    """``"carrier string, delay int"`` as a schema. Raises Spark's ParseException."""
+    schema = StructType.fromDDL(declared)
+    assert isinstance(schema, StructType)
+    return schema
+
+
+def parse_type(declared: str) -> DataType:
+    """``"long"`` as that type, ``"n long, s string"`` as a struct. Raises Spark's ParseException."""
+    return DataType.fromDDL(declared)
+
+
+def pruned(schema: StructType, only: Set[str] | None) -> StructType:
+    """The fields that are needed; one at least, for a value must still be JSON."""
+    if only is None:
+        return schema
+    return StructType([field for field in schema if field.name in only] or schema.fields[:1])
+
+
+def encode_key(columns: Sequence[tuple[Column, DataType]]) -> Column:
+    """Key bytes of one or several columns. A single null is a null key; among several it is null in the array."""
+    if len(columns) == 1:
+        column, kind = columns[0]
+        if isinstance(kind, BinaryType):
+            return column
+        if isinstance(kind, StringType):
+            return column.cast("binary")
+        if isinstance(kind, LongType):
+            return F.unhex(F.lpad(F.hex(column), 16, "0"))
+        if isinstance(kind, IntegerType):
+            return F.unhex(F.right(F.lpad(F.hex(column.cast("bigint")), 16, "0"), F.lit(8)))
+    elements = [_element(column) for column, _ in columns]
+    array = F.concat(F.lit("["), F.concat_ws(",", *elements), F.lit("]")).cast("binary")
+    return array if len(columns) > 1 else F.when(columns[0][0].isNotNull(), array)
+
+
+def _element(column: Column) -> Column:
+    listed = F.to_json(F.array(column), {**_WRITE, "ignoreNullFields": "false"})
+    return listed.substr(F.lit(2), F.length(listed) - F.lit(2))
+
+
+def decode_key(key: Column, schema: StructType) -> list[Column]:
+    """The declared key columns from key bytes: the inverse of :func:`encode_key`. Null where :func:`key_fault` is."""
+    if _is_json(schema):
+        parts = _parts(key, schema)
+        return [parts[field.name].alias(field.name) for field in schema.fields]
+    field = schema.fields[0]
+    return [_decode_plain(key, field.dataType).alias(field.name)]
+
+
+def key_fault(key: Column, schema: StructType) -> Column | None:
+    """Whether key bytes aren't what is declared; None when all bytes are."""
+    if _is_json(schema):
+        return key.isNotNull() & _parts(key, schema).isNull()
+    kind = schema.fields[0].dataType
+    if isinstance(kind, BinaryType):
+        return None
+    if isinstance(kind, StringType):
+        return key.isNotNull() & ~F.is_valid_utf8(key.cast("string"))
+    return key.isNotNull() & (F.length(key) != (8 if isinstance(kind, LongType) else 4))
+
+
+def key_reason(key: Column, schema: StructType) -> Column:
+    """Why key bytes aren't what is declared, in words."""
+    declared = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema.fields)
+    hexadecimal = F.concat(
+        F.lower(F.hex(F.substring(key, 1, _SHOWN))), F.when(F.length(key) > _SHOWN, "…").otherwise("")
+    )
+    said = F.concat(F.lit("the key 0x"), hexadecimal, F.lit(f" isn't {declared!r}"))
+    if not _is_json(schema):
+        return said
+    why = strict_json.reason(key, _as_parts(schema), {}, array=True)
+    return F.concat(said, F.lit(": "), F.regexp_replace(why, "^the value", "it"))
+
+
+_SHOWN = 40
+"""How many bytes of a key are shown where it is wrong."""
+
+
+def _is_json(schema: StructType) -> bool:
+    """Whether keys are JSON arrays of their columns."""
+    return len(schema.fields) > 1 or not isinstance(
+        schema.fields[0].dataType, BinaryType | StringType | LongType | IntegerType
+    )
+
+
+def _parts(key: Column, schema: StructType) -> Column:
+    parts = _as_parts(schema)
+    return strict_json.row(key, parts, parts.names, {}, nullable(parts), array=True)
+
+
+def _as_parts(schema: StructType) -> StructType:
+    """The elements of the array. A key of one column is null as a whole, never the array of a null."""
+    return StructType([StructField(f.name, f.dataType, nullable=len(schema.fields) > 1) for f in schema.fields])
+
+
+def _decode_plain(key: Column, kind: DataType) -> Column:
+    if isinstance(kind, BinaryType):
+        return key
+    if isinstance(kind, StringType):
+        return key.cast("string")
+    width = 8 if isinstance(kind, LongType) else 4
+    signed = F.conv(F.hex(key), 16, -10).cast("bigint")
+    if isinstance(kind, LongType):
+        number = signed
+    else:
+        number = F.when(signed >= 2**31, signed - 2**32).otherwise(signed).cast("int")
+    return F.when(F.length(key) == width, number)
+
+
+def nullable(schema: StructType) -> StructType:
+    """The same columns, which may all be null."""
+    return StructType([StructField(f.name, _nullable(f.dataType)) for f in schema.fields])
+
+
+def _nullable(kind: DataType) -> DataType:
+    if isinstance(kind, StructType):
+        return nullable(kind)
+    if isinstance(kind, ArrayType):
+        return ArrayType(_nullable(kind.elementType))
+    if isinstance(kind, MapType):
+        return MapType(kind.keyType, _nullable(kind.valueType))
+    return kind
+
+
+def parse_json(value: Column, schema: StructType) -> Column:
+    """The columns of a JSON value that we wrote. A generator, so that the optimiser doesn't parse once a column."""
+    return F.inline(F.array(F.from_json(value.cast("string"), schema, _READ)))
+
+
+def encode_json(frame: DataFrame, names: Sequence[str]) -> Column:
+    """Value bytes of these columns, a JSON object that :func:`parse_json` reads: NaN and infinity are texts in it."""
+    return F.to_json(F.struct(*[frame[quoted(name)] for name in names]), _WRITE).cast("binary")
+
+
+def encode_finite_json(frame: DataFrame, names: Sequence[str]) -> Column:
+    """Value bytes of these columns: a JSON object. NaN and infinity, which JSON doesn't have, are null in it."""
+    kinds = {field.name: field.dataType for field in frame.schema.fields}
+    columns = [_finite(frame[quoted(name)], kinds[name]).alias(name) for name in names]
+    return F.to_json(F.struct(*columns), _WRITE).cast("binary")
+
+
+def _finite(column: Column, kind: DataType) -> Column:
+    if not _has_floats(kind):
+        return column
+    if isinstance(kind, ArrayType):
+        return F.transform(column, lambda item: _finite(item, kind.elementType))
+    if isinstance(kind, MapType):
+        return F.transform_values(column, lambda _, item: _finite(item, kind.valueType))
+    if isinstance(kind, StructType):
+        fields = [_finite(column[field.name], field.dataType).alias(field.name) for field in kind.fields]
+        return F.when(column.isNotNull(), F.struct(*fields))
+    return F.when(F.abs(column) < F.lit(float("inf")).cast(kind), column)
+
+
+def _has_floats(kind: DataType) -> bool:
+    if isinstance(kind, ArrayType):
+        return _has_floats(kind.elementType)
+    if isinstance(kind, MapType):
+        return _has_floats(kind.valueType)
+    if isinstance(kind, StructType):
+        return any(_has_floats(field.dataType) for field in kind.fields)
+    return isinstance(kind, FloatType | DoubleType)
+
+
+def with_true(value: Column, name: str) -> Column:
+    """Value bytes that are a JSON object, with one more field."""
+    text = value.cast("string")
+    begin = F.substring(text, 1, F.length(text) - 1)
+    comma = F.when(text == "{}", F.lit("")).otherwise(F.lit(","))
+    return F.concat(begin, comma, F.lit(f'"{name}":true}}')).cast("binary")
+
+
+def quoted(name: str) -> str:
+    """A column's name as SQL takes it."""
+    return f"`{name.replace('`', '``')}`"
