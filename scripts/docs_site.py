@@ -21,6 +21,7 @@ PAGES = {
     "bench/README.md": "contributing/benchmarks.md",
 }
 """Pages of the site that stand elsewhere in the repository, where GitHub looks for them."""
+WORKER = "assets/search-worker.js"
 LINK = re.compile(r"(?<!!)\[((?:[^\]\[]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 MARK = re.compile(r"^<!-- generated: (\w+) -->$", re.MULTILINE)
@@ -42,6 +43,7 @@ def on_config(config: Any) -> Any:
             page = PAGES.get(target, target.removeprefix("docs/"))
             places[4].append({item[1].replace("`", ""): page})
     config.nav = nav
+    config.extra["polyfills"] = [WORKER]  # in place of one that the theme would load from a CDN
     return config
 
 

@@ -33,9 +33,7 @@ class Strategy(StrEnum):
 
 @app.command()
 def solve(
-    problem: Annotated[
-        Path, typer.Argument(help='The problem, as JSON: see "Assignment problems" in the documentation.')
-    ],
+    problem: Annotated[Path, typer.Argument(help="A file with the problem, as JSON.")],
     strategy: Annotated[Strategy | None, typer.Option(help="In place of the problem's own.")] = None,
     svg: Annotated[Path | None, typer.Option(help="Write the traffic from rack to rack as a picture.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, with a reason for each task.")] = False,
