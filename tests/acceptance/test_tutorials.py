@@ -29,12 +29,20 @@ def test_first_job(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+def test_the_example_of_event_time(tmp_path: Path) -> None:
+    assert follow(ROOT / "docs" / "explanation" / "event-time.md", tmp_path, environment()) >= 3
+
+
+@pytest.mark.long
 def test_scale_a_slow_job(tmp_path: Path) -> None:
     assert follow(TUTORIALS / "scale-a-slow-job.md", tmp_path, environment()) >= 8
 
 
 def test_blocks_of_a_page() -> None:
-    page = 'Write:\n\n```python title="job.py"\nx = 1\n```\n\n```sh\nls\n```\n\n```text\njob.py\n```\n\nThen\n\n```text\nb\n```\n'
+    page = (
+        'Write:\n\n```python title="job.py"\nx = 1\n```\n\n'
+        "```sh\nls\n```\n\n```text\njob.py\n```\n\nThen\n\n```text\nb\n```\n"
+    )
     assert blocks(page) == [
         Block("python", "job.py", "x = 1\n", 3),
         Block("sh", "", "ls\n", 7, "job.py\n"),
@@ -48,6 +56,9 @@ def test_blocks_of_a_page() -> None:
         ("a\nb\n", "a  \nb\n\n", False),
         ("a\n...\nb", "a\nx\ny\nb", False),
         ("...\nb", "a\nb", False),
+        ("...\nb", "b", False),
+        ("a\n...", "a", False),
+        ("a\n...\nb", "a\nb", False),
         ("took ... s", "took 1.5 s", False),
         ("a", "a\nb", True),
         ("a.b", "axb", True),

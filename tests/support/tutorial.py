@@ -12,7 +12,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 _BLOCK = re.compile(r"^```(?P<kind>\w*)(?: title=\"(?P<title>[^\"]+)\")?\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -54,10 +54,11 @@ def blocks(page: str) -> list[Block]:
 
 
 def differs(expected: str, printed: str) -> bool:
-    """Whether something else was printed; ``...`` stands for anything, also for several lines or none."""
-    pattern = re.escape(expected.strip()).replace(re.escape("..."), ".*")
-    lines = "\n".join(line.rstrip() for line in printed.strip().splitlines())
-    return re.fullmatch(pattern, lines, re.DOTALL) is None
+    """Whether something else was printed; ``...`` stands for anything, on a line of its own for any lines or none."""
+    lines = [line.rstrip() for line in expected.strip().splitlines()]
+    parts = ["(?:.*\n)?" if line == "..." else re.escape(line).replace(r"\.\.\.", ".*?") + "\n" for line in lines]
+    text = "".join(f"{line.rstrip()}\n" for line in printed.strip().splitlines())
+    return re.fullmatch("".join(parts), text, re.DOTALL) is None
 
 
 def follow(page: Path, folder: Path, environment: Mapping[str, str], replaced: Mapping[str, str] | None = None) -> int:
@@ -150,7 +151,7 @@ class Terminals:
             )
         self._others.append(started)
         end = time.monotonic() + _PATIENCE
-        while block.output is not None and differs(f"...{block.output.strip()}...", log.read_text()):
+        while block.output is not None and differs(f"...\n{block.output.strip()}\n...", log.read_text()):
             assert started.poll() is None, f"{where}: ended\n{log.read_text()}"
             assert time.monotonic() < end, f"{where}: doesn't print {block.output}\n{log.read_text()}"
             time.sleep(0.2)
