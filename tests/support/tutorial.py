@@ -40,14 +40,9 @@ def blocks(page: str) -> list[Block]:
         between = page[end : match.start()]
         end = match.end()
         block = Block(match["kind"], match["title"] or "", match["text"], page.count("\n", 0, match.start()) + 1)
-        if (
-            block.kind == "text"
-            and found
-            and found[-1].kind == "sh"
-            and found[-1].output is None
-            and not between.strip()
-        ):
-            found[-1] = Block(found[-1].kind, found[-1].title, found[-1].text, found[-1].line, block.text)
+        last = found[-1] if found else block
+        if block.kind == "text" and last.kind == "sh" and last.output is None and not between.strip():
+            found[-1] = replace(last, output=block.text)
         else:
             found.append(block)
     return found
