@@ -13,7 +13,7 @@ from rich.text import Text
 __all__ = ["Screen"]
 
 _WIDEST = 80
-_SHOWN = 12
+_FIRST, _LAST = 8, 3
 _BAR = 28
 
 
@@ -58,10 +58,11 @@ class Screen:
     def output(self, text: str) -> None:
         """What a command has printed, without lines that hold no words; long lines are cut."""
         lines = [line.rstrip() for line in text.splitlines() if any(map(str.isalnum, line))]
-        for line in lines[:_SHOWN]:
+        if len(lines) > _FIRST + _LAST + 1:
+            left_out = len(lines) - _FIRST - _LAST
+            lines[_FIRST:-_LAST] = [f"... {left_out} more lines"]
+        for line in lines:
             self._print(f"     {line}", "dim")
-        if len(lines) > _SHOWN:
-            self._print(f"     ... {len(lines) - _SHOWN} more lines", "dim")
 
     def gauge(self, lag: int, most: int, text: str) -> None:
         """How many records wait: in figures, and as a bar beside the most that waited so far."""
