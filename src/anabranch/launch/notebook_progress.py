@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 import threading
 import time
@@ -23,15 +24,14 @@ def shown(spark: SparkSession) -> Iterator[None]:
     if not _is_notebook():
         yield
         return
-    from IPython.display import HTML, display
-
+    ipython: Any = importlib.import_module("IPython.display")
     context, group, over = spark.sparkContext, f"anabranch-{uuid.uuid4().hex[:8]}", threading.Event()
     begin = time.monotonic()
-    bar = display(HTML(_text(0, 0, 0.0)), display_id=True)
+    bar = ipython.display(ipython.HTML(_text(0, 0, 0.0)), display_id=True)
 
     def update() -> None:
         done, tasks = _tasks(context, group)
-        bar.update(HTML(_text(done, tasks, time.monotonic() - begin)))
+        bar.update(ipython.HTML(_text(done, tasks, time.monotonic() - begin)))
 
     def run() -> None:
         while not over.wait(_EVERY):
@@ -45,7 +45,8 @@ def shown(spark: SparkSession) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
-        context.setLocalProperty("spark.jobGroup.id", None)
+        cleared: Any = None
+        context.setLocalProperty("spark.jobGroup.id", cleared)
         update()
 
 
