@@ -99,7 +99,7 @@ class Process:
     @property
     def text(self) -> str:
         """What it has printed."""
-        return self.log.read_text(errors="replace")
+        return self.log.read_text(encoding="utf-8", errors="replace")
 
     def kill(self) -> None:
         """SIGKILL to this one process: what it has started must end by itself."""
@@ -131,7 +131,7 @@ class Processes:
     ) -> None:
         self.folder = folder
         self._interruptions = interruptions
-        places = {"TMPDIR": str(temporary), "SPARK_LOCAL_DIRS": str(temporary)}
+        places = {"TMPDIR": str(temporary), "SPARK_LOCAL_DIRS": str(temporary), "PYTHONIOENCODING": "utf-8"}
         self._environment = {**os.environ, **environment, **places}
         self._started: list[Process] = []
         interruptions.at_end(self._end_all)

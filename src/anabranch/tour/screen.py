@@ -81,4 +81,6 @@ class Screen:
         self._console.print(table)
 
     def _print(self, line: str, style: str = "") -> None:
+        encoding = self._console.encoding  # not every terminal has all that a command prints
+        line = line.encode(encoding, "replace").decode(encoding)
         self._console.print(Text(line, style), overflow="ellipsis", no_wrap=True)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import sys
+
 import pytest
 
 from anabranch.tour.screen import Screen
@@ -23,6 +26,16 @@ def test_no_line_is_wider(columns: int, monkeypatch: pytest.MonkeyPatch, capsys:
     assert not any(line.strip("━ ") == "" and "━" in line for line in lines)
     assert "right" in printed
     assert "WRONG" in printed
+
+
+def test_a_terminal_without_unicode(monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))
+    screen = Screen()
+    screen.output("│ factor 1 → 16 │")
+    screen.table([("promised", "measured", True)])
+    sys.stdout.flush()
+    assert "? factor 1 ? 16 ?" in raw.getvalue().decode("ascii")
 
 
 def test_an_address_is_on_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
