@@ -19,7 +19,7 @@ import typer
 
 from anabranch import cache_dir, own_files
 from anabranch import config as configuration
-from anabranch.cli import connect, progress, waiting
+from anabranch.cli import connect, options, progress, waiting
 from anabranch.clocks import boottime
 from anabranch.config import Settings
 from anabranch.coordinator.api.client import AWAY, Client
@@ -46,8 +46,8 @@ _TOLD = "the container was told to end"
 
 
 def container(
-    job: Annotated[str, typer.Argument(help="The job's name.")],
-    coordinator: Annotated[str | None, typer.Option(help="Its URL; default: [coordinator] url.")] = None,
+    job: options.Job,
+    coordinator: options.Url = None,
     rack: Annotated[
         str | None,
         typer.Option(

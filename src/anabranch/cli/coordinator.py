@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import typer
 
 from anabranch import config as configuration
-from anabranch.cli import progress
+from anabranch.cli import options, progress
 from anabranch.clocks import boottime
 from anabranch.config import CoordinatorSettings, secrets
 from anabranch.config.addresses import LAST_PORT, check_urls
@@ -56,7 +56,7 @@ def coordinator(
             help="Who starts containers: others, or this one, on this machine. Default: [coordinator] launcher."
         ),
     ] = None,
-    config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
+    config: options.Config = None,
 ) -> None:
     """Serve the jobs of a store, until Ctrl-C or SIGTERM: jobs go on without it."""
     settings = configuration.load(config).coordinator

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from anabranch.cli import haste, progress, tables
+from anabranch.cli import haste, options, progress, tables
 from anabranch.config import Settings, secrets
 from anabranch.coordinator import endpoint, token_file
 from anabranch.coordinator.api import dashboard, listening
@@ -54,7 +54,7 @@ def run(
     reset_state: Annotated[
         bool, typer.Option(_RESET_STATE, help="After a drain: begin without the state that it has kept.")
     ] = False,
-    config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
+    config: options.Config = None,
 ) -> None:
     """Run a job here: coordinator and container in one process."""
     from anabranch.cli import replacing

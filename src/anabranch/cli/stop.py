@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from anabranch import config as configuration
-from anabranch.cli import connect, haste, progress
+from anabranch.cli import connect, haste, options, progress
 from anabranch.config import CoordinatorSettings
 from anabranch.errors import OutOfTimeError, UnreachableError
 from anabranch.model.deployment_state import DeploymentState
@@ -17,8 +16,8 @@ from anabranch.protocol.status import JobStatus
 
 
 def stop(
-    job: Annotated[str, typer.Argument(help="The job's name.")],
-    timeout: Annotated[float, typer.Option(help="Seconds to wait for it.")] = 300.0,
+    job: options.Job,
+    timeout: options.Timeout = 300.0,
     now: Annotated[
         bool,
         typer.Option(
@@ -26,8 +25,8 @@ def stop(
             help="At once: batches that run are done again when the job goes on; what is written at least once, twice.",
         ),
     ] = False,
-    detach: Annotated[bool, typer.Option("--detach", help="Don't wait.")] = False,
-    config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
+    detach: options.Detach = False,
+    config: options.Config = None,
 ) -> None:
     """Stop a running job, and wait for it: where it goes on exactly, or now. Ctrl-C ends only the waiting."""
     where = configuration.load(config).coordinator
