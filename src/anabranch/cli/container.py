@@ -96,45 +96,33 @@ def _run(
     Returns:
         what a new process should follow with; None: nothing is to follow.
     """
-    from anabranch.cli import replacing
-    from anabranch.container import executors, failures, watchdog
+    from anabranch.container import executors
     from anabranch.container.reconciliation import Container
     from anabranch.container.restarts import ProcessBrokenError
-    from anabranch.spark import resolution, session
-    from anabranch.spark.internals import java_process
+    from anabranch.spark import resolution
 
     progress.say(f"starting Spark for a container of job {running.job} ...")
-    spark = session.start(settings, file.home, None, running.program.cores)
-    replacer.take_java(lambda: java_process.kill(spark), java_process.is_child(spark))
-    watchdog.watch_java(lambda: java_process.is_gone(spark), ended, replacer.replace)
+    cores = running.program.cores
     try:
-        executors.ready(spark, settings, file.graph, running.program.cores, progress.say, leaving.asked)
-        made = Container(
-            spark,
-            client,
-            settings,
-            file.graph,
-            file.functions,
-            resolution.restored(running.program.schemas),
-            running.formats,
-            file.home,
-            replaced=replacer.restarts if replacer.is_possible else None,
-            trace=_trace,
-        )
-        replacer.take_lanes(lambda: made.batches)
-        me = _registration(running.job, running.deployment, settings.systems.rack)
-        _serve(made, client, me, period, leaving, ended, _survives(file.graph, settings))
+        with replacer.session(settings, file.home, None, cores, ended) as spark:
+            executors.ready(spark, settings, file.graph, cores, progress.say, leaving.asked)
+            made = Container(
+                spark,
+                client,
+                settings,
+                file.graph,
+                file.functions,
+                resolution.restored(running.program.schemas),
+                running.formats,
+                file.home,
+                replaced=replacer.restarts if replacer.is_possible else None,
+                trace=_trace,
+            )
+            replacer.take_lanes(lambda: made.batches)
+            me = _registration(running.job, running.deployment, settings.systems.rack)
+            _serve(made, client, me, period, leaving, ended, _survives(file.graph, settings))
     except ProcessBrokenError as broken:
-        ended.set()  # its seat is given back: the watchdogs have nothing to see to any more
-        replacer.within(_STOPS_WITHIN, broken.restarts)
         return broken.restarts
-    except Exception as error:
-        if failures.is_of_java(error) and java_process.is_gone(spark, within=replacing.SEEN_WITHIN):
-            watchdog.end_without_java(replacer.replace)
-        raise
-    finally:
-        session.stop(spark)
-        ended.set()
     return None
 
 

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from anabranch.cli.replacing import Replacer
 
 _RESET_STATE = "--reset-state"
-_STOPS_WITHIN = 60.0
 _LOOK = 0.5
 
 
@@ -94,39 +93,24 @@ def execute(
         store = Store(store_url)
         coordinator = Coordinator(store, systems=Systems(settings, name))
         new, formats = _checked(file, settings, plan, coordinator, drained)
-        from anabranch.container import executors, failures, watchdog
-        from anabranch.container.restarts import ProcessBrokenError
+        from anabranch.container import executors
         from anabranch.spark import session
-        from anabranch.spark.internals import java_process
 
         session.java_version()
         printed = endpoint.run_folder(store_url) / f"{name}.spark.log"
         progress.say(f"starting Spark for job {name} (what it and functions print goes to {printed}) ...")
         cores = preparation.cores(plan, settings)
-        spark = session.start(settings, file.home, printed, cores)
-        ended = threading.Event()
-        replacer.take_java(lambda: java_process.kill(spark), java_process.is_child(spark))
-        watchdog.watch_java(lambda: java_process.is_gone(spark), ended, replacer.replace)
         try:
-            executors.ready(spark, settings, file.graph, cores, progress.say)
-            prepared = _prepared(file, settings, plan, formats, new)
-            coordinator.start(preparation.start_message(prepared, available_now, reset_state=reset_state))
-            replacer.is_done(_RESET_STATE)
-            requests = token_file.sibling(token_file.of(settings.coordinator), ".audit")
-            trail = served.enter_context(closing(Audit(requests, lambda event: store.note([event]))))
-            with InputMonitor(coordinator):
-                return _serve(prepared, coordinator, spark, show, served, replacer, printed, trail)
-        except ProcessBrokenError as broken:
-            ended.set()
-            replacer.within(_STOPS_WITHIN, broken.restarts)
-            raise
-        except Exception as error:
-            if failures.is_of_java(error) and java_process.is_gone(spark, within=replacing.SEEN_WITHIN):
-                watchdog.end_without_java(replacer.replace)
-            raise
+            with replacer.session(settings, file.home, printed, cores, threading.Event()) as spark:
+                executors.ready(spark, settings, file.graph, cores, progress.say)
+                prepared = _prepared(file, settings, plan, formats, new)
+                coordinator.start(preparation.start_message(prepared, available_now, reset_state=reset_state))
+                replacer.is_done(_RESET_STATE)
+                requests = token_file.sibling(token_file.of(settings.coordinator), ".audit")
+                trail = served.enter_context(closing(Audit(requests, lambda event: store.note([event]))))
+                with InputMonitor(coordinator):
+                    return _serve(prepared, coordinator, spark, show, served, replacer, printed, trail)
         finally:
-            session.stop(spark)
-            ended.set()
             served.close()
             store.close()
 
