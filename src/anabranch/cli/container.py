@@ -36,7 +36,7 @@ from anabranch.tables import opening
 
 if TYPE_CHECKING:
     from anabranch.cli.replacing import Replacer
-    from anabranch.container.reconciliation import Container
+    from anabranch.container.reconciler import Container
     from anabranch.container.restarts import Restarts
 
 _ASK_AGAIN = 0.25
@@ -97,9 +97,9 @@ def _run(
         what a new process should follow with; None: nothing is to follow.
     """
     from anabranch.container import executors
-    from anabranch.container.reconciliation import Container
+    from anabranch.container.reconciler import Container
     from anabranch.container.restarts import ProcessBrokenError
-    from anabranch.spark import resolution
+    from anabranch.spark.query import resolution
 
     progress.say(f"starting Spark for a container of job {running.job} ...")
     cores = running.program.cores
@@ -189,8 +189,8 @@ def _serve(
     survives: bool,
 ) -> None:
     from anabranch.container import watchdog
-    from anabranch.container.agent import Agent
-    from anabranch.container.beats import Beating
+    from anabranch.container.heartbeats import Beating
+    from anabranch.container.seat_lease import Agent
 
     asked, registered = _seated(client, me, leaving, made)
     if registered is None:
@@ -288,7 +288,7 @@ class _Warming:
 
     def _warm(self) -> None:
         from anabranch.cli import warming
-        from anabranch.spark import cluster
+        from anabranch.spark.session import cluster
 
         if cluster.is_under(self._spark):
             return

@@ -68,9 +68,9 @@ class Replacer:
 
         ``ended`` is set once there is nothing that a watchdog need look after any more.
         """
-        from anabranch.container import failures, watchdog
-        from anabranch.spark import session
+        from anabranch.container import error_text, watchdog
         from anabranch.spark.internals import java_process
+        from anabranch.spark.session import session
 
         spark = session.start(settings, home, printed, cores)
         self.take_java(lambda: java_process.kill(spark), java_process.is_child(spark))
@@ -82,7 +82,7 @@ class Replacer:
             self.within(STOPS_WITHIN, broken.restarts)
             raise
         except Exception as error:
-            if failures.is_of_java(error) and java_process.is_gone(spark, within=_SEEN_WITHIN):
+            if error_text.is_of_java(error) and java_process.is_gone(spark, within=_SEEN_WITHIN):
                 watchdog.end_without_java(self.replace)
             raise
         finally:

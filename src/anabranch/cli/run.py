@@ -94,7 +94,7 @@ def execute(
         coordinator = Coordinator(store, systems=Systems(settings, name))
         new, formats = _checked(file, settings, plan, coordinator, drained)
         from anabranch.container import executors
-        from anabranch.spark import session
+        from anabranch.spark.session import session
 
         session.java_version()
         printed = endpoint.run_folder(store_url) / f"{name}.spark.log"
@@ -171,7 +171,7 @@ def _serve(
 ) -> JobStatus:
     """``served`` is to be closed once Spark has been stopped: who asks the coordinator is answered meanwhile.
     ``printed``: where traces of failures go, too."""
-    from anabranch.container.reconciliation import Container
+    from anabranch.container.reconciler import Container
     from anabranch.container.restarts import ProcessBrokenError
 
     name = prepared.file.graph.job
