@@ -11,6 +11,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch import logs
 from anabranch.container import starting
+from anabranch.container.checkpoint import edits
 from anabranch.container.lane import breaking_off
 from anabranch.container.lane.attempt import POLL, Attempt, one_at_a_time
 from anabranch.container.lane.batch_sizes import BatchSizes
@@ -89,7 +90,7 @@ class Queries:
         folder = self._attempt.folder
         if folder.pending and query.out_of_time(folder.batch(folder.planned())):
             log.warning("a batch was planned before the last one: the clock was set back", lane=self._attempt.lane.id)
-            folder.mend_time()
+            edits.mend_time(folder)
 
     def start(self) -> StreamingQuery:
         """Start a query that runs on; or go on with the one that was begun ahead."""
