@@ -23,6 +23,7 @@ from anabranch.errors import ConflictError
 from anabranch.protocol.container import Registration
 from anabranch.protocol.deployment import StartRequest
 from anabranch.protocol.status import JobStatus
+from anabranch.spark.query.plan import LoadedJob
 from tests.integration.harness import Deployed, Site
 
 
@@ -41,7 +42,9 @@ def started(run: Deployed, until_caught_up: bool) -> Coordinator:
 def serve(run: Deployed, coordinator: Coordinator, seat: str = "0", leaving: threading.Event | None = None) -> None:
     """Be a container, until nothing is left to run, or ``leaving`` is set."""
     job = run.job
-    made = Container(run.site.spark, coordinator, run.settings, job.graph, job.functions, run.schemas, {}, "")
+    made = Container(
+        LoadedJob(run.site.spark, run.settings, job.graph, job.functions, run.schemas, {}, ""), coordinator
+    )
     made.run(Registration(job=job.name, seat=seat, execution=seat, host="here", pid=1), leaving)
 
 

@@ -100,21 +100,17 @@ def _run(
     from anabranch.container.reconciler import Container
     from anabranch.container.restarts import ProcessBrokenError
     from anabranch.spark.query import resolution
+    from anabranch.spark.query.plan import LoadedJob
 
     progress.say(f"starting Spark for a container of job {running.job} ...")
     cores = running.program.cores
     try:
         with replacer.session(settings, file.home, None, cores, ended) as spark:
             executors.ready(spark, settings, file.graph, cores, progress.say, leaving.asked)
+            schemas = resolution.restored(running.program.schemas)
             made = Container(
-                spark,
+                LoadedJob(spark, settings, file.graph, file.functions, schemas, running.formats, file.home),
                 client,
-                settings,
-                file.graph,
-                file.functions,
-                resolution.restored(running.program.schemas),
-                running.formats,
-                file.home,
                 replaced=replacer.restarts if replacer.is_possible else None,
                 trace=_trace,
             )

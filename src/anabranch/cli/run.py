@@ -184,14 +184,8 @@ def _serve(
     shown = threading.Thread(target=tables.watch, args=(coordinator, name, over, show), daemon=True)
     try:
         container = Container(
-            spark,
+            prepared.loaded(spark),
             coordinator,
-            prepared.settings,
-            prepared.file.graph,
-            prepared.file.functions,
-            prepared.schemas,
-            prepared.formats,
-            prepared.file.home,
             replaced=replacer.restarts if replacer.is_possible else None,
             trace=partial(_trace, printed),
         )
