@@ -175,8 +175,7 @@ class _Batch:
 
     def _into_state(self) -> Column:
         """Whether a row goes into state: of a broadcast's, those for the virtual tasks that have their keys."""
-        hashed = ownership.of_key(meta_column.field("key"), meta_column.field("offset"))
-        own = F.pmod(hashed, F.lit(self._plan.model.factor)) == meta_column.field("bucket")
+        own = ownership.bucket_of_row(self._plan.model.factor) == meta_column.field("bucket")
         return meta_column.field("bucket").isNull() | own
 
     def _read(
