@@ -118,7 +118,8 @@ def _workspace(folder: Path | None, interruptions: Interruptions) -> Path:
 
 def _broker(place: Path, java: str, interruptions: Interruptions) -> str:
     """Start a Kafka broker in the folder; gives its address."""
-    from anabranch.systems.kafka import broker, jars
+    from anabranch.systems.kafka import jars
+    from anabranch.testing import broker
 
     folder = jars.broker_folder()
     if folder is None:

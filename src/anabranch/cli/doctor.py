@@ -14,7 +14,7 @@ import msgspec
 import typer
 
 from anabranch import config as configuration
-from anabranch.cli import progress
+from anabranch.cli import options, progress
 from anabranch.config import Settings
 from anabranch.coordinator.store import address
 from anabranch.coordinator.store.store import Store
@@ -31,11 +31,11 @@ _MAVEN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
 
 
 def doctor(
-    config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
+    config: options.Config = None,
     fix: Annotated[
         bool, typer.Option("--fix", help="First fetch the jars that a job needs: as anabranch jars fetch does.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: options.Json = False,
 ) -> None:
     """Check what a job needs here; exits 1 if something is missing."""
     settings = configuration.load(config)
