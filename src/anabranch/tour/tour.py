@@ -54,6 +54,8 @@ class Tour:
         self._client = client
         self._link = link
         self._containers: list[Process] = []
+        self._victims: list[Process] = []
+        """Those that may have ended."""
         self._coordinator: Process | None = None
         self._rows: list[tuple[str, str, bool]] = []
         self._most = 0
@@ -142,7 +144,7 @@ class Tour:
             "A second container stands by. The one that works is killed, whatever it is doing: when its lease has run "
             "out, the other one goes on where the last batch was committed.",
         )
-        victim = self._worker_with_standby()
+        victim = self._victim()
         self._screen.command(f"kill -9 {victim.pid}")
         begin = time.monotonic()
         victim.kill()
@@ -160,7 +162,7 @@ class Tour:
             "Worse than a process that dies is one that hangs, is taken for dead, and wakes up later. This one is "
             "stopped in the middle of a batch. Before another one takes over, its outputs are fenced.",
         )
-        victim = self._worker_with_standby()
+        victim = self._victim()
         self._screen.command(f"kill -STOP {victim.pid}, and all that it has started")
         victim.freeze()
         begin = time.monotonic()
@@ -223,14 +225,16 @@ class Tour:
         self._screen.command(f"anabranch {' '.join(words)} &")
         return self._processes.start(*words)
 
-    def _worker_with_standby(self) -> Process:
-        """The container that works, once another one is ready to follow it."""
+    def _victim(self) -> Process:
+        """The container that works, once another one is ready to follow it: to be killed, or frozen."""
 
         def ready() -> Process | None:
             status = self._status()
             return self._worker(status) if status.standing_by and status.state == DeploymentState.RUNNING else None
 
-        return self._until("a second container stands by", ready)
+        worker = self._until("a second container stands by", ready)
+        self._victims.append(worker)
+        return worker
 
     def _until_another_works(self, former: Process) -> Process:
         read = self._read()
@@ -239,7 +243,7 @@ class Tour:
             worker = self._worker(self._status())
             return worker if worker not in (None, former) and self._read() > read else None
 
-        return self._until("another container goes on", works, but=former)
+        return self._until("another container goes on", works)
 
     def _worker(self, status: JobStatus) -> Process | None:
         alive: list[ContainerStatus] = [each for each in status.containers if each.gone is None and each.alive]
@@ -285,9 +289,9 @@ class Tour:
             self._check()
             time.sleep(min(_LOOK, left))
 
-    def _until(self, aim: str, look: Callable[[], T | None], but: Process | None = None) -> T:
+    def _until(self, aim: str, look: Callable[[], T | None]) -> T:
         def checked() -> T | None:
-            self._check(but)
+            self._check()
             return look()
 
         def late() -> OutOfTimeError:
@@ -295,10 +299,19 @@ class Tour:
 
         return wait_until(checked, _WITHIN, late, _LOOK)
 
-    def _check(self, but: Process | None = None) -> None:
-        """Raises AnabranchError if flights can't arrive, or a process has ended that should run."""
+    def _check(self) -> None:
+        """See that all runs that should. A container that this machine was too busy for, so that its lease ran out, is
+        replaced.
+
+        Raises:
+            AnabranchError: flights can't arrive, or a process has failed.
+        """
         self._arrivals.check()
-        ended = [self._coordinator, *self._containers[-1:]]
-        for process in ended:
-            if process is not None and process is not but and process.code:
+        for process in (self._coordinator, *self._containers):
+            if process is None or process in self._victims or not process.code:
+                continue
+            if process.code != FencedError.exit_code:
                 raise AnabranchError(f"anabranch {process.name} ended with {process.code}:\n{process.text[-2000:]}")
+            self._victims.append(process)
+            self._screen.say("A container wasn't heard in time, as this machine is busy. Another one:")
+            self._containers.append(self._background("container", JOB))
