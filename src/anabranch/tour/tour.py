@@ -25,6 +25,7 @@ _FACTOR, _PARTITIONS = 16, 4
 _WITHIN = 300.0
 _LOOK = 0.1
 _SHOW_EVERY = 1.0
+_KEEP = "to look at the logs, keep them: anabranch demo --folder FOLDER"
 _WATCHED = 5
 """Seconds for which the lag is watched before anything is done about it."""
 
@@ -94,6 +95,7 @@ class Tour:
         while time.monotonic() < begin + _WATCHED or self._read() == read:
             self._pause(_SHOW_EVERY)
             self._show_lag()
+            self._check_time(begin)
         return (self._read() - read) / (time.monotonic() - begin)
 
     def _scale(self, slow: float) -> None:
@@ -110,8 +112,7 @@ class Tour:
         while self._lag() > enough:
             self._pause(_SHOW_EVERY)
             self._show_lag()
-            if time.monotonic() > begin + _WITHIN:
-                raise OutOfTimeError(f"the lag is still {self._lag():,} after {_WITHIN:g} s", "see the logs")
+            self._check_time(begin)
         status, seconds = self._status(), time.monotonic() - begin
         fast = (self._read() - read) / seconds
         self._measured(
@@ -273,6 +274,10 @@ class Tour:
         self._most = max(self._most, lag)
         self._screen.gauge(lag, self._most, f"{self._arrivals.count:>7,} arrived")
 
+    def _check_time(self, begin: float) -> None:
+        if time.monotonic() > begin + _WITHIN:
+            raise OutOfTimeError(f"after {_WITHIN:g} s the lag is {self._lag():,}", _KEEP)
+
     def _status(self) -> JobStatus:
         return self._until("the coordinator answers", lambda: self._ask(lambda: self._client.status(JOB)))
 
@@ -295,7 +300,7 @@ class Tour:
             return look()
 
         def late() -> OutOfTimeError:
-            return OutOfTimeError(f"after {_WITHIN:g} s it isn't so that {aim}", "keep the logs: --folder FOLDER")
+            return OutOfTimeError(f"after {_WITHIN:g} s it isn't so that {aim}", _KEEP)
 
         return wait_until(checked, _WITHIN, late, _LOOK)
 
