@@ -23,7 +23,7 @@ import { Overview } from "./pages/overview";
 import { Partitions } from "./pages/partitions";
 import { Sizing } from "./pages/sizing";
 import { link, route, startRouter } from "./router";
-import { needsToken, theme } from "./session";
+import { colours, needsToken } from "./session";
 import { DEAD, now } from "./poll";
 
 function Page() {
@@ -90,8 +90,7 @@ function App() {
 startRouter();
 startKeys();
 effect(() => {
-  if (theme.value === "system") delete document.documentElement.dataset.theme;
-  else document.documentElement.dataset.theme = theme.value;
+  document.documentElement.dataset.theme = colours.value;
 });
 effect(() => {
   const [, job, page] = route.value.path;

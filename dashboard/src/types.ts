@@ -302,8 +302,6 @@ export interface CoordinatorInfo {
   grace: number | null;
   invalidHeartbeats: number;
   store: string;
-  /** What the token that was sent may do; an older coordinator doesn't say. */
-  can?: string[];
 }
 
 export interface Graph {

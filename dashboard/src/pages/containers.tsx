@@ -3,7 +3,7 @@
 import { Bar, Empty, Loaded, Moment, Panel, Status, Text } from "../parts/basics";
 import { type Column, Table } from "../parts/table";
 import { coordinator, liveOf } from "../data";
-import { count, seconds } from "../format";
+import { count, counted, seconds } from "../format";
 import { DEAD, now, type Resource } from "../poll";
 import { link } from "../router";
 import type { Live, LiveContainer, LiveCopy, Resting } from "../types";
@@ -82,7 +82,7 @@ function Waiting({ rows, at }: { rows: Resting[]; at: number }) {
         <ul>
           {rows.map((each) => (
             <li key={`${each.host} ${each.pid} ${each.execution}`}>
-              <Text of={each.host} /> (pid {each.pid}){each.rack && <>, <Text of={each.rack} /></>} · keeps {count(each.copies)} standbys
+              <Text of={each.host} /> (pid {each.pid}){each.rack && <>, <Text of={each.rack} /></>} · keeps {counted(each.copies, "standby", "standbys")}
               {each.asked !== null && <> · asked {seconds(Math.max(0, at - each.asked))} ago</>}
             </li>
           ))}

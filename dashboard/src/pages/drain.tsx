@@ -59,7 +59,7 @@ export function Drain({ job }: { job: string }) {
               <p>
                 <a href={link(["jobs", job, "changes", "new"], { kind: "drain" })}>plan a drain</a>
               </p>
-              <Command line={`anabranch plan drain ${job}`} />
+              <Command line={`anabranch drain ${job}`} />
             </Panel>
           ) : (
             <Loaded of={status}>{(found) => <Progress job={job} drain={drain} lanes={found.lanes} />}</Loaded>

@@ -2,7 +2,7 @@
 
 import { Empty, Facts, Loaded, Moment, Panel, Status, Text } from "../parts/basics";
 import { jobPath, liveOf, overview } from "../data";
-import { brief, count, percent, rate, seconds } from "../format";
+import { brief, count, counted, percent, rate, seconds } from "../format";
 import { PERIOD, useResource } from "../poll";
 import { link } from "../router";
 import type { Change, Finding, Live } from "../types";
@@ -116,7 +116,7 @@ function Figures({ live }: { live: Live }) {
       <Facts
         of={[
           ["state", <><Status of={live.state} />{live.since !== null && <span class="dim"> since <Moment ms={live.since * 1000} /></span>}</>],
-          ["containers", live.served ? `${alive.length} of ${live.seats}, ${live.resting.length} stand by` : `not known here; ${live.seats} wanted`],
+          ["containers", live.served ? `${alive.length} of ${live.seats}, ${counted(live.resting.length, "stands by", "stand by")}` : `not known here; ${live.seats} wanted`],
           ["lanes", <>{count(live.lanes.length)} open{failed.length > 0 && <>, <a href={link(["jobs", live.job, "lanes"], { state: "failed" })}>{count(failed.length)} failed</a></>}</>],
           ["deployment", `${live.deployment}, generation ${live.generation}, factor ${live.factor}`],
         ]}
@@ -139,7 +139,7 @@ function Launching({ of }: { of: NonNullable<Live["launching"]> }) {
   if (!of.gaveUp && of.failures === 0) return null;
   return (
     <div class="problem">
-      <Status of={of.gaveUp ? "failed" : "attention"} /> The launcher {of.gaveUp ? "gave up" : `failed ${of.failures} times in a row`}:{" "}
+      <Status of={of.gaveUp ? "failed" : "attention"} /> The launcher {of.gaveUp ? "gave up" : `failed ${counted(of.failures, "time")} in a row`}:{" "}
       <Text of={of.reason} /> <span class="dim">(what containers said: <Text of={of.logs} />)</span>
     </div>
   );

@@ -8,7 +8,7 @@ import { jobPath, liveOf } from "../data";
 import { brief, moment } from "../format";
 import { useResource } from "../poll";
 import { route, setQuery } from "../router";
-import { theme, zone } from "../session";
+import { colours, zone } from "../session";
 import type { History } from "../types";
 
 const SPANS: [string, number][] = [
@@ -147,7 +147,7 @@ function Plot({ title, names, of }: { title: string; names: string[]; of: Points
       made.destroy();
       plot.current = null;
     };
-  }, [names.join(), theme.value, zone.value]);
+  }, [names.join(), colours.value, zone.value]);
   useEffect(() => plot.current?.setData(of), [of]);
   const last = of.slice(1).map((each, at) => `${names[at]} ${brief(each.at(-1))}`);
   return (
