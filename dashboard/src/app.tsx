@@ -8,6 +8,7 @@ import { Frame, StandBy } from "./parts/frame";
 import { coordinator, liveOf } from "./data";
 import { shown } from "./format";
 import { startKeys } from "./keys";
+import { Assignment } from "./pages/assignment";
 import { Changes } from "./pages/changes";
 import { Containers } from "./pages/containers";
 import { Coordinators } from "./pages/coordinators";
@@ -45,6 +46,8 @@ function Page() {
       return <OfJob job={job}><Partitions {...of} /></OfJob>;
     case "containers":
       return <Containers {...of} />;
+    case "assignment":
+      return <OfJob job={job}><Assignment {...of} /></OfJob>;
     case "changes":
       return <OfJob job={job}><Changes {...of} /></OfJob>;
     case "drain":

@@ -293,6 +293,27 @@ export interface Sizing {
   advice: string[];
 }
 
+export interface Traffic {
+  read: Record<string, Record<string, number>>;
+}
+
+export interface TaskAssignment {
+  seat: string;
+  should: string;
+  why: string;
+}
+
+export interface Assignment {
+  strategy: string;
+  racks: Record<string, string | null>;
+  tasks: Record<string, Record<string, TaskAssignment>>;
+  cost: number;
+  lowerBound: number;
+  before: Traffic | null;
+  after: Traffic | null;
+  whyNot: string;
+}
+
 export interface CoordinatorInfo {
   at: number;
   program: string;
@@ -345,6 +366,7 @@ export interface DeadLetters {
   stream: string;
   letters: Letter[];
   before: Record<string, Num>;
+  partly: boolean;
 }
 
 export interface Content {

@@ -6,6 +6,7 @@ import { coordinator, liveOf } from "../data";
 import { count, counted, seconds } from "../format";
 import { DEAD, now, type Resource } from "../poll";
 import { link } from "../router";
+import { mayChange } from "../session";
 import type { Live, LiveContainer, LiveCopy, Resting } from "../types";
 import { StandBy } from "../parts/frame";
 
@@ -41,8 +42,9 @@ function Seats({ job, of, data, lease }: { job: string; of: Resource<Live>; data
     { id: "heard", title: "beat", number: true, cell: (row) => (row.heard === null || !current ? "–" : `${seconds(Math.max(0, data.at - row.heard + elapsed))} ago`) },
     { id: "host", title: "host", cell: (row) => <Text of={`${row.host} (pid ${row.pid})`} />, by: (row) => row.host },
     { id: "rack", title: "rack", cell: (row) => <Text of={row.rack} />, by: (row) => row.rack },
-    { id: "lanes", title: "lanes", number: true, cell: (row) => <a href={link(["jobs", job, "lanes"], { find: "" })}>{count(row.lanes)}</a>, by: (row) => row.lanes },
+    { id: "lanes", title: "lanes", number: true, cell: (row) => <a href={link(["jobs", job, "lanes"], { seat: row.seat })}>{count(row.lanes)}</a>, by: (row) => row.lanes },
     { id: "since", title: "registered", cell: (row) => (row.registered === null ? "–" : <Moment ms={row.registered * 1000} />), by: (row) => row.registered },
+    ...(mayChange() ? [{ id: "fence", title: "take its seat", cell: (row: LiveContainer) => (row.gone === null ? <a href={link(["jobs", job, "changes", "new"], { kind: "fence", container: row.id })}>fence…</a> : "") }] : []),
     { id: "gone", title: "why lost", wide: true, cell: (row) => (row.gone === null ? "" : <Text of={row.gone} />) },
   ];
   const taken = data.containers.filter((each) => each.gone === null).length;

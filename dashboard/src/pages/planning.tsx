@@ -14,7 +14,7 @@ import { commandOf, KINDS, requestOf } from "./requests";
 export function Planning({ job }: { job: string }) {
   const live = liveOf(job);
   const { kind = "scale" } = route.value.query;
-  const title = KINDS.find(([each]) => each === kind)?.[1] ?? kind;
+  const title = KINDS.find(([each]) => each === kind)?.[1] ?? `${kind} ${route.value.query.container ?? ""}`;
   return (
     <>
       <h1>Plan: {title}</h1>
@@ -94,12 +94,12 @@ function Form({ job, kind, live, of }: { job: string; kind: string; live: Live; 
               without waiting for the batch boundary
             </label>
           )}
-          {(kind === "expand" || kind === "assign" || kind === "rollback" || kind === "cancel") && <span class="dim">{EXPLAINED[kind]}</span>}
+          {EXPLAINED[kind] && <span class="dim">{EXPLAINED[kind]}</span>}
         </div>
         <Command line={commandOf(job, kind, query)} />
       </Panel>
-      {kind === "stop" || kind === "cancel" ? (
-        <Unplanned job={job} kind={kind} of={of} now={query.now === "1"} />
+      {kind === "stop" || kind === "cancel" || kind === "fence" ? (
+        <Unplanned job={job} kind={kind} of={of} now={query.now === "1"} container={query.container ?? ""} />
       ) : (
         <Planned job={job} kind={kind} live={live} of={of} />
       )}
@@ -111,6 +111,7 @@ const EXPLAINED: Record<string, string> = {
   expand: "Adapts the job to partitions that were added to its inputs.",
   assign: "Moves tasks to where they should be by the racks as they are now.",
   rollback: "Lets the version before the present one follow it.",
+  fence: "Takes the seat of a container away: its lanes are fenced, and another process goes on with them. What it would still write is refused.",
   cancel: "Takes back the change or the drain that is under way.",
 };
 
@@ -119,15 +120,26 @@ function isCurrent(of: Resource<Live>): boolean {
   return lost.value === null && (age(of) ?? Infinity) < STALE && (of.data.value?.served ?? false);
 }
 
-function Unplanned({ job, kind, of, now }: { job: string; kind: string; of: Resource<Live>; now: boolean }) {
+interface UnplannedProps {
+  job: string;
+  kind: string;
+  of: Resource<Live>;
+  now: boolean;
+  container: string;
+}
+
+const DOES: Record<string, string> = { stop: "Stop it", cancel: "Take it back", fence: "Take its seat away" };
+
+function Unplanned({ job, kind, of, now, container }: UnplannedProps) {
   const [typed, setTyped] = useState("");
-  const { state, ask, error } = useApply(job, kind);
-  const sure = !now || typed === job;
+  const { state, ask, error } = useApply(job, kind, kind === "fence" ? `containers/${encodeURIComponent(container)}/fence` : undefined);
+  const final = now || kind === "fence";
+  const sure = !final || typed === job;
   return (
     <Panel title="Apply">
-      {now && <Typed job={job} value={typed} onInput={setTyped} />}
-      <button type="button" class="apply" disabled={state !== "idle" || !sure || !isCurrent(of)} onClick={() => void ask(now ? "?now=1" : "", undefined)}>
-        {kind === "stop" ? "Stop it" : "Take it back"}
+      {final && <Typed job={job} value={typed} onInput={setTyped} />}
+      <button type="button" class="apply" disabled={state !== "idle" || !sure || !isCurrent(of)} onClick={() => void ask(kind === "fence" ? "?why=by+hand,+from+the+dashboard" : now ? "?now=1" : "", undefined)}>
+        {DOES[kind]}
       </button>
       {error && <Problem of={error} />}
     </Panel>

@@ -37,6 +37,7 @@ export function commandOf(job: string, kind: string, query: Record<string, strin
   if (kind === "rewind" && query.state) options.push("--state", query.state);
   if (kind === "drain" && query.mode === "latest") options.push("--mode", "latest");
   if (kind === "stop" && query.now === "1") options.push("--now");
+  if (kind === "fence") return `anabranch fence ${query.container ?? "CONTAINER"}`;
   const verb = kind === "assign" ? ["assign", "apply"] : [kind];
   return ["anabranch", ...verb, job, ...options].join(" ");
 }

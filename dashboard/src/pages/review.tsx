@@ -9,11 +9,7 @@ import { count, counted, seconds } from "../format";
 import { askAll } from "../poll";
 import { go, link } from "../router";
 import { randomId } from "../session";
-import { type Columns, type Num, records } from "../types";
-
-interface Traffic {
-  read: Record<string, Record<string, number>>;
-}
+import { type Columns, type Num, records, type Traffic } from "../types";
 
 export interface Plan {
   generation?: number;
@@ -61,7 +57,7 @@ export function Typed({ job, value, onInput }: { job: string; value: string; onI
 type State = "idle" | "asked";
 
 /** One request for each click that counts; sent again it has the same id, so that it's done once. */
-export function useApply(job: string, kind: string) {
+export function useApply(job: string, kind: string, path = jobPath(job, `/${kind}`)) {
   const [state, setState] = useState<State>("idle");
   const [error, setError] = useState<ApiError | null>(null);
   const ask = async (query: string, body: Record<string, unknown> | undefined) => {
@@ -69,9 +65,9 @@ export function useApply(job: string, kind: string) {
     setState("asked");
     setError(null);
     try {
-      await post(jobPath(job, `/${kind}${query}`), body);
+      await post(`${path}${query}`, body);
       askAll();
-      go(link(["jobs", job, kind === "drain" ? "drain" : "changes"]));
+      go(link(["jobs", job, kind === "drain" ? "drain" : kind === "fence" ? "containers" : "changes"]));
     } catch (problem) {
       if (!(problem instanceof ApiError)) throw problem;
       setError(problem);

@@ -78,6 +78,25 @@ export function Plots({ job }: { job: string }) {
   );
 }
 
+function drawMarks(of: uPlot, marks: Mark[], colour: string): void {
+  const { ctx: context, bbox } = of;
+  context.save();
+  context.strokeStyle = colour;
+  context.fillStyle = colour;
+  context.textAlign = "center";
+  context.font = `${12 * devicePixelRatio}px system-ui, sans-serif`;
+  for (const { at, shape } of marks) {
+    const x = of.valToPos(at, "x", true);
+    if (x < bbox.left || x > bbox.left + bbox.width) continue;
+    context.beginPath();
+    context.moveTo(x, bbox.top + 14 * devicePixelRatio);
+    context.lineTo(x, bbox.top + bbox.height);
+    context.stroke();
+    context.fillText(shape, x, bbox.top + 11 * devicePixelRatio);
+  }
+  context.restore();
+}
+
 function cut(of: Points, from: number): Points {
   const first = of[0].findIndex((each) => each >= from);
   return first < 0 ? [[], ...of.slice(1).map(() => [])] : (of.map((each) => each.slice(first)) as Points);
@@ -112,9 +131,26 @@ function AsTable({ of: [times, lag, read, arriving] }: { of: Points }) {
   );
 }
 
-function Plot({ title, names, of }: { title: string; names: string[]; of: Points }) {
+export interface Mark {
+  at: number;
+  shape: string;
+}
+
+interface PlotProps {
+  title: string;
+  names: string[];
+  of: Points;
+  /** What happened: a line with a shape above it, at seconds since 1970. */
+  marks?: Mark[];
+  /** Called with a span that was dragged over, in seconds since 1970. */
+  onSpan?: (from: number, to: number) => void;
+}
+
+export function Plot({ title, names, of, marks = [], onSpan }: PlotProps) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
+  const now = useRef({ marks, onSpan });
+  now.current = { marks, onSpan };
   useEffect(() => {
     const element = box.current!;
     const style = getComputedStyle(element);
@@ -124,7 +160,18 @@ function Plot({ title, names, of }: { title: string; names: string[]; of: Points
       {
         width: Math.max(200, element.clientWidth),
         height: 160,
-        cursor: { drag: { x: false, y: false } },
+        cursor: { drag: { x: onSpan !== undefined, y: false, setScale: false } },
+        hooks: {
+          draw: [(made) => drawMarks(made, now.current.marks, colour("--orange"))],
+          setSelect: [
+            (made) => {
+              const { left, width } = made.select;
+              if (width < 3) return;
+              now.current.onSpan?.(made.posToVal(left, "x"), made.posToVal(left + width, "x"));
+              made.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+            },
+          ],
+        },
         legend: { show: false },
         scales: { x: { time: true }, y: { range: (_, __, most) => [0, Math.max(1, most * 1.1)] } },
         axes: [
@@ -148,7 +195,7 @@ function Plot({ title, names, of }: { title: string; names: string[]; of: Points
       plot.current = null;
     };
   }, [names.join(), colours.value, zone.value]);
-  useEffect(() => plot.current?.setData(of), [of]);
+  useEffect(() => plot.current?.setData(of), [of, marks.length]);
   const last = of.slice(1).map((each, at) => `${names[at]} ${brief(each.at(-1))}`);
   return (
     <figure>
