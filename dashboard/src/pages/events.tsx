@@ -2,7 +2,7 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { BothZones, Empty, Loaded, Moment, Panel, Text } from "../parts/basics";
-import { Plot, points } from "../parts/plots";
+import { Plot, points, since } from "../parts/plots";
 import { jobPath, liveOf } from "../data";
 import { count, counted, moment, offset, shown, zoneName } from "../format";
 import { askAll, PERIOD, useResource } from "../poll";
@@ -55,8 +55,7 @@ export function chosen(events: JobEvent[], query: Record<string, string>): JobEv
 /** The lag of the last day, with what was changed: a span of it is chosen by dragging over it. */
 function Night({ job }: { job: string }) {
   const at = liveOf(job).data.value?.at ?? null;
-  // From the same moment on for ten minutes, so that it is one resource.
-  const from = at === null ? 0 : Math.floor((at - 86_000) / 600) * 600;
+  const from = since(at, 86_400);
   const history = useResource<History>(jobPath(job, `/history?series=lag&by=job&from=${from}`), 30_000, at !== null);
   const changes = useResource<{ changes: Change[] }>(jobPath(job, "/changes?limit=200"), 30_000);
   const data = history.data.value;
@@ -79,7 +78,7 @@ function Log({ job, events, limit }: { job: string; events: JobEvent[]; limit: n
   const query = route.value.query;
   const newest = events.at(-1);
   // Newer ones are announced, and not pushed under who reads. With other filters all are shown.
-  const asked = `${query.from} ${query.to} ${query.kind} ${limit}`;
+  const asked = `${query.from ?? ""} ${query.to ?? ""} ${query.kind ?? ""} ${limit}`;
   const [{ of, seen }, see] = useState({ of: asked, seen: newest ? identity(newest) : "" });
   const setSeen = (id: string) => see({ of: asked, seen: id });
   if (of !== asked) setSeen(newest ? identity(newest) : "");
@@ -93,7 +92,6 @@ function Log({ job, events, limit }: { job: string; events: JobEvent[]; limit: n
       askAll();
     }
   }, [newest?.id]);
-  const picked = events.find((each) => identity(each) === query.event);
   return (
     <Panel title="The job's log" note={`newest first · times in ${zoneName()}`}>
       <div class="tools">
@@ -119,9 +117,9 @@ function Log({ job, events, limit }: { job: string; events: JobEvent[]; limit: n
           {counted(fresh, "new event")}
         </button>
       )}
-      {picked && <Picked of={picked} />}
+      {query.event && <Picked job={job} id={query.event} known={events} key={query.event} />}
       {rows.length === 0 ? (
-        <Empty>{events.length === 0 ? "Nothing has happened to this job." : "No event fits the filters."}</Empty>
+        <Empty>{asked.trim() === String(limit) && !query.find ? "Nothing has happened to this job." : "No event fits the filters."}</Empty>
       ) : (
         <ul class="log">
           {rows.slice(0, 1_000).map((each) => (
@@ -150,7 +148,12 @@ function Log({ job, events, limit }: { job: string; events: JobEvent[]; limit: n
   );
 }
 
-function Picked({ of }: { of: JobEvent }) {
+/** The event that the address is of, whatever the filters are. */
+function Picked({ job, id, known }: { job: string; id: string; known: JobEvent[] }) {
+  const number = /^\d+$/.test(id) ? Number(id) : 0;
+  const found = useResource<{ events: JobEvent[] }>(jobPath(job, `/events?after=${number - 1}&limit=1`), 0, number > 1);
+  const of = [...known, ...(found.data.value?.events ?? [])].find((each) => identity(each) === id);
+  if (!of) return null;
   return (
     <div class="picked">
       <BothZones ms={of.at * 1000} /> · <Text of={of.who} />

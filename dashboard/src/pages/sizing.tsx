@@ -6,6 +6,7 @@ import { jobPath } from "../data";
 import { brief, count, percent, rate, seconds } from "../format";
 import { useResource } from "../poll";
 import { link } from "../router";
+import { mayChange } from "../session";
 import type { JobEvent, LaneSizing, Sizing as Found } from "../types";
 
 const columns = (job: string): Column<LaneSizing>[] => [
@@ -50,7 +51,7 @@ export function Sizing({ job }: { job: string }) {
                   ))}
                 </ul>
               )}
-              {data.proposed > 0 && data.proposed !== data.factor && (
+              {mayChange() && data.proposed > 0 && data.proposed !== data.factor && (
                 <p>
                   <a href={link(["jobs", job, "changes", "new"], { kind: "scale", factor: String(data.proposed) })}>plan factor {data.proposed}</a>
                 </p>

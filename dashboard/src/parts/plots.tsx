@@ -35,12 +35,17 @@ function total(all: (number | null)[][]): (number | null)[] {
   });
 }
 
+/** Where the last so many seconds begin: the same moment for ten minutes, so that it is one resource. Never earlier: no
+ * more than a day can be asked for. */
+export function since(at: number | null, long: number): number {
+  return at === null ? 0 : Math.ceil((at - long + 20) / 600) * 600;
+}
+
 export function Plots({ job }: { job: string }) {
   const { span = "1 h", plots = "picture" } = route.value.query;
   const long = SPANS.find(([name]) => name === span)?.[1] ?? 3_600;
   const at = liveOf(job).data.value?.at ?? null;
-  // Asked for from the same moment on for ten minutes, so that it is one resource.
-  const from = at === null ? 0 : Math.floor((at - long) / 600) * 600;
+  const from = since(at, long);
   const found = useResource<History>(jobPath(job, `/history?series=lag,rows,arriving&by=stage&from=${from}`), 10_000, at !== null);
   return (
     <Panel title="The last hours">
