@@ -25,7 +25,7 @@ import { Partitions } from "./pages/partitions";
 import { Sizing } from "./pages/sizing";
 import { link, route, startRouter } from "./router";
 import { colours, needsToken } from "./session";
-import { DEAD, now } from "./poll";
+import { isOld } from "./poll";
 
 function Page() {
   const [first, job, page = "", detail] = route.value.path;
@@ -66,7 +66,7 @@ function Page() {
 function OfJob({ job, children }: { job: string; children: preact.ComponentChildren }) {
   const live = liveOf(job);
   const leader = coordinator().data.value?.leader;
-  const old = live.heard.value > 0 && now.value - live.heard.value > DEAD;
+  const old = isOld(live);
   return (
     <>
       {live.data.value?.served === false && <StandBy leader={leader} />}

@@ -154,7 +154,7 @@ def history(
 @app.command("dead-letters")
 def dead_letters(
     job: Job,
-    stream: Annotated[str, typer.Option(help="One of its streams of dead letters, SYSTEM/STREAM.")] = "",
+    stream: Annotated[str, typer.Option(help="One of its streams of dead letters.")] = "",
     partition: Annotated[str, typer.Option(help="This partition only.")] = "",
     before: Annotated[int, typer.Option(help="Those before this offset of the partition.")] = 0,
     limit: Annotated[int, typer.Option(help="How many, the last ones.")] = 20,

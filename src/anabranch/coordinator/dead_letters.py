@@ -91,14 +91,15 @@ class DeadLetterReader:
             if its.program is None:
                 raise ConflictError(
                     f"job {job!r} ran in one process, and its settings aren't here",
-                    f"read them where it runs: anabranch stream cat {chosen.partition('/')[2]}",
+                    f"read them where it runs: anabranch stream cat {chosen}",
                 )
             systems = Systems(Settings(**its.program.settings), job)
-        system, _, name = chosen.partition("/")
         if not self._busy.acquire(blocking=False):
             raise ConflictError("dead letters are read for somebody else now", "ask again in a moment")
         try:
-            letters, before, partly = self._read(systems.named(system), name, wanted)
+            letters, before, partly = self._read(
+                systems.named(systems.bound().get(chosen, streams[chosen])), chosen, wanted
+            )
         finally:
             self._busy.release()
         return msgspec.structs.replace(found, letters=tuple(letters), before=before, partly=partly)
@@ -138,9 +139,14 @@ class DeadLetterReader:
         return newest, before, left <= 0 or self._clock() >= until
 
 
-def streams_of(lanes: Iterable[Lane]) -> list[str]:
-    """The streams that take the dead letters of a job's lanes, open ones and closed ones, as ``system/stream``."""
-    return sorted({stream for lane in lanes for stream in lane.dead_letters.values()})
+def streams_of(lanes: Iterable[Lane]) -> dict[str, str]:
+    """The streams that take the dead letters of a job's lanes, open ones and closed ones, in order, with the systems
+    whose records they take: they are there, too, unless settings say otherwise."""
+    found: dict[str, str] = {}
+    for lane in lanes:
+        systems = {ssp.stream: ssp.system for ssp in (*lane.ssps, *lane.broadcast)}
+        found |= {letters: systems[read] for read, letters in lane.dead_letters.items() if read in systems}
+    return dict(sorted(found.items()))
 
 
 def letter(partition: int, offset: int, row: Mapping[str, Any]) -> DeadLetter:

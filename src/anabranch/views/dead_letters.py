@@ -52,7 +52,7 @@ class DeadLetters(Document, frozen=True, kw_only=True):
     """Seconds since 1970, by the coordinator's clock."""
     job: str
     streams: tuple[str, ...]
-    """All streams that take the job's dead letters, as ``system/stream``."""
+    """All streams that take the job's dead letters."""
     stream: str
     """The one whose letters these are; empty: the job has none."""
     letters: tuple[DeadLetter, ...]
