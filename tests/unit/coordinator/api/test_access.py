@@ -26,6 +26,7 @@ from anabranch.coordinator.store import Event, Store
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.protocol.deployment import Program, RunningDeployment
 from anabranch.views.dead_letters import DeadLetters
+from tests.unit.coordinator.api.requests import NAMES, filled
 from tests.unit.coordinator.api.test_request_checks import NAMES, filled
 from tests.unit.coordinator.helpers import plan
 
