@@ -18,6 +18,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -167,12 +168,13 @@ class Load:
         self._beats = beats
         self._number = itertools.count(1_000)
 
-    async def run(self, seconds: float, asked: Sequence[str] = ()) -> list[float]:
-        """The latencies of beats, in ms. ``asked``: what each of the pages asks for, every two seconds."""
+    async def run(self, seconds: float, asked: Sequence[Sequence[str]] = ()) -> list[float]:
+        """The latencies of beats, in ms. ``asked``: what pages ask for every two seconds, each in turn as one of these
+        does."""
         latencies: list[float] = []
         end = time.perf_counter() + seconds
         beats = [self._beat(place, end, latencies) for place in range(len(self._beats))]
-        pages = [self._page(place, asked, end) for place in range(PAGES if asked else 0)]
+        pages = [self._page(place, asked[place % len(asked)], end) for place in range(PAGES if asked else 0)]
         await asyncio.gather(self._tick(end), *beats, *pages)
         return latencies
 
@@ -321,9 +323,9 @@ def weights() -> dict[str, float]:
     }
 
 
-def in_browser(served: Served, load: Load, seconds: float) -> tuple[dict[str, float], list[str]]:
-    """The figures of the budgets, and what an open page asks for again and again."""
-    found, asked = weights(), set[str]()
+def in_browser(served: Served, load: Load, seconds: float) -> tuple[dict[str, float], list[list[str]]]:
+    """The figures of the budgets, and what each open page asks for at least every two seconds."""
+    found, asked = weights(), list[list[str]]()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
         Tab(browser, served.url, "").close()  # the first one starts much else
@@ -348,7 +350,8 @@ def in_browser(served: Served, load: Load, seconds: float) -> tuple[dict[str, fl
                 found["update"] = work
             its = {"nodes": tab.nodes(), "heap": tab.heap_mb(), "wire": wire, "task": longest}
             most = {name: max(value, its[name]) for name, value in most.items()}
-            asked |= {each.removeprefix(served.url) for when, each in tab.asked if when > begun and "/ui/" not in each}
+            urls = Counter(each.removeprefix(served.url) for when, each in tab.asked if when > begun)
+            asked.append(sorted(url for url, times in urls.items() if times >= 0.7 * seconds / PERIOD))
             print(
                 f"  {address or '/':12} {rate:5.1f} requests/s {wire:6.1f} kB/s {work:6.1f} ms an update "
                 f"{its['nodes']:6,.0f} nodes {its['heap']:5.1f} MB, longest task {longest:.0f} ms",
@@ -356,12 +359,13 @@ def in_browser(served: Served, load: Load, seconds: float) -> tuple[dict[str, fl
             )
             tab.close()
         browser.close()
-    return found | most, sorted(each for each in asked if f"/jobs/{JOB}" in each or each in ("/overview",))
+    return found | most, asked
 
 
-def beats(served: Served, load: Load, asked: Sequence[str], seconds: float, rounds: int) -> bool:
+def beats(served: Served, load: Load, asked: Sequence[Sequence[str]], seconds: float, rounds: int) -> bool:
     """Beats alone and with pages, in turn; gives whether pages cost no more than they may."""
-    print(f"\n{PAGES} pages ask for {len(asked)} things every {PERIOD:g} s each; {CONTAINERS} containers beat as often")
+    several = sum(len(asked[place % len(asked)]) for place in range(PAGES)) / PERIOD
+    print(f"\n{PAGES} pages ask {several:.0f} times a second; {CONTAINERS} containers beat every {PERIOD:g} s")
     print(f"{'':20} {'beats':>7} {'p50 ms':>7} {'p99 ms':>7} {'max ms':>7} {'coordinator':>11}")
     middles: dict[str, list[float]] = {"no page": [], f"{PAGES} pages": []}
     for turn in range(2 * rounds):

@@ -105,9 +105,9 @@ function Figures({ live }: { live: Live }) {
         </div>
       ))}
       <ul class="figures">
-        <Figure name="lag" value={`${brief(job?.lag)}${trend(job?.lagTrend ?? null)}`} note="offsets behind the ends of its inputs" />
-        <Figure name="in" value={rate(job?.arriving)} note="records that arrive" />
-        <Figure name="read" value={rate(job?.rows)} note="records that it reads" />
+        <Figure name="lag" value={`${brief(total(live.lanes.map((each) => each.lag)))}${trend(job?.lagTrend ?? null)}`} note="offsets behind the ends of its inputs" />
+        <Figure name="in" value={rate(total(live.lanes.map((each) => each.arriving)))} note="records that arrive" />
+        <Figure name="read" value={rate(total(live.lanes.map((each) => each.rate)))} note="records that it reads" />
         <Figure name="busy" value={percent(worst(live.lanes.map((each) => each.busy)))} note="of the busiest lane" />
         <Figure name="functions" value={percent(worst(live.lanes.map((each) => each.working)))} note="of the busiest bucket" />
         <Figure name="dead letters" value={brief(total(live.lanes.map((each) => each.deadLetters)))} note="of the lanes that are open" />

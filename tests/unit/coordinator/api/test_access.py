@@ -27,7 +27,6 @@ from anabranch.errors import AnabranchError, ConfigError
 from anabranch.protocol.deployment import Program, RunningDeployment
 from anabranch.views.dead_letters import DeadLetters
 from tests.unit.coordinator.api.requests import NAMES, filled
-from tests.unit.coordinator.api.test_request_checks import NAMES, filled
 from tests.unit.coordinator.helpers import plan
 
 TOKEN, READS = "the-token-of-operators", "the-token-of-readers"
