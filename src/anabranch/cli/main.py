@@ -41,6 +41,7 @@ _VERBS = {
     "drain": "drain:drain",
     "cancel": "cancel:cancel",
     "compact": "compact:compact",
+    "reset": "reset:reset",
     "sizing": "sizing:sizing",
     "stop": "stop:stop",
     "check": "check:check",

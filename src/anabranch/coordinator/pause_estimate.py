@@ -3,6 +3,7 @@ and measured afterwards."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -124,9 +125,16 @@ class Watched:
             elif report.first_output and not self.closing.isdisjoint(lane.predecessors):
                 self._first[lane.id] = report.first_output
 
-    def measured(self, lanes: Iterable[Lane], since: float) -> float | None:
-        """The longest pause of all, in seconds; None: it isn't known yet. ``since``: the seconds since all lanes run.
-        Those that have had nothing to read for a minute don't count; 0.0: none had."""
+    def measured(self, lanes: Iterable[Lane], since: float, whole: float = math.inf) -> float | None:
+        """The longest pause of all, in seconds; None: it isn't known yet.
+
+        Those that have had nothing to read for a minute don't count, nor those of lanes whose machines' clocks are so
+        far apart, or were set meanwhile, that the pause would be longer than the change; 0.0: no lane had one.
+
+        Args:
+            since: the seconds since all lanes run.
+            whole: the seconds since the change was accepted.
+        """
         followers = [lane for lane in lanes if not self.closing.isdisjoint(lane.predecessors)]
         if since < _PATIENCE and any(lane.id not in self._first for lane in followers):
             return None
@@ -135,4 +143,4 @@ class Watched:
             for lane in followers
             if lane.id in self._first
         ]
-        return max(0.0, *pauses) if pauses else 0.0
+        return max((pause for pause in pauses if 0.0 < pause <= whole), default=0.0)

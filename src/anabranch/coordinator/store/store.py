@@ -273,6 +273,15 @@ class Store:
             rows.move_deployment(connection, job, deployment, state=state, error=error, at=event.at)
             rows.put_drain(connection, job, deployment, drain)
 
+    def reset(self, job: str, deployment: int, changed: Iterable[Lane], event: Event) -> None:
+        """The last deployment of a job is over, and what its lanes are changed to is all that is remembered of them."""
+        state = DeploymentState.RESET
+        with self._writing(event) as connection:
+            rows.move_deployment(connection, job, deployment, state=state, error=None, at=event.at)
+            rows.put_drain(connection, job, deployment, None)
+            rows.put_lanes(connection, changed)
+            rows.mark_gone(connection, event.what, containers.c.job == job)
+
     def put_drain(self, job: str, deployment: int, drain: DrainProgress | None, event: Event) -> None:
         """A drain is wished for, has come so far, or is wished for no more."""
         with self._writing(event) as connection:
