@@ -22,7 +22,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests import postgres
+from tests.support import postgres
 
 from anabranch import Job
 from anabranch.coordinator.api.client import Client

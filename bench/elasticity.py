@@ -39,12 +39,15 @@ from anabranch.config import (
     StorageSettings,
     SystemsSettings,
 )
-from anabranch.container.folder import Folder
+from anabranch.container.checkpoint.folder import Folder
 from anabranch.grouping import groupers
 from anabranch.planning import plan as planning
-from anabranch.spark import buckets, functions, hidden, ownership, resolution, session
+from anabranch.spark.functions import buckets, wrap
 from anabranch.spark.internals import java_process
-from anabranch.spark.query import LaneQuery
+from anabranch.spark.query import ownership, resolution
+from anabranch.spark.query.query import LaneQuery
+from anabranch.spark.session import session
+from anabranch.spark.values import meta_column
 from anabranch.systems.kafka import clients
 from anabranch.systems.kafka.system import KafkaSystem
 from bench.support import cluster as clusters
@@ -235,28 +238,29 @@ def hashing(bench: Bench, pairs: int) -> None:
     """What it costs to know a row's bucket: in Java, where rows are routed, and in Python, where they are parted."""
     key = F.expr("cast(concat('key-', id) as binary)")
     rows = bench.spark.range(0, HASHED, 1, 1).select(
-        F.struct(key.alias("key"), F.col("id").alias("offset"), F.lit(0).alias("task")).alias(hidden.NAME)
+        F.struct(key.alias("key"), F.col("id").alias("offset"), F.lit(0).alias("task")).alias(meta_column.NAME)
     )
     kept = rows.persist()
     kept.count()
     found: list[float] = []
     for _ in range(pairs + 1):
         taken = [
-            _timed(lambda c=c: kept.agg(F.sum(c)).collect()) for c in (F.octet_length(f"{hidden.NAME}.key"), _bucket())
+            _timed(lambda c=c: kept.agg(F.sum(c)).collect())
+            for c in (F.octet_length(f"{meta_column.NAME}.key"), _bucket())
         ]
         found.append((taken[1] - taken[0]) / HASHED * 1e9)
     kept.unpersist()
     origin = pa.struct([("key", pa.binary()), ("offset", pa.int64()), ("bucket", pa.int32())])
     batch = pa.RecordBatch.from_pylist(
-        [{hidden.NAME: {"key": key, "offset": n}} for n, key in enumerate(unique(10_000))],
-        pa.schema([(hidden.NAME, origin)]),
+        [{meta_column.NAME: {"key": key, "offset": n}} for n, key in enumerate(unique(10_000))],
+        pa.schema([(meta_column.NAME, origin)]),
     )
     python = [_timed(lambda: buckets.of_rows(batch, 64)) / batch.num_rows * 1e9 for _ in range(20 * pairs)]
     print(f"hash: {statistics.median(found[1:]):.0f} ns a row in Java, {statistics.median(python):.0f} ns in Python")
 
 
 def _bucket() -> Column:
-    hashed = ownership.of_key(hidden.field("key"), hidden.field("offset"))
+    hashed = ownership.of_key(meta_column.field("key"), meta_column.field("offset"))
     return F.pmod(hashed, F.lit(64))
 
 
@@ -282,12 +286,12 @@ def plain(bench: Bench, pairs: int) -> None:
 
 
 def _without_buckets(bench: Bench) -> float:
-    wrap = functions.wrap
-    functions.wrap = _looping  # type: ignore[assignment]
+    ours = wrap.wrap
+    wrap.wrap = _looping  # type: ignore[assignment]
     try:
         return bench.measured(same, 1, unique(PLAIN_ROWS))[1]
     finally:
-        functions.wrap = wrap
+        wrap.wrap = ours
 
 
 def _looping(kind: str, function: Callable[[Message], Message], schema: pa.Schema, *_: object) -> Any:
@@ -295,10 +299,10 @@ def _looping(kind: str, function: Callable[[Message], Message], schema: pa.Schem
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            origin = batch.column(hidden.NAME)
-            messages = batch.drop_columns([hidden.NAME]).to_pylist()
+            origin = batch.column(meta_column.NAME)
+            messages = batch.drop_columns([meta_column.NAME]).to_pylist()
             result = pa.RecordBatch.from_pylist([function(message) for message in messages], schema=schema)
-            whole = schema.append(pa.field(hidden.NAME, origin.type))
+            whole = schema.append(pa.field(meta_column.NAME, origin.type))
             yield pa.RecordBatch.from_arrays([*result.columns, origin], schema=whole)
 
     return run

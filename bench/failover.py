@@ -15,8 +15,9 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from tests import failover, kafka_peers
 from tests.acceptance.harness import LATE, Process, Workspace
+from tests.soak import failover
+from tests.support import kafka_peers
 
 ROWS, BATCHES = 1500, 120
 LEASE, GRACE = 10.0, 2.0

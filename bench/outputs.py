@@ -12,11 +12,12 @@ from pathlib import Path
 import duckdb
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
-from tests import postgres
-from tests.iceberg import iceberg_catalog
+from tests.support import postgres
+from tests.support.iceberg import iceberg_catalog
 
 from anabranch.config import OutputSettings
-from anabranch.spark import resolution, session, tables
+from anabranch.spark.query import resolution, tables
+from anabranch.spark.session import session
 from anabranch.systems.embedded.spark import FORMAT
 from anabranch.systems.systems import Systems
 from bench.throughput import PARTITIONS, SCHEMA, WARMING, Bench, anabranch, filled, filter_job, measured, records

@@ -13,9 +13,10 @@ import tempfile
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from tests import kafka_peers, scaled
 from tests.acceptance.harness import INPUT, Process, Workspace, descendants
-from tests.failover import JOB, Served
+from tests.soak import scaled
+from tests.soak.failover import JOB, Served
+from tests.support import kafka_peers
 
 ROWS, PORTION = 20_000, 2_000
 WISH = {"factor": 4, "containers": 2}

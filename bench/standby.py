@@ -31,7 +31,7 @@ from anabranch.coordinator.store.store import Store
 from anabranch.protocol.commands import ScaleRequest
 from anabranch.protocol.deployment import StartRequest
 from anabranch.protocol.lane_report import LaneReport
-from anabranch.spark import session
+from anabranch.spark.session import session
 from anabranch.systems.systems import Systems
 from bench.support import far
 from bench.support.far import Far

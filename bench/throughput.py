@@ -21,12 +21,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch import Job, config
-from anabranch.container.folder import Folder
+from anabranch.container.checkpoint.folder import Folder
 from anabranch.grouping import groupers
 from anabranch.model.lane import Lane
 from anabranch.planning import plan as planning
-from anabranch.spark import resolution, session, sink
-from anabranch.spark.query import LaneQuery
+from anabranch.spark.query import resolution, sink
+from anabranch.spark.query.query import LaneQuery
+from anabranch.spark.session import session
 from anabranch.systems.embedded import EmbeddedSystem, Log, append, read_slice
 from anabranch.systems.embedded.spark import FORMAT
 from anabranch.systems.output import Target

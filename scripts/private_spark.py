@@ -14,7 +14,7 @@ from pathlib import Path
 
 ALLOWED = re.compile(
     r"src/anabranch/spark/internals/|tests/support/spark_java\.py$"
-    r"|tests/unit/test_private_spark\.py$|tests/integration/test_private_surfaces\.py$"
+    r"|tests/unit/scripts/test_private_spark\.py$|tests/integration/test_private_surfaces\.py$"
 )
 """The package itself, what tests break in Spark, and the tests of this and of the package."""
 

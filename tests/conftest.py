@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from anabranch.systems.kafka.broker import Cluster
-from tests import kafka_peers, postgres
+from tests.support import kafka_peers, postgres
 
 
 @pytest.fixture(scope="session")

@@ -30,7 +30,7 @@ from anabranch.systems.embedded import EmbeddedSystem
 from anabranch.systems.kafka import broker
 from anabranch.systems.kafka.system import KafkaSystem
 from anabranch.systems.records import RECORD_SCHEMA
-from tests import jvm, kafka_peers
+from tests.support import jvm, kafka_peers
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "delays.py"

@@ -10,8 +10,8 @@ import pytest
 from anabranch import crash_points
 from anabranch.config import Settings
 from anabranch.systems.systems import Systems
-from tests import drained
 from tests.acceptance.harness import INPUT, JOB, ROOT, Workspace, broken, flights
+from tests.soak import drained
 from tests.support.systems import lines
 
 pytestmark = pytest.mark.acceptance

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from anabranch import crash_points
-from tests import broken_off
 from tests.acceptance.harness import Workspace
-from tests.broken_off import SOON, slowly
+from tests.soak import broken_off
+from tests.soak.broken_off import SOON, slowly
 
 pytestmark = pytest.mark.acceptance
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests import drained
 from tests.acceptance.harness import JOB, Workspace, flights
+from tests.soak import drained
 
 pytestmark = pytest.mark.acceptance
 

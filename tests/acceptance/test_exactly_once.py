@@ -10,8 +10,8 @@ import pytest
 
 from anabranch import crash_points
 from anabranch.systems.kafka.broker import Cluster
-from tests.acceptance import numbered
 from tests.acceptance.harness import Workspace
+from tests.jobs import numbered
 
 pytestmark = pytest.mark.acceptance
 

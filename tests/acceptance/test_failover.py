@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from tests import failover
 from tests.acceptance.harness import Workspace
-from tests.failover import Served
+from tests.soak import failover
+from tests.soak.failover import Served
 
 pytestmark = pytest.mark.acceptance
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests import jvm
 from tests.acceptance.harness import ANABRANCH, Workspace
+from tests.support import jvm
 
 pytestmark = pytest.mark.acceptance
 

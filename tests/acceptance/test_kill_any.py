@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import kill_any
+from tests.soak import kill_any
 
 pytestmark = pytest.mark.acceptance
 

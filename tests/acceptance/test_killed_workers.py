@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import deadly
+from tests.soak import deadly
 
 pytestmark = pytest.mark.acceptance
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests import launched
 from tests.acceptance.harness import Workspace
-from tests.failover import JOB, Served
+from tests.soak import launched
+from tests.soak.failover import JOB, Served
 
 pytestmark = pytest.mark.acceptance
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.harness import Workspace
-from tests.errors_shown import failing_workspace
-from tests.failing.jobs import BROKEN_MAP, GONE, Failing, on_java
+from tests.jobs.failing.jobs import BROKEN_MAP, GONE, Failing, on_java
+from tests.soak.errors_shown import failing_workspace
 
 pytestmark = pytest.mark.acceptance
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance.harness import INPUT, JOB, Workspace, flights
-from tests.calm import until_calm
+from tests.support.calm import until_calm
 
 pytestmark = pytest.mark.acceptance
 

@@ -19,10 +19,10 @@ from confluent_kafka import Producer
 
 from anabranch.cli.main import called
 from anabranch.model.hashing import partition_for
-from anabranch.spark import session
+from anabranch.spark.session import session
 from anabranch.systems.kafka import broker, jars
 from anabranch.systems.kafka.broker import Cluster
-from tests import kafka_peers
+from tests.support import kafka_peers
 
 PATIENCE = 200.0
 

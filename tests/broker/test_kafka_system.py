@@ -28,7 +28,7 @@ from anabranch.systems.kafka.system import INTERNAL, KafkaSystem
 from anabranch.systems.kafka.topics import Topics
 from anabranch.systems.records import RECORD_SCHEMA
 from tests.broker.reading import values
-from tests.kafka_peers import RACK
+from tests.support.kafka_peers import RACK
 
 pytestmark = pytest.mark.integration
 

@@ -9,10 +9,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from anabranch.config import KafkaSettings, Settings, SparkSettings, StreamSettings, SystemsSettings
-from anabranch.spark import session
+from anabranch.spark.session import session
 from anabranch.systems.kafka.broker import Cluster
-from tests import jvm
 from tests.integration.harness import KafkaSite, Site
+from tests.support import jvm
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

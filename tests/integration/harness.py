@@ -29,12 +29,12 @@ from anabranch.config import (
     StreamSettings,
     SystemsSettings,
 )
-from anabranch.container import remembering
-from anabranch.container.attempts import Standstill
-from anabranch.container.folder import Folder
+from anabranch.container import batch_size_memory
+from anabranch.container.checkpoint.folder import Folder
+from anabranch.container.checkpoint.lane_folders import Place
 from anabranch.container.lane.attempt import Build, Offsets
 from anabranch.container.lane.runner import LaneRunner
-from anabranch.container.place import Place
+from anabranch.container.retries import Standstill
 from anabranch.formats import Format
 from anabranch.grouping import groupers
 from anabranch.launch import loading, outputs, preparation
@@ -46,8 +46,9 @@ from anabranch.planning import stages
 from anabranch.planning.plan import Plan, Surroundings
 from anabranch.planning.real_time import RealTime
 from anabranch.protocol.lane_report import LaneReport
-from anabranch.spark import resolution, session
-from anabranch.spark.query import LaneQuery
+from anabranch.spark.query import resolution
+from anabranch.spark.query.query import LaneQuery
+from anabranch.spark.session import session
 from anabranch.systems.contract import System
 from anabranch.systems.embedded import EmbeddedSystem, LaneWriter, Log, SegmentWriter
 from anabranch.systems.kafka import clients
@@ -290,7 +291,7 @@ class Deployed:
             begun = {
                 "starting": starting,
                 "inherited": lambda: self._place.inherited(lane),
-                "remembered": lambda quick: remembering.remembered(self._place, lane, quick=quick),
+                "remembered": lambda quick: batch_size_memory.remembered(self._place, lane, quick=quick),
             }
             return LaneQuery(**{**vars(query), **begun, "clock": clock, "dropped": dropped})
 

@@ -20,9 +20,9 @@ from pyspark.sql import DataFrame
 
 from anabranch import Job, Processor, Timers, ValueState, tumbling
 from anabranch.config import OutputSettings, StreamSettings
-from anabranch.container.attempts import Standstill
+from anabranch.container.checkpoint.lane_folders import Place
 from anabranch.container.lane.runner import LaneRunner
-from anabranch.container.place import Place
+from anabranch.container.retries import Standstill
 from anabranch.model.lane import Lane, Position
 from anabranch.model.ssp import parsed
 from anabranch.protocol.lane_report import LaneReport

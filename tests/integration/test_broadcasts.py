@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 
 from anabranch import Job
 from anabranch.model.lane import Position
-from anabranch.spark import hidden
+from anabranch.spark.values import meta_column
 from anabranch.testing import SCALE, Message, run
 from tests.integration.harness import Site
 
@@ -23,7 +23,7 @@ RULES = 6
 
 def marked(df: DataFrame) -> DataFrame:
     """With the virtual task that a row is given to: that of a broadcast says its bucket."""
-    return df.withColumns({"task": hidden.field("task"), "bucket": hidden.field("bucket")})
+    return df.withColumns({"task": meta_column.field("task"), "bucket": meta_column.field("bucket")})
 
 
 def doubled(message: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import Row, StructType
 
-from anabranch.spark import codec
+from anabranch.spark.values import codec
 
 MICROSECOND = dt.timedelta(microseconds=1)
 FEW = settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)

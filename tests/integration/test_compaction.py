@@ -15,14 +15,14 @@ from pyspark.sql import SparkSession
 
 from anabranch import Job, crash_points
 from anabranch.cli import compact
-from anabranch.container import compaction
-from anabranch.container.folder import Folder
+from anabranch.container.checkpoint import compaction
+from anabranch.container.checkpoint.folder import Folder
 from anabranch.coordinator import maintenance
 from anabranch.errors import ConflictError, StateError
 from anabranch.model.hashing import bucket
 from anabranch.model.lane import Lane
-from anabranch.spark import state
-from anabranch.spark.state import Held
+from anabranch.spark.query import state
+from anabranch.spark.query.state import Held
 from tests.integration.harness import AT, Site
 from tests.integration.parted import KEYS, Parted
 

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from anabranch import Job, crash_points, tumbling
-from anabranch.container.reconciliation import Container
+from anabranch.container.reconciler import Container
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store.store import Store
 from anabranch.errors import ConflictError

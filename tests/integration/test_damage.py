@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from anabranch import Job
-from anabranch.container.failures import is_final
+from anabranch.container.error_text import is_final
 from anabranch.errors import DamagedError
 from anabranch.systems.embedded import EmbeddedSystem
 from tests.integration.harness import Deployed, Site

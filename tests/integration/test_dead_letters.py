@@ -13,7 +13,7 @@ import pytest
 
 from anabranch import Job, Processor, tumbling
 from anabranch.api.timers import Timers
-from anabranch.spark import publishing
+from anabranch.spark.query import publishing
 from tests.integration.harness import Deployed, Record, Site
 
 DEAD = "in-dead-letters"

@@ -18,8 +18,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from anabranch import Job, crash_points, tumbling
-from anabranch.container.attempts import Standstill
 from anabranch.container.lane.runner import LaneRunner
+from anabranch.container.retries import Standstill
 from anabranch.coordinator import reports
 from anabranch.model.lane import LaneState
 from anabranch.planning import plan as planning

@@ -8,8 +8,8 @@ import pytest
 
 from anabranch.systems.kafka.broker import Cluster
 from anabranch.testing import DRAIN, Message, run
-from tests import emptied
 from tests.integration.harness import PATIENCE
+from tests.soak import emptied
 
 pytestmark = [pytest.mark.usefixtures("spark"), pytest.mark.long]
 

@@ -15,9 +15,11 @@ from anabranch.api.stream import Stream
 from anabranch.formats import JSON
 from anabranch.planning import groups, stages
 from anabranch.planning.groups import Group
-from anabranch.spark import evaluation, intake, values
-from anabranch.spark.evaluation import Sink
-from anabranch.spark.operators import Context
+from anabranch.spark import values
+from anabranch.spark.operators import evaluation
+from anabranch.spark.operators.evaluation import Sink
+from anabranch.spark.operators.frames_of_operators import Context
+from anabranch.spark.values import decoding
 from anabranch.systems.source import SCHEMA
 
 AT = dt.datetime(2026, 1, 2, 3, 4, 5)
@@ -94,7 +96,7 @@ def test_one_pass_gives_what_each_branch_gives(spark: SparkSession, seed: int) -
     (group,) = groups.cut(graph, stage, {node.args["stream"]: "embedded" for node in stage.sinks})
     context = Context({}, stages.key_columns(graph, stage), stages.event_times(graph))
     (source,) = group.sources
-    taken = intake.of_graph(source, JSON, keyed=False)
+    taken = decoding.of_graph(source, JSON, keyed=False)
     start = taken.rows(taken.opened(records(spark)), F.lit(0), "", fail=False)
     sinks = sinks_of(group)
 

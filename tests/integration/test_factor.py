@@ -16,7 +16,8 @@ from pyspark.sql import functions as F
 
 from anabranch import Job, tumbling
 from anabranch.model.hashing import bucket
-from anabranch.spark import hidden, routing
+from anabranch.spark.operators import routing
+from anabranch.spark.values import meta_column
 from anabranch.testing import KILL, Message, run
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -90,9 +91,9 @@ def test_rows_go_to_the_spark_task_of_their_bucket(spark: SparkSession) -> None:
     lane = routing.over([(task, number) for task in (2, 5) for number in range(8)], 8, 3)
     assert lane is not None
     frame = spark.createDataFrame(
-        [(row,) for row in given], f"{hidden.NAME} struct<task int, key binary, offset bigint, bucket int>"
+        [(row,) for row in given], f"{meta_column.NAME} struct<task int, key binary, offset bigint, bucket int>"
     )
-    routed = lane.routed(frame).select(F.spark_partition_id(), hidden.field("offset")).collect()
+    routed = lane.routed(frame).select(F.spark_partition_id(), meta_column.field("offset")).collect()
     found = {offset: number for number, offset in routed}
     assert found == {
         offset: lane.numbers[task, bucket(key, offset, 8) if given_bucket is None else given_bucket]

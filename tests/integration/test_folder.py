@@ -15,13 +15,13 @@ import msgspec
 import pytest
 
 from anabranch import Job
-from anabranch.container.folder import Folder
-from anabranch.container.offset_log import Entry
-from anabranch.container.tree import Tree
+from anabranch.container.checkpoint.filesystem import Tree
+from anabranch.container.checkpoint.folder import Folder
+from anabranch.container.checkpoint.offset_log import Entry
 from anabranch.errors import ConflictError, DamagedError, StateError
 from anabranch.model.lane import Lane
-from anabranch.spark.publishing import Publishing
-from anabranch.spark.query import LaneQuery
+from anabranch.spark.query.publishing import Publishing
+from anabranch.spark.query.query import LaneQuery
 from tests.integration.harness import Deployed, Site
 from tests.support import spark_java
 

@@ -15,8 +15,8 @@ from anabranch import Job, crash_points
 from anabranch.container.lane.handover import PrestartedQuery, Prestarter
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP
-from anabranch.spark.foreseeing import Foreseen
-from anabranch.spark.query import LaneQuery
+from anabranch.spark.query.preanalysis import Foreseen
+from anabranch.spark.query.query import LaneQuery
 from anabranch.systems.kafka.broker import Cluster
 from anabranch.testing import KILL, SCALE, Message, run
 from tests.support import spark_java

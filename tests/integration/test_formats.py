@@ -19,7 +19,7 @@ from anabranch.config import FormatsSettings, Settings, StreamSettings
 from anabranch.errors import ConfigError, GraphError, UsageError
 from anabranch.testing import run
 from tests.integration.harness import KafkaSite, Site
-from tests.registry import FakeRegistry, serving
+from tests.support.registry import FakeRegistry, serving
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 678000, UTC)
 OLD: dict[str, Any] = {

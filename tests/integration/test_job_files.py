@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 
 from anabranch.launch import loading
 from anabranch.testing import run
 from tests.integration.harness import Site
+from tests.jobs import JOBS
 
-HELD = Path(__file__).parents[1] / "held" / "job.py"
+HELD = JOBS / "held" / "job.py"
 
 
 def test_a_job_file_may_hold_what_can_t_be_copied(site: Site) -> None:

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from anabranch import Job
 from anabranch.model.hashing import partition_for
-from anabranch.spark.query import LaneQuery
+from anabranch.spark.query.query import LaneQuery
 from tests.integration.harness import AT, Site
 from tests.support import spark_java
 

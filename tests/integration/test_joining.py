@@ -14,11 +14,11 @@ from anabranch.api.stream import Stream
 from anabranch.coordinator.store import Store
 from anabranch.errors import GraphError
 from anabranch.grouping import expansion
-from anabranch.spark import resolution
+from anabranch.spark.query import resolution
 from anabranch.testing import EXPAND, KILL, SCALE, run
-from tests import joining
 from tests.integration.harness import AT, Site
 from tests.integration.parted import Parted
+from tests.soak import joining
 
 pytestmark = pytest.mark.usefixtures("spark")
 

@@ -17,10 +17,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch import Job, Stream
 from anabranch.config import StreamSettings
-from anabranch.container.folder import Folder
+from anabranch.container.checkpoint.folder import Folder
 from anabranch.model.hashing import partition_for
-from tests import kafka_peers
 from tests.integration.harness import PATIENCE, KafkaSite
+from tests.support import kafka_peers
 
 TEXTS = [b"", b"plain", b"\x00\x01\x7f", "ключ".encode(), "鍵🔑".encode()]
 """Keys that can be typed: other bytes don't go through a console."""

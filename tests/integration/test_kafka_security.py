@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 from anabranch import Job
 from anabranch.config import KafkaSettings, StreamSettings
 from anabranch.systems.kafka import broker, jars
-from tests import kafka_peers
 from tests.integration.harness import KafkaSite
+from tests.support import kafka_peers
 
 PASSWORD = 'p "ä\\ss'
 

@@ -12,7 +12,7 @@ import pytest
 
 from anabranch import Job, MapState, Processor, ValueState
 from anabranch.api.timers import Timers
-from anabranch.spark import isolation
+from anabranch.spark.functions import isolation
 from tests.integration.harness import Deployed, Site
 from tests.integration.test_dead_letters import counted, letters
 

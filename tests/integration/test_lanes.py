@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from anabranch import Job
 from anabranch.api.stream import Stream
-from anabranch.container.folder import Folder
+from anabranch.container.checkpoint.folder import Folder
 from anabranch.errors import GraphError
 from anabranch.systems.embedded import fence
 from tests.integration.harness import Deployed, Site

@@ -11,10 +11,10 @@ import msgspec
 import pytest
 
 from anabranch import Job, Processor, Timers, ValueState
-from anabranch.container import leftovers
-from anabranch.container.folder import Folder
-from anabranch.container.tree import Tree
-from anabranch.spark.publishing import Publishing
+from anabranch.container.checkpoint import leftovers
+from anabranch.container.checkpoint.filesystem import Tree
+from anabranch.container.checkpoint.folder import Folder
+from anabranch.spark.query.publishing import Publishing
 from tests.integration.harness import Deployed, Site
 
 UUID = "85a21cef-2c22-49c8-b909-e9ca04a59a10"
@@ -102,7 +102,7 @@ def test_a_lane_with_state_goes_on_among_the_leftovers_of_all_its_files(
         (path.parent / f".{path.name}.{UUID}.tmp").write_text("half")
         (path.parent / f"..{path.name}.{UUID}.tmp.crc").write_text("crc")
         path.with_name(f"{path.name}.{HEX}.part").write_text("half")
-    monkeypatch.setattr("anabranch.container.folder._cleared", set())  # as in another process
+    monkeypatch.setattr("anabranch.container.checkpoint.folder._cleared", set())  # as in another process
     put(folder, {"offsets/.1.crc": "crc", f"state/0/0/SSTs/000099-{UUID}.sst": "half"})
     site.put("in", 0, [{"n": n} for n in range(5, 9)], [b"k"] * 4)
     run.ran()

@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from anabranch import Job
 from anabranch.errors import GraphError, StateError
 from anabranch.model.graph import Node
-from anabranch.spark import resolution
-from anabranch.spark.lookups import Lookups, load, nothing
+from anabranch.spark.operators.lookups import Lookups, load, nothing
+from anabranch.spark.query import resolution
 from tests.integration.harness import Site
 
 AIRPORTS = "iata string, name string, zone int"

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from anabranch import Job, Processor, ValueState, sliding, tumbling
 from anabranch.api.stream import Stream
 from anabranch.errors import GraphError
-from anabranch.spark import resolution
+from anabranch.spark.query import resolution
 from tests.integration.harness import Site
 
 TIMED = {"schema": "a int, b string, at timestamp", "event_time": "at", "watermark": "1 minute"}

@@ -13,9 +13,8 @@ from pyspark.sql import SparkSession
 
 from anabranch import Job, Processor, Timers, ValueState
 from anabranch.config import Settings
-from anabranch.container.folder import Folder
+from anabranch.container.checkpoint.folder import Folder
 from anabranch.errors import AnabranchError, UnsupportedSparkError
-from anabranch.spark import session
 from anabranch.spark.internals import (
     checkpoint_layout,
     class_path,
@@ -43,6 +42,7 @@ from anabranch.spark.internals import (
     worker_start,
 )
 from anabranch.spark.internals.surface import JavaMembers, Surface
+from anabranch.spark.session import session
 from tests.integration.harness import Site
 from tests.support.surfaces import WHY, lacking
 

@@ -15,8 +15,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from anabranch import Job, Processor, Timers, ValueState, crash_points
-from anabranch.container import compaction
-from anabranch.container.folder import Folder
+from anabranch.container.checkpoint import compaction
+from anabranch.container.checkpoint.folder import Folder
 from tests.integration.harness import Site
 from tests.integration.parted import KEYS, Parted
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame
 
-from anabranch.spark.records import again
+from anabranch.spark.query.records import again
 from tests.integration.harness import AT, Site
 
 

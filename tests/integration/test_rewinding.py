@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from anabranch.testing import KILL, REWIND, run
-from tests.histories import check, job, row
+from tests.soak.histories import check, job, row
 
 pytestmark = pytest.mark.usefixtures("spark")
 COUNT = 240

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from anabranch import Job
-from anabranch.container.reconciliation import Container
+from anabranch.container.reconciler import Container
 from anabranch.coordinator.store import Store
 from anabranch.model.lane import Lane, LaneState
 from anabranch.testing import KILL, SCALE, run
-from tests.histories import check, job, row, values
+from tests.soak.histories import check, job, row, values
 
 pytestmark = pytest.mark.usefixtures("spark")
 

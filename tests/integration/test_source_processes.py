@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from anabranch.spark import sources
 from anabranch.spark.internals import java_process, source_client, source_environment
+from anabranch.spark.session import registered_sources
 from anabranch.systems.embedded import spark as embedded
 from anabranch.systems.embedded.system import EmbeddedSystem
 from anabranch.systems.source import Limits
@@ -72,7 +72,7 @@ def test_queries_that_share_a_source_leave_its_environment_as_it_is(site: Site) 
     ours = source_environment.of_session(site.spark)
     before = {
         source.name(): spark_java.source_environment(site.spark, source.name())
-        for source in sources.sources(site.place.systems)
+        for source in registered_sources.sources(site.place.systems)
     }
     assert all({name: environment[name] for name in ours}.keys() == ours.keys() for environment, _ in before.values())
     assert run_queries(site, embedded.FORMAT, 2) == 10

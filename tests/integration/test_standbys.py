@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from anabranch import crash_points
-from anabranch.container.folder import Folder
-from anabranch.container.tree import Tree
+from anabranch.container.checkpoint.filesystem import Tree
+from anabranch.container.checkpoint.folder import Folder
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store.store import Store
 from anabranch.protocol.commands import ScaleRequest
@@ -24,7 +24,7 @@ from anabranch.systems.systems import Systems
 from tests.integration.harness import Deployed, Site
 from tests.integration.test_container import serve, until
 from tests.integration.test_folder import counting, counts, expected, feed
-from tests.logs import captured
+from tests.support.logs import captured
 
 
 class Killed(BaseException):

@@ -17,8 +17,8 @@ from anabranch.errors import GraphError
 from anabranch.formats import JSON
 from anabranch.spark import values
 from anabranch.spark.values.plain import JsonReader
-from tests import strict_values
-from tests.strict_values import Refused
+from tests.soak import strict_values
+from tests.soak.strict_values import Refused
 
 SCHEMAS, VALUES = 5, 220
 

@@ -14,9 +14,9 @@ from psycopg.rows import dict_row
 from anabranch import Job, crash_points
 from anabranch.config import OutputSettings, Settings
 from anabranch.errors import ConflictError, NotFoundError
-from tests import postgres
-from tests.iceberg import iceberg_catalog, iceberg_rows
 from tests.integration.harness import Site
+from tests.support import postgres
+from tests.support.iceberg import iceberg_catalog, iceberg_rows
 
 SCHEMA = "number int, name string, at timestamp, tags array<string>"
 

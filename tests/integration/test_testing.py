@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from anabranch import Job, tumbling
 from anabranch.errors import GraphError, JobFailedError, OutOfTimeError
 from anabranch.model.hashing import partition_for
-from anabranch.spark import codec
+from anabranch.spark.values import codec
 from anabranch.systems.embedded import Log
 from anabranch.testing import BATCH, KILL, Message, Pending, keys, run
 

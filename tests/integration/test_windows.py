@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from anabranch import Job, crash_points, session
 from anabranch.cli import compact
-from anabranch.container.folder import Folder
+from anabranch.container.checkpoint.folder import Folder
 from anabranch.coordinator import maintenance
 from tests.integration.harness import Site
 from tests.integration.parted import KEYS, Parted

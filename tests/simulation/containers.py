@@ -9,12 +9,12 @@ from zlib import crc32
 
 import msgspec
 
-from anabranch.container.agent import Agent, Sent
 from anabranch.container.lane import actions, events, lifecycle
 from anabranch.container.lane.actions import Action
 from anabranch.container.lane.events import Closing, Event, Want
 from anabranch.container.lane.lifecycle import Phase
 from anabranch.container.restarts import Step
+from anabranch.container.seat_lease import Agent, Sent
 from anabranch.coordinator.api.client import AWAY
 from anabranch.errors import AnabranchError, FencedError
 from anabranch.model.lane import Lane
@@ -115,7 +115,7 @@ class ContainerProcess(Actor):
             self._listen()
             self._turn()
 
-    # Beats, as in anabranch.container.beats
+    # Beats, as in anabranch.container.heartbeats
 
     def _listen(self) -> None:
         self._beat()
@@ -141,7 +141,7 @@ class ContainerProcess(Actor):
         if leaving:
             self.kill("it has left")
 
-    # The loop, as in anabranch.container.reconciliation
+    # The loop, as in anabranch.container.reconciler
 
     @property
     def _reports(self) -> tuple[LaneReport, ...]:
@@ -207,8 +207,8 @@ class ContainerProcess(Actor):
 
 
 class Copies:
-    """The standbys that a process keeps, as in :mod:`anabranch.container.copies`. Chance is its own here, so that with
-    none everything is as it was."""
+    """The standbys that a process keeps, as in :mod:`anabranch.container.checkpoint.standbys`. Chance is its own
+    here, so that with none everything is as it was."""
 
     def __init__(self, storage: Storage, random: Random) -> None:
         self.wanted: Sequence[StandbyOrder] = ()

@@ -17,7 +17,7 @@ from tests.simulation.store import Line, MemoryStore
 from tests.simulation.world import Actor
 
 if TYPE_CHECKING:
-    from anabranch.container.agent import Sent
+    from anabranch.container.seat_lease import Sent
     from tests.simulation.containers import ContainerProcess
     from tests.simulation.scenario import Scenario
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.postgres import Server
+from tests.support.postgres import Server
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -18,7 +18,7 @@ from anabranch.model.lane import LaneState
 from anabranch.protocol.drain import DrainNotification, DrainProgress
 from anabranch.protocol.lane_report import BatchProgress, LanePhase, LaneReport
 from anabranch.protocol.status import JobStatus, LaneStatus
-from tests.unit.coordinator_helpers import FLIGHTS, lane
+from tests.unit.coordinator.helpers import FLIGHTS, lane
 
 SAID = DrainNotification(uuid="c0ffee00-0000-4000-8000-000000000001", run_id=1)
 

@@ -14,7 +14,7 @@ from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.protocol.container import Heartbeat
 from anabranch.protocol.standby import StandbyReport
-from tests.unit.coordinator_helpers import FIRST, FLIGHTS, SECOND, Clock, Seat, plan, report
+from tests.unit.coordinator.helpers import FIRST, FLIGHTS, SECOND, Clock, Seat, plan, report
 
 Labels = frozenset[tuple[str, str]]
 

@@ -18,9 +18,9 @@ from anabranch.model.lane import Lane, LaneState
 from anabranch.protocol.status import JobStatus
 
 if TYPE_CHECKING:
+    from anabranch.container.checkpoint.folder import Folder
     from anabranch.container.checkpoint.review import Finding, LaneFiles
     from anabranch.container.checkpoint.soundness import Resumption
-    from anabranch.container.folder import Folder
     from anabranch.systems.systems import Systems
 
 
@@ -117,14 +117,14 @@ class _Check:
         return LaneFiles(lane, folder.uri, damage.checkpoint(folder, lane) if folder.exists() else None)
 
     def _folder(self, lane: Lane) -> Folder:
-        from anabranch.container.folder import Folder
+        from anabranch.container.checkpoint.folder import Folder
 
         root = self._settings.storage.root
         return Folder(self._spark, f"{root}/{lane.job}/{lane.id}/{lane.folder_epoch}", self._systems.streams_by_topic)
 
     @property
     def _spark(self) -> Any:
-        from anabranch.spark import session
+        from anabranch.spark.session import session
 
         if not hasattr(self, "_session"):
             progress.say("looking at the folders with Spark ...")

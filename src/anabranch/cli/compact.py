@@ -36,7 +36,7 @@ def compact(
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Remove the state that a stopped job's lanes keep of tasks which other lanes own. Killed, it has done nothing."""
-    from anabranch.spark import session
+    from anabranch.spark.session import session
 
     settings = configuration.load(config)
     with maintenance.alone(settings.coordinator.store, job) as store:
@@ -64,9 +64,9 @@ def compacted(store: Store, spark: Any, root: str, lanes: Sequence[Lane]) -> lis
     """Give the lanes that have foreign state folders without it; those that they had are removed then.
 
     Raises:
-        As :func:`anabranch.container.compaction.look` and ``rewrite``: all is as it was, then.
+        As :func:`anabranch.container.checkpoint.compaction.look` and ``rewrite``: all is as it was, then.
     """
-    from anabranch.container import compaction
+    from anabranch.container.checkpoint import compaction
 
     job = lanes[0].job
     keys = {stage.stage: len(stage.key) for stage in queries.model(store, job).stages}

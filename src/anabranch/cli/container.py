@@ -36,7 +36,7 @@ from anabranch.tables import opening
 
 if TYPE_CHECKING:
     from anabranch.cli.replacing import Replacer
-    from anabranch.container.reconciliation import Container
+    from anabranch.container.reconciler import Container
     from anabranch.container.restarts import Restarts
 
 _ASK_AGAIN = 0.25
@@ -97,11 +97,12 @@ def _run(
         what a new process should follow with; None: nothing is to follow.
     """
     from anabranch.cli import replacing
-    from anabranch.container import executors, failures, watchdog
-    from anabranch.container.reconciliation import Container
+    from anabranch.container import error_text, executors, watchdog
+    from anabranch.container.reconciler import Container
     from anabranch.container.restarts import ProcessBrokenError
-    from anabranch.spark import resolution, session
     from anabranch.spark.internals import java_process
+    from anabranch.spark.query import resolution
+    from anabranch.spark.session import session
 
     progress.say(f"starting Spark for a container of job {running.job} ...")
     spark = session.start(settings, file.home, None, running.program.cores)
@@ -129,7 +130,7 @@ def _run(
         replacer.within(_STOPS_WITHIN, broken.restarts)
         return broken.restarts
     except Exception as error:
-        if failures.is_of_java(error) and java_process.is_gone(spark, within=replacing.SEEN_WITHIN):
+        if error_text.is_of_java(error) and java_process.is_gone(spark, within=replacing.SEEN_WITHIN):
             watchdog.end_without_java(replacer.replace)
         raise
     finally:
@@ -201,8 +202,8 @@ def _serve(
     survives: bool,
 ) -> None:
     from anabranch.container import watchdog
-    from anabranch.container.agent import Agent
-    from anabranch.container.beats import Beating
+    from anabranch.container.heartbeats import Beating
+    from anabranch.container.seat_lease import Agent
 
     asked, registered = _seated(client, me, leaving, made)
     if registered is None:
@@ -300,7 +301,7 @@ class _Warming:
 
     def _warm(self) -> None:
         from anabranch.cli import warming
-        from anabranch.spark import cluster
+        from anabranch.spark.session import cluster
 
         if cluster.is_under(self._spark):
             return

@@ -67,7 +67,7 @@ def _results(settings: Settings) -> Iterator[tuple[str, bool, str]]:
 
 
 def _java(_: Settings) -> str:
-    from anabranch.spark import session
+    from anabranch.spark.session import session
 
     path, version = session.java_version()
     return f"{version} ({path})"
@@ -81,7 +81,7 @@ def _spark(_: Settings) -> str:
 
 def _internals(settings: Settings) -> Iterator[tuple[str, bool, str]]:
     """Whether Spark has the private surfaces that are used: one line for all, and one for each that is missing."""
-    from anabranch.spark import session
+    from anabranch.spark.session import session
 
     progress.say("starting Spark to look at it ...")
     try:

@@ -56,9 +56,9 @@ def state(
 
 
 def _looked(settings: Settings, model: JobModel, lanes: list[Lane]) -> list[dict[str, Any]]:
-    from anabranch.container.folder import Folder
-    from anabranch.spark import session
-    from anabranch.spark import state as spark_state
+    from anabranch.container.checkpoint.folder import Folder
+    from anabranch.spark.query import state as spark_state
+    from anabranch.spark.session import session
 
     keys = {stage.stage: len(stage.key) for stage in model.stages}
     progress.say("looking at the state with Spark ...")

@@ -94,10 +94,10 @@ def execute(
         store = Store(store_url)
         coordinator = Coordinator(store, systems=Systems(settings, name))
         new, formats = _checked(file, settings, plan, coordinator, drained)
-        from anabranch.container import executors, failures, watchdog
+        from anabranch.container import error_text, executors, watchdog
         from anabranch.container.restarts import ProcessBrokenError
-        from anabranch.spark import session
         from anabranch.spark.internals import java_process
+        from anabranch.spark.session import session
 
         session.java_version()
         printed = endpoint.run_folder(store_url) / f"{name}.spark.log"
@@ -121,7 +121,7 @@ def execute(
             replacer.within(_STOPS_WITHIN, broken.restarts)
             raise
         except Exception as error:
-            if failures.is_of_java(error) and java_process.is_gone(spark, within=replacing.SEEN_WITHIN):
+            if error_text.is_of_java(error) and java_process.is_gone(spark, within=replacing.SEEN_WITHIN):
                 watchdog.end_without_java(replacer.replace)
             raise
         finally:
@@ -187,7 +187,7 @@ def _serve(
 ) -> JobStatus:
     """``served`` is to be closed once Spark has been stopped: who asks the coordinator is answered meanwhile.
     ``printed``: where traces of failures go, too."""
-    from anabranch.container.reconciliation import Container
+    from anabranch.container.reconciler import Container
     from anabranch.container.restarts import ProcessBrokenError
 
     name = prepared.file.graph.job

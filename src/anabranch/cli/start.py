@@ -100,7 +100,7 @@ def program(client: Client, prepared: Prepared, settings: Settings, dry: bool = 
     Args:
         settings: what the job is to have, whatever it was planned with.
     """
-    from anabranch.spark import resolution
+    from anabranch.spark.query import resolution
 
     home = prepared.file.path.parent
     in_image = settings.job.artifact == "image"

@@ -45,7 +45,7 @@ def warm(spark: Any, leaving: threading.Event) -> None:
     Raises:
         JobFailedError: it failed.
     """
-    from anabranch.container.reconciliation import Container
+    from anabranch.container.reconciler import Container
 
     with tempfile.TemporaryDirectory(prefix="anabranch-warming-", ignore_cleanup_errors=True) as made:
         file, settings = _file(Path(made)), _settings(Path(made))

@@ -19,12 +19,12 @@ from pyspark.sql import SparkSession
 
 from anabranch import own_files
 from anabranch.config import Settings
-from anabranch.container import failures
+from anabranch.container import error_text
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.model.graph import Graph
 from anabranch.operators import rule
-from anabranch.spark import cluster
 from anabranch.spark.internals import executors
+from anabranch.spark.session import cluster
 from anabranch.systems.systems import Systems
 
 __all__ = ["ready"]
@@ -125,7 +125,7 @@ def _check(spark: SparkSession, settings: Settings, graph: Graph, slots: int) ->
 def _why(error: Exception) -> str:
     """What Python said when it couldn't even begin, if that is it."""
     found = _PYTHON_SAID.search(str(error))
-    return found[1] if found is not None else failures.failure(error).what
+    return found[1] if found is not None else error_text.failure(error).what
 
 
 def _shared(settings: Settings, graph: Graph) -> Iterator[tuple[str, Path, str]]:
@@ -152,7 +152,7 @@ def _probed(what: str, folder: Path, cure: str) -> Iterator[_Folder]:
 
 def _look(probes: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """On an executor: a row for each file that isn't there."""
-    import anabranch.spark.sink  # noqa: F401
+    import anabranch.spark.query.sink  # noqa: F401
 
     for _ in batches:
         pass

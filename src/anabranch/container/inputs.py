@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from anabranch import logs
-from anabranch.container import partitioner
-from anabranch.container.folder import Folder
+from anabranch.container import partitioner_check
+from anabranch.container.checkpoint.folder import Folder
 from anabranch.errors import AnabranchError, StateError
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP
@@ -58,9 +58,9 @@ class Inputs:
             if not system.foreign_producers or stream in own or not mine:
                 continue
             try:
-                base = partitioner.bases(self._lane, stream, system.partitions(stream))
+                base = partitioner_check.bases(self._lane, stream, system.partitions(stream))
                 some = dict.fromkeys((mine[0], mine[-1]))
-                found.append(partitioner.disagreeing(system, stream, some, base))
+                found.append(partitioner_check.disagreeing(system, stream, some, base))
             except AnabranchError as error:
                 log.debug("keys could not be looked at", stream=stream, error=str(error))
         return tuple(warning for warning in found if warning)

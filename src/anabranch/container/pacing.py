@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from anabranch.container.folder import Folder
+from anabranch.container.checkpoint.folder import Folder
 from anabranch.protocol.lane_report import BatchPhase, BatchProgress
 from anabranch.systems.source import share
 

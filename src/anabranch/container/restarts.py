@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from anabranch.container.failures import Remedy
+from anabranch.container.error_text import Remedy
 from anabranch.errors import AnabranchError
 
 __all__ = ["MOST", "ProcessBrokenError", "Restarts", "Step", "step"]

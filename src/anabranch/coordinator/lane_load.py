@@ -122,7 +122,7 @@ def load_of(lane: LaneStatus, history: ReportHistory, factor: int, threads: int)
     # which took most of its time to start if it was far smaller.
     larger = progress is not None and progress.done > _FAR_LARGER * rate * seconds
     mixed = larger and not report.spent and functions >= _TELLS_AFTER
-    if progress is not None and (known or mixed):
+    if progress is not None and progress.seconds > 0 and (known or mixed):
         rate, seconds = progress.done / progress.seconds, progress.seconds
         share = min(1.0, functions / seconds)
         rest = max(0.0, 1.0 - share - _OVERHEAD / seconds)

@@ -29,8 +29,8 @@ def prepare_tables(prepared: Prepared, create: bool) -> None:
         NotFoundError: one isn't there.
         ConflictError: one has other columns.
     """
-    from anabranch.spark import tables
-    from anabranch.spark.labels import label
+    from anabranch.spark.operators.labels import label
+    from anabranch.spark.query import tables
 
     graph = prepared.file.graph
     systems = Systems(prepared.settings, graph.job)

@@ -133,7 +133,7 @@ def formats(
 
 def resolved(file: JobFile, formats: Mapping[str, Format]) -> Mapping[int, Any]:
     """The schema after each operator, found by Spark on empty frames."""
-    from anabranch.spark import resolution
+    from anabranch.spark.query import resolution
 
     return resolution.columns(file.graph, file.functions, formats)
 
@@ -142,7 +142,7 @@ def checked(
     file: JobFile, settings: Settings, formats: Mapping[str, Format], say: Callable[[str], None]
 ) -> Mapping[int, Any]:
     """As :func:`resolved`, in a small session that is made for it, which ``say`` is told."""
-    from anabranch.spark import session
+    from anabranch.spark.session import session
 
     say("checking schemas with Spark ...")
     spark = session.for_schemas(settings, file.home)

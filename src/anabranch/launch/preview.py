@@ -26,22 +26,14 @@ from anabranch.planning import patterns, stages
 from anabranch.planning import plan as planning
 from anabranch.planning.plan import Plan
 from anabranch.planning.stages import Stage
-from anabranch.spark import (
-    dead_letters,
-    hidden,
-    intake,
-    lookups,
-    operators,
-    ownership,
-    raising,
-    records,
-    resolution,
-    session,
-)
-from anabranch.spark.dead_letters import Aside
-from anabranch.spark.functions import Rejecting
-from anabranch.spark.labels import label
-from anabranch.spark.operators import Context
+from anabranch.spark.functions.wrap import Rejecting
+from anabranch.spark.operators import frames_of_operators, lookups
+from anabranch.spark.operators.frames_of_operators import Context
+from anabranch.spark.operators.labels import label
+from anabranch.spark.query import dead_letters, ownership, records, resolution, sql_errors
+from anabranch.spark.query.dead_letters import Aside
+from anabranch.spark.session import session
+from anabranch.spark.values import decoding, meta_column
 from anabranch.systems.contract import Range
 from anabranch.systems.systems import Systems
 
@@ -98,13 +90,13 @@ class _Batch:
         """The first records of a stream, partition after partition, as the job's read declares them."""
         node = self.reads[stream]
         frame = resolution.explained(node, lambda: self._read(spark, node, lambda _: _virtual(F.lit(0)), most))
-        return frame.drop(hidden.NAME)
+        return frame.drop(meta_column.NAME)
 
     def output(self, spark: SparkSession, stream: str) -> DataFrame:
         """What the job would write to a stream, from all its branches."""
         session.carry(self._file.functions)
         frames = self._frames(spark)
-        several = [frames[node.inputs[0]].drop(hidden.NAME) for node in self.written[stream]]
+        several = [frames[node.inputs[0]].drop(meta_column.NAME) for node in self.written[stream]]
         whole = several[0]
         for other in several[1:]:
             whole = whole.unionByName(other, allowMissingColumns=True)
@@ -158,17 +150,19 @@ class _Batch:
         if rule(node).stateful:
             inputs = [frame.where(self._into_state()) for frame in inputs]
         if not is_boundary(node):
-            return operators.apply(node, inputs, context)
-        key = F.col(hidden.NAME).withField("key", operators.stage_key(inputs[0], node.args["columns"]))
+            return frames_of_operators.apply(node, inputs, context)
+        key = F.col(meta_column.NAME).withField("key", frames_of_operators.stage_key(inputs[0], node.args["columns"]))
         # All rows of a key are in one partition of the stream, so one task for all gives the same aggregates.
         task, none = F.lit(0), F.lit(None).cast("int")
-        moved = inputs[0].withColumn(hidden.NAME, key.withField("task", task).withField("bucket", none))
-        null = operators.keyless()
+        moved = inputs[0].withColumn(meta_column.NAME, key.withField("task", task).withField("bucket", none))
+        null = frames_of_operators.keyless()
         if self.settings.job.on_null_key != _FAIL:
             return moved.where(~null)
         cure = 'filter such rows before, or set [job] on_null_key = "dead-letter" or "drop"'
         before = f"the key is null in a row that reached {label(node)}, of partition "
-        failing = raising.for_record(before, F.lit(""), cure, hidden.field("partition"), hidden.field("offset"))
+        failing = sql_errors.for_record(
+            before, F.lit(""), cure, meta_column.field("partition"), meta_column.field("offset")
+        )
         return moved.where(F.when(null, failing).otherwise(F.lit(True)))
 
     def _rejecting(self, spark: SparkSession, policy: str) -> Rejecting | None:
@@ -181,9 +175,9 @@ class _Batch:
 
     def _into_state(self) -> Column:
         """Whether a row goes into state: of a broadcast's, those for the virtual tasks that have their keys."""
-        hashed = ownership.of_key(hidden.field("key"), hidden.field("offset"))
-        own = F.pmod(hashed, F.lit(self._plan.model.factor)) == hidden.field("bucket")
-        return hidden.field("bucket").isNull() | own
+        hashed = ownership.of_key(meta_column.field("key"), meta_column.field("offset"))
+        own = F.pmod(hashed, F.lit(self._plan.model.factor)) == meta_column.field("bucket")
+        return meta_column.field("bucket").isNull() | own
 
     def _read(
         self, spark: SparkSession, node: Node, virtual: Callable[[str], Column], most: int | None = None
@@ -207,7 +201,7 @@ class _Batch:
             left = None if left is None else left - (stop - start)
             ranges[partition] = [(start, stop)] if stop > start else []
         raw = records.again(spark, system, stream, ranges)
-        taken = intake.of_graph(node, self.formats.get(node.args["stream"], JSON), keyed=False)
+        taken = decoding.of_graph(node, self.formats.get(node.args["stream"], JSON), keyed=False)
         fail = self.settings.job.on_error == _FAIL
         opened = taken.opened(raw.withColumn("virtual", virtual), fail)
         task, bucket = F.col("virtual.task"), F.col("virtual.bucket")

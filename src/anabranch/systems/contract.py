@@ -214,8 +214,8 @@ class System(Protocol):
         ...
 
     def offset(self, stream: str, id: str, positions: Mapping[int, int]) -> dict[str, Any]:
-        """Positions as the Spark source writes them to the offset log. :class:`anabranch.container.offset_log.Entry`
-        knows this form, and that of Spark's Kafka connector."""
+        """Positions as the Spark source writes them to the offset log.
+        :class:`anabranch.container.checkpoint.offset_log.Entry` knows this form, and Spark's Kafka connector's."""
         return {"stream": stream, "id": id, "positions": {str(p): at for p, at in sorted(positions.items())}}
 
     def racks(self, stream: str) -> Mapping[int, tuple[str | None, ...]]:

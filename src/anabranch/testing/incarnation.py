@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from anabranch import crash_points
 from anabranch.config import Settings
-from anabranch.container.reconciliation import Container
+from anabranch.container.reconciler import Container
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store.store import Store
 from anabranch.errors import JobFailedError, OutOfTimeError

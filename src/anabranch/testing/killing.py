@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch import crash_points
-from anabranch.container.folder import Folder
+from anabranch.container.checkpoint.folder import Folder
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP, parsed
 from anabranch.protocol.lane_report import LanePhase, LaneReport

@@ -26,8 +26,8 @@ from anabranch.model.ssp import SSP, texts
 from anabranch.operators.rules import is_boundary
 from anabranch.planning import stages
 from anabranch.protocol.commands import RewindRequest, ScaleRequest
-from anabranch.spark import codec
-from anabranch.spark.session import carry
+from anabranch.spark.session.session import carry
+from anabranch.spark.values import codec
 from anabranch.systems.systems import Systems
 from anabranch.testing import brokers, parts, session
 from anabranch.testing.brokers import Names

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 from anabranch.config import KafkaSettings, Settings, SparkSettings, SystemsSettings
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.formats import modules
-from anabranch.spark import session, sources
 from anabranch.spark.internals import class_path, probes
+from anabranch.spark.session import registered_sources, session
 from anabranch.systems.kafka import jars
 from anabranch.systems.systems import Systems
 
@@ -57,7 +57,7 @@ def shared(settings: Settings) -> SparkSession:
         if name.startswith("spark.sql."):
             spark.conf.set(name, value)
     probes.insist(spark)
-    sources.register(spark, Systems(Settings()))
+    registered_sources.register(spark, Systems(Settings()))
     return spark
 
 

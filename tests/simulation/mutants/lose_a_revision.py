@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.container.agent import Agent
+from anabranch.container.seat_lease import Agent
 
 BREAKS = frozenset({"progress"})
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.container.agent import Agent
+from anabranch.container.seat_lease import Agent
 
 BREAKS = frozenset({"one-owner", "one-seat", "stopped-is-stopped"})
 

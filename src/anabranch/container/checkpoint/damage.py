@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from anabranch import logs
 from anabranch.container.checkpoint import soundness
+from anabranch.container.checkpoint.folder import Folder
 from anabranch.container.checkpoint.soundness import Checkpoint, Fault, Resumption
-from anabranch.container.folder import Folder
 from anabranch.errors import DamagedError
 from anabranch.model.lane import Lane
 

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from anabranch.container import offset_log
-from anabranch.container.checkpoint import soundness
+from anabranch.container.checkpoint import offset_log, soundness
 from anabranch.container.checkpoint.soundness import Checkpoint, Resumption
 from anabranch.errors import AnabranchError, NotFoundError
 from anabranch.model.lane import Lane

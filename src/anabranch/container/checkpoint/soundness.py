@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from anabranch.container import offset_log
-from anabranch.container.checkpoint import checksums
+from anabranch.container.checkpoint import checksums, offset_log
 from anabranch.errors import DamagedError
 
 __all__ = ["Checkpoint", "Fault", "Resumption", "faults", "resumption"]

@@ -10,16 +10,16 @@ from pathlib import Path
 
 from pyspark.sql.streaming.query import StreamingQuery
 
-from anabranch.container.folder import Folder
+from anabranch.container.checkpoint.folder import Folder
+from anabranch.container.checkpoint.lane_folders import Place
 from anabranch.container.inputs import Inputs
 from anabranch.container.lane.handover import Handover
 from anabranch.container.lane.life import Life
 from anabranch.container.lane.reporting import Reporter
-from anabranch.container.place import Place
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP, parsed, texts
 from anabranch.protocol.lane_report import LaneReport
-from anabranch.spark.query import LaneQuery
+from anabranch.spark.query.query import LaneQuery
 
 __all__ = ["POLL", "Attempt", "Build", "Offsets", "one_at_a_time"]
 

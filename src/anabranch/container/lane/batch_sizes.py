@@ -12,7 +12,7 @@ from anabranch.container.lane import quiet
 from anabranch.container.lane.attempt import Attempt
 from anabranch.pace.controller import Ran
 from anabranch.protocol.lane_report import BatchProgress
-from anabranch.spark.query import LaneQuery
+from anabranch.spark.query.query import LaneQuery
 
 __all__ = ["BatchSizes"]
 

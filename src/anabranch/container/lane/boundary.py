@@ -7,16 +7,15 @@ from functools import partial
 
 from pyspark.sql.streaming.query import StreamingQuery
 
-from anabranch.container import breaking
-from anabranch.container.breaking import Breaking
-from anabranch.container.lane import quiet
+from anabranch.container.lane import breaking_off, quiet
 from anabranch.container.lane.attempt import Attempt, one_at_a_time
+from anabranch.container.lane.breaking_off import Breaking
 from anabranch.container.lane.monitor import Monitor
 from anabranch.container.lane.queries import Queries
 from anabranch.container.lane.upkeep import Upkeep
 from anabranch.errors import AnabranchError
 from anabranch.spark.internals import stop_at_batch
-from anabranch.spark.query import LaneQuery
+from anabranch.spark.query.query import LaneQuery
 
 __all__ = ["Boundary"]
 
@@ -45,7 +44,9 @@ class Boundary:
                 query.writing.is_set,
                 turn or partial(self._upkeep.look, started),
                 ending.due,
-                another=life.closes() and attempt.handover.is_awaited() and breaking.is_brief(attempt.reporter.usual),
+                another=life.closes()
+                and attempt.handover.is_awaited()
+                and breaking_off.is_brief(attempt.reporter.usual),
                 decided=ending.decided,
             )
         self._monitor.take_progress(started)
@@ -69,7 +70,9 @@ class Boundary:
         if folder.pending and not seen:
             seen = not self._takes_back(query)
         if seen:
-            attempt.reporter.update(waits=breaking.told(folder.planned(), "was begun before, and is finished", None))
+            attempt.reporter.update(
+                waits=breaking_off.told(folder.planned(), "was begun before, and is finished", None)
+            )
         last = folder.batch(folder.planned()) if folder.planned() >= 0 else None
         if last is None or not folder.pending:
             query.look_back(last)
@@ -78,7 +81,7 @@ class Boundary:
         with one_at_a_time:
             attempt.reporter.update(begun=True)
             started = attempt.started = query.start(once=True, last=last, pending=True)
-        breaking.runs(folder, query.writing)
+        breaking_off.runs(folder, query.writing)
         while not started.awaitTermination(1):
             self._upkeep.look(started)
         self._monitor.take_progress(started)
@@ -87,9 +90,9 @@ class Boundary:
         """Take the batch back that a former query has begun, if nobody may have seen anything of it."""
         attempt, folder = self._attempt, self._attempt.folder
         repeats = query.repeats and not self._life.closes_now()
-        if repeats or query.real_time or folder.batch(folder.planned()).drains or not breaking.is_quiet(folder):
+        if repeats or query.real_time or folder.batch(folder.planned()).drains or not breaking_off.is_quiet(folder):
             return False
-        return breaking.taken_back(attempt.place, attempt.lane, attempt.epoch, folder)
+        return breaking_off.taken_back(attempt.place, attempt.lane, attempt.epoch, folder)
 
     def _breaking(self, may: bool) -> Breaking:
         """Decides whether the running batch is broken off; ``may`` False: it isn't."""
@@ -101,7 +104,7 @@ class Boundary:
             writing=query.writing.is_set,
             hurry=life.leaves_at_once,
             keeps=self._why_kept,
-            left=lambda number, spent: breaking.estimated(
+            left=lambda number, spent: breaking_off.estimated(
                 self._attempt.report.batch_progress, number, spent, reporter.usual
             ),
             usual=lambda: reporter.usual,
@@ -128,7 +131,7 @@ class Boundary:
         if folder.pending and not closes():
             attempt.current.refresh()  # else its open transactions would keep readers waiting
             return
-        if folder.pending and not breaking.taken_back(attempt.place, attempt.lane, attempt.epoch, folder):
+        if folder.pending and not breaking_off.taken_back(attempt.place, attempt.lane, attempt.epoch, folder):
             self.finish(seen=True)
         if closes():
             attempt.handover.ends_at(attempt.positions())

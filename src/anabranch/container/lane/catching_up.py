@@ -8,7 +8,7 @@ from anabranch import logs
 from anabranch.container.lane.attempt import Attempt
 from anabranch.errors import AnabranchError
 from anabranch.model.ssp import SSP, parsed
-from anabranch.spark import clock
+from anabranch.spark.query import clock
 
 __all__ = ["has_caught_up"]
 

@@ -10,9 +10,9 @@ from typing import Any
 from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch import logs
-from anabranch.container.draining import Drain, Outcome
 from anabranch.container.lane.attempt import POLL, Attempt
 from anabranch.container.lane.boundary import Boundary
+from anabranch.container.lane.drain_batches import Drain, Outcome
 from anabranch.container.lane.monitor import Monitor
 from anabranch.container.lane.queries import Queries
 from anabranch.container.lane.upkeep import Upkeep
@@ -20,9 +20,9 @@ from anabranch.errors import StateError
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import texts
 from anabranch.protocol.lane_report import LanePhase
-from anabranch.spark import clock
 from anabranch.spark.internals import query_hold
 from anabranch.spark.internals.query_hold import HeldQuery, NotHeldError
+from anabranch.spark.query import clock
 
 __all__ = ["LaneDrain", "raise_if_ended"]
 

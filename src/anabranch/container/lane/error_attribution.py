@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from anabranch.container import failures, root_cause
+from anabranch.container import error_text, root_cause
 from anabranch.container.checkpoint import damage
-from anabranch.container.failures import Failure, Remedy
+from anabranch.container.error_text import Failure, Remedy
 from anabranch.container.lane.attempt import Attempt
 from anabranch.errors import AnabranchError, OperatorError
 from anabranch.model.graph import Node
@@ -33,13 +33,13 @@ def attributed(attempt: Attempt, error: Exception) -> Failure:
 
 def _cause(attempt: Attempt, error: Exception) -> Failure:
     if isinstance(error, AnabranchError):
-        return failures.failure(error)
-    ours = failures.is_ours(error)
+        return error_text.failure(error)
+    ours = error_text.is_ours(error)
     wrong = None if ours else _wrong_inputs(attempt)
     if wrong is not None:
-        return replace(failures.failure(wrong), remedy=Remedy.NONE)
+        return replace(error_text.failure(wrong), remedy=Remedy.NONE)
     query = attempt.query
-    failed = failures.failure(error, query.home if query is not None else "")
+    failed = error_text.failure(error, query.home if query is not None else "")
     if ours or query is None:
         return failed
     operator = operator_error(

@@ -15,12 +15,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch import crash_points, logs
-from anabranch.container.folder import Folder
+from anabranch.container.checkpoint.folder import Folder
 from anabranch.errors import StateError
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP
-from anabranch.spark.foreseeing import Foreseen
-from anabranch.spark.query import LaneQuery
+from anabranch.spark.query.preanalysis import Foreseen
+from anabranch.spark.query.query import LaneQuery
 
 __all__ = ["Handover", "PrestartedQuery", "Prestarter", "begins"]
 

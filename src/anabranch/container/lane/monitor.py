@@ -8,17 +8,17 @@ from time import monotonic
 from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch import crash_points
+from anabranch.container.batch_size_memory import Memory
+from anabranch.container.checkpoint.output_ends import Outputs
 from anabranch.container.idleness import Idleness
 from anabranch.container.lane.attempt import Attempt
 from anabranch.container.lane.handover import PrestartedQuery
 from anabranch.container.lane.input_ends import InputEnds
-from anabranch.container.outputs import Outputs
-from anabranch.container.remembering import Memory
 from anabranch.event_time.progress import Progress
 from anabranch.model.ssp import parsed, texts
-from anabranch.spark import clock, history
-from anabranch.spark.clock import Clock
-from anabranch.spark.history import Ran
+from anabranch.spark.query import clock, history
+from anabranch.spark.query.clock import Clock
+from anabranch.spark.query.history import Ran
 
 __all__ = ["Monitor"]
 

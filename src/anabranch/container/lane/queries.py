@@ -10,7 +10,8 @@ from dataclasses import replace
 from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch import logs
-from anabranch.container import breaking, starting
+from anabranch.container import starting
+from anabranch.container.lane import breaking_off
 from anabranch.container.lane.attempt import POLL, Attempt, one_at_a_time
 from anabranch.container.lane.batch_sizes import BatchSizes
 from anabranch.container.lane.handover import PrestartedQuery
@@ -20,7 +21,7 @@ from anabranch.event_time.progress import Progress
 from anabranch.model.ssp import texts
 from anabranch.protocol.lane_report import LanePhase
 from anabranch.spark.internals import stop_at_batch
-from anabranch.spark.query import LaneQuery
+from anabranch.spark.query.query import LaneQuery
 
 __all__ = ["Queries"]
 
@@ -156,7 +157,7 @@ class Queries:
     def _runs(self, query: LaneQuery, started: StreamingQuery) -> StreamingQuery:
         attempt = self._attempt
         attempt.started = started
-        breaking.runs(attempt.folder, query.writing)
+        breaking_off.runs(attempt.folder, query.writing)
         attempt.reporter.update(
             phase=LanePhase.RUNNING,
             batch=attempt.folder.committed(),

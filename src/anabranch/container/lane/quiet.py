@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.container import breaking
+from anabranch.container.lane import breaking_off
 from anabranch.container.lane.attempt import Attempt
 
 __all__ = ["wait"]
@@ -13,6 +13,6 @@ work in it."""
 
 
 def wait(attempt: Attempt) -> None:
-    while not breaking.is_quiet(attempt.folder, _WITHIN):
+    while not breaking_off.is_quiet(attempt.folder, _WITHIN):
         why = "was broken off, and the function that it was given to hasn't returned"
-        attempt.reporter.update(waits=breaking.told(attempt.folder.planned(), why, None))
+        attempt.reporter.update(waits=breaking_off.told(attempt.folder.planned(), why, None))

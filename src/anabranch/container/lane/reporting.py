@@ -8,12 +8,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from anabranch.container import live
+from anabranch.container.lane import live_report
 from anabranch.container.lane.lifecycle import LaneState
-from anabranch.container.live import Live
+from anabranch.container.lane.live_report import Live
 from anabranch.model.lane import Lane
 from anabranch.protocol.lane_report import LanePhase, LaneReport
-from anabranch.spark.query import LaneQuery
+from anabranch.spark.query.query import LaneQuery
 
 __all__ = ["Reporter"]
 
@@ -82,7 +82,7 @@ class Reporter:
 
     def _longest_work(self, query: LaneQuery | None) -> dict[str, Any]:
         """What a function has worked on for long."""
-        work = live.oldest(query) if query is not None else None
+        work = live_report.oldest(query) if query is not None else None
         if work is None or query is None:
             return {}
         ssp = query.ssp_of(work.source, work.partition, work.bucket)

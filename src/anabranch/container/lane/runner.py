@@ -10,9 +10,9 @@ from time import monotonic
 from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch import logs
-from anabranch.container import failures, root_cause
-from anabranch.container.attempts import Standstill
-from anabranch.container.failures import Remedy
+from anabranch.container import error_text, root_cause
+from anabranch.container.checkpoint.lane_folders import Place
+from anabranch.container.error_text import Remedy
 from anabranch.container.lane import actions, error_attribution, events
 from anabranch.container.lane.actions import Action
 from anabranch.container.lane.attempt import POLL, Attempt, Build, Offsets
@@ -28,14 +28,15 @@ from anabranch.container.lane.monitor import Monitor
 from anabranch.container.lane.queries import Queries
 from anabranch.container.lane.reporting import Reporter
 from anabranch.container.lane.upkeep import Upkeep
-from anabranch.container.place import Place
+from anabranch.container.retries import Standstill
 from anabranch.event_time.progress import Progress
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP, parsed, texts
 from anabranch.protocol.drain import DrainOrder
 from anabranch.protocol.lane_report import LanePhase, LaneReport
-from anabranch.spark import clock, isolation
-from anabranch.spark.query import LaneQuery
+from anabranch.spark.functions import isolation
+from anabranch.spark.query import clock
+from anabranch.spark.query.query import LaneQuery
 
 __all__ = ["LaneRunner", "Trace", "logged"]
 
@@ -297,5 +298,5 @@ class LaneRunner:
         if self._attempt.started is not None:
             self._attempt.started.stop()  # what failed may be ours, and not the query
         clock.forget(self._attempt.clock)
-        self._attempt.reporter.conclude(LanePhase.FAILED, error=failed.told, fenced=failures.is_fenced(error))
+        self._attempt.reporter.conclude(LanePhase.FAILED, error=failed.told, fenced=error_text.is_fenced(error))
         return events.FailureReported()

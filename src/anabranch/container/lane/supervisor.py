@@ -10,13 +10,13 @@ import msgspec
 
 from anabranch import logs
 from anabranch.container import restarts
-from anabranch.container.attempts import Attempts
-from anabranch.container.failures import Remedy
+from anabranch.container.error_text import Remedy
 from anabranch.container.lane.events import Close, Closing, Drain, Judged, Leave, Want
 from anabranch.container.lane.life import Life
 from anabranch.container.lane.lifecycle import LaneState, Phase
 from anabranch.container.lane.surroundings_wait import Patience, SurroundingsWait
 from anabranch.container.restarts import Step
+from anabranch.container.retries import Attempts
 from anabranch.model.lane import Lane
 from anabranch.protocol.container import WantedLane
 from anabranch.protocol.lane_report import LanePhase, LaneReport

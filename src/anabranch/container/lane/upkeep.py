@@ -7,12 +7,12 @@ from time import monotonic
 from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch import logs
-from anabranch.container.attempts import Standstill
 from anabranch.container.lane.attempt import Attempt
 from anabranch.container.lane.monitor import Monitor
+from anabranch.container.retries import Standstill
 from anabranch.errors import StalledError
 from anabranch.spark.internals import thread_dump
-from anabranch.spark.query import LaneQuery
+from anabranch.spark.query.query import LaneQuery
 
 __all__ = ["Upkeep"]
 

@@ -1,6 +1,6 @@
 """How Spark lays out a checkpoint: planned batches are written there, lanes are split and copied, and time is set back.
 
-The folder itself is read and changed by :mod:`anabranch.container.folder`, in the versions that are named here.
+The folder itself is read and changed by :mod:`anabranch.container.checkpoint.folder`, in the versions named here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How Spark and py4j write errors: what a lane failed for is read out of such a text.
 
-The patterns are in :mod:`anabranch.container.root_cause`, and :mod:`anabranch.container.failures` knows the kinds.
+The patterns are in :mod:`anabranch.container.root_cause`, and :mod:`anabranch.container.error_text` knows the kinds.
 """
 
 from __future__ import annotations

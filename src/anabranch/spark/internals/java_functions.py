@@ -14,9 +14,9 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql.types import DataType
 
 from anabranch.errors import AnabranchError
-from anabranch.spark import cluster
 from anabranch.spark.internals import java
 from anabranch.spark.internals.surface import JavaMembers, Surface
+from anabranch.spark.session import cluster
 
 __all__ = ["SURFACE", "applied", "java_type", "prepare", "probe"]
 

@@ -13,7 +13,7 @@ import sys
 import pyspark.sql.streaming.python_streaming_source_runner  # noqa: F401
 from pyspark.daemon import manager
 
-import anabranch.spark.clock
+import anabranch.spark.query.clock
 import anabranch.systems.embedded.spark  # noqa: F401
 from anabranch.spark.internals import source_server
 

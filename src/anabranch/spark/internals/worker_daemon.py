@@ -15,10 +15,10 @@ import pyspark.sql.streaming.proto.StateMessage_pb2
 import pyspark.worker  # noqa: F401
 from pyspark.daemon import manager
 
-import anabranch.spark.clock
-import anabranch.spark.job_functions
-import anabranch.spark.processing
-import anabranch.spark.sink
+import anabranch.spark.functions.job_functions
+import anabranch.spark.operators.processing
+import anabranch.spark.query.clock
+import anabranch.spark.query.sink
 import anabranch.systems.embedded.output
 import anabranch.systems.embedded.spark
 import anabranch.systems.kafka.output  # noqa: F401

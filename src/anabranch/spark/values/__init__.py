@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from anabranch.errors import GraphError
 from anabranch.formats import Format
-from anabranch.spark import codec
+from anabranch.spark.values import codec
 from anabranch.spark.values.avro import AvroReader, AvroWriter
 from anabranch.spark.values.plain import JsonReader, JsonWriter, OpaqueReader, OpaqueWriter
 from anabranch.spark.values.protobuf import ProtobufReader, ProtobufWriter

@@ -16,9 +16,8 @@ from pyspark.sql.types import StructType
 
 from anabranch.errors import GraphError
 from anabranch.formats import Format
-from anabranch.spark import codec
 from anabranch.spark.internals import strict_avro
-from anabranch.spark.values import way
+from anabranch.spark.values import codec, way
 
 __all__ = ["AvroReader", "AvroWriter"]
 

@@ -25,8 +25,8 @@ from pyspark.sql.types import (
 )
 
 from anabranch.errors import GraphError
-from anabranch.spark import codec
 from anabranch.spark.internals import strict_json
+from anabranch.spark.values import codec
 
 __all__ = ["READ_AS", "JsonReader", "JsonWriter", "OpaqueReader", "OpaqueWriter"]
 

@@ -29,9 +29,8 @@ from pyspark.sql.types import (
 
 from anabranch.errors import GraphError
 from anabranch.formats import Format
-from anabranch.spark import codec
 from anabranch.spark.internals import protobuf_messages
-from anabranch.spark.values import way
+from anabranch.spark.values import codec, way
 
 __all__ = ["ProtobufReader", "ProtobufWriter"]
 

@@ -1,0 +1,81 @@
+"""Where it is kept how many records a batch may have: beside the folders of a job's lanes, for whoever runs one next.
+
+It only saves time: what is damaged, or can't be written, is as if it weren't there.
+"""
+
+from __future__ import annotations
+
+import json
+from time import monotonic
+
+from anabranch import logs
+from anabranch.container.checkpoint.filesystem import Tree
+from anabranch.container.checkpoint.lane_folders import Place
+from anabranch.model.lane import Lane
+from anabranch.pace import speeds
+from anabranch.pace.speeds import Speed
+
+__all__ = ["Memory", "remembered"]
+
+log = logs.get_logger()
+
+_FOLDER = "speeds"
+_EVERY = 5.0
+_OTHER = 1.5
+"""A limit that is so many times another is worth a file."""
+
+
+class Memory:
+    """What a lane leaves. Those that run at the same time write one after the other, and the last one counts."""
+
+    def __init__(self, place: Place, lane: Lane) -> None:
+        self._place = place
+        self._lane = lane
+        self._rows = 0
+        self._noted = monotonic()
+
+    def note(self, rows: int, *, ends: bool = False) -> None:
+        """A batch of the lane may have so many records. ``ends``: nothing more will be said of it."""
+        low, high = sorted((rows, self._rows))
+        if high < low * _OTHER or (not ends and monotonic() < self._noted + _EVERY):
+            return
+        self._rows, self._noted = rows, monotonic()
+        try:
+            tree = _tree(self._place, self._lane)
+            known = _read(tree, self._lane) | {self._lane.factor: Speed(rows, _partitions(self._lane))}
+            tree.fs.mkdirs(tree.path)
+            tree.write(_name(self._lane), json.dumps(speeds.to_builtins(known)))
+        except Exception as error:
+            log.debug("how fast a lane is isn't kept", lane=self._lane.id, error=str(error))
+
+
+def remembered(place: Place, lane: Lane, *, quick: bool) -> int:
+    """The records of a first batch, by what others have left; 0: nobody has. ``quick``: see :func:`speeds.first`."""
+    try:
+        return speeds.first(_read(_tree(place, lane), lane), lane.factor, _partitions(lane), quick=quick)
+    except Exception as error:
+        log.debug("how fast a lane was isn't known", lane=lane.id, error=str(error))
+        return 0
+
+
+def _tree(place: Place, lane: Lane) -> Tree:
+    return Tree(place.spark, f"{place.root}/{lane.job}/{_FOLDER}")
+
+
+def _read(tree: Tree, lane: Lane) -> dict[int, Speed]:
+    name = _name(lane)
+    if not tree.has(name):
+        return {}
+    try:
+        return speeds.from_builtins(json.loads(tree.read(name)))
+    except ValueError as error:
+        log.debug("how fast lanes were can't be read", lane=lane.id, error=str(error))
+        return {}
+
+
+def _name(lane: Lane) -> str:
+    return f"{lane.stage}-{lane.group}.json"
+
+
+def _partitions(lane: Lane) -> int:
+    return max(1, len({ssp.whole for ssp in lane.ssps}))

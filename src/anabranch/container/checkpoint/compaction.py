@@ -1,0 +1,81 @@
+"""A folder of a stopped lane without the state of tasks that are others' by now: made beside the one that it has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from anabranch import crash_points
+from anabranch.container.checkpoint.folder import Folder
+from anabranch.errors import StateError
+from anabranch.model.lane import Lane
+from anabranch.spark.internals import state_rewrite
+from anabranch.spark.query import state
+from anabranch.spark.query.state import Held
+
+__all__ = ["Look", "look", "rewrite"]
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a stopped lane's folder has after its last batch. ``keys``: the columns of its stage's key."""
+
+    lane: Lane
+    folder: Folder
+    batch: int
+    keys: int
+    held: Held
+
+
+def look(spark: SparkSession, lane: Lane, uri: str, keys: int) -> Look:
+    """Look into the folder of a lane that is stopped, and let no other process here have it.
+
+    Raises:
+        ConflictError: one has it.
+        StateError: it is gone, or a batch was begun in it and not finished.
+    """
+    folder = Folder(spark, uri)
+    if not folder.exists():
+        raise StateError(f"the folder of lane {lane.id} is gone: {uri}", "restore the storage root")
+    if not lane.abandoned:
+        folder.lock()
+        folder.clear_leftovers(anew=False)
+    if folder.pending:
+        raise StateError(
+            f"lane {lane.id} has begun batch {folder.planned()}, and not finished it",
+            f"start job {lane.job!r}, and stop it once it runs",
+        )
+    batch = folder.committed()
+    held = state.held(spark, lane, uri, batch, keys) if batch >= 0 else Held(0, 0, 0, 0)
+    return Look(lane, folder, batch, keys, held)
+
+
+def rewrite(spark: SparkSession, found: Look, target: str) -> Held:
+    """Make a folder that is as the one that was found, but without foreign state. Gives what it has.
+
+    Nobody knows of it yet, and the one that was found stays as it is.
+
+    Raises:
+        ConflictError: the target is there.
+        StateError: what was written isn't what it should be.
+    """
+    lane, batch, keys = found.lane, found.batch, found.keys
+    made = found.folder.bare(target)
+    state_rewrite.rewrite(
+        spark,
+        found.folder.uri,
+        made.uri,
+        batch,
+        lane.state_partitions,
+        lambda rows: rows.where(state.own(lane, rows, keys)),
+    )
+    before, after = found.held, state.held(spark, lane, made.uri, batch, keys)
+    if after != Held(before.rows - before.foreign_rows, before.bytes - before.foreign_bytes, 0, 0):
+        made.remove()
+        raise StateError(
+            f"the state of lane {lane.id} was not written anew as it should be: {after} came of {before}",
+            "the job is as it was; this is a fault of anabranch",
+        )
+    crash_points.reach(crash_points.REWRITTEN, lane.id, batch)
+    return after

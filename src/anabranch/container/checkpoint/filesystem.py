@@ -1,0 +1,270 @@
+"""The files below a folder, on a local disk or through Hadoop's FileSystem, and bringing a copy of them up to date."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from anabranch.container.checkpoint import leftovers
+from anabranch.container.checkpoint.leftovers import PART
+from anabranch.errors import StateError
+from anabranch.spark.internals.hadoop_files import Hadoop
+
+__all__ = ["File", "Tree", "update"]
+
+_AT_ONCE = 8
+"""So many files are copied at once: most are small, and what takes time is to ask for each."""
+
+_STATUS = re.compile(r"\bpath=(.*?); isDirectory=(?:true|false; length=(\d+);.*?modification_time=(-?\d+))")
+
+
+@dataclass(frozen=True)
+class File:
+    """``size`` in bytes; ``changed``: when it was written, by the clock of where it is."""
+
+    size: int
+    changed: float
+
+    def is_copy_of(self, other: File) -> bool:
+        """Whether it has another file's content, both of one storage and by name: files of a checkpoint are written
+        once, or anew as a whole, so a copy made later than that is one of what is there now."""
+        return self.size == other.size and self.changed > other.changed
+
+
+class Tree:
+    """What is below a path."""
+
+    def __init__(self, spark: SparkSession, uri: str) -> None:
+        self._hadoop = Hadoop(spark)
+        self.path_of = self._hadoop.path
+        self.path = self.path_of(uri)
+        self.fs = self.path.getFileSystem(self._hadoop.conf)
+
+    @functools.cached_property
+    def local(self) -> Path | None:
+        """Its place on a local disk: there Hadoop starts two processes for each file that it makes."""
+        return Path(self.path.toUri().getPath()) if str(self.fs.getUri()) == "file:///" else None
+
+    def at(self, name: str) -> Any:
+        return self.path_of(self.path, name) if name else self.path
+
+    def files(self, name: str, pool: ThreadPoolExecutor) -> dict[str, File]:
+        """The file or the files below a name, by their names in the tree."""
+        return self._local_files(self.local, name) if self.local is not None else self._far_files(name, pool)
+
+    def copy(self, name: str, target: Tree, *, lives: bool) -> None:
+        """Copy a file to the same name in another tree. ``lives``: others write that one, too, or read it: the file is
+        there whole or not at all; and this one, so that it may be gone by now."""
+        try:
+            if not lives:
+                self._copy(name, target, name)
+                return
+            with target._put(name) as part:
+                self._copy(name, target, part)
+        except Exception:
+            if not lives or self.has(name):
+                raise
+
+    def has(self, name: str) -> bool:
+        """Whether there is such a file or folder."""
+        return self.local.joinpath(name).exists() if self.local is not None else bool(self.fs.exists(self.at(name)))
+
+    def numbers(self, name: str) -> list[int]:
+        """The files in a folder whose names are numbers, in order; none if it isn't there."""
+        if self.local is not None:
+            with contextlib.suppress(FileNotFoundError):
+                return sorted(int(each) for each in os.listdir(self.local / name) if each.isdecimal())
+            return []
+        folder = self.at(name)
+        if not self.fs.exists(folder):
+            return []
+        # One call for all the names: there may be hundreds, and a call for each costs as much as all the rest.
+        listed = self._hadoop.text(self._hadoop.files.stat2Paths(self.fs.listStatus(folder)))
+        begin = re.escape(str(self.fs.makeQualified(folder).toString()))
+        return sorted(int(number) for number in re.findall(begin + r"/(\d+)(?=[,}])", listed))
+
+    def read(self, name: str) -> str:
+        """The text of a file."""
+        if self.local is not None:
+            return self.local.joinpath(name).read_bytes().decode()
+        stream = self.fs.open(self.at(name))
+        try:
+            return str(self._hadoop.io.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def read_bytes(self, name: str) -> bytes:
+        """The content of a file."""
+        if self.local is not None:
+            return self.local.joinpath(name).read_bytes()
+        stream = self.fs.open(self.at(name))
+        try:
+            return bytes(self._hadoop.io.toByteArray(stream))
+        finally:
+            stream.close()
+
+    def write(self, name: str, text: str, *, new: bool = False, durable: bool = True) -> None:
+        """Write a file so that it is there whole or not at all. ``new``: there is none of that name that it is to
+        replace. ``durable``: no power cut takes it back once it is written.
+
+        Raises:
+            StateError: it can't be written.
+        """
+        try:
+            with self._put(name, new=new) as part:
+                if self.local is not None:
+                    _write(self.local / part, text, durable=durable)
+                    at = self.local / name
+                    at.with_name(f".{at.name}.crc").unlink(missing_ok=True)  # Hadoop's checksum of what was there
+                else:
+                    self._write_far(part, text)
+        except OSError as error:
+            raise StateError(
+                f"{self.path.toString()}/{name} could not be written: {error}",
+                "see that the storage root can be written to",
+            ) from error
+
+    def remove(self, name: str) -> None:
+        """Remove a file."""
+        if self.local is not None:
+            self.local.joinpath(name).unlink(missing_ok=True)
+        else:
+            self.fs.delete(self.at(name), False)
+
+    def all_files(self) -> list[str]:
+        """The names of all files, also of those that Hadoop hides."""
+        return sorted(self.sizes())
+
+    def sizes(self) -> dict[str, int]:
+        """The sizes of all files, in bytes, by name; also of those that Hadoop hides."""
+        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="lists") as pool:
+            return {name: file.size for name, file in self.files("", pool).items()}
+
+    def move(self, target: Tree) -> bool:
+        """Let all of it be at another place of the same storage; gives whether it was there."""
+        if not self.has(""):
+            return False
+        if self.local is None or target.local is None:
+            target.fs.mkdirs(target.path.getParent())
+            return bool(self.fs.rename(self.path, target.path))
+        target.local.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):  # somebody else has just moved it
+            os.rename(self.local, target.local)
+            return True
+        return False
+
+    def _copy(self, name: str, target: Tree, to: str) -> None:
+        if self.local is None or target.local is None:
+            self._hadoop.files.copy(self.fs, self.at(name), target.fs, target.at(to), False, True, self._hadoop.conf)
+            return
+        target.local.joinpath(to).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(self.local / name, target.local / to)
+
+    @contextlib.contextmanager
+    def _put(self, name: str, *, new: bool = False) -> Iterator[str]:
+        """A name to write a file under, which gets its own with the end of the block: it is there whole or not at all.
+        ``new``: there is none of that name that it is to replace."""
+        part = f"{name}.{uuid.uuid4().hex}{PART}"
+        try:
+            yield part
+            self._rename(part, name, new=new)
+        except Exception:
+            with contextlib.suppress(OSError):
+                self.remove(part)
+            raise
+
+    def _write_far(self, name: str, text: str) -> None:
+        stream = self.fs.create(self.at(name), True)
+        try:
+            stream.write(bytearray(text.encode()))
+            stream.hsync()
+        finally:
+            stream.close()
+
+    def _rename(self, name: str, to: str, *, new: bool) -> None:
+        if self.local is not None:
+            os.replace(self.local / name, self.local / to)
+            return
+        if not new:
+            self.fs.delete(self.at(to), False)
+        if not self.fs.rename(self.at(name), self.at(to)):
+            raise OSError(f"{self.at(to).toString()} could not be written")
+
+    @staticmethod
+    def _local_files(root: Path, name: str) -> dict[str, File]:
+        found = {}
+        first = root / name
+        below = [(str(first.parent), [first.name])] if first.is_file() else [(at, its) for at, _, its in os.walk(first)]
+        for at, its in below:
+            for each in its:
+                with contextlib.suppress(FileNotFoundError):
+                    about = os.stat(os.path.join(at, each))
+                    found[os.path.relpath(os.path.join(at, each), root)] = File(about.st_size, about.st_mtime)
+        return found
+
+    def _far_files(self, name: str, pool: ThreadPoolExecutor) -> dict[str, File]:
+        begin = f"{self.fs.makeQualified(self.path).toString()}/"
+        found: dict[str, File] = {}
+        due = [name] if self.fs.exists(self.at(name)) else []
+        while due:
+            listed, due = "\n".join(pool.map(self._listed, due)), []
+            for path, size, changed in _STATUS.findall(listed):
+                its = path.removeprefix(begin)
+                if not size:
+                    due.append(its)  # a folder
+                else:
+                    found[its] = File(int(size), int(changed) / 1000)
+        return found
+
+    def _listed(self, name: str) -> str:
+        """What is in a folder, in one text: calls for each of hundreds of files would take longer than all the rest."""
+        return self._hadoop.text(self.fs.listStatus(self.at(name)))
+
+
+def update(source: Tree, target: Tree, names: Iterable[str], *, lives: bool) -> int:
+    """Let what is below the names be in the target as it is in the source, name after name; gives how many files were
+    copied. ``lives``: others use both meanwhile.
+
+    Raises:
+        Exception: as the storage's own: something couldn't be read or written. Once more, it goes on from there.
+    """
+    copied = 0
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="copies") as pool:
+        for name in names:
+            theirs, ours = source.files(name, pool), target.files(name, pool)
+            theirs = {each: file for each, file in theirs.items() if not leftovers.is_temporary(each)}
+            due = [each for each, file in theirs.items() if each not in ours or not ours[each].is_copy_of(file)]
+            folders = {folder for each in ours for folder in _folders(each)}
+            if not folders.isdisjoint(due):  # Hadoop would copy into it
+                raise OSError(f"a folder is where a file should be: {sorted(folders.intersection(due))[0]}")
+            list(pool.map(lambda each: source.copy(each, target, lives=lives), due))
+            list(pool.map(target.remove, ours.keys() - theirs.keys()))
+            copied += len(due)
+    return copied
+
+
+def _write(at: Path, text: str, *, durable: bool) -> None:
+    """Write a file on a local disk; ``durable``: wait until it is there."""
+    at.parent.mkdir(parents=True, exist_ok=True)
+    with at.open("wb") as file:
+        file.write(text.encode())
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _folders(name: str) -> list[str]:
+    """Those that a file is in."""
+    parts = name.split("/")
+    return ["/".join(parts[:count]) for count in range(1, len(parts))]

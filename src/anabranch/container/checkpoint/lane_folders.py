@@ -1,0 +1,219 @@
+"""Where a container's lanes run, and how a lane takes its folder there."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from pyspark.sql import SparkSession
+
+from anabranch.container import surroundings
+from anabranch.container.checkpoint import damage
+from anabranch.container.checkpoint.folder import Come, Folder
+from anabranch.container.error_text import Failure
+from anabranch.deadlines import wait_until
+from anabranch.errors import ConflictError, StateError
+from anabranch.event_time import progress
+from anabranch.event_time.progress import Progress
+from anabranch.model.lane import Lane
+from anabranch.systems.systems import Systems
+
+__all__ = ["Place"]
+
+_LOCK_PATIENCE = 60.0
+_POLL = 0.1
+
+
+@dataclass(frozen=True)
+class Place:
+    """The session, the storage root, a local folder for clocks, and the systems."""
+
+    spark: SparkSession
+    root: str
+    clocks: Path
+    systems: Systems
+
+    def folder(
+        self, lane: Lane, epoch: int, unless: Callable[[], bool], checked: bool = False, ahead: bool = False
+    ) -> Folder:
+        """Take a lane's folder: a new one for a new lane, or a copy of that of the lane whose state it has; else the
+        one it has, which must be there and agree, or a copy of that if it was abandoned. Spark accepts it: what killed
+        processes have left there is removed.
+
+        ``unless``: whether to wait no longer for a process that has it. ``checked``: if it is new, its outputs were
+        taken for it and hold nothing of it. ``ahead``: its query was begun there already.
+        """
+        folder = self.at(lane, lane.folder_epoch or epoch)
+        if lane.folder_epoch:
+            if not folder.exists():
+                raise StateError(
+                    f"the folder of lane {lane.id} is gone: {folder.uri}",
+                    "restore the storage root; without it the lane's positions and state are lost",
+                )
+            if not lane.abandoned:
+                _lock(folder, unless)
+            began = folder.committed() >= lane.first_batch
+            self.systems.recover(lane, epoch, new=False if began else None)
+            self.systems.fence_tables(lane, epoch, new=False if began else None, foreign=True)
+        published = -1 if checked and not lane.folder_epoch else self.published(lane)
+        if not lane.folder_epoch:
+            self.check_new(lane, published)
+            if _has_former_state(lane):
+                folder = self._split(lane, folder)
+            elif not ahead:
+                folder.make()
+                _lock(folder, unless)
+                folder.begin_anew()  # somebody may have begun ahead of the lane, and have died
+        if published > folder.planned():
+            raise StateError(
+                f"the outputs of lane {lane.id} hold its batch {published}, but its folder {folder.uri} knows none "
+                f"after {folder.planned()}",
+                "restore the storage root; going on would write records twice",
+            )
+        if lane.folder_epoch and lane.abandoned:
+            folder = folder.clone(self.at(lane, epoch).uri)
+        _lock(folder, unless)
+        parted = not lane.folder_epoch and _has_former_state(
+            lane
+        )  # from a lane that is closed, and has nothing pending
+        if parted:
+            damage.check(folder, lane)
+        elif not ahead:
+            damage.mend(folder, lane, published)
+        if not ahead and not (parted and folder.planned() >= 0):
+            folder.clear_leftovers(anew=lane.first_batch == 0 and lane.last_batch < 0 and published < 0)
+        return folder
+
+    def explained(self, failed: Failure) -> Failure:
+        """A failure with the disks that are full, if one is awaited that has room: most errors name no file."""
+        if failed.awaits != surroundings.DISK.name:
+            return failed
+        folders = (str(folder.path) for system in self.systems.all for folder in system.folders())
+        places = (urlsplit(self.root).path, *folders, tempfile.gettempdir())
+        return replace(failed, reasons=(*failed.reasons, *surroundings.full_disks(places)))
+
+    def check_new(self, lane: Lane, published: int) -> None:
+        """Raises StateError if the outputs of a lane that is new hold a batch of it."""
+        if published >= 0:
+            raise StateError(
+                f"lane {lane.id} is new, but its outputs hold batch {published} of it",
+                "the store was set back: restore the newest copy of it",
+            )
+
+    def _split(self, lane: Lane, folder: Folder) -> Folder:
+        """A copy of the folder of the lane that it goes on from, as its own."""
+        parent, epoch = _parent(lane)
+        kept: dict[str, list[int]] = {}
+        for ssp in (*lane.ssps, *lane.broadcast):
+            kept.setdefault(ssp.stream, []).append(ssp.partition)
+        former = self.of(lane.job, parent, epoch)
+        if not former.exists():
+            raise StateError(
+                f"the folder of lane {parent} is gone, and lane {lane.id} goes on from it: {former.uri}",
+                "restore the storage root; without it positions and state are lost",
+            )
+        added: dict[str, dict[int, int]] = {}
+        for ssp in lane.fresh:
+            first = self.systems.named(ssp.system).starts(ssp.stream)
+            added.setdefault(ssp.stream, {})[ssp.partition] = first[ssp.partition]
+        copy = former.clone(folder.uri, kept, added, self._come(lane))
+        copy.clear_broken(former)
+        if copy.pending or copy.planned() != lane.first_batch - 1:
+            raise StateError(
+                f"lane {parent} was closed after batch {lane.first_batch - 1}, but its folder {former.uri} says "
+                f"{copy.committed()} of {copy.planned()}",
+                "restore the storage root",
+            )
+        begins: dict[str, dict[int, int]] = {}
+        for ssp, offset in lane.begins.items():
+            begins.setdefault(ssp.stream, {})[ssp.partition] = offset
+        if lane.rewind is not None and lane.rewind.to and copy.planned() >= 0:
+            copy.rewind(begins)
+        if lane.drained is not None and copy.planned() >= 0:
+            copy.rewind(begins)
+            copy.reset_time(self.inherited(lane))
+        return copy
+
+    def _come(self, lane: Lane) -> list[Come]:
+        """The streams of inputs that are bound to patterns, but for the first ones, of which some may be new."""
+        systems = {ssp.stream: ssp.system for ssp in lane.ssps}
+        found = []
+        for streams in lane.matched.values():
+            for after, stream in itertools.pairwise(streams):
+                system = self.systems.named(systems[stream])
+                id = system.id(stream)
+                found.append(Come(stream, id, after, system.offset(stream, id, {})))
+        return found
+
+    def inherited(self, lane: Lane) -> Progress:
+        """How far in event time the lanes were that a lane goes on from. Raises StateError if a folder is gone."""
+        found = [self.of(lane.job, name, epoch).left() for name, epoch in lane.inherits.items()]
+        before = progress.joined(found)
+        if lane.drained is not None:
+            mine = {str(ssp.whole) for ssp in (*lane.ssps, *lane.broadcast)}
+            return progress.cleared(before, mine, lane.drained.writers)
+        if lane.rewind is None or not lane.rewind.clear:
+            return before
+        between = {ssp for _, ssps in found for ssp in ssps if ssp not in lane.rewind.to}
+        return progress.cleared(before, between, lane.rewind.after)
+
+    def clock(self, lane: Lane) -> Path:
+        """The file of a lane's event time."""
+        return self.clocks / f"{lane.id}.clock"
+
+    def at(self, lane: Lane, epoch: int) -> Folder:
+        """The folder that a lane has, or would have, of an epoch."""
+        return self.of(lane.job, lane.id, epoch)
+
+    def of(self, job: str, lane: str, epoch: int) -> Folder:
+        """The folder that a lane of a job has, or would have, of an epoch."""
+        return Folder(self.spark, f"{self.root}/{job}/{lane}/{epoch}", self.systems.streams_by_topic)
+
+    def withdrawn(self, lane: Lane, epoch: int, *, began: bool) -> int:
+        """Let nobody write for a lane any more whose query has ended, until it takes its outputs anew; gives the last
+        batch of which an output holds anything then, -1 if none. ``began``: it has committed a batch of its own."""
+        return self.systems.withdraw(lane, epoch, new=False if began else None)
+
+    def seen(self, lane: Lane) -> int:
+        """The last batch of which an output of a lane is known to hold something, while it is at work: it may be a
+        later one by now."""
+        return self.systems.seen(lane)
+
+    def published(self, lane: Lane) -> int:
+        """The last batch of which an output of a lane holds anything, -1 if none."""
+        return self.systems.published(lane)
+
+
+def _has_former_state(lane: Lane) -> bool:
+    if lane.drained is not None:
+        return bool(lane.drained.state)
+    cleared = lane.afresh or (lane.rewind is not None and lane.rewind.clear)
+    return lane.stateful and bool(lane.inherits) and not cleared
+
+
+def _parent(lane: Lane) -> tuple[str, int]:
+    """The lane whose state it takes over, and the epoch of its folder."""
+    if lane.drained is not None:
+        return lane.drained.state, lane.inherits[lane.drained.state]
+    ((parent, epoch),) = lane.inherits.items()
+    return parent, epoch
+
+
+def _lock(folder: Folder, unless: Callable[[], bool]) -> None:
+    held: list[ConflictError] = []
+
+    def look() -> bool | None:
+        try:
+            folder.lock()
+        except ConflictError as error:
+            if unless():
+                raise
+            held[:] = [error]
+            return None
+        return True
+
+    wait_until(look, _LOCK_PATIENCE, lambda: held[0], _POLL)

@@ -1,0 +1,150 @@
+"""Whether the outputs of a lane are there, and hold all that the lane knows to be in them.
+
+To a stream that is gone, a query tries to write on for minutes. One that was set back would lack records for good: the
+lane has committed their batches, and never writes them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from time import monotonic
+from typing import Any
+
+from anabranch import logs
+from anabranch.container.checkpoint.folder import Folder
+from anabranch.errors import AnabranchError, NotFoundError, StateError
+from anabranch.model.lane import Lane
+from anabranch.systems.contract import System
+from anabranch.systems.systems import Systems
+
+__all__ = ["Outputs"]
+
+log = logs.get_logger()
+
+_FAR_EVERY = 5.0
+"""Seconds between two looks at outputs that are asked over a network."""
+
+
+class Outputs:
+    """The streams and tables that a lane writes. ``clock``: seconds."""
+
+    def __init__(self, systems: Systems, lane: Lane, clock: Callable[[], float] = monotonic) -> None:
+        self._systems = systems
+        self._lane = lane
+        self._clock = clock
+        self._gone = ""
+        self._noted: dict[str, Any] = {"streams": {}, "tables": {}}
+        self._asked = float("-inf")
+
+    def check(self) -> None:
+        """Look for the streams. Raises StateError if one is gone, and was the last time."""
+        lane = self._lane
+        streams = self._streams
+        systems = {lane.system(stream) for stream in streams}
+        try:
+            there = {name: self._systems.named(name).streams() for name in systems}
+        except AnabranchError as error:
+            log.debug("the output streams aren't known", lane=lane.id, error=str(error))
+            return
+        gone = next((stream for stream in streams if stream not in there[lane.system(stream)]), "")
+        if gone and gone == self._gone:
+            raise self._gone_error(gone)
+        self._gone = gone
+
+    def note(self, folder: Folder, *, last: bool = False) -> None:
+        """Keep in the lane's folder where its outputs end, after a batch was committed. ``last``: no other batch
+        follows now."""
+        far = last or self._clock() >= self._asked + _FAR_EVERY
+        streams = [stream for stream in self._streams if far or not self._of(stream).remote]
+        try:
+            ends = {stream: self._known_ends(stream) for stream in streams}
+            tables = self._last_batches() if far else {}
+        except AnabranchError as error:
+            log.debug("where the outputs end isn't known", lane=self._lane.id, error=str(error))
+            return
+        if far:
+            self._asked = self._clock()
+        noted = {
+            "streams": {**self._noted["streams"], **ends},
+            "tables": {**self._noted["tables"], **tables},
+        }
+        if noted != self._noted:
+            folder.note_outputs(noted)
+            self._noted = noted
+
+    def compare(self, folder: Folder) -> None:
+        """See that the outputs hold what they held when the lane's last batches were committed, before it goes on.
+
+        Raises:
+            StateError: one of them was set back, and records are missing from it.
+        """
+        noted = folder.outputs()
+        for stream, partitions in noted.get("streams", {}).items():
+            if stream in self._lane.outputs and not self._systems.is_table(stream):
+                self._compare_stream(stream, {int(number): end for number, end in partitions.items()})
+        last_batches = self._last_batches() if noted.get("tables") else {}
+        for output, batch in noted.get("tables", {}).items():
+            if (now := last_batches.get(output, batch)) < batch:
+                raise StateError(
+                    f"the table {output!r} holds batches of lane {self._lane.id} up to {now}, and held them up to "
+                    f"{batch} before: it was set back",
+                    f"restore its newest copy: the rows of batches {now + 1} to {batch} are missing from it, and the "
+                    "lane won't write them again",
+                )
+        self._noted = {"streams": noted.get("streams", {}), "tables": noted.get("tables", {})}
+
+    def _compare_stream(self, stream: str, noted: dict[int, int]) -> None:
+        try:
+            ends = self._ends(stream)
+        except NotFoundError:
+            raise self._gone_error(stream) from None
+        for number, before in noted.items():
+            now = ends.get(str(number), 0)
+            if now >= before:
+                continue
+            where = f"{self._lane.system(stream)}/{stream}/{number}"
+            if self._systems.on_data_loss(stream) != "fail":
+                log.warning("an output has lost records, and the lane goes on", ssp=where, end=now, before=before)
+                continue
+            raise StateError(
+                f"the output {where} ends at offset {now}, and ended at {before} before: it was set back, or removed "
+                f"and made again, and lane {self._lane.id} won't write offsets {now} to {before - 1} again",
+                f"restore the newest copy of stream {stream!r}; nothing was changed\n  {self._way_on(stream)}",
+            )
+
+    def _gone_error(self, stream: str) -> StateError:
+        return StateError(
+            f"the output stream {stream!r} of lane {self._lane.id} is gone from {self._lane.system(stream)}",
+            "restore it; or, to begin afresh, give the job another name",
+        )
+
+    def _way_on(self, stream: str) -> str:
+        """What else may be done about a stream whose newest copy is lost."""
+        if "on_data_loss" in self._of(stream).stream_settings:
+            name = self._systems.bound_as(stream)
+            return (
+                f'to go on without those records, which are lost then, set [streams.{name}] on_data_loss = "earliest"'
+            )
+        return "without it those records are lost: under another job name, the job writes its outputs once more"
+
+    @property
+    def _streams(self) -> list[str]:
+        return sorted(stream for stream in self._lane.outputs if not self._systems.is_table(stream))
+
+    def _known_ends(self, stream: str) -> dict[str, int]:
+        return _by_text(self._of(stream).known_ends(stream))
+
+    def _ends(self, stream: str) -> dict[str, int]:
+        return _by_text(self._of(stream).high_watermarks(stream))
+
+    def _of(self, stream: str) -> System:
+        return self._systems.named(self._lane.system(stream))
+
+    def _last_batches(self) -> dict[str, int]:
+        """The last batch of the lane that each table holds."""
+        tables = self._systems.tables(self._lane)
+        return {output: table.last(self._lane.job, self._lane.id) for output, table in tables.items()}
+
+
+def _by_text(ends: Mapping[int, int]) -> dict[str, int]:
+    return {str(number): end for number, end in sorted(ends.items())}

@@ -1,0 +1,124 @@
+"""The standbys that a process keeps: copies of the folders of lanes that run elsewhere, refreshed as batches commit."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from time import monotonic
+
+import msgspec
+
+from anabranch import logs
+from anabranch.container import error_text
+from anabranch.container.checkpoint.folder import Folder
+from anabranch.protocol.standby import StandbyAction, StandbyOrder, StandbyReport
+
+__all__ = ["Copies"]
+
+_LOOK_EVERY = 1.0
+_AGAIN_AFTER = 30.0
+
+log = logs.get_logger()
+
+_Key = tuple[str, int, int]
+
+
+class Copies:
+    """Keeps them in a thread, one after the other, each again when its lane has committed more.
+
+    Whatever goes wrong with one is told, and costs no more than time; after a while it is tried again.
+
+    Args:
+        folder: the folder that a lane has from an epoch.
+        wake: is called when there is something new to report.
+    """
+
+    def __init__(
+        self,
+        folder: Callable[[str, int], Folder],
+        wake: Callable[[], object] = lambda: None,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._folder = folder
+        self._wake = wake
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._wanted: dict[_Key, StandbyOrder] = {}
+        self._kept: dict[_Key, StandbyReport] = {}
+        self._not_before: dict[_Key, float] = {}
+        self._over = threading.Event()
+        self._news = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="copies", daemon=True)
+
+    @property
+    def reports(self) -> tuple[StandbyReport, ...]:
+        with self._lock:
+            return tuple(self._kept[key] for key in sorted(self._kept))
+
+    def want(self, copies: Iterable[StandbyOrder]) -> None:
+        """Keep these, and forget all others."""
+        wanted = {_key(copy): copy for copy in copies}
+        with self._lock:
+            if wanted == self._wanted:
+                return
+            self._wanted = wanted
+            self._kept = {
+                key: self._kept.get(key, StandbyReport(lane=copy.lane, epoch=copy.epoch, number=copy.number))
+                for key, copy in wanted.items()
+                if key in self._kept or copy.to == StandbyAction.REFRESH
+            }
+        if wanted and not self._thread.is_alive() and not self._over.is_set():
+            self._thread.start()
+        self._news.set()
+
+    def end(self) -> None:
+        """Begin nothing more; what is there stays."""
+        self._over.set()
+        self._news.set()
+
+    def turn(self) -> None:
+        """Do once what there is to do."""
+        with self._lock:
+            due = [copy for key, copy in self._wanted.items() if key in self._kept]
+        for copy in due:
+            if self._over.is_set() or self._clock() < self._not_before.get(_key(copy), 0.0):
+                continue
+            try:
+                self._keep(copy)
+            except Exception as error:
+                self._not_before[_key(copy)] = self._clock() + _AGAIN_AFTER
+                log.warning("a standby can't be kept up to date", lane=copy.lane, error=str(error))
+                self._tell(copy, error=error_text.failure(error).what[:300])
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            self.turn()
+            self._news.wait(_LOOK_EVERY)
+            self._news.clear()
+
+    def _keep(self, copy: StandbyOrder) -> None:
+        source = self._folder(copy.lane, copy.epoch)
+        standby = source.standby(copy.number)
+        if copy.to == StandbyAction.REMOVE:
+            standby.remove()
+            with self._lock:
+                self._kept.pop(_key(copy), None)
+            self._wake()
+        elif copy.to == StandbyAction.REFRESH and (last := source.committed()) > self._batch(copy):
+            self._tell(copy, batch=min(last, source.refresh(standby)), error="")
+
+    def _batch(self, copy: StandbyOrder) -> int:
+        with self._lock:
+            has = self._kept.get(_key(copy))
+        return -1 if has is None or has.error else has.batch
+
+    def _tell(self, copy: StandbyOrder, **changes: int | str) -> None:
+        with self._lock:
+            has = self._kept.get(_key(copy))
+            if has is not None:  # else it is another's by now
+                self._kept[_key(copy)] = msgspec.structs.replace(has, **changes)
+        self._wake()
+
+
+def _key(copy: StandbyOrder) -> _Key:
+    return (copy.lane, copy.epoch, copy.number)

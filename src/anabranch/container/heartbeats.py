@@ -1,0 +1,257 @@
+"""How a container's reports reach its coordinator, and its wishes the container: in one process, or from afar."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from operator import attrgetter
+from time import monotonic
+from typing import Protocol, runtime_checkable
+
+import msgspec
+
+from anabranch import logs
+from anabranch.container.seat_lease import Agent
+from anabranch.errors import FencedError, StoreUnavailableError
+from anabranch.protocol.container import Heartbeat, HeartbeatResponse, Registration, RegistrationResponse
+from anabranch.protocol.lane_report import LaneReport
+from anabranch.protocol.standby import StandbyReport
+
+__all__ = ["Beating", "Beats", "Coordination", "Direct"]
+
+_SHORTEST = 0.75
+"""The shortest poll, as a part of the period. They differ, or those that were held up together would go on together."""
+
+_LIVE = 1.0
+"""Seconds: so often it is told how far batches are, if any goes on."""
+_AWAY_EVERY = 1.0
+_SHAPE = attrgetter("lane", "phase", "folder_epoch", "halted")
+
+log = logs.get_logger()
+
+
+class Coordination(Protocol):
+    """What a container needs of the coordinator: the same in process and over HTTP."""
+
+    def register(self, registration: Registration) -> RegistrationResponse: ...
+
+    def heartbeat(self, beat: Heartbeat, wait: float = 0) -> HeartbeatResponse: ...
+
+
+@runtime_checkable
+class Listening(Coordination, Protocol):
+    """A coordinator in the same process, which can tell when it has something new to say."""
+
+    def listening(self, beat: Heartbeat, wake: Callable[[], object]) -> AbstractContextManager[None]: ...
+
+
+class Beats(Protocol):
+    """What a container's loop calls at every turn."""
+
+    def listen(self, wake: Callable[[], object]) -> None:
+        """Call ``wake`` when there is an answer to :meth:`take`."""
+        ...
+
+    def take(self, reports: Sequence[LaneReport], copies: Sequence[StandbyReport] = ()) -> HeartbeatResponse | None:
+        """Tell how the lanes and standbys are; gives what should run, None while that isn't known.
+
+        Raises:
+            FencedError: everything must stop; says why.
+        """
+        ...
+
+    def leave(self, reports: Sequence[LaneReport]) -> None:
+        """Give the seat back, once all lanes have ended."""
+        ...
+
+
+class Direct:
+    """Every turn is a beat, and an error of the coordinator's is one of the container's; but while its store can't be
+    used, the lanes go on with what they were told last, and it is asked again every second.
+
+    Args:
+        say: is told when the store can't be used, and when it can be again.
+    """
+
+    def __init__(
+        self,
+        coordination: Coordination,
+        agent: Agent,
+        clock: Callable[[], float] = monotonic,
+        say: Callable[[str], None] = log.warning,
+    ) -> None:
+        self._coordination = coordination
+        self._agent = agent
+        self._clock = clock
+        self._say = say
+        self._away_since: float | None = None
+        self._asked_at = 0.0
+        self._wake: Callable[[], object] = lambda: None
+        self._listening = ExitStack()
+
+    def listen(self, wake: Callable[[], object]) -> None:
+        self._wake = wake
+
+    def take(self, reports: Sequence[LaneReport], copies: Sequence[StandbyReport] = ()) -> HeartbeatResponse | None:
+        if self._away_since is not None and self._clock() < self._asked_at + _AWAY_EVERY:
+            return self._agent.answer
+        self._listening.close()
+        sent = self._agent.beat(reports, copies=copies)
+        try:
+            answer = self._coordination.heartbeat(sent.beat)
+        except StoreUnavailableError as error:
+            self._asked_at = self._clock()
+            if self._away_since is None:
+                self._away_since = self._asked_at
+                self._say(f"{error.what}; the lanes go on, and it is tried again: {error.cure}")
+            return self._agent.answer
+        if self._away_since is not None:
+            self._say(f"the store can be used again, after {self._clock() - self._away_since:.0f} s")
+            self._away_since = None
+        self._agent.hear(sent, answer)
+        _check(self._agent)
+        if isinstance(self._coordination, Listening):
+            seen = msgspec.structs.replace(sent.beat, seen=answer.revision)
+            self._listening.enter_context(self._coordination.listening(seen, self._wake))
+        return self._agent.answer
+
+    def leave(self, reports: Sequence[LaneReport]) -> None:
+        self._listening.close()
+        self._coordination.heartbeat(self._agent.beat(reports, leaving=True).beat)
+
+
+class Beating:
+    """Beats in threads of its own, inside ``with``: a poll that waits for news, and a beat at once when a lane changes.
+
+    Whatever goes wrong with a beat, it is a missed one: the threads go on.
+
+    Args:
+        period: seconds that a poll waits at most, and between two tries while the coordinator isn't heard.
+        say: is told when the coordinator isn't heard any more, and when it is heard again.
+    """
+
+    def __init__(
+        self, coordination: Coordination, agent: Agent, period: float, say: Callable[[str], None] = log.warning
+    ) -> None:
+        self._coordination = coordination
+        self._agent = agent
+        self._period = period
+        self._say = say
+        self._lock = threading.Lock()
+        self._reports: tuple[LaneReport, ...] = ()
+        self._copies: tuple[StandbyReport, ...] = ()
+        self._shape: object = None
+        self._live = False
+        self._leaving = False
+        self._orphaned = False
+        self._changed = threading.Event()
+        self._wake: Callable[[], object] = lambda: None
+        self._ended = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._listen, name="beats", daemon=True),
+            threading.Thread(target=self._tell, name="news", daemon=True),
+        ]
+
+    def __enter__(self) -> Beating:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._changed.set()
+
+    def listen(self, wake: Callable[[], object]) -> None:
+        self._wake = wake
+
+    @property
+    def must_stop(self) -> str:
+        """As :attr:`Agent.must_stop`."""
+        with self._lock:
+            return self._agent.must_stop
+
+    @property
+    def lease_left(self) -> float:
+        """Seconds; below 0 once the lease has ended."""
+        with self._lock:
+            return self._agent.lease_left
+
+    def take(self, reports: Sequence[LaneReport], copies: Sequence[StandbyReport] = ()) -> HeartbeatResponse | None:
+        fenced = next((report for report in reports if report.fenced), None)
+        if fenced is not None:
+            raise FencedError(f"container {self._agent.me.container} must stop: it was fenced", fenced.error or "")
+        with self._lock:
+            self._reports, self._copies = tuple(reports), tuple(copies)
+            lanes = [(*_SHAPE(each), each.batch < 0, each.batch_progress is None) for each in reports]
+            self._live = any(each.batch_progress is not None for each in reports)
+            shape = (lanes, [(copy.lane, copy.epoch, copy.number, copy.batch < 0, copy.error) for copy in copies])
+            news, self._shape = shape != self._shape, shape
+            _check(self._agent)
+            answer = self._agent.answer
+        if news:
+            self._changed.set()
+        return answer
+
+    def leave(self, reports: Sequence[LaneReport]) -> None:
+        """Give the seat back, once all lanes have ended; if the coordinator doesn't hear it, the lease ends."""
+        with self._lock:
+            self._reports, self._leaving = tuple(reports), True
+        self._beat(0.0)
+
+    def _listen(self) -> None:
+        while not self._ended.is_set():
+            period = min(self._period, _LIVE) if self._live else self._period
+            if not self._beat(period * random.uniform(_SHORTEST, 1.0)) or self._is_over:
+                self._ended.wait(self._period)
+
+    def _tell(self) -> None:
+        while True:
+            self._changed.wait()
+            self._changed.clear()
+            if self._ended.is_set():
+                return
+            self._beat(0.0)
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether beats are answered at once, with no news."""
+        with self._lock:
+            answer = self._agent.answer
+            return bool(self._agent.must_stop) or (answer is not None and answer.done)
+
+    def _beat(self, wait: float) -> bool:
+        """Whether it was answered."""
+        try:
+            return self._asked(wait)
+        except Exception:
+            log.exception("a beat failed; it counts as missed")
+            return False
+
+    def _asked(self, wait: float) -> bool:
+        with self._lock:
+            sent = self._agent.beat(self._reports, leaving=self._leaving, copies=self._copies)
+        try:
+            answer = self._coordination.heartbeat(sent.beat, wait)
+        except Exception as error:
+            with self._lock:
+                self._agent.miss(str(error))
+                orphaned = self._agent.orphaned
+                news, self._orphaned = bool(orphaned) and not self._orphaned, bool(orphaned)
+            if news:
+                self._say(f"the coordinator is not heard ({orphaned}); the lanes go on, and it is asked again")
+            return False
+        with self._lock:
+            self._agent.hear(sent, answer)
+            news, self._orphaned = self._orphaned, False
+        if not answer.same:
+            self._wake()
+        if news:
+            self._say("the coordinator is heard again")
+        return True
+
+
+def _check(agent: Agent) -> None:
+    if agent.must_stop:
+        raise FencedError(f"container {agent.me.container} must stop: {agent.must_stop}", "")

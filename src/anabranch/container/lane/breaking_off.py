@@ -1,0 +1,196 @@
+"""Breaking off: a lane that is to end doesn't wait for a long batch whose results nobody can see yet."""
+
+from __future__ import annotations
+
+import enum
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import monotonic
+
+from anabranch import crash_points, logs
+from anabranch.container.checkpoint.folder import Folder
+from anabranch.container.checkpoint.lane_folders import Place
+from anabranch.model.lane import Lane
+from anabranch.pace.breaking_off import is_worth_it
+from anabranch.protocol.lane_report import BatchProgress
+from anabranch.spark.query.gate import Gate
+
+__all__ = ["Breaking", "Verdict", "estimated", "is_brief", "is_quiet", "runs", "taken_back", "told", "verdict"]
+
+_PATIENCE, _LONGEST = 0.5, 2.0
+"""Seconds for which a batch is awaited of which it isn't known how much is left: twice as long as batches usually take,
+within these."""
+_BRIEF = 1.0
+"""Seconds. A batch that takes no longer hides the start of the lanes that follow, and hardly delays the change."""
+_TELL_EVERY = 1.0
+_LOOK = 0.02
+_writers: dict[str, threading.Event] = {}
+"""Of each folder that this process has run a query in, what is set while a batch of its last one is written."""
+
+log = logs.get_logger()
+
+
+class Verdict(enum.Enum):
+    """What becomes of the batch that a lane is at."""
+
+    WAIT = "it ends by itself"
+    LOOK = "it isn't known yet"
+    BREAK = "it is broken off"
+
+
+def verdict(left: float | None, spent: float, waited: float, now: bool, usual: float = 0.0) -> Verdict:
+    """What is to become of a batch that can be broken off. All are seconds.
+
+    Args:
+        left: until its end; None: not known.
+        spent: what would be lost.
+        waited: since the lane is to end.
+        now: whoever wants that doesn't mind the loss.
+        usual: what batches usually take; 0.0: not known.
+    """
+    if now:
+        return Verdict.BREAK
+    if left is None:
+        return Verdict.BREAK if waited > min(_LONGEST, max(_PATIENCE, 2 * usual)) else Verdict.LOOK
+    return Verdict.BREAK if is_worth_it(left, spent) else Verdict.WAIT
+
+
+def estimated(at: BatchProgress | None, number: int, spent: float, usual: float) -> float | None:
+    """The seconds until the end of a batch: as its progress says; else as long as batches usually take; None: that is
+    over, or not known."""
+    if at is not None and at.number == number and at.left is not None:
+        return at.left
+    return usual - spent if usual > spent else None
+
+
+def is_brief(usual: float) -> bool:
+    """Whether batches are so short that a closing lane runs one more: the present one may be nearly done, and the next
+    lanes are started while the last one is written.
+
+    Args:
+        usual: seconds that batches usually take; 0.0: not known.
+    """
+    return 0.0 < usual < _BRIEF
+
+
+def told(number: int, why: str, left: float | None) -> str:
+    """What keeps a lane from ending."""
+    rest = "how much is left isn't known" if left is None else f"{left:.0f} s left"
+    return f"batch {number} {why}: {rest}"
+
+
+@dataclass
+class Breaking:
+    """Decides, while a lane waits for its batch to end, whether that is broken off.
+
+    ``wanted``: whether the lane is to end; ``now``: without regard to what is lost, or seen twice where that happens
+    anyway; ``writing``: whether the batch is being written. ``hurry``: what runs is to end at once, and is gone on with
+    later. ``keeps``: why the present batch can't be broken off, as far as others than the gate know it; given its
+    number. ``left``: the seconds until the end of the batch of a number that has run for so many; None: not known.
+    ``usual``: the seconds that batches usually take; 0.0: not known.
+    ``tell`` is called with what keeps the lane from ending; ``stays`` once it is known that the batch isn't broken off.
+    """
+
+    gate: Gate
+    wanted: Callable[[], bool]
+    now: Callable[[], bool]
+    writing: Callable[[], bool]
+    hurry: Callable[[], bool]
+    keeps: Callable[[int], str]
+    left: Callable[[int, float], float | None]
+    usual: Callable[[], float]
+    tell: Callable[[str], None]
+    stays: Callable[[], None]
+    clock: Callable[[], float] = monotonic
+    broken: bool = False
+    _since: float | None = None
+    _told_at: float | None = None
+    _asked: int | None = None
+    _kept: str = ""
+    _has_stayed: bool = False
+
+    def due(self) -> bool:
+        """Whether the query is to be stopped now, in the middle of its batch. To be called often."""
+        if self.hurry():
+            self.gate.shut(duplicates=True)
+        if self.broken or self.hurry():
+            return True
+        if not self.wanted():
+            return False
+        self._since = self.clock() if self._since is None else self._since
+        if not self.writing():
+            return False
+        number, spent = self.gate.number, self.gate.seconds
+        left = self.left(number, spent)
+        found = verdict(left, spent, self.clock() - self._since, self.now(), self.usual())
+        why = f"is nearer to its end than to its beginning, with {spent:.0f} s that would be lost"
+        if found is Verdict.BREAK:
+            why = self._why_not(number) or self.gate.shut(duplicates=self.now())
+            self.broken = not why
+        if self.broken:
+            log.info("a batch is broken off", batch=number, seconds=round(spent, 1), left=left)
+            self.tell("")
+        elif found is not Verdict.LOOK:
+            self._stay()
+            self._tell(told(number, why, left))
+        return self.broken
+
+    def decided(self) -> None:
+        """No other batch begins: if none is being written, that is the end."""
+        if not self.due() and not self.writing():
+            self._stay()
+
+    def _why_not(self, number: int) -> str:
+        """Asked once a batch: it may take a moment."""
+        if self._asked != number:
+            self._asked, self._kept = number, self.keeps(number)
+        return self._kept
+
+    def _stay(self) -> None:
+        if not self._has_stayed:
+            self._has_stayed = True
+            self.stays()
+
+    def _tell(self, text: str) -> None:
+        if self._told_at is None or self.clock() > self._told_at + _TELL_EVERY:
+            self._told_at = self.clock()
+            self.tell(text)
+
+
+def runs(folder: Folder, writing: threading.Event) -> None:
+    """Note that a query begins in a folder; ``writing`` is set while a batch of it is written."""
+    _writers[folder.uri] = writing
+
+
+def is_quiet(folder: Folder, within: float = 0.0) -> bool:
+    """Whether no thread of this process writes a batch of a query that has ended, or none does ``within`` so many
+    seconds: Spark doesn't wait for them."""
+    writing, deadline = _writers.get(folder.uri), monotonic() + within
+    while writing is not None and writing.is_set():
+        if monotonic() > deadline:
+            return False
+        time.sleep(_LOOK)
+    return True
+
+
+def taken_back(place: Place, lane: Lane, epoch: int, folder: Folder) -> bool:
+    """Take the pending batch of a lane back, which is to close: others read its records. No query of the lane's runs in
+    this process, and no thread of one can publish anything any more. False: others have seen something of it, so that
+    it must be finished.
+
+    Killed at any moment in it, the lane still has the batch, as before, or it hasn't: whoever takes it up decides anew.
+    """
+    batch = folder.planned()
+    crash_points.reach(crash_points.BROKEN, lane.id, batch)
+    folder.note_broken(batch)
+    seen = place.withdrawn(lane, epoch, began=folder.committed() >= lane.first_batch)
+    crash_points.reach(crash_points.WITHDRAWN, lane.id, batch)
+    if seen >= batch:
+        log.info("a batch that was broken off is finished: something of it is seen", lane=lane.id, batch=batch)
+        return False
+    folder.take_back()
+    crash_points.reach(crash_points.TAKEN_BACK, lane.id, batch)
+    log.info("a batch was taken back: its records are read by those that follow", lane=lane.id, batch=batch)
+    return True

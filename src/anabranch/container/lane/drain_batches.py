@@ -1,0 +1,186 @@
+"""The end of a lane that drains: batches are planned up to where it stops, then an empty one in which time ends."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from anabranch import crash_points
+from anabranch.api.timers import INFINITY
+from anabranch.container.checkpoint.folder import Folder
+from anabranch.container.checkpoint.offset_log import Entry
+from anabranch.event_time.progress import Progress
+from anabranch.model.ssp import SSP, parsed
+from anabranch.protocol.drain import DrainOrder
+from anabranch.spark.query import clock
+from anabranch.spark.query.query import LaneQuery
+from anabranch.systems.source import share
+from anabranch.systems.systems import Systems
+
+__all__ = ["Drain", "Outcome", "planned"]
+
+_POLL = 0.1
+
+Offsets = Mapping[SSP, int]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """``drained``: the lane has ended for good; else it goes on as before, or must leave."""
+
+    drained: bool
+
+
+def planned(entry: Entry, watermark: int, reached: Progress | None, now: int) -> Entry:
+    """The entry of a batch after that of ``entry``, which reads nothing yet. All times are Unix ms.
+
+    Args:
+        watermark: Spark's, as the last batch has left it.
+        reached: the lane's own event time; None: it has none.
+        now: the processing time.
+    """
+    following = entry.with_watermark(watermark).with_time(now)
+    return following if reached is None else following.with_progress(reached)
+
+
+@dataclass(frozen=True)
+class Drain:
+    """One lane, in its folder, whose query plans nothing by itself: it has ended at a batch boundary, or is held.
+
+    Args:
+        starting: where it begins to read what it has never read.
+        wanted: how it should drain now; None: no more.
+        upstream_ended: whether all lanes that write its inputs have ended.
+        leaving: whether it must end as it is.
+        run: runs the batch that was planned.
+        begin: runs a first batch, which reads nothing.
+        end: runs the batch that was planned, and none after it.
+        tell: reports that it has taken in all that it should so far.
+        pause: waits so many seconds, at most.
+        now: the time in Unix ms.
+    """
+
+    lane: str
+    folder: Folder
+    query: LaneQuery
+    clock: Path
+    systems: Systems
+    ssps: tuple[SSP, ...]
+    starting: Offsets
+    wanted: Callable[[], DrainOrder | None]
+    upstream_ended: Callable[[], bool]
+    leaving: Callable[[], bool]
+    run: Callable[[], None]
+    begin: Callable[[], None]
+    end: Callable[[], None]
+    tell: Callable[[], None]
+    pause: Callable[[float], object]
+    now: Callable[[], int]
+
+    def __call__(self) -> Outcome:
+        """Take in what it should, and end when all lanes are there."""
+        if self.folder.pending:
+            self.run()
+        while (wanted := self.wanted()) is not None and not self.leaving():
+            if self._is_over():
+                return Outcome(drained=True)
+            if wanted.until is not None and self._take_in(wanted.until):
+                continue
+            if wanted.last and wanted.until is not None and self._has_all_of(wanted.until):
+                if not self._closes():
+                    return Outcome(drained=True)
+                number = self._plan_last()
+                crash_points.reach(crash_points.ENDING, self.lane, number)
+                self.end()
+                if self.folder.pending:  # it was broken off
+                    break
+                crash_points.reach(crash_points.DRAINED, self.lane, number)
+                return Outcome(drained=True)
+            self.tell()
+            crash_points.reach(crash_points.HALTED, self.lane, self.folder.planned())
+            self.pause(_POLL)
+        return Outcome(drained=False)
+
+    def _is_over(self) -> bool:
+        """Whether the last batch has been committed already, by a former process of the lane."""
+        last = self.folder.planned()
+        return last >= 0 and self.folder.entry(last).drains
+
+    def _take_in(self, until: Mapping[str, int]) -> bool:
+        """Read on, by one batch; gives whether there was anything to read."""
+        begins, ends = self._held(), self._ends(until)
+        if all(begins[ssp] >= end for ssp, end in ends.items()):
+            return False
+        if self.folder.planned() < 0:
+            self.begin()
+            return True
+        numbered = dict(enumerate(self.ssps))
+        to = share(
+            {n: begins[ssp] for n, ssp in numbered.items()},
+            {n: ends[ssp] for n, ssp in numbered.items()},
+            self.query.pacer.limit,
+        )
+        entry = self._next()
+        for stream, source in self.folder.sources(self.folder.planned()).items():
+            held = {numbered[n].partition: at for n, at in to.items() if numbered[n].stream == stream}
+            entry = entry.with_positions(source, {**entry.positions(source), **held})
+        self.folder.plan(entry)
+        self.run()
+        return True
+
+    def _has_all_of(self, until: Mapping[str, int]) -> bool:
+        """Whether all was read: nothing more comes of the streams between stages."""
+        at = self._held()
+        if any(at[ssp] < end for ssp, end in parsed(dict(until)).items() if ssp in at):
+            return False
+        if not any(ssp.stream in self.query.own for ssp in self.ssps):
+            return True
+        if not self.upstream_ended():
+            return False
+        held, places = self._held(), {(ssp.system, ssp.stream) for ssp in self.ssps if ssp.stream in self.query.own}
+        ends = {place: self.systems.named(place[0]).high_watermarks(place[1]) for place in places}
+        return all(
+            held[ssp] >= ends[ssp.system, ssp.stream][ssp.partition]
+            for ssp in self.ssps
+            if (ssp.system, ssp.stream) in ends
+        )
+
+    def _closes(self) -> bool:
+        """Whether a last batch has anything to do."""
+        return self.folder.planned() >= 0 and (self.query.stateful or self.query.tells_time)
+
+    def _plan_last(self) -> int:
+        entry = self._next().with_watermark(INFINITY)
+        return self.folder.plan(entry.with_time(INFINITY) if self.query.ticks else entry)
+
+    def _next(self) -> Entry:
+        """The next batch, which reads nothing yet."""
+        last = self.folder.planned()
+        time = clock.read(self.clock)
+        if time is None and self.query.has_event_time:
+            self.query.look_back(self.folder.batch(last))
+            time = clock.read(self.clock)
+        reached = None if time is None else time.heard(self.systems.named, self.now())
+        entry = self.folder.entry(last)
+        now = max(self.now(), int(entry.metadata.get("batchTimestampMs", 0)))
+        return planned(entry, max(entry.watermark, self.folder.next_watermark(last)), reached, now)
+
+    def _held(self) -> dict[SSP, int]:
+        held = self.folder.positions()
+        return {ssp: held.get(ssp.stream, {}).get(ssp.partition, self.starting.get(ssp, 0)) for ssp in self.ssps}
+
+    def _ends(self, until: Mapping[str, int]) -> dict[SSP, int]:
+        """Where to read to now: source streams up to where they should be, those between stages to their ends; none
+        beyond what a reader may see."""
+        held, stop = self._held(), parsed(dict(until))
+        wanted = {ssp: stop.get(ssp, held[ssp]) for ssp in self.ssps if ssp.stream not in self.query.own}
+        behind = {(ssp.system, ssp.stream) for ssp in self.ssps if wanted.get(ssp, math.inf) > held[ssp]}
+        there = {place: self.systems.named(place[0]).ends(place[1]) for place in behind}
+        found = dict(held)
+        for ssp in self.ssps:
+            if (ssp.system, ssp.stream) in there:
+                end = there[ssp.system, ssp.stream][ssp.partition]
+                found[ssp] = max(held[ssp], min(wanted.get(ssp, end), end))
+        return found

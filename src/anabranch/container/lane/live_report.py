@@ -1,0 +1,138 @@
+"""What a lane reports of the batch that it is at, put together whenever somebody asks."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from time import monotonic
+from typing import Any
+
+import msgspec
+
+from anabranch import logs
+from anabranch.container.batch_progress import Look, Planned, Tracker
+from anabranch.container.load import Load
+from anabranch.container.time_spent import COMPUTING
+from anabranch.model.lane import Lane
+from anabranch.protocol.lane_report import BatchProgress, LaneReport
+from anabranch.spark.functions import busy_time
+from anabranch.spark.query.query import LaneQuery
+from anabranch.spark.query.under_way import At
+from anabranch.task_progress.counts import Heard, Work
+
+__all__ = ["Live", "oldest"]
+
+log = logs.get_logger()
+
+_AT_LEAST = 0.5
+"""Seconds: a batch that ends sooner isn't followed."""
+_EVERY = 0.2
+_RATE_AFTER = 1.0
+
+
+class Live:
+    """Follows the batches of a lane. Any thread may ask; ``load`` is only used through this.
+
+    Nothing that goes wrong here is the lane's fault: then a batch is silent until it ends, as the log says.
+    """
+
+    def __init__(self, lane: Lane) -> None:
+        self._lane = lane
+        self._load = Load()
+        self._lock = threading.Lock()
+        self._tracker: Tracker | None = None
+        self._run = ""
+        self._ratios: Mapping[str, float] = {}
+        self._looked = 0.0
+        self._found: dict[str, Any] = {}
+
+    @property
+    def usual(self) -> float:
+        """The median seconds of a batch."""
+        return self._load.usual
+
+    def ran(self, report: LaneReport, worked: Mapping[tuple[int, int], float]) -> dict[str, Any]:
+        """A batch has ended: the figures that change. ``worked``: the seconds of functions, by bucket."""
+        with self._lock:
+            self._load.ran(report, monotonic(), worked)
+            return {**self._figures, **self._slowest(worked), "spent": self._left_off(report)}
+
+    def idled(self, report: LaneReport) -> dict[str, Any]:
+        """No batch has ended: the figures that change; {} if that tells nothing."""
+        with self._lock:
+            return self._figures if self._load.idled(report, monotonic()) else {}
+
+    def applied(self, report: LaneReport, query: LaneQuery | None) -> LaneReport:
+        """The report, with how far the batch is that runs now."""
+        at = query.under_way.now if query is not None else None
+        now = monotonic()
+        if query is None or at is None or at.number <= report.batch or now < at.since + _AT_LEAST:
+            return report
+        with self._lock:
+            if now >= self._looked + _EVERY or at.number != self._number:
+                self._looked = now
+                try:
+                    self._found = self._looked_at(report, query, at, now)
+                except Exception as error:
+                    self._found = {}
+                    log.debug("how far a batch is isn't known", lane=self._lane.id, error=str(error))
+            return msgspec.structs.replace(report, **self._found)
+
+    @property
+    def _number(self) -> int:
+        return -1 if self._tracker is None else self._tracker.number
+
+    def _looked_at(self, report: LaneReport, query: LaneQuery, at: At, now: float) -> dict[str, Any]:
+        tracker = self._tracker
+        if tracker is None or (self._run, tracker.number) != (at.run, at.number):
+            self._ratios = self._ratios if tracker is None else tracker.ratios
+            tracker, self._run = Tracker(_planned(query, at.number), at.since, self._ratios), at.run
+            self._tracker = tracker
+        heard: list[Heard] = [] if query.listener is None else query.listener.of(at.run, at.number)
+        look: Look = tracker.look(heard, now, at.step, at.stepped)
+        self._load.runs(report, now, now - at.since, look.worked)
+        found = {"batch_progress": look.progress, **self._figures}
+        if at.step == COMPUTING:
+            found |= self._slowest(look.worked)
+        if look.progress.done and look.progress.seconds >= _RATE_AFTER:
+            found["rows_per_second"] = look.progress.rows_per_second
+        return found
+
+    def _left_off(self, report: LaneReport) -> dict[str, float]:
+        """Where the time of the last batch has gone, if it was followed; how long it took is known now."""
+        progress: BatchProgress | None = self._found.get("batch_progress")
+        if progress is None or progress.number != report.batch or not progress.spent:
+            return {}
+        total = sum(progress.spent.values())
+        return {phase: round(seconds * report.seconds / total, 3) for phase, seconds in progress.spent.items()}
+
+    @property
+    def _figures(self) -> dict[str, Any]:
+        load = self._load
+        figures = {"busy": load.busy, "working": load.working, "arriving": load.arriving, "span": load.span}
+        return {**figures, "usual_seconds": load.usual}
+
+    def _slowest(self, worked: Mapping[tuple[int, int], float]) -> dict[str, Any]:
+        found = busy_time.slowest(self._lane, worked)
+        return {} if found is None else {"slowest": found.ssp, "slowest_seconds": found.seconds, "skew": found.skew}
+
+
+def oldest(query: LaneQuery) -> Work | None:
+    """The message that functions of a lane have worked on longest, if that is a second or more."""
+    at, listener = query.under_way.now, query.listener
+    return None if at is None or listener is None else listener.oldest(at.run)
+
+
+def _planned(query: LaneQuery, number: int) -> Planned:
+    def name(source: int, partition: int, bucket: int) -> str:
+        return str(query.ssp_of(source, partition, bucket) or f"{source}/{partition}#{bucket}")
+
+    return Planned(
+        number=number,
+        ranges=query.ranges_by_source(query.planned(number)),
+        labels=query.labels,
+        stateful=query.stateful,
+        state_tasks=query.lane.state_partitions,
+        slots=query.slotted_partitions,
+        name=name,
+    )

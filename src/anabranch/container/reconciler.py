@@ -1,0 +1,384 @@
+"""The container's loop: beat, hear what should run, start and stop lanes until nothing is left to do."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from pyspark.sql import SparkSession
+
+from anabranch import logs
+from anabranch.clocks import boottime
+from anabranch.config import Settings
+from anabranch.container import batch_size_memory, purge
+from anabranch.container.checkpoint.folder import Folder
+from anabranch.container.checkpoint.lane_folders import Place
+from anabranch.container.checkpoint.standbys import Copies
+from anabranch.container.drain_hook import DrainHook
+from anabranch.container.heartbeats import Beats, Coordination, Direct
+from anabranch.container.inputs import Inputs
+from anabranch.container.lane.attempt import Offsets, one_at_a_time
+from anabranch.container.lane.handover import Handover, PrestartedQuery, Prestarter
+from anabranch.container.lane.life import Life
+from anabranch.container.lane.runner import LaneRunner, Trace, logged
+from anabranch.container.lane.supervisor import LaneSupervisor
+from anabranch.container.lane.surroundings_wait import Patience
+from anabranch.container.preparing import Preparations
+from anabranch.container.restarts import ProcessBrokenError, Restarts
+from anabranch.container.retries import Attempts, Standstill
+from anabranch.container.seat_lease import Agent
+from anabranch.errors import AnabranchError
+from anabranch.event_time import durations
+from anabranch.formats import Format
+from anabranch.model.graph import Graph
+from anabranch.model.lane import Lane
+from anabranch.operators.rules import is_boundary
+from anabranch.planning import stages
+from anabranch.protocol.container import HeartbeatResponse, Registration, WantedLane
+from anabranch.protocol.lane_report import LaneReport
+from anabranch.spark.query import preanalysis, query
+from anabranch.spark.query.preanalysis import Foreseen
+from anabranch.spark.query.pruning import Needs
+from anabranch.spark.query.query import LaneQuery
+from anabranch.systems.systems import Systems
+
+_PERIOD = 0.1
+_FORGET_EVERY = 60.0
+_ENDS_WITHIN = 30.0
+
+log = logs.get_logger()
+
+
+class Container:
+    """One container of a job. ``functions`` are the job file's, by node; ``home`` is its folder; ``formats`` are those
+    of streams that aren't JSON.
+
+    ``period``: seconds between two beats, at most. ``copies``: the standbys that it keeps, with a seat or without.
+    ``replaced``: how often this process was replaced; None: it can't be. ``trace`` takes what lanes fail for.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        coordination: Coordination,
+        settings: Settings,
+        graph: Graph,
+        functions: Mapping[int, Callable[..., Any]],
+        schemas: Mapping[int, Any],
+        formats: Mapping[str, Format],
+        home: str,
+        period: float = _PERIOD,
+        replaced: Restarts | None = None,
+        trace: Trace = logged,
+    ) -> None:
+        self._period = period
+        self._replaced = replaced
+        self._trace = trace
+        self._coordination = coordination
+        self._settings = settings
+        self._graph = graph
+        self._functions = functions
+        self._schemas = schemas
+        self._needs: Needs = {}
+        self._formats = formats
+        self._home = home
+        self._clocks = tempfile.TemporaryDirectory(prefix="anabranch-clocks-")
+        systems = Systems(settings, graph.job)
+        self._place = Place(spark, settings.storage.root, Path(self._clocks.name), systems)
+        self._turn = threading.Event()
+        self._preparations: Preparations[Foreseen] = Preparations(self._take, self._turn.set, self._foresee)
+        self._prestarter = Prestarter(self._prestart, lambda lane: self._preparations.foreseen(lane) is not None)
+        self._closing: list[tuple[WantedLane, list[Lane]]] = []
+        self.copies = Copies(lambda lane, epoch: self._place.of(graph.job, lane, epoch), self._turn.set)
+        self._keepers: dict[str, LaneSupervisor] = {}
+        self._readers: dict[purge.Reader, set[str]] = {}
+        self._noted: dict[str, dict[int, int]] = {}
+        self._forgotten = time.monotonic()
+        self._hook = DrainHook(functions, lambda: [keeper.lane for keeper in tuple(self._keepers.values())])
+
+    def run(self, registration: Registration, leaving: threading.Event | None = None) -> None:
+        """Register and reconcile until the coordinator says that nothing is left to run, or ``leaving`` is set.
+
+        Raises:
+            FencedError: a newer process took this one's seat; everything was stopped.
+        """
+        me = self._coordination.register(registration)
+        agent = Agent(me, boottime(), boottime, survives=True)
+        self.serve(Direct(self._coordination, agent), leaving)
+
+    def serve(self, beats: Beats, leaving: threading.Event | None = None) -> None:
+        """Reconcile, with a seat that was taken, until nothing is left to run or ``leaving`` is set.
+
+        Raises:
+            FencedError: the seat is lost; everything was stopped.
+            ProcessBrokenError: only a new process may help; everything was stopped, and the seat given back.
+        """
+        beats.listen(self._turn.set)
+        try:
+            while leaving is None or not leaving.is_set():
+                answer = beats.take(self.reports, self.copies.reports)
+                if answer is not None:
+                    self._reconcile(answer)
+                    self._forget()
+                    if answer.done and all(keeper.ended for keeper in self._keepers.values()):
+                        return
+                self._close_prepared()
+                self._check_process()
+                self._turn.wait(self._period)
+                self._turn.clear()
+        except ProcessBrokenError:
+            self._stop_all()
+            self._leave(beats)
+            raise
+        finally:
+            self._stop_all()
+
+    def _leave(self, beats: Beats) -> None:
+        try:
+            beats.leave(self.reports)
+        except AnabranchError as error:
+            log.warning("the seat could not be given back: its lease will end", error=str(error))
+
+    @property
+    def batches(self) -> dict[str, int]:
+        """The last committed batch of each lane."""
+        return {lane: keeper.batch for lane, keeper in tuple(self._keepers.items())}
+
+    @property
+    def spark(self) -> SparkSession:
+        return self._place.spark
+
+    @property
+    def reports(self) -> tuple[LaneReport, ...]:
+        """How the lanes are now."""
+        return tuple(keeper.report for keeper in self._keepers.values())
+
+    def _reconcile(self, answer: HeartbeatResponse) -> None:
+        self._preparations.begin(answer.coming)
+        self._prestarter.announce(answer.coming, (each.lane.id for each in answer.wanted))
+        wanted = {each.lane.id: each for each in self._not_too_early(answer)}
+        for lane_id, keeper in tuple(self._keepers.items()):
+            if lane_id in wanted:
+                keeper.go_on(wanted[lane_id])
+            elif keeper.closed:
+                del self._keepers[lane_id]  # the coordinator has heard so, or else it would be wanted
+            else:
+                keeper.stop(answer.at_once)
+        for lane_id, each in wanted.items():
+            self._readers[each.lane.stage, each.lane.group] = {ssp.stream for ssp in each.lane.ssps}
+            if lane_id not in self._keepers:
+                self._keepers[lane_id] = self._kept(each, answer.until_caught_up)
+        self.copies.want(answer.copies)
+
+    def _not_too_early(self, answer: HeartbeatResponse) -> Iterator[WantedLane]:
+        """The wanted lanes; those that are to close go on while what follows them is prepared: output stands still only
+        from then on."""
+        self._closing = []
+        for each in answer.wanted:
+            following = [lane for lane in answer.coming if each.lane.id in lane.predecessors]
+            if each.closing and each.lane.id in self._keepers and self._preparations.under_way(following):
+                self._closing.append((each, following))
+                yield msgspec.structs.replace(each, closing=False)
+            else:
+                yield each
+
+    def _close_prepared(self) -> None:
+        """Close lanes whose followers are prepared meanwhile."""
+        held, self._closing = self._closing, []
+        for each, following in held:
+            if self._preparations.under_way(following):
+                self._closing.append((each, following))
+            elif each.lane.id in self._keepers:
+                self._keepers[each.lane.id].go_on(each)
+
+    def _kept(self, wanted: WantedLane, until_caught_up: bool) -> LaneSupervisor:
+        lane, standstill = wanted.lane, self._standstill()
+        log.debug("lane starts", action="start_lane", lane=lane.id, epoch=lane.epoch)
+        return LaneSupervisor(
+            wanted,
+            lambda newest, life: self._runner(newest, until_caught_up, standstill, life),
+            Attempts(self._settings.job.attempts),
+            replaceable=lambda: self._restarts_for(lane.id) is not None,
+            patience=Patience(self._settings.job.wait_seconds),
+        )
+
+    def _restarts_for(self, lane: str, why: str = "") -> Restarts | None:
+        """What a process that replaces this one is to know, if the lane may have one."""
+        return None if self._replaced is None else self._replaced.after(lane, self.batches, why)
+
+    def _check_process(self) -> None:
+        """Raises ProcessBrokenError if a lane needs a new process."""
+        for lane, keeper in self._keepers.items():
+            if keeper.needs_process:
+                following = self._restarts_for(
+                    lane, f"lane {lane} failed in {keeper.attempts} of {keeper.attempts} attempts: {keeper.trouble}"
+                )
+                assert following is not None
+                raise ProcessBrokenError(following)
+
+    def _standstill(self) -> Standstill:
+        job = self._settings.job
+        patience = durations.parse(job.stall_after) / 1000
+        if job.trigger == "real-time":  # positions are known where batches end
+            patience += query.real_time_seconds(self._settings)
+        return Standstill(patience)
+
+    def _runner(self, lane: Lane, until_caught_up: bool, standstill: Standstill, life: Life) -> LaneRunner:
+        starting = self._starting(lane, lane.begins)
+        until = self._until(lane) if until_caught_up else None
+
+        def build(folder: Folder, clock: str, positions: Offsets, dropped: Callable[[int], None]) -> LaneQuery:
+            query = self._query(lane, folder, clock, positions, until or {}, dropped)
+            found = self._preparations.foreseen(lane)
+            known = None if found is None or until else found.known(query)
+            if known is not None and folder.planned() < 0:
+                folder.begin_at(known.begins)
+            return known or query
+
+        return LaneRunner(
+            self._place,
+            lane,
+            lane.epoch,
+            build,
+            starting,
+            until,
+            standstill,
+            taken=lambda: self._preparations.taken(lane),
+            wake=self._turn.set,
+            drained=self._hook.drained,
+            handover=Handover(
+                prestarted=lambda: None if until else self._prestarted(lane, starting),
+                is_awaited=partial(self._prestarter.is_awaited, lane.id),
+                ends_at=partial(self._prestarter.end_at, lane.id),
+            ),
+            trace=self._trace,
+            life=life,
+        )
+
+    def _query(
+        self,
+        lane: Lane,
+        folder: Folder,
+        clock: str = "",
+        starting: Offsets | None = None,
+        until: Offsets | None = None,
+        dropped: Callable[[int], None] = lambda _: None,
+    ) -> LaneQuery:
+        return LaneQuery(
+            spark=self._place.spark,
+            settings=self._settings,
+            graph=self._graph,
+            functions=self._functions,
+            schemas=self._schemas,
+            formats=self._formats,
+            lane=lane,
+            epoch=lane.epoch,
+            folder=folder.uri,
+            planned=lru_cache(maxsize=1)(folder.batch),
+            clock=clock,
+            home=self._home,
+            starting=starting or {},
+            inherited=lambda: self._place.inherited(lane),
+            remembered=lambda quick: batch_size_memory.remembered(self._place, lane, quick=quick),
+            until=until or {},
+            dropped=dropped,
+            needs=self._needs,
+        )
+
+    def _take(self, lane: Lane) -> None:
+        """Take the outputs of a lane that is new, and see that they hold nothing of it."""
+        self._query(lane, self._place.at(lane, lane.epoch)).take(new=True)
+        self._place.check_new(lane, self._place.published(lane))
+
+    def _foresee(self, lane: Lane) -> Foreseen | None:
+        """Let Spark analyze the query of a coming lane, if it can."""
+        query = self._query(lane, self._place.at(lane, lane.epoch), str(self._place.clock(lane)))
+        with one_at_a_time:
+            return preanalysis.foreseen(query)
+
+    def _prestart(self, lane: Lane, starting: Offsets) -> PrestartedQuery | None:
+        """Begin the query of a coming lane that will begin there, if it was foreseen; in fresh partitions it begins
+        where its ``read`` says."""
+        starting = self._starting(lane, starting)
+        foreseen = self._preparations.foreseen(lane)
+        folder = self._place.at(lane, lane.epoch)
+        query = self._query(lane, folder, str(self._place.clock(lane)), starting)
+        known = None if foreseen is None else foreseen.known(query)
+        if foreseen is None or known is None:
+            return None
+        with one_at_a_time:
+            ahead = PrestartedQuery(foreseen, known, folder, starting)
+        try:
+            Inputs(self._place.systems, lane, starting).take(folder)
+        except Exception:
+            ahead.abandon()
+            raise
+        return ahead
+
+    def _prestarted(self, lane: Lane, starting: Offsets) -> PrestartedQuery | None:
+        """The query of a lane that was begun ahead, if the lane begins so."""
+        ahead = self._prestarter.take(lane)
+        if ahead is None:
+            return None
+        query = self._query(lane, self._place.at(lane, lane.epoch), str(self._place.clock(lane)), starting)
+        if ahead.begins_as(query, starting):
+            return ahead
+        log.info("a lane begins otherwise than was foreseen", lane=lane.id)
+        ahead.abandon()
+        return None
+
+    def _starting(self, lane: Lane, begins: Offsets) -> Offsets:
+        """Where a lane begins, by the whole SSP: as is known, and else where its ``read`` says."""
+        given = dict(begins)
+        reads = [n for n in self._graph.nodes if n.kind == "read" and n.args["start"] == "latest"]
+        latest = {stream for n in reads for stream in lane.streams_of(n.args["stream"])}
+        places: dict[tuple[str, bool], dict[int, int]] = {}
+        for ssp in (*lane.ssps, *lane.broadcast):
+            if ssp.whole in given:
+                continue
+            at_end = ssp.stream in latest and ssp.whole not in lane.fresh
+            if (ssp.stream, at_end) not in places:
+                system = self._place.systems.named(ssp.system)
+                places[ssp.stream, at_end] = system.ends(ssp.stream) if at_end else system.starts(ssp.stream)
+            given[ssp.whole] = places[ssp.stream, at_end][ssp.partition]
+        return given
+
+    def _until(self, lane: Lane) -> Offsets:
+        """The noted ends of the inputs that the job doesn't write itself: noted once for all lanes."""
+        own = {stages.stream_of(self._graph, n) for n in self._graph.nodes if is_boundary(n)}
+        found: Offsets = {}
+        for ssp in (*lane.ssps, *lane.broadcast):
+            if ssp.stream not in own:
+                if ssp.stream not in self._noted:
+                    self._noted[ssp.stream] = self._place.systems.named(ssp.system).high_watermarks(ssp.stream)
+                found[ssp.whole] = self._noted[ssp.stream].get(ssp.partition, 0)  # 0: it came later
+        return found
+
+    def _forget(self) -> None:
+        """Now and then, delete what was read of the intermediate streams that don't forget by themselves."""
+        if time.monotonic() < self._forgotten + _FORGET_EVERY:
+            return
+        self._forgotten = time.monotonic()
+        own = {stages.stream_of(self._graph, node) for node in self._graph.nodes if is_boundary(node)}
+        lanes = [(keeper.lane, keeper.report) for keeper in self._keepers.values()]
+        streams: dict[str, set[str]] = {}
+        for ssp in {ssp for lane, _ in lanes for ssp in lane.ssps if ssp.stream in own}:
+            streams.setdefault(ssp.system, set()).add(ssp.stream)
+        for name, its in streams.items():
+            purge.forget(self._place.systems.named(name), purge.behind(lanes, its, self._readers))
+
+    def _stop_all(self) -> None:
+        self.copies.end()
+        self._prestarter.end()
+        for keeper in self._keepers.values():
+            keeper.leave()
+        end = time.monotonic() + _ENDS_WITHIN
+        for keeper in self._keepers.values():
+            keeper.join(max(0.0, end - time.monotonic()))
+        self._clocks.cleanup()

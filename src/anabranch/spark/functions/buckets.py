@@ -1,0 +1,312 @@
+"""The buckets of a Spark task in a Python worker: worked on at the same time, each by itself and in order."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from anabranch.model import hashing
+from anabranch.model.ssp import WHOLE
+from anabranch.spark.values import meta_column
+
+__all__ = ["LOOK_AHEAD", "Bucket", "Crew", "Places", "Work", "Worked", "done", "of_rows", "worked"]
+
+LOOK_AHEAD = 64 * 2**20
+"""The bytes of Arrow that a Spark task holds of rows that it has taken, and of what has come of them and waits for rows
+before it. When it is that much, a slow bucket holds the others up."""
+
+T = TypeVar("T")
+Places = npt.NDArray[np.int64]
+Worked = tuple[pa.RecordBatch, Places]
+"""Rows that came of some rows, and the place of the one that each came of."""
+
+Bucket = tuple[int, int]
+"""The number of a task at factor 1, and that of a bucket."""
+
+Cut = Callable[[pa.RecordBatch, dict[int, int]], None]
+"""Is told the rows of a partition that came, and how many of them each bucket has."""
+
+Work = Callable[[pa.RecordBatch], Coroutine[Any, Any, Worked]]
+"""Suspends only if it waits for something in an event loop."""
+
+
+@dataclass(frozen=True)
+class Crew:
+    """Who works on the buckets of a Spark task. ``factor``: into how many each partition is cut.
+
+    At most ``threads`` threads; or, for work that ``awaits``, one event loop in which each bucket has its turn.
+    """
+
+    factor: int
+    threads: int
+    awaits: bool
+
+
+def worked(
+    batches: Iterable[pa.RecordBatch],
+    work: Work,
+    crew: Crew,
+    busy: dict[Bucket, float],
+    ahead: int = LOOK_AHEAD,
+    cut: Cut = lambda _, __: None,
+) -> Iterator[pa.RecordBatch]:
+    """What comes of rows, in the order of the rows. Each batch has rows of one task.
+
+    ``busy`` gets the seconds that were spent on each bucket; at factor 1 those on each task.
+
+    Above factor 1, work on later batches goes on while a bucket is busy with an earlier one, until more than ``ahead``
+    bytes are held. ``cut`` is told of them. What work raises is raised here.
+    """
+    if crew.factor > 1:
+        yield from _at_once(batches, work, crew, busy, ahead, cut)
+    elif crew.awaits:
+        with asyncio.Runner() as runner:
+            loop = runner.get_loop()
+            yield from _one_by_one(batches, lambda rows: done(loop, work(rows)), busy)
+    else:
+        yield from _one_by_one(batches, lambda rows: _run(work(rows)), busy)
+
+
+def _one_by_one(
+    batches: Iterable[pa.RecordBatch], work: Callable[[pa.RecordBatch], Worked], busy: dict[Bucket, float]
+) -> Iterator[pa.RecordBatch]:
+    for rows in batches:
+        begun, whole = time.perf_counter(), (_task(rows), WHOLE)
+        result = work(rows)[0]
+        busy[whole] = busy.get(whole, 0.0) + time.perf_counter() - begun
+        yield result
+
+
+def _task(rows: pa.RecordBatch) -> int:
+    return int(rows.column(meta_column.NAME)[0]["task"].as_py()) if rows.num_rows else WHOLE
+
+
+def _at_once(
+    batches: Iterable[pa.RecordBatch], work: Work, crew: Crew, busy: dict[Bucket, float], ahead: int, cut: Cut
+) -> Iterator[pa.RecordBatch]:
+    queue = _Queue(work, busy)
+    workers: _Workers = _Loop() if crew.awaits else _Threads(crew.threads)
+    try:
+        for rows in batches:
+            parts = queue.cut(rows, crew.factor)
+            cut(rows, {part.bucket[1]: len(part.places) for part, _ in parts})
+            for part, its in parts:
+                workers.put(part.bucket, partial(queue.do, part, its))
+            yield from queue.ended(ahead)
+        yield from queue.ended(-1)
+    finally:
+        workers.close()
+
+
+@dataclass
+class _Part:
+    """Of a batch, the rows of one bucket, which are at some places of it; and what has come of them."""
+
+    bucket: Bucket
+    places: Places
+    result: Worked | None = None
+
+
+@dataclass
+class _Queue:
+    """The batches that are worked on, in order."""
+
+    work: Work
+    busy: dict[Bucket, float]
+    _batches: deque[list[_Part]] = field(default_factory=deque)
+    _held: int = 0
+    _error: BaseException | None = None
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+
+    def cut(self, rows: pa.RecordBatch, factor: int) -> list[tuple[_Part, pa.RecordBatch]]:
+        """Add a batch: its parts, with their rows."""
+        task = _task(rows)
+        of_row = of_rows(rows, factor)
+        parts = []
+        for number in np.unique(of_row):
+            places = np.flatnonzero(of_row == number)
+            mine = rows if len(places) == rows.num_rows else rows.take(pa.array(places))
+            parts.append((_Part((task, int(number)), places), mine))
+        self._batches.append([part for part, _ in parts])
+        with self._changed:
+            self._held += sum(mine.nbytes for _, mine in parts)
+        return parts
+
+    async def do(self, part: _Part, rows: pa.RecordBatch) -> None:
+        """Do the work of a part, unless that of another one has failed."""
+        if self._error is not None:
+            return
+        begun = time.perf_counter()
+        try:
+            result = await self.work(rows)
+        except BaseException as error:
+            with self._changed:
+                self._error = self._error or error
+                self._changed.notify()
+            return
+        with self._changed:
+            self.busy[part.bucket] = self.busy.get(part.bucket, 0.0) + time.perf_counter() - begun
+            self._held += result[0].nbytes - rows.nbytes
+            part.result = result
+            self._changed.notify()
+
+    def ended(self, ahead: int) -> Iterator[pa.RecordBatch]:
+        """What comes of the first batches that have ended. Waits for them while more than ``ahead`` bytes are held."""
+        while self._batches:
+            with self._changed:
+                first = self._batches[0]
+                while self._error is None and any(part.result is None for part in first):
+                    if self._held <= ahead:
+                        return
+                    self._changed.wait()
+                if self._error is not None:
+                    raise self._error
+            self._batches.popleft()
+            result = _in_order(first)
+            with self._changed:
+                self._held -= sum(part.result[0].nbytes for part in first if part.result is not None)
+            yield result
+
+
+def _in_order(parts: list[_Part]) -> pa.RecordBatch:
+    results = [part.result for part in parts if part.result is not None]
+    if len(parts) == 1:
+        return results[0][0]
+    came_of = np.concatenate([part.places[indexes] for part, (_, indexes) in zip(parts, results, strict=True)])
+    whole = pa.Table.from_batches([batch for batch, _ in results]).combine_chunks()
+    ordered = whole.take(pa.array(np.argsort(came_of, kind="stable"))).combine_chunks()
+    found = ordered.to_batches()
+    return found[0] if found else results[0][0]
+
+
+def of_rows(rows: pa.RecordBatch, factor: int) -> Places:
+    """The bucket of each row: the one that its hidden column has, or that of the key there."""
+    fields = "key", "offset", "bucket"
+    keys, offsets, given = (pc.struct_field(rows.column(meta_column.NAME), name).to_pylist() for name in fields)
+    found = (
+        hashing.bucket(key, offset, factor) if bucket is None else bucket
+        for key, offset, bucket in zip(keys, offsets, given, strict=True)
+    )
+    return np.fromiter(found, np.int64, rows.num_rows)
+
+
+def _run(work: Coroutine[Any, Any, Any]) -> Any:
+    """The result of work that waits for no event loop."""
+    try:
+        work.send(None)
+    except StopIteration as ended:
+        return ended.value
+    work.close()
+    raise RuntimeError("it waits for an event loop, and isn't declared as async")
+
+
+def done(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
+    """The result of work in a loop. A task that user code has begun there ends the loop if it raises SystemExit; who
+    waits for that task gets to know it when the loop goes on."""
+    task = loop.create_task(work)
+    while not task.done():
+        try:
+            return loop.run_until_complete(task)
+        except (SystemExit, KeyboardInterrupt):
+            continue
+    return task.result()
+
+
+_Job = Callable[[], Coroutine[Any, Any, None]]
+
+
+class _Workers(Protocol):
+    def put(self, bucket: Bucket, job: _Job) -> None:
+        """Have a job done, after all those of this bucket that were put before."""
+        ...
+
+    def close(self) -> None:
+        """Jobs that haven't begun aren't done any more."""
+        ...
+
+
+class _Threads:
+    def __init__(self, most: int) -> None:
+        self._pool = ThreadPoolExecutor(most, "anabranch-bucket")
+        self._waiting: dict[Bucket, deque[_Job]] = {}
+        self._lock = threading.Lock()
+
+    def put(self, bucket: Bucket, job: _Job) -> None:
+        with self._lock:
+            waiting = self._waiting.get(bucket)
+            if waiting is not None:
+                waiting.append(job)
+                return
+            self._waiting[bucket] = deque()
+        self._pool.submit(self._do, bucket, job)
+
+    def _do(self, bucket: Bucket, job: _Job) -> None:
+        _run(job())
+        with self._lock:
+            waiting = self._waiting[bucket]
+            if not waiting:
+                del self._waiting[bucket]
+                return
+            following = waiting.popleft()
+            self._pool.submit(self._do, bucket, following)
+
+    def close(self) -> None:
+        with self._lock:
+            for waiting in self._waiting.values():
+                waiting.clear()
+        self._pool.shutdown(cancel_futures=True)
+
+
+class _Loop:
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._turns: dict[Bucket, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._jobs: set[asyncio.Task[None]] = set()
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="anabranch-loop", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._closing:
+            with suppress(SystemExit, KeyboardInterrupt):  # see done
+                self._loop.run_forever()
+
+    def put(self, bucket: Bucket, job: _Job) -> None:
+        self._loop.call_soon_threadsafe(self._add, bucket, job)
+
+    def _add(self, bucket: Bucket, job: _Job) -> None:
+        begun = self._loop.create_task(self._in_turn(self._turns[bucket], job))
+        self._jobs.add(begun)
+        begun.add_done_callback(self._jobs.discard)
+
+    @staticmethod
+    async def _in_turn(turn: asyncio.Lock, job: _Job) -> None:
+        async with turn:
+            await job()
+
+    def close(self) -> None:
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
+        self._closing = True
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _end(self) -> None:
+        jobs = list(self._jobs)
+        for job in jobs:
+            job.cancel()
+        await asyncio.gather(*jobs, return_exceptions=True)
+        await self._loop.shutdown_asyncgens()

@@ -1,0 +1,57 @@
+"""How long Python functions work on each bucket: told by workers, heard by the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark import Accumulator, AccumulatorParam, SparkContext
+
+from anabranch.model.lane import Lane
+from anabranch.model.ssp import WHOLE
+from anabranch.spark.functions.buckets import Bucket
+
+__all__ = ["Busy", "Slowest", "heard", "listening", "slowest"]
+
+Busy = dict[Bucket, float]
+"""Seconds, of which a function has spent some waiting, maybe."""
+
+
+class _Adding(AccumulatorParam[Busy]):
+    def zero(self, value: Busy) -> Busy:
+        return {}
+
+    def addInPlace(self, value1: Busy, value2: Busy) -> Busy:
+        return {each: value1.get(each, 0.0) + value2.get(each, 0.0) for each in {**value1, **value2}}
+
+
+def listening(context: SparkContext) -> Accumulator[Busy]:
+    """What tasks add to. One that is run again adds again."""
+    said: Accumulator[Busy] = context.accumulator({}, _Adding())
+    return said
+
+
+def heard(said: Accumulator[Busy]) -> Busy:
+    """What was said since the last call."""
+    found, said.value = said.value, {}
+    return found
+
+
+@dataclass(frozen=True)
+class Slowest:
+    """The bucket that functions spent most time on: its SSP, the seconds, and how often that is the mean of all."""
+
+    ssp: str
+    seconds: float
+    skew: float
+
+
+def slowest(lane: Lane, busy: Mapping[Bucket, float]) -> Slowest | None:
+    """Of a lane's batches, by what was said of them; None if functions had nothing to do."""
+    total = sum(busy.values())
+    if not total:
+        return None
+    (task, bucket), seconds = max(busy.items(), key=lambda each: each[1])
+    whole = next((ssp for ssp, number in lane.numbers.items() if number == task), f"task {task}")
+    name = whole if bucket == WHOLE else f"{whole}#{bucket}"
+    return Slowest(name, seconds, seconds * len(busy) / total)

@@ -1,0 +1,302 @@
+"""A user's function called on rows: what it gives as columns of its schema, and the rows on which it failed.
+
+Runs in Spark's Python workers, and in the processes of :mod:`anabranch.spark.functions.isolation`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import math
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from anabranch.spark.functions import error_text
+from anabranch.spark.functions.error_text import shortened
+from anabranch.spark.functions.job_functions import JobFunction
+from anabranch.spark.functions.results import ResultError, Results, check_awaited
+
+__all__ = [
+    "BATCH",
+    "Begin",
+    "Evaluator",
+    "Outcome",
+    "Places",
+    "Rejection",
+    "UserFunction",
+    "awaits",
+    "messages",
+    "overdue",
+]
+
+Places = npt.NDArray[np.int64]
+Begin = Callable[[int], None]
+"""Is told the number of each row before the function is called on it."""
+
+BATCH = -1
+"""The place of a rejection that is about all rows."""
+
+
+class Rejection(NamedTuple):
+    """A row, by its place, and what is wrong. ``raised``: it is an exception, and not what the function returned."""
+
+    place: int
+    error: str
+    raised: bool = True
+
+
+class Outcome(NamedTuple):
+    """``places``: for each row of ``rows`` the place of the one that it came of."""
+
+    rows: pa.RecordBatch
+    places: Places
+    rejected: tuple[Rejection, ...] = ()
+
+
+@dataclass(frozen=True)
+class UserFunction:
+    """A function of an operator of some ``kind``.
+
+    ``schema``: of its result; ``home``: the job's folder, to whose files traces are shortened; ``seconds``: how long it
+    may work on a message; ``source``: how other processes get the function, None: it is pickled.
+    """
+
+    kind: str
+    function: Callable[..., Any]
+    schema: pa.Schema
+    home: str
+    seconds: float = math.inf
+    source: JobFunction | None = None
+
+    def __reduce__(self) -> tuple[Callable[..., UserFunction], tuple[Any, ...]]:
+        if self.source is None:
+            return UserFunction, (self.kind, self.function, self.schema, self.home, self.seconds)
+        return _from_source, (self.kind, self.source, self.schema, self.seconds)
+
+
+def _from_source(kind: str, source: JobFunction, schema: pa.Schema, seconds: float) -> UserFunction:
+    return UserFunction(kind, source.value, schema, source.home, seconds, source)
+
+
+def awaits(function: Callable[..., Any]) -> bool:
+    """Whether an event loop is needed to call it."""
+    if isinstance(function, functools.partial):
+        return awaits(function.func)
+    called = getattr(type(function), "__call__", None)  # noqa: B004
+    return any(inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each) for each in (function, called))
+
+
+def overdue(seconds: float) -> str:
+    """What is told of a message that took too long."""
+    return f"the function worked on it for more than {seconds:g} s: [job] message_timeout"
+
+
+class Evaluator:
+    """Calls a function. One for each Spark task; threads may call at the same time."""
+
+    def __init__(self, user: UserFunction) -> None:
+        self._user = user
+        self._awaits = awaits(user.function)
+        self._results = Results(user.schema)
+
+    async def __call__(self, rows: pa.RecordBatch, begin: Begin, fails: bool = False) -> Outcome:
+        """``fails``: the first rejection is the last: nothing else counts."""
+        match self._user.kind:
+            case "map_arrow":
+                return self._map_arrow(rows, begin, fails)
+            case "filter":
+                return await self._filter(rows, begin, fails)
+            case "map":
+                returned, places, rejected = await self._called(rows, begin, fails)
+                return self._outcome(returned, places, rejected)
+            case _:
+                returned, places, rejected = await self._called(rows, begin, fails)
+                flat = [each for several in returned for each in several]
+                of = [place for place, several in zip(places, returned, strict=True) for _ in several]
+                return self._outcome(flat, of, rejected)
+
+    def _outcome(self, returned: list[Any], places: list[int], rejected: list[Rejection]) -> Outcome:
+        rows, errors = self._results.batch(returned)
+        of = np.array(places, np.int64)
+        if errors:
+            wrong: dict[int, str] = {}
+            for number, error in errors.items():
+                wrong.setdefault(places[number], error)
+            of = np.delete(of, list(errors))
+            whole = ~np.isin(of, list(wrong))  # of a message, all that flat_map gives or nothing
+            rows, of = rows.filter(pa.array(whole)), of[whole]
+            rejected += [Rejection(place, error, raised=False) for place, error in wrong.items()]
+        return Outcome(rows, of, tuple(sorted(rejected)))
+
+    async def _filter(self, rows: pa.RecordBatch, begin: Begin, fails: bool) -> Outcome:
+        returned, places, rejected = await self._called(rows, begin, fails)
+        kept = np.array([place for keep, place in zip(returned, places, strict=True) if keep], np.int64)
+        schema = self._user.schema
+        return Outcome(rows.select(schema.names).take(pa.array(kept)).cast(schema), kept, tuple(rejected))
+
+    async def _called(
+        self, rows: pa.RecordBatch, begin: Begin, fails: bool
+    ) -> tuple[list[Any], list[int], list[Rejection]]:
+        """What was returned, of which rows, and the other rows. Each message is given to the function once."""
+        function, take = self._user.function, _TAKE[self._user.kind]
+        returned: list[Any] = []
+        places: list[int] = []
+        rejected: list[Rejection] = []
+        for place, message in enumerate(messages(rows)):
+            begin(place)
+            try:
+                if type(message) is _Unreadable:
+                    raise message.error
+                found = take(await self._awaited(message) if self._awaits else function(message))
+            except BaseException as error:
+                if _is_cancelled(error):
+                    raise
+                ours = isinstance(error, ResultError | _OverdueError)
+                told = error_text.bounded(str(error)) if ours else error_text.described(error, self._user.home)
+                rejected.append(Rejection(place, told, raised=not ours))
+                if fails:
+                    break
+            else:
+                returned.append(found)
+                places.append(place)
+        return returned, places, rejected
+
+    async def _awaited(self, message: Any) -> Any:
+        if math.isinf(self._user.seconds):
+            return await _value(self._user.function(message))
+        try:
+            async with asyncio.timeout(self._user.seconds) as limit:
+                return await _value(self._user.function(message))
+        except TimeoutError:
+            if limit.expired():
+                raise _OverdueError(overdue(self._user.seconds)) from None
+            raise
+
+    def _map_arrow(self, rows: pa.RecordBatch, begin: Begin, fails: bool) -> Outcome:
+        try:
+            begin(0)
+            return self._batch(rows)
+        except BaseException as error:
+            if fails or rows.num_rows == 1:
+                place = BATCH if fails else 0
+                return Outcome(self._none, np.array([], np.int64), (self._rejection(place, error),))
+        results: list[pa.RecordBatch] = []
+        places: list[int] = []
+        rejected: list[Rejection] = []
+        for place in range(rows.num_rows):
+            begin(place)
+            try:
+                result = self._batch(rows.slice(place, 1)).rows
+            except BaseException as error:
+                rejected.append(self._rejection(place, error))
+            else:
+                results.append(result)
+                places += [place] * result.num_rows
+        whole = pa.Table.from_batches(results, self._user.schema).combine_chunks().to_batches()
+        return Outcome(whole[0] if whole else self._none, np.array(places, np.int64), tuple(rejected))
+
+    def _batch(self, rows: pa.RecordBatch) -> Outcome:
+        result = self._user.function(rows)
+        check_awaited(result)
+        if isinstance(result, pa.Table):
+            combined = result.combine_chunks().to_batches()
+            result = combined[0] if combined else result.schema.empty_table().to_batches()[0]
+        if not isinstance(result, pa.RecordBatch):
+            raise ResultError(f"it returned {shortened(result)}, not a pyarrow.RecordBatch")
+        cast = self._results.cast(result)
+        return Outcome(cast, np.minimum(np.arange(cast.num_rows), rows.num_rows - 1))
+
+    def _rejection(self, place: int, error: BaseException) -> Rejection:
+        if isinstance(error, ResultError):
+            return Rejection(place, error_text.bounded(str(error)), raised=False)
+        return Rejection(place, error_text.described(error, self._user.home))
+
+    @property
+    def _none(self) -> pa.RecordBatch:
+        return pa.RecordBatch.from_pylist([], schema=self._user.schema)
+
+
+class _OverdueError(Exception):
+    """A message took too long."""
+
+
+@dataclass(frozen=True)
+class _Unreadable:
+    """A row that can't be values of Python: a time of a year beyond 9999, for one."""
+
+    error: Exception
+
+
+async def _value(called: Any) -> Any:
+    """What comes of the call of an async function, or of an async generator."""
+    if inspect.isasyncgen(called):
+        return [each async for each in called]
+    return await called if isinstance(called, Awaitable) else called
+
+
+def messages(rows: pa.RecordBatch) -> list[Any]:
+    """The rows as dicts, maps in them as well; but a map by arrays or structs, which no dict can have, is pairs."""
+    kinds = [kind for field in rows.schema for kind in _key_types(field.type)]
+    maps = "strict" if kinds and not any(map(pa.types.is_nested, kinds)) else None
+    try:
+        found: list[Any] = rows.to_pylist(maps_as_pydicts=maps)
+        return found
+    except Exception:
+        return [_message(rows.slice(place, 1), maps) for place in range(rows.num_rows)]
+
+
+def _message(row: pa.RecordBatch, maps: str | None) -> Any:
+    try:
+        return row.to_pylist(maps_as_pydicts=maps)[0]
+    except Exception as error:
+        return _Unreadable(error)
+
+
+def _key_types(type_: pa.DataType) -> Iterable[pa.DataType]:
+    """Of all maps in a type, those of their keys."""
+    if pa.types.is_map(type_):
+        yield type_.key_type
+    for number in range(type_.num_fields):
+        yield from _key_types(type_.field(number).type)
+
+
+def _is_cancelled(error: BaseException) -> bool:
+    """Whether the work is to end: not if user code has raised the same."""
+    if not isinstance(error, asyncio.CancelledError):
+        return False
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        return False
+    return task is not None and task.cancelling() > 0
+
+
+def _any(returned: Any) -> Any:
+    return returned
+
+
+def _several(returned: Any) -> list[Any]:
+    if type(returned) is list:
+        return returned
+    check_awaited(returned)
+    if isinstance(returned, dict | str | bytes) or not isinstance(returned, Iterable):
+        raise ResultError(f"it returned {shortened(returned)}, not several rows: yield them, or return a list")
+    return list(returned)
+
+
+def _kept(returned: Any) -> bool:
+    if returned is True or returned is False:
+        return returned
+    check_awaited(returned)
+    if returned is not None and not isinstance(returned, bool | np.bool_):
+        raise ResultError(f"it returned {shortened(returned)}, neither True nor False; bool(…) makes one")
+    return bool(returned)
+
+
+_TAKE: dict[str, Callable[[Any], Any]] = {"map": _any, "flat_map": _several, "filter": _kept}

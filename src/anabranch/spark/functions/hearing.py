@@ -1,0 +1,222 @@
+"""The driver's side of :mod:`anabranch.task_progress.meters`: hears how far the Spark tasks of running batches are."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import selectors
+import socket
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from pyspark import SparkContext
+
+from anabranch import logs
+from anabranch.spark.session import cluster
+from anabranch.task_progress.counts import Count, Heard, Hello, Line, Told, Work
+
+__all__ = ["Listener", "listening"]
+
+log = logs.get_logger()
+
+_LONGEST = 2**20
+"""The bytes of a line; who sends a longer one isn't heard."""
+_MOST_RUNS, _MOST_CONNECTIONS, _MOST_TASKS, _MOST_COUNTS = 256, 4096, 4096, 65536
+_FRESH = 3.0
+"""Seconds; what was told before is of workers that are gone."""
+_HELLO, _TOLD = msgspec.json.Decoder(Hello), msgspec.json.Decoder(Told)
+
+_Key = tuple[int, int, int, int]
+
+
+@dataclass
+class _Task:
+    """The newest of what was heard of an attempt at a Spark task, for an operator."""
+
+    told: Told
+    at: float
+    connection: int
+    counts: dict[_Key, Count] = field(default_factory=dict)
+    gone: bool = False
+
+    def is_fresh(self, now: float) -> bool:
+        return not self.told.ended and not self.gone and now - self.at < _FRESH
+
+
+@dataclass
+class _Run:
+    """Of a run of a query, its newest batch."""
+
+    batch: int
+    tasks: dict[tuple[int, int, int, str], _Task] = field(default_factory=dict)
+
+
+@dataclass
+class _Client:
+    number: int
+    known: bool = False
+    held: bytes = b""
+
+
+class Listener:
+    """Listens in a thread of its own, until it is closed. Junk is not heard.
+
+    Raises OSError if it can't.
+    """
+
+    def __init__(self, host: str, bind: Iterable[str] = ()) -> None:
+        self._socket = _bound([*bind, host])
+        self._socket.setblocking(False)
+        self.line = Line(host, self._socket.getsockname()[1], secrets.token_urlsafe(24))
+        self._lock = threading.Lock()
+        self._runs: OrderedDict[str, _Run] = OrderedDict()
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._socket, selectors.EVENT_READ)
+        self._clients = 0
+        self._connected = 0
+        self._closed = False
+        threading.Thread(target=self._listen, name="hears workers", daemon=True).start()
+
+    def of(self, run: str, batch: int) -> list[Heard]:
+        """What was heard of a batch."""
+        now = time.monotonic()
+        with self._lock:
+            found = self._runs.get(run)
+            if found is None or found.batch != batch:
+                return []
+            return [
+                Heard(each.told, tuple(each.counts.values()), each.at, each.is_fresh(now))
+                for each in found.tasks.values()
+            ]
+
+    def oldest(self, run: str) -> Work | None:
+        """The message that functions have worked on longest in a run's batch, if that is a second or more."""
+        now = time.monotonic()
+        with self._lock:
+            found = self._runs.get(run)
+            works = [
+                each.told.work
+                for each in ([] if found is None else found.tasks.values())
+                if each.told.work is not None and each.is_fresh(now)
+            ]
+        return max(works, key=lambda each: each.seconds, default=None)
+
+    def hear(self, told: Told, connection: int = 0) -> None:
+        """Take in a line."""
+        with self._lock:
+            run = self._runs.get(told.run)
+            if run is not None and told.batch < run.batch:
+                return
+            if run is None or told.batch > run.batch:
+                run = self._runs[told.run] = _Run(told.batch)
+                self._runs.move_to_end(told.run)
+                while len(self._runs) > _MOST_RUNS:
+                    self._runs.popitem(last=False)
+            key = told.stage, told.partition, told.attempt, told.label
+            if key not in run.tasks and len(run.tasks) >= _MOST_TASKS:
+                return
+            task = run.tasks.setdefault(key, _Task(told, 0.0, connection))
+            task.told, task.at, task.connection, task.gone = told, time.monotonic(), connection, False
+            if len(task.counts) < _MOST_COUNTS:
+                task.counts |= {(each.task, each.source, each.partition, each.bucket): each for each in told.counts}
+
+    def close(self) -> None:
+        self._closed = True
+        with contextlib.suppress(OSError):
+            self._socket.close()
+
+    def _listen(self) -> None:
+        while not self._closed:
+            for key, _ in self._selector.select(1.0):
+                try:
+                    if key.data is None:
+                        self._accept()
+                    else:
+                        self._read(key.fileobj, key.data)
+                except Exception:
+                    self._end(key.fileobj, key.data)
+
+    def _accept(self) -> None:
+        connection, _ = self._socket.accept()
+        if self._connected >= _MOST_CONNECTIONS:
+            connection.close()
+            return
+        connection.setblocking(False)
+        self._clients, self._connected = self._clients + 1, self._connected + 1
+        self._selector.register(connection, selectors.EVENT_READ, _Client(self._clients))
+
+    def _read(self, connection: Any, client: _Client) -> None:
+        got = connection.recv(2**16)
+        *lines, client.held = (client.held + got).split(b"\n")
+        for line in lines:
+            if client.known:
+                self.hear(_TOLD.decode(line), client.number)
+            else:
+                client.known = secrets.compare_digest(_HELLO.decode(line).token, self.line.token)
+                if not client.known:
+                    raise PermissionError
+        longest = _LONGEST if client.known else 1000
+        if not got or len(client.held) > longest:
+            self._end(connection, client)
+
+    def _end(self, connection: Any, client: _Client | None) -> None:
+        """Of a worker that is gone, nothing is under way."""
+        if client is None:
+            return
+        self._connected -= 1
+        with contextlib.suppress(KeyError, ValueError):
+            self._selector.unregister(connection)
+        connection.close()
+        with self._lock:
+            for run in self._runs.values():
+                for task in run.tasks.values():
+                    if task.connection == client.number:
+                        task.gone = True
+
+
+def _bound(hosts: Iterable[str]) -> socket.socket:
+    """A socket that listens at the first of some addresses that are this machine's; at all of them if none is."""
+    for host in (*hosts, ""):
+        made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            made.bind((host, 0))
+            made.listen(128)
+        except OSError:
+            made.close()
+        else:
+            return made
+    raise OSError("no address to listen at")
+
+
+_listeners: dict[str, Listener | None] = {}
+_opening = threading.Lock()
+
+
+def listening(context: SparkContext) -> Listener | None:
+    """What hears the workers of a Spark application; None where nothing can be heard."""
+    with _opening:
+        name = str(context.applicationId)
+        if name not in _listeners:
+            for each in _listeners.values():
+                if each is not None:
+                    each.close()
+            _listeners.clear()
+            _listeners[name] = _opened(context)
+        return _listeners[name]
+
+
+def _opened(context: SparkContext) -> Listener | None:
+    try:
+        if not cluster.is_cluster(str(context.master)):
+            return Listener("127.0.0.1")
+        host = context.getConf().get("spark.driver.host") or "127.0.0.1"
+        bind = context.getConf().get("spark.driver.bindAddress")
+        return Listener(host, [bind] if bind else [])
+    except OSError as error:
+        log.warning("how far a batch is won't be known before its end: workers can't be heard", error=str(error))
+        return None

@@ -1,0 +1,157 @@
+"""What the Python functions of a lane are at: told to the driver as they work, and ended where they work too long."""
+
+from __future__ import annotations
+
+import faulthandler
+import math
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
+from functools import partial
+
+import pyarrow as pa
+
+from anabranch.model import hashing
+from anabranch.model.ssp import WHOLE
+from anabranch.task_progress.counts import Work
+from anabranch.task_progress.meters import Message, Meter, Tally
+
+__all__ = ["at", "number", "on", "on_key"]
+
+_EVERY = 1.0
+_LATE = 75
+"""The exit code of a worker in which a message takes too long."""
+
+
+_mine: ContextVar[Message | None] = ContextVar("message", default=None)
+_limits: dict[Message, float] = {}
+_lock = threading.Lock()
+_watchers: list[threading.Thread] = []
+_armed = [-math.inf]
+_STDERR = 2
+
+
+def on(meter: Meter, origin: pa.Array, factor: int, limit: float = math.inf) -> AbstractContextManager[None]:
+    """Inside ``with``, a function works on rows one by one, of one bucket of one task; see :func:`at`.
+
+    Args:
+        meter: counts them.
+        origin: their hidden column.
+        limit: how many seconds it may work on a row. If it takes longer, this process ends; see
+            :mod:`anabranch.spark.functions.isolation` for what follows.
+    """
+    if not len(origin):
+        return nullcontext()
+    message = Message(meter.told.label, partial(_offset, origin), partial(_place, meter.told.label, origin, factor))
+    first = message.place(0)
+    bucket = WHOLE if factor == 1 else first.bucket
+    tally = meter.tally(number(origin, "task", 0), first.source, first.partition, bucket)
+    return _on(meter, tally, message, len(origin), limit)
+
+
+def on_key(
+    meter: Meter, origins: Sequence[Mapping[str, int]], bucket: tuple[int, int], limit: float = math.inf
+) -> AbstractContextManager[None]:
+    """The same for the rows of a key. ``origins``: source, partition and offset of each; ``bucket``: its task, and the
+    number."""
+    label = meter.told.label
+
+    def place(index: int) -> Work:
+        at = origins[min(index, len(origins) - 1)]
+        return Work(label, at["source"], at["partition"], at["offset"], max(0, bucket[1]), 0.0)
+
+    first = origins[0]
+    message = Message(label, lambda index: origins[index]["offset"], place)
+    tally = meter.tally(bucket[0], first["source"], first["partition"], bucket[1])
+    return _on(meter, tally, message, len(origins), limit)
+
+
+@contextmanager
+def _on(meter: Meter, tally: Tally, message: Message, count: int, limit: float) -> Iterator[None]:
+    before = _mine.set(message)
+    if not math.isinf(limit):
+        with _lock:
+            _limits[message] = limit
+            _watch()
+            _arm(limit, message.since)
+    meter.enter(tally, message)
+    done, last = None, None
+    try:
+        yield
+        done, last = count, message.offset(count - 1)
+    finally:
+        meter.leave(tally, message.index if done is None else done, last)
+        if not math.isinf(limit):
+            with _lock:
+                del _limits[message]
+        _mine.reset(before)
+
+
+def at(index: int) -> None:
+    """The function begins with the row of that number."""
+    message = _mine.get()
+    if message is not None:
+        message.index, message.since = index, time.monotonic()
+
+
+def number(origin: pa.Array, field: str, index: int) -> int:
+    """A field of a row's hidden column; 0 for null."""
+    found = origin.field(field)[index].as_py()
+    return int(found) if found is not None else 0
+
+
+def _offset(origin: pa.Array, index: int) -> int:
+    """Of the record that a row comes from. (Of a row that comes from no single one, it is negative.)"""
+    offset = number(origin, "offset", min(index, len(origin) - 1))
+    return offset if offset >= 0 else -1 - offset
+
+
+def _place(label: str, origin: pa.Array, factor: int, index: int) -> Work:
+    at = min(index, len(origin) - 1)
+    offset = number(origin, "offset", at)
+    bucket = origin.field("bucket")[at].as_py()
+    if bucket is None:
+        bucket = hashing.bucket(origin.field("key")[at].as_py(), offset, factor) if factor > 1 else 0
+    source, partition = (number(origin, name, at) for name in ("source", "partition"))
+    return Work(label, source, partition, offset, bucket, 0.0)
+
+
+def _watch() -> None:
+    if not _watchers:
+        _watchers.append(threading.Thread(target=_look, name="anabranch-working", daemon=True))
+        _watchers[0].start()
+
+
+def _look() -> None:
+    while True:
+        time.sleep(_EVERY)
+        with _lock:
+            several = dict(_limits)
+        _end_if_late(several, time.monotonic())
+
+
+def _end_if_late(several: dict[Message, float], now: float) -> None:
+    """End this process if a message takes too long; let :func:`_arm` do so while there is one that may."""
+    late = next((each for each, limit in several.items() if now - each.since > limit + _EVERY), None)
+    if late is not None:
+        told = late.place(late.index)
+        print(f"{late.label} takes too long: {told}; the worker ends", file=sys.stderr, flush=True)
+        os._exit(_LATE)
+    with _lock:
+        if several:
+            _arm(min(several.values()), now)
+        elif not _limits and not math.isinf(_armed[0]):
+            faulthandler.cancel_dump_traceback_later()
+            _armed[0] = -math.inf
+
+
+def _arm(limit: float, now: float) -> None:
+    """Let this process end if that isn't called again in time: no thread of ours can run while code that doesn't give
+    Python's lock back works on a message."""
+    if now - _armed[0] >= _EVERY / 2:
+        _armed[0] = now
+        faulthandler.dump_traceback_later(limit + 3 * _EVERY, exit=True, file=_STDERR)

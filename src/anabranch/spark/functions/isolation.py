@@ -1,0 +1,360 @@
+"""User code in processes of its own, where it may end them: that is how a message that kills its worker is found.
+
+The first attempt of a Spark task runs user code in the worker itself. If the worker dies, or is ended because one
+message takes too long, Spark tries the task again, perhaps elsewhere. From then on user code runs in forks of a clean
+process, one for each thread. A fork that ends takes only its own messages with it: they are tried again one by one, and
+one on which a fork ends :data:`TRIES` times is rejected. So a task finds any number of such messages in one attempt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+from pyspark import SparkContext, TaskContext, cloudpickle
+
+from anabranch.spark.functions import buckets, isolation_host, messages
+from anabranch.spark.functions.calling import BATCH, Begin, Evaluator, Outcome, Rejection, UserFunction, overdue
+from anabranch.spark.functions.isolation_host import Channel, Service
+
+__all__ = [
+    "MOST",
+    "PAUSE",
+    "TRIES",
+    "Calls",
+    "Host",
+    "LostError",
+    "begin",
+    "called",
+    "end",
+    "is_needed",
+    "killed",
+    "narrowed",
+    "note",
+    "service",
+]
+
+TRIES = 3
+"""A message on which the process dies so often is rejected."""
+
+MOST = 16
+"""So many processes a Spark task has at most: as many threads work at once."""
+
+_BEFORE = -1
+PAUSE = 2.0
+"""Seconds after a process was killed, which the kernel does where memory is short: that may be no message's fault, and
+pass."""
+
+_KILLED = "killed by SIGKILL"
+_ROWS, _BYTES = 128, 16 * 2**20
+_BEGINNING = 120.0
+_SETTING = "anabranch.isolated"
+_DIED = "Python worker exited unexpectedly"
+
+
+def is_needed() -> bool:
+    """Whether the Spark task that runs here has to isolate user code."""
+    context = TaskContext.get()
+    return context is not None and (context.attemptNumber() > 0 or context.getLocalProperty(_SETTING) == "true")
+
+
+_lanes: set[str] = set()
+
+
+def note(lane: str, error: BaseException) -> None:
+    """A lane has failed in this process: if a Python worker of it has ended by itself, its next batch isolates user
+    code from the first attempt on. (Spark may have been told to try no task twice.)"""
+    if _DIED in str(error):
+        _lanes.add(lane)
+
+
+def begin(context: SparkContext, lane: str) -> None:
+    """This thread begins with a batch of a lane."""
+    context.setLocalProperty(_SETTING, "true" if lane in _lanes else "false")
+
+
+def end(lane: str) -> None:
+    """A batch of a lane has been published."""
+    _lanes.discard(lane)
+
+
+class LostError(Exception):
+    """The process that ran user code is gone. ``at``: the message that it was at; ``late``: it took too long."""
+
+    def __init__(self, at: int, how: str, late: bool) -> None:
+        super().__init__(how)
+        self.at, self.how, self.late = at, how, late
+
+
+class _Fork:
+    """A process that runs user code."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._socket, theirs = socket.socketpair()
+        with theirs:
+            self._pid = host.fork(theirs)
+
+    def ask(self, request: object, begin: Begin, seconds: float, answer: Callable[[Any], Any]) -> Any:
+        """What comes of a request. ``answer``: gives what the process asks for meanwhile.
+
+        Raises LostError; then the process is gone.
+        """
+        at = _BEFORE
+        limit: float | None = _BEGINNING
+        try:
+            messages.send(self._socket, request)
+            while True:
+                what, content = messages.receive(self._socket, limit)
+                if what == "done":
+                    return content
+                if what == "begin":
+                    at, limit = content, None if math.isinf(seconds) else seconds
+                    begin(at)
+                else:
+                    messages.send(self._socket, _answered(answer, content))
+        except messages.OutOfTime:
+            self.kill()
+            how = f"it hasn't begun within {_BEGINNING:g} s" if at == _BEFORE else overdue(seconds)
+            raise LostError(at, how, late=True) from None
+        except messages.Closed:
+            raise LostError(at, _told(self.kill()), late=False) from None
+
+    def kill(self) -> int:
+        """End it, and give how it has ended, which may have been before."""
+        with suppress(ProcessLookupError):
+            os.kill(self._pid, signal.SIGKILL)
+        self._socket.close()
+        return self._host.ended(self._pid)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def _answered(answer: Callable[[Any], Any], question: object) -> tuple[bool, Any]:
+    try:
+        return True, answer(question)
+    except Exception as error:
+        return False, str(error)
+
+
+def _told(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        name = signal.Signals(number).name if number in {each.value for each in signal.Signals} else str(number)
+        return f"killed by {name}"
+    return f"it ended with exit code {os.WEXITSTATUS(status)}"
+
+
+class Host:
+    """Gives processes that run user code. ``open_service``: what they do, opened in each of them."""
+
+    def __init__(self, open_service: Callable[[], Service]) -> None:
+        self._lock = threading.Lock()
+        self._idle: list[_Fork] = []
+        self._control, theirs = socket.socketpair()
+        with theirs:
+            command = [sys.executable, "-m", isolation_host.__name__, str(theirs.fileno())]
+            paths = os.pathsep.join(path for path in sys.path if path)
+            self._process = subprocess.Popen(
+                command,
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": paths},
+            )
+        try:
+            messages.send(self._control, cloudpickle.dumps(open_service))  # type: ignore[no-untyped-call]
+            failed = messages.receive(self._control, _BEGINNING)
+        except messages.Closed:
+            failed = "it has ended"
+        except messages.OutOfTime:
+            self._process.kill()
+            failed = f"it hasn't loaded the job's functions within {_BEGINNING:g} s"
+        if failed:
+            self.close()
+            raise RuntimeError(f"the process for user code can't begin: {failed}")
+
+    def fork(self, connection: socket.socket) -> int:
+        with self._lock:
+            socket.send_fds(self._control, [isolation_host.FORK], [connection.fileno()])
+            return int(messages.receive(self._control))
+
+    def ended(self, pid: int) -> int:
+        """How a process has ended, or is about to."""
+        with self._lock:
+            self._control.sendall(b"w")
+            messages.send(self._control, pid)
+            return int(messages.receive(self._control))
+
+    def ask(
+        self,
+        request: object,
+        begin: Begin = lambda _: None,
+        seconds: float = math.inf,
+        answer: Callable[[Any], Any] = lambda _: None,
+    ) -> Any:
+        """See :meth:`_Fork.ask`: of a process that nobody else asks meanwhile. Raises RuntimeError if each ends before
+        user code begins."""
+        for _ in range(TRIES):
+            with self._lock:
+                fork = self._idle.pop() if self._idle else None
+            fork = fork or _Fork(self)
+            try:
+                found = fork.ask(request, begin, seconds, answer)
+            except LostError as lost:
+                if lost.how == _KILLED:
+                    time.sleep(PAUSE)
+                if lost.at != _BEFORE:
+                    raise
+                how = lost.how
+            else:
+                with self._lock:
+                    self._idle.append(fork)
+                return found
+        raise RuntimeError(f"the process for user code ends before that begins: {how}")
+
+    def close(self) -> None:
+        for fork in self._idle:
+            fork.close()
+        self._control.close()  # then it ends
+        try:
+            self._process.wait(_BEGINNING)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+
+
+class Calls(Protocol):
+    """Calls a user's function on rows, somewhere."""
+
+    async def __call__(self, rows: pa.RecordBatch, begin: Begin, fails: bool = False) -> Outcome: ...
+
+
+def _opened(user: UserFunction) -> Service:
+    """In a fork: what calls the function."""
+    evaluator, loop = Evaluator(user), asyncio.new_event_loop()
+
+    def serve(request: Any, channel: Channel) -> Any:
+        packed, fails = request
+        outcome = buckets.done(loop, evaluator(_unpacked(packed), channel.begin, fails))
+        return _packed(outcome.rows), outcome.places, outcome.rejected
+
+    return serve
+
+
+def called(user: UserFunction, host: Host) -> Calls:
+    """What calls a function in the processes of a host."""
+    return _Isolated(user, host)
+
+
+def service(user: UserFunction) -> Callable[[], Service]:
+    """What a host needs for a function."""
+    return partial(_opened, user)
+
+
+@dataclass(frozen=True)
+class _Isolated:
+    user: UserFunction
+    host: Host
+
+    async def __call__(self, rows: pa.RecordBatch, begin: Begin, fails: bool = False) -> Outcome:
+        nothing = pa.RecordBatch.from_pylist([], schema=self.user.schema)
+        names_late = self.user.kind != "map_arrow"  # there a batch is one call, whatever is in it
+        ask = partial(self._ask, begin=begin, fails=fails)
+        return narrowed(rows, nothing, ask, names_late, fails)
+
+    def _ask(self, rows: pa.RecordBatch, at: int, begin: Begin, fails: bool) -> Outcome:
+        begun = partial(_begun, begin, at)
+        found, places, rejected = self.host.ask((_packed(rows), fails), begun, self.user.seconds)
+        return Outcome(_unpacked(found), places, rejected)
+
+
+def _begun(begin: Begin, at: int, place: int) -> None:
+    begin(at + place)
+
+
+_Ask = Callable[[pa.RecordBatch, int], Outcome]
+
+
+def narrowed(rows: pa.RecordBatch, nothing: pa.RecordBatch, ask: _Ask, names_late: bool, fails: bool) -> Outcome:
+    """What comes of rows, some of which may end the process that is asked; those are rejected.
+
+    Args:
+        nothing: a result without rows.
+        ask: gives what comes of some of the rows, which begin at a place. Raises LostError.
+        names_late: whether that tells which row takes too long.
+        fails: the first rejection is the last: nothing else counts.
+    """
+    step = min(_ROWS, max(1, _BYTES * rows.num_rows // max(1, rows.nbytes)))
+    parts: dict[int, Outcome] = {}
+    todo = [(at, min(step, rows.num_rows - at)) for at in range(0, rows.num_rows, step)][::-1]
+    while todo and not (fails and any(each.rejected for each in parts.values())):
+        at, count = todo.pop()
+        try:
+            parts[at] = ask(rows.slice(at, count), at)
+        except LostError as lost:
+            if lost.late and (names_late or count == 1):
+                late = at + min(lost.at, count - 1)
+                parts[late] = _rejected(nothing, lost.how)
+                todo += [(start, end - start) for start, end in ((late + 1, at + count), (at, late)) if end > start]
+            elif count > 1:
+                todo += [(place, 1) for place in range(at + count - 1, at - 1, -1)]
+            else:
+                parts[at] = _tried_again(rows.slice(at, 1), nothing, at, ask, lost)
+    return _together(nothing, [parts[at] for at in sorted(parts)], sorted(parts))
+
+
+def _tried_again(row: pa.RecordBatch, nothing: pa.RecordBatch, at: int, ask: _Ask, lost: LostError) -> Outcome:
+    for _ in range(TRIES - 1):
+        try:
+            return ask(row, at)
+        except LostError as again:
+            if again.late:
+                return _rejected(nothing, again.how)
+            lost = again
+    return _rejected(nothing, killed(lost.how))
+
+
+def killed(how: str) -> str:
+    """What is told of a message that ends processes."""
+    return f"the worker died on it {TRIES} times: {how}"
+
+
+def _rejected(nothing: pa.RecordBatch, error: str) -> Outcome:
+    return Outcome(nothing, np.array([], np.int64), (Rejection(0, error, raised=False),))
+
+
+def _together(nothing: pa.RecordBatch, parts: list[Outcome], begins: list[int]) -> Outcome:
+    made = [part.rows for part in parts if part.rows.num_rows]
+    rows = pa.Table.from_batches(made).combine_chunks().to_batches()[0] if made else nothing
+    places = [part.places + at for part, at in zip(parts, begins, strict=True)]
+    rejected = [
+        each if each.place == BATCH else each._replace(place=each.place + at)
+        for part, at in zip(parts, begins, strict=True)
+        for each in part.rejected
+    ]
+    return Outcome(rows, np.concatenate([np.array([], np.int64), *places]), tuple(rejected))
+
+
+def _packed(rows: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_batch(rows)
+    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
+def _unpacked(packed: bytes) -> pa.RecordBatch:
+    return pa.ipc.open_stream(packed).read_next_batch()

@@ -1,0 +1,157 @@
+"""How a job's functions and processors get to Python workers: from the job file, which they import, or else as code."""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pyspark import cloudpickle
+
+from anabranch.errors import AnabranchError, GraphError, OperatorError
+from anabranch.job_code import job_modules
+from anabranch.job_code.job_modules import JobCode
+from anabranch.model.graph import Node
+from anabranch.spark.operators.labels import label
+
+__all__ = ["JobFunction", "culprit", "of_node"]
+
+_DEPTH = 6
+"""How far :func:`culprit` follows what refers to what."""
+
+
+@dataclass(frozen=True)
+class JobFunction:
+    """A function or a processor of an operator. ``home`` is the job's folder, where this process has it.
+
+    Pickled, it is the place in the job file where a worker finds it (``code``), or its code (``pickled``).
+    """
+
+    value: Any
+    home: str
+    node: Node
+    code: JobCode | None = None
+    pickled: bytes = b""
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        if self.code is not None:
+            return _from_file, (self.code, self.home, self.node)
+        return _from_code, (self.pickled, self.home, self.node)
+
+
+def of_node(node: Node, functions: Mapping[int, Any], home: str) -> JobFunction:
+    """What workers get for an operator.
+
+    Raises:
+        GraphError: it came from no job file, and refers to something that can't be copied to another process.
+    """
+    value = functions[node.id]
+    code = job_modules.code_of(node.id, value)
+    if code is not None:
+        return JobFunction(value, home, node, job_modules.snapshot(code))
+    try:
+        return JobFunction(value, home, node, pickled=cloudpickle.dumps(value))  # type: ignore[no-untyped-call]
+    except Exception as error:
+        raise GraphError(
+            f"{label(node)} can't be copied to Python workers: {culprit(value) or error}",
+            "make it inside the function; or keep it at the top level of a job file, which workers import: then run "
+            "the file, or give anabranch.testing its path or a Job that was imported from it",
+        ) from None
+
+
+def _from_code(pickled: bytes, home: str, node: Node) -> JobFunction:
+    return JobFunction(cloudpickle.loads(pickled), home, node, pickled=pickled)
+
+
+def _from_file(code: JobCode, home: str, node: Node) -> JobFunction:
+    try:
+        module = job_modules.importing(code)
+    except AnabranchError:
+        raise
+    except (Exception, SystemExit) as error:
+        where = job_modules.raised_at(error, code)
+        raise OperatorError(
+            f"{code.file} can't be imported in a Python worker: {type(error).__name__}: {error}{where}",
+            'put what only the user\'s process can do under if __name__ == "__main__":, or into a function',
+        ) from None
+    jobs = job_modules.jobs_in(module)
+    found = jobs[0] if len(jobs) == 1 else None
+    same = found is not None and node.id < len(found.graph.nodes) and _place(found.graph.nodes[node.id]) == _place(node)
+    if found is None or not same or node.id not in found.functions:
+        raise GraphError(
+            f"{label(node)} isn't in the job that {code.file} builds when a Python worker imports it",
+            "let the file build the same job wherever it is imported: not by arguments, the time, or what the user's "
+            "process alone has",
+        )
+    return JobFunction(found.functions[node.id], job_modules.home_of(code), node, code)
+
+
+def _place(node: Node) -> tuple[str, str, str]:
+    return node.kind, node.name, node.where
+
+
+def culprit(value: Any) -> str:
+    """What of a function or a processor can't be pickled, in words: the way there, its type, and the line that has it.
+    Empty if nothing is found."""
+    trail = _trail(value, ())
+    if trail is None:
+        return ""
+    way, last = trail
+    return f"{' of '.join(reversed(way))} is a {type(last).__module__}.{type(last).__qualname__}"
+
+
+def _trail(value: Any, way: tuple[str, ...]) -> tuple[tuple[str, ...], Any] | None:
+    if len(way) > _DEPTH or _is_fine(value):
+        return None
+    for name, part in _parts(value):
+        found = _trail(part, (*way, name))
+        if found is not None:
+            return found
+    return (way, value) if way else None
+
+
+def _is_fine(value: Any) -> bool:
+    try:
+        cloudpickle.dumps(value)  # type: ignore[no-untyped-call]
+    except Exception:
+        return False
+    return True
+
+
+def _parts(value: Any) -> Iterator[tuple[str, Any]]:
+    """What an object refers to, each with what it is called."""
+    if isinstance(value, types.FunctionType):
+        line = f"{Path(value.__code__.co_filename).name}:{value.__code__.co_firstlineno}"
+        inside = inspect.getclosurevars(value)
+        for name, each in inside.nonlocals.items():
+            yield f"the variable {name!r} around {value.__qualname__} ({line})", each
+        for name, each in inside.globals.items():
+            yield f"the module's variable {name!r}, which {value.__qualname__} ({line}) uses,", each
+        for each in (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()):
+            yield f"a default of {value.__qualname__} ({line})", each
+    elif isinstance(value, types.MethodType):
+        yield from _parts(value.__self__)
+        yield from _parts(value.__func__)
+    elif isinstance(value, partial):
+        yield from _parts(value.func)
+        for each in (*value.args, *value.keywords.values()):
+            yield "an argument of functools.partial", each
+    elif isinstance(value, Mapping):
+        yield from ((f"the entry {name!r}", each) for name, each in value.items())
+    elif isinstance(value, list | tuple | set | frozenset):
+        yield from (("an element", each) for each in value)
+    else:
+        kind = type(value)
+        for name, each in getattr(value, "__dict__", {}).items():
+            yield f"the attribute {name!r} of a {kind.__qualname__}", each
+        for name in ("__call__", "on_message", "on_timer"):
+            method = vars(kind).get(name)
+            if isinstance(method, types.FunctionType):
+                yield from _parts(method)
+        wrapped = getattr(value, "__wrapped__", None)
+        if wrapped is not None:
+            yield from _parts(wrapped)

@@ -1,0 +1,391 @@
+"""The turns of keys: a processor is called with the messages of one key, or with a timer, and its state.
+
+Runs in Spark's Python workers, and in the processes of :mod:`anabranch.spark.functions.isolation`, which ask their
+worker for state, and give it what is to be changed when the turn has ended.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC
+from functools import partial
+from typing import Any, Protocol
+
+import pyarrow as pa
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    MapType,
+    StructType,
+    TimestampType,
+)
+
+from anabranch.api import timers as user_timers
+from anabranch.api.journal import Journal
+from anabranch.api.processor import Processor
+from anabranch.api.state import State
+from anabranch.api.timers import StoredTimers, Timers
+from anabranch.spark.functions import error_text
+from anabranch.spark.functions.calling import Begin, Rejection
+from anabranch.spark.functions.error_text import shortened
+from anabranch.spark.functions.isolation import TRIES, Host, LostError, killed
+from anabranch.spark.functions.isolation_host import Channel, Service
+from anabranch.spark.functions.job_functions import JobFunction
+from anabranch.spark.functions.results import ResultError, Results, check_awaited
+from anabranch.spark.internals import type_verifiers
+
+__all__ = [
+    "VALUE",
+    "KeyedProcessor",
+    "Schemas",
+    "Turn",
+    "Turns",
+    "fields",
+    "isolated",
+    "maps",
+    "read",
+    "reader",
+    "service",
+]
+
+VALUE = "value"
+
+Stored = Mapping[str, Any]
+"""Where Spark keeps the states of the present key, by name."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What comes of a turn: rows, the messages that were rejected, by their numbers, and the timers that were changed:
+    whether there is one, by its time."""
+
+    rows: list[dict[str, Any]]
+    rejected: tuple[Rejection, ...]
+    timers: Mapping[int, bool]
+
+
+class Turns(Protocol):
+    """Gives keys their turns. ``now``: the time of timers, in Unix ms; ``fails``: the first rejection ends a turn."""
+
+    def on_messages(self, now: int, messages: list[dict[str, Any]], begin: Begin, fails: bool) -> Turn: ...
+
+    def on_timer(self, now: int, key: dict[str, Any], at: int, begin: Begin, fails: bool) -> Turn: ...
+
+
+@dataclass(frozen=True)
+class Schemas:
+    """``names``: of a map's entries; ``single``: values are no structs, and kept in a struct of one field."""
+
+    names: StructType | None
+    values: StructType
+    single: bool
+
+
+@dataclass(frozen=True)
+class KeyedProcessor:
+    """A processor, and what is needed to call it. Goes to other processes.
+
+    ``clock``: of its timers; ``result``: the schema of its rows; ``schemas``: of its states; ``home``: the job's
+    folder; ``source``: how other processes get the processor, None: it is pickled.
+    """
+
+    processor: Processor
+    clock: str | None
+    result: pa.Schema
+    schemas: Mapping[str, Schemas]
+    home: str
+    source: JobFunction | None = None
+
+    def __reduce__(self) -> tuple[Callable[..., KeyedProcessor], tuple[Any, ...]]:
+        if self.source is None:
+            return KeyedProcessor, (self.processor, self.clock, self.result, self.schemas, self.home)
+        return _from_source, (self.source, self.clock, self.result, self.schemas)
+
+    def opened(self, stored: Stored, timers: StoredTimers | None) -> LocalTurns:
+        """Its turns, in this process."""
+        return LocalTurns(self, stored, timers)
+
+
+def _from_source(
+    source: JobFunction, clock: str | None, result: pa.Schema, schemas: Mapping[str, Schemas]
+) -> KeyedProcessor:
+    return KeyedProcessor(source.value, clock, result, schemas, source.home, source)
+
+
+class LocalTurns:
+    """See :class:`Turns`. ``skip``: the messages of a turn that are left out."""
+
+    def __init__(self, keyed: KeyedProcessor, stored: Stored, timers: StoredTimers | None) -> None:
+        self._home = keyed.home
+        self._journal = Journal()
+        self._processor = copy.copy(keyed.processor)
+        self._states: list[State] = []
+        for name, state in keyed.processor.states().items():
+            bound = state.bound(_kept(state, stored[name], keyed.schemas[name]), self._journal)
+            setattr(self._processor, name, bound)
+            self._states.append(bound)
+        self._timers = Timers(timers, keyed.clock, self._journal)
+        self._results = Results(keyed.result)
+
+    def on_messages(
+        self, now: int, messages: list[dict[str, Any]], begin: Begin, fails: bool, skip: frozenset[int] = frozenset()
+    ) -> Turn:
+        given = ((place, message) for place, message in enumerate(messages) if place not in skip)
+        calls = [(place, partial(self._processor.on_message, message, self._timers)) for place, message in given]
+        return self._turn(now, calls, begin, fails)
+
+    def on_timer(self, now: int, key: dict[str, Any], at: int, begin: Begin, fails: bool) -> Turn:
+        call = partial(self._processor.on_timer, key, user_timers.moment(at), self._timers)
+        return self._turn(now, [(0, call)], begin, fails)
+
+    def _turn(self, now: int, calls: Sequence[tuple[int, Callable[[], Any]]], begin: Begin, fails: bool) -> Turn:
+        self._timers.begin(now)
+        for state in self._states:
+            state.begin()
+        rows: list[dict[str, Any]] = []
+        rejected: list[Rejection] = []
+        for place, call in calls:
+            begin(place)
+            self._journal.begin()
+            try:
+                rows += self._made(call())
+            except BaseException as error:
+                self._journal.take_back()
+                ours = isinstance(error, ResultError)
+                told = error_text.bounded(str(error)) if ours else error_text.described(error, self._home)
+                rejected.append(Rejection(place, told, raised=not ours))
+                if fails:
+                    break
+        for state in self._states:
+            state.flush()
+        return Turn(rows, tuple(rejected), self._timers.flush())
+
+    def _made(self, given: Any) -> list[dict[str, Any]]:
+        check_awaited(given)
+        if isinstance(given, dict | str | bytes) or not isinstance(given, Iterable | None):
+            raise ResultError(f"it returned {shortened(given)}; rows are given by yield, or as a list")
+        return [self._results.row(row) for row in given or ()]
+
+
+class _Writes:
+    """What is to be done with the states of a key when its turn has ended: state, method, arguments."""
+
+    def __init__(self) -> None:
+        self.noted: list[tuple[str, str, tuple[Any, ...]]] = []
+
+
+_READS = frozenset({"get", "getValue", "iterator", "all"})
+_TIMERS = ""
+
+
+class _Remote:
+    """A state, or the timers, that the worker has: reads ask for it, changes wait for the end of the turn."""
+
+    def __init__(self, name: str, channel: Channel, writes: _Writes) -> None:
+        self._name, self._channel, self._writes = name, channel, writes
+
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        def call(*args: Any) -> Any:
+            if method in _READS:
+                return self._channel.ask((self._name, method, args))
+            self._writes.noted.append((self._name, method, args))
+            return None
+
+        return call
+
+
+def service(keyed: KeyedProcessor) -> Callable[[], Service]:
+    """What a host needs for a processor."""
+    return partial(_opened, keyed)
+
+
+def _opened(keyed: KeyedProcessor) -> Service:
+    def serve(request: Any, channel: Channel) -> Any:
+        kind, *args, skip = request
+        writes = _Writes()
+        stored = {name: _Remote(name, channel, writes) for name in keyed.processor.states()}
+        timers: Any = _Remote(_TIMERS, channel, writes) if keyed.clock is not None else None
+        turns = keyed.opened(stored, timers)
+        if kind == "messages":
+            now, messages, fails = args
+            turn = turns.on_messages(now, messages, channel.begin, fails, skip)
+        else:
+            now, key, at, fails = args
+            turn = turns.on_timer(now, key, at, channel.begin, fails)
+        return turn, writes.noted
+
+    return serve
+
+
+def isolated(host: Host, stored: Stored, timers: StoredTimers | None, seconds: float) -> Turns:
+    """Turns in the processes of a host. ``seconds``: how long a message may take."""
+    return _IsolatedTurns(host, {**stored, _TIMERS: timers}, seconds)
+
+
+@dataclass(frozen=True)
+class _IsolatedTurns:
+    host: Host
+    stored: Stored
+    seconds: float
+
+    def on_messages(self, now: int, messages: list[dict[str, Any]], begin: Begin, fails: bool) -> Turn:
+        return self._turn(("messages", now, messages, fails), begin)
+
+    def on_timer(self, now: int, key: dict[str, Any], at: int, begin: Begin, fails: bool) -> Turn:
+        return self._turn(("timer", now, key, at, fails), begin)
+
+    def _turn(self, request: tuple[Any, ...], begin: Begin) -> Turn:
+        """A turn, again without the messages on which it always ends its process: nothing of it was changed then."""
+        deaths: dict[int, int] = {}
+        rejected: dict[int, str] = {}
+        turn: Turn
+        while True:
+            try:
+                turn, writes = self.host.ask((*request, frozenset(rejected)), begin, self.seconds, self._answer)
+            except LostError as lost:
+                deaths[lost.at] = deaths.get(lost.at, 0) + 1
+                if lost.late or deaths[lost.at] == TRIES:
+                    rejected[lost.at] = lost.how if lost.late else killed(lost.how)
+                    if request[0] == "timer":
+                        return Turn([], (Rejection(0, rejected[lost.at], raised=False),), {})
+                continue
+            for name, method, args in writes:
+                getattr(self.stored[name], method)(*args)
+            lost_ones = [Rejection(place, error, raised=False) for place, error in rejected.items()]
+            return Turn(turn.rows, tuple(sorted([*turn.rejected, *lost_ones])), turn.timers)
+
+    def _answer(self, question: tuple[str, str, tuple[Any, ...]]) -> Any:
+        name, method, args = question
+        found = getattr(self.stored[name], method)(*args)
+        return list(found) if isinstance(found, Iterator) else found
+
+
+def reader(kind: DataType) -> Callable[[Any], Any] | None:
+    """Makes of a value as Spark's store gives it one as messages have it; None: they are alike."""
+    if isinstance(kind, TimestampType):
+        return lambda value: value.astimezone(UTC)  # of the worker's own zone
+    if isinstance(kind, BinaryType):
+        return bytes
+    if isinstance(kind, ArrayType):
+        element = reader(kind.elementType)
+        return None if element is None else lambda value: [read(each, element) for each in value]
+    if isinstance(kind, MapType):
+        name, entry = reader(kind.keyType), reader(kind.valueType)
+        return lambda value: {read(n, name): read(each, entry) for n, each in value.items()}
+    if isinstance(kind, StructType):
+        return partial(fields, [(field.name, reader(field.dataType)) for field in kind])
+    return None
+
+
+def read(value: Any, reader: Callable[[Any], Any] | None) -> Any:
+    return value if reader is None or value is None else reader(value)
+
+
+def fields(readers: Sequence[tuple[str, Callable[[Any], Any] | None]], row: Sequence[Any]) -> dict[str, Any]:
+    return {name: read(value, reader) for (name, reader), value in zip(readers, row, strict=True)}
+
+
+def maps(kind: DataType) -> Callable[[Any], Any] | None:
+    """Makes dicts of the maps in a value as Arrow gives it, which has pairs; None: there are none. One by arrays or
+    structs can't be a dict, and stays pairs."""
+    if isinstance(kind, ArrayType):
+        element = maps(kind.elementType)
+        return None if element is None else lambda value: [read(each, element) for each in value]
+    if isinstance(kind, MapType):
+        entry = maps(kind.valueType)
+        if isinstance(kind.keyType, ArrayType | MapType | StructType):
+            return None
+        return lambda value: {name: read(each, entry) for name, each in value}
+    if isinstance(kind, StructType):
+        inner = {field.name: each for field in kind if (each := maps(field.dataType)) is not None}
+        if not inner:
+            return None
+        return lambda value: {name: read(each, inner.get(name)) for name, each in value.items()}
+    return None
+
+
+def _kept(state: State, stored: Any, schemas: Schemas) -> Any:
+    kinds: dict[str, type[_Kept]] = {"value": _Value, "list": _List, "map": _Map}
+    return kinds[state.kind](stored, schemas)
+
+
+class _Kept:
+    """A kind of Spark's state; its values as functions see them, and as tuples."""
+
+    def __init__(self, state: Any, schemas: Schemas) -> None:
+        self._state = state
+        self._schemas = schemas
+        # What isn't of its type would fail the task in Spark's store, where no message is to blame.
+        self._verify = type_verifiers.of_type(schemas.values)
+        self._readers = [(field.name, reader(field.dataType)) for field in schemas.values]
+        self._times = [isinstance(field.dataType, TimestampType) for field in schemas.values]
+
+    def check(self, value: Any) -> None:
+        """Raises an exception of PySpark's, or a TypeError, if it can't be kept."""
+        kept = self._kept(value)
+        self._verify(kept)
+        times = [each for is_time, each in zip(self._times, kept, strict=True) if is_time and each is not None]
+        if any(each.tzinfo is None for each in times):
+            raise TypeError(f"state was given {value!r}, with a time that has no zone; pass a datetime with tzinfo")
+
+    def clear(self) -> None:
+        self._state.clear()
+
+    def _given(self, kept: Any) -> Any:
+        read = fields(self._readers, kept)
+        return read[VALUE] if self._schemas.single else read
+
+    def _kept(self, value: Any) -> tuple[Any, ...]:
+        if self._schemas.single:
+            return (value,)
+        names = self._schemas.values.names
+        if not isinstance(value, dict) or not value.keys() <= set(names):
+            raise TypeError(f"state of the fields {', '.join(names)} was given {value!r}; give a dict of them")
+        return tuple(value.get(name) for name in names)
+
+
+class _Value(_Kept):
+    def get(self) -> Any:
+        kept = self._state.get()
+        return None if kept is None else self._given(kept)
+
+    def put(self, value: Any) -> None:
+        self._state.update(self._kept(value))
+
+
+class _List(_Kept):
+    def get(self) -> Iterable[Any]:
+        return [self._given(kept) for kept in self._state.get()]
+
+    def put(self, values: list[Any]) -> None:
+        self._state.put([self._kept(value) for value in values])
+
+    def append(self, values: list[Any]) -> None:
+        self._state.appendList([self._kept(value) for value in values])
+
+
+class _Map(_Kept):
+    def __init__(self, state: Any, schemas: Schemas) -> None:
+        super().__init__(state, schemas)
+        names = schemas.names or StructType()
+        self._verify_name = type_verifiers.of_type(names)
+        self._name = reader(names.fields[0].dataType)
+
+    def check_name(self, name: Any) -> None:
+        self._verify_name((name,))
+
+    def get(self, name: Any) -> Any:
+        kept = self._state.getValue((name,))
+        return None if kept is None else self._given(kept)
+
+    def items(self) -> Iterable[tuple[Any, Any]]:
+        return [(read(name[0], self._name), self._given(kept)) for name, kept in self._state.iterator()]
+
+    def put(self, name: Any, value: Any) -> None:
+        self._state.updateValue((name,), self._kept(value))
+
+    def remove(self, name: Any) -> None:
+        self._state.removeKey((name,))

@@ -1,0 +1,207 @@
+"""User functions on Arrow batches: hides the hidden column from them and puts it back on what they return."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from anabranch.errors import OperatorError
+from anabranch.spark.functions import buckets, calling, error_text, in_flight, isolation
+from anabranch.spark.functions.buckets import Bucket, Crew
+from anabranch.spark.functions.calling import BATCH, Evaluator, Rejection, UserFunction
+from anabranch.spark.functions.isolation import Calls
+from anabranch.spark.functions.job_functions import JobFunction
+from anabranch.spark.query.dead_letters import Rejects
+from anabranch.spark.values import meta_column
+from anabranch.task_progress import meters
+from anabranch.task_progress.counts import Line
+from anabranch.task_progress.meters import Meter
+
+Batches = Iterator[pa.RecordBatch]
+Rejecting = Callable[[str], Rejects]
+"""Opens, in a Spark task, what takes the rows that an operator (its label) rejects."""
+
+CURE = "mend the function; the lane goes on from this batch at the next run"
+
+
+def wrap(
+    kind: str,
+    function: Callable[..., Any],
+    schema: pa.Schema,
+    label: str,
+    home: str,
+    on_error: Rejecting | None,
+    factor: int = 1,
+    threads: int = 1,
+    busy: Callable[[dict[Bucket, float]], None] = lambda _: None,
+    line: Line | None = None,
+    seconds: float = math.inf,
+    source: JobFunction | None = None,
+) -> Callable[[Batches], Batches]:
+    """The function for ``mapInArrow`` that runs an operator of the given kind.
+
+    With a factor above 1 it works on several buckets at once; what comes of it has the order of the rows all the same.
+
+    Args:
+        schema: of the result, without the hidden column.
+        label: names the operator in errors.
+        home: the job's folder: traces are shortened to its files.
+        on_error: what takes the messages on which the function raises; None: it fails the lane.
+        factor: into how many buckets each partition is cut.
+        threads: how many of them a function that isn't async works on at once, in a Spark task.
+        busy: is told, by each Spark task, the seconds that it has worked on each bucket.
+        line: where workers tell how far they are; see :mod:`anabranch.task_progress.meters`.
+        seconds: how long the function may work on a message.
+        source: how other processes get the function; None: it is pickled.
+    """
+    user = UserFunction(kind, function, schema, home, seconds, source)
+
+    async def work(
+        rows: pa.RecordBatch, calls: Calls, meter: Meter, limit: float, rejects: Rejects | None
+    ) -> buckets.Worked:
+        origin = rows.column(meta_column.NAME)
+        visible = rows.drop_columns([meta_column.NAME])
+        with in_flight.on(meter, origin, factor, limit):
+            result, places, rejected = await calls(visible, in_flight.at, fails=rejects is None)
+        for each in rejected:
+            if rejects is None:
+                raise _explained(each, label, origin)
+            rejects.add(origin_of(origin, each.place), each.error, visible.slice(each.place, 1))
+        if kind == "map_arrow" and result.num_rows != rows.num_rows:
+            origin = _of_no_record(origin)
+        if len(places) != rows.num_rows or not np.array_equal(places, np.arange(rows.num_rows)):
+            origin = origin.take(pa.array(places))
+        whole = schema.append(pa.field(meta_column.NAME, origin.type))
+        return pa.RecordBatch.from_arrays([*result.columns, origin], schema=whole), places
+
+    def run(batches: Batches) -> Batches:
+        rejects = on_error(label) if on_error is not None else None
+        taken: dict[Bucket, float] = {}
+        with closing(meters.meter(line, label)) as meter, _calling(user) as (calls, isolated):
+            limit = math.inf if isolated else seconds
+            crew = Crew(factor, threads, calling.awaits(function))
+            if isolated:
+                crew = Crew(factor, min(threads, isolation.MOST), awaits=False)
+            mine = partial(work, calls=calls, meter=meter, limit=limit, rejects=rejects)
+            parts = _received(itertools.chain.from_iterable(map(_of_one_partition, batches)), meter)
+            yield from buckets.worked(parts, mine, crew, taken, cut=partial(_cut, meter))
+        busy(taken)
+        if rejects is not None:
+            rejects.close()
+
+    return run
+
+
+@contextmanager
+def _calling(user: UserFunction) -> Iterator[tuple[Calls, bool]]:
+    """What calls a function in a Spark task, and whether it does so in processes of their own."""
+    let_signals_end()
+    if not isolation.is_needed():
+        yield Evaluator(user), False
+        return
+    host = isolation.Host(isolation.service(user))
+    try:
+        yield isolation.called(user, host), True
+    finally:
+        host.close()
+
+
+def let_signals_end() -> None:
+    """Let SIGINT end a worker, as it ends what isn't Python: then ``KeyboardInterrupt`` comes of user code only."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _of_no_record(origin: pa.Array) -> pa.Array:
+    """The hidden column of rows of which nobody knows which record of their partition they come from."""
+    fields = [origin.field(i) for i in range(origin.type.num_fields)]
+    at = origin.type.get_field_index("offset")
+    offsets = fields[at].to_numpy(zero_copy_only=False)
+    fields[at] = pa.array(np.where(offsets < 0, offsets, -1 - offsets), origin.type.field(at).type)
+    return pa.StructArray.from_arrays(fields, fields=list(origin.type))
+
+
+def origin_of(origins: pa.Array, place: int) -> dict[str, Any]:
+    """Of a row's hidden column, what says which one it is. (Times of records may be none that Python has.)"""
+    fields = ("source", "partition", "offset", "key")
+    return {name: pc.struct_field(origins.slice(place, 1), name)[0].as_py() for name in fields}
+
+
+def rejecting(condition: str, error: str, label: str, on_error: Rejecting) -> Callable[[Batches], Batches]:
+    """The function for ``mapInArrow`` that rejects the rows whose column ``condition`` is true and drops the column."""
+
+    def run(batches: Batches) -> Batches:
+        rejects = on_error(label)
+        for batch in batches:
+            wrong = batch.column(condition)
+            rows = batch.drop_columns([condition])
+            for index in pc.indices_nonzero(wrong).to_pylist():
+                row = rows.slice(index, 1)
+                origin = origin_of(row.column(meta_column.NAME), 0)
+                rejects.add(origin, error, row.drop_columns([meta_column.NAME]))
+            yield rows.filter(pc.invert(wrong))
+        rejects.close()
+
+    return run
+
+
+def _of_one_partition(batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
+    """Runs of rows of one partition and task, in order. Most batches are a single one."""
+    if not batch.num_rows:
+        return
+    origin = batch.column(meta_column.NAME)
+    parts = [pc.struct_field(origin, [i]) for i in range(3)]
+    cuts = {0, batch.num_rows}
+    for part in parts:
+        changed = pc.not_equal(part.slice(1), part.slice(0, batch.num_rows - 1))
+        cuts.update(int(i) + 1 for i in pc.indices_nonzero(changed).to_pylist())
+    edges = sorted(cuts)
+    for start, end in itertools.pairwise(edges):
+        yield batch.slice(start, end - start)
+
+
+def _received(parts: Iterable[pa.RecordBatch], meter: Meter) -> Batches:
+    """The same rows, counted as they come."""
+    for rows in parts:
+        origin = rows.column(meta_column.NAME)
+        source, partition, offset = (in_flight.number(origin, name, -1) for name in ("source", "partition", "offset"))
+        meter.receive(source, partition, rows.num_rows, offset if offset >= 0 else -1 - offset)
+        yield rows
+
+
+def _cut(meter: Meter, rows: pa.RecordBatch, counts: dict[int, int]) -> None:
+    origin = rows.column(meta_column.NAME)
+    task, source, partition = (in_flight.number(origin, name, 0) for name in ("task", "source", "partition"))
+    for bucket, count in counts.items():
+        meter.tally(task, source, partition, bucket).received += count
+
+
+def _explained(rejection: Rejection, label: str, origin: pa.Array) -> OperatorError:
+    told = f"{label} raised {rejection.error}" if rejection.raised else f"{label}: {rejection.error}"
+    if rejection.place == BATCH:
+        first, last = origin_of(origin, 0), origin_of(origin, len(origin) - 1)
+        on = f"on offsets {first['offset']} to {last['offset']} of partition {first['partition']}"
+    else:
+        at = origin_of(origin, rejection.place)
+        on = f"on offset {at['offset']} of partition {at['partition']}"
+    return OperatorError(f"{told}, {on}", CURE)
+
+
+def of_batch(error: BaseException, label: str, batch: int, home: str) -> OperatorError:
+    """What is told of a ``foreach_batch`` function that raised."""
+    if hasattr(error, "java_exception"):
+        first = str(error.java_exception).strip().split("\n")[0]
+        told = f"{type(error).__name__}: {first}{error_text.traced(error, home)}"
+    else:
+        told = error_text.described(error, home).split("\n")[0]
+    return OperatorError(f"{label} raised {told}, on batch {batch}", CURE)

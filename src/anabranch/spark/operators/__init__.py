@@ -1,0 +1,1 @@
+"""Each operator as DataFrame calls."""

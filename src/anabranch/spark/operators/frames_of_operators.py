@@ -1,0 +1,366 @@
+"""Each operator as DataFrame calls. Frames carry the user's columns and the hidden one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import NullType, NumericType, StructType
+
+from anabranch.errors import GraphError
+from anabranch.event_time import windows
+from anabranch.event_time.windows import START_AND_END, Session, Sliding, Tumbling, Window
+from anabranch.model.graph import Node
+from anabranch.operators.keys import KeyColumns
+from anabranch.operators.rules import is_by_intake, is_timed, is_windowed, on_late
+from anabranch.operators.times import EventTime
+from anabranch.spark.functions import arrow, job_functions
+from anabranch.spark.functions import wrap as user_functions
+from anabranch.spark.functions.buckets import Bucket
+from anabranch.spark.functions.wrap import Batches, Rejecting
+from anabranch.spark.internals import debug_lines, query_plan
+from anabranch.spark.operators import joining, late_rows, lookups, processing
+from anabranch.spark.operators.labels import label
+from anabranch.spark.operators.routing import Routing
+from anabranch.spark.query import sql_errors
+from anabranch.spark.values import codec, meta_column
+from anabranch.task_progress.counts import Line
+
+_FLAG, _WINDOW, _INTAKE = "_anabranch_wrong", "_anabranch_window", "_anabranch_intake"
+_END = "_anabranch_end"
+_BEHIND = 1
+"""Spark takes a row that comes at the very end of a session into it: what ends at the watermark isn't closed yet."""
+_FUNCTIONS = ("map_arrow", "map", "flat_map", "filter")
+_NOT_STATELESS = (
+    "Aggregate",
+    "Distinct",
+    "Deduplicate",
+    "Window",
+    "Sort",
+    "GlobalLimit",
+    "FlatMapGroups",
+    "TransformWithState",
+    "EventTimeWatermark",
+)
+
+
+def _nobody(seconds: dict[Bucket, float]) -> None:
+    """Isn't interested."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What operators need besides frames: functions by node, and key and event time columns after each node.
+
+    ``changed``: the nodes after which a function of the job may have changed the values of those.
+
+    ``on_error`` and ``on_null_key`` take what can't be processed (None: it fails the lane), ``on_late`` the late rows
+    that are put aside. ``watermarked`` gives a frame, whose time is in the column of that name, the lane's watermark,
+    less so many ms; ``following``, another one of the same operator. ``home`` is the job's folder.
+    ``shuffle_partitions`` is for shuffles inside the query; ``factor``: into how many buckets each partition is cut;
+    ``threads``: on how many of them functions work at once in a Spark task; ``busy`` is told how long on each.
+    ``routing``: where rows go before the functions ``routed`` (None: they stay where they are). ``own_state``: which
+    rows of state are of the lane's own tasks, ``own_tasks`` these, by number, with their buckets; None: all.
+    ``table`` gives that of a ``join_table``.
+    ``line``: where functions tell how far they are; ``message_seconds``: how long they may work on one.
+    """
+
+    functions: Mapping[int, Callable[..., Any]]
+    keys: Mapping[int, KeyColumns]
+    times: Mapping[int, EventTime]
+    changed: Collection[int] = ()
+    on_error: Rejecting | None = None
+    on_null_key: Rejecting | None = None
+    on_late: Rejecting | None = None
+    watermarked: Callable[[DataFrame, str, int], DataFrame] | None = None
+    following: Callable[[DataFrame, str, int], DataFrame] | None = None
+    home: str = ""
+    shuffle_partitions: int = 4
+    factor: int = 1
+    threads: int = 1
+    busy: Callable[[dict[Bucket, float]], None] = _nobody
+    routing: Routing | None = None
+    routed: Collection[int] = ()
+    own_state: Column | None = None
+    own_tasks: Mapping[int, frozenset[int]] | None = None
+    table: Callable[[Node, SparkSession], DataFrame] | None = None
+    line: Line | None = None
+    message_seconds: float = math.inf
+
+
+def apply(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFrame:
+    """The frame after an operator. AnalysisExceptions of Spark pass; see ``resolve`` for who explains them."""
+    frame = inputs[0]
+    args = node.args
+    match node.kind:
+        case "where":
+            return frame.where(args["condition"])
+        case "select":
+            chosen = (
+                _select_star(frame, args) if _star(args) else frame.selectExpr(*args["expressions"], meta_column.NAME)
+            )
+            return meta_column.once(chosen)
+        case "with_columns":
+            columns = {name: F.expr(expression) for name, expression in args["columns"].items()}
+            return frame.withColumns(columns)
+        case "merge":
+            _check_merge(node, inputs)
+            merged, *others = meta_column.alike(inputs)
+            for other in others:
+                merged = merged.unionByName(other)
+            return merged
+        case "transform":
+            return _transform(node, frame, context)
+        case "partition_by":
+            return _shuffle(node, frame, context)
+        case "agg":
+            return _agg(node, frame, context)
+        case "process":
+            return _process(node, frame, context)
+        case "join_table":
+            assert context.table is not None
+            return lookups.joined(node, frame, context.table(node, frame.sparkSession))
+        case "join":
+            return _join(node, inputs, context)
+        case kind if kind in _FUNCTIONS:
+            return _function(node, frame, context)
+    raise AssertionError(f"no DataFrame form of {node.kind}")
+
+
+def _check_merge(node: Node, inputs: Sequence[DataFrame]) -> None:
+    """Raises GraphError if a column has types that Spark makes one by casts which fail, in each batch, on some values.
+    Numbers become the wider type."""
+    first = {field.name.lower(): field for field in _visible(inputs[0])}
+    for frame in inputs[1:]:
+        for field in _visible(frame):
+            other = first.get(field.name.lower())
+            if other is None or isinstance(other.dataType, NullType) or isinstance(field.dataType, NullType):
+                continue
+            numbers = isinstance(other.dataType, NumericType) and isinstance(field.dataType, NumericType)
+            one, its = other.dataType.simpleString(), field.dataType.simpleString()
+            if one != its and not numbers:
+                raise GraphError(
+                    f"{label(node)} has the column {field.name!r} as {one} and as {its}",
+                    f'give it one type before: with_columns({field.name}="cast({field.name} as {one})")',
+                )
+
+
+def _star(args: dict[str, Any]) -> bool:
+    return any(e.strip() == "*" for e in args["expressions"])
+
+
+def _select_star(frame: DataFrame, args: dict[str, Any]) -> DataFrame:
+    visible = [name for name in frame.columns if name != meta_column.NAME]
+    expressions: list[str] = []
+    for expression in args["expressions"]:
+        expressions += [codec.quoted(name) for name in visible] if expression.strip() == "*" else [expression]
+    return frame.selectExpr(*expressions, meta_column.NAME)
+
+
+def _transform(node: Node, frame: DataFrame, context: Context) -> DataFrame:
+    with debug_lines.noted():
+        result = context.functions[node.id](frame)
+    if not isinstance(result, DataFrame):
+        raise GraphError(f"{label(node)} returned {type(result).__name__}", "return a DataFrame")
+    if meta_column.NAME not in result.columns:
+        raise GraphError(
+            f"{label(node)} drops the column {meta_column.NAME}",
+            f'keep it: select("…", "{meta_column.NAME}"), or use select and with_columns of the stream, which do',
+        )
+    check_stateless(node, frame, result)
+    return result
+
+
+def check_stateless(node: Node, before: DataFrame, after: DataFrame) -> None:
+    """Raises GraphError if an operator that keeps no state has added a step that does (a window function, say)."""
+    count = query_plan.count
+    added = next((word for word in _NOT_STATELESS if count(after, word) > count(before, word)), None)
+    if added is not None:
+        raise GraphError(
+            f"{label(node)} adds a stateful step ({added}); {node.kind} is stateless",
+            "use agg of the stream, after a partition_by if the key is another one",
+        )
+
+
+def _function(node: Node, frame: DataFrame, context: Context) -> DataFrame:
+    declared = node.args.get("schema")
+    result = codec.parse_schema(declared) if declared else _visible(frame)
+    kind, called = node.kind, label(node)
+    function = job_functions.of_node(node, context.functions, context.home)
+    given = to_arrow_schema(result, timezone="UTC")
+    on_error, factor, threads = context.on_error, context.factor, context.threads
+    busy, line, seconds = context.busy, context.line, context.message_seconds
+
+    def run(batches: Batches) -> Batches:
+        wrapped = user_functions.wrap(
+            kind,
+            function.value,
+            given,
+            called,
+            function.home,
+            on_error,
+            factor,
+            threads,
+            busy,
+            line,
+            seconds,
+            function,
+        )
+        yield from wrapped(batches)
+
+    if context.routing is not None and node.id in context.routed:
+        frame = context.routing.routed(frame)
+    schema = StructType([*result.fields, frame.schema[meta_column.NAME]])
+    mapped = arrow.mapped(frame, run, schema)
+    if node.kind != "map_arrow":
+        return mapped
+    columns = context.keys[node.id].columns
+    known = bool(columns) and set(columns) <= set(result.names)
+    key = stage_key(mapped, columns) if known else F.lit(None).cast("binary")
+    return mapped.withColumn(meta_column.NAME, F.col(meta_column.NAME).withField("key", key))
+
+
+def _visible(frame: DataFrame) -> StructType:
+    return StructType([f for f in frame.schema.fields if f.name != meta_column.NAME])
+
+
+def stage_key(frame: DataFrame, columns: Sequence[str]) -> Column:
+    """Key bytes of the stage key's columns."""
+    key = frame.select(*[codec.quoted(name) for name in columns])
+    return codec.encode_key([(frame[codec.quoted(f.name)], f.dataType) for f in key.schema.fields])
+
+
+def keyless() -> Column:
+    """Whether a row that goes into state has no key."""
+    return meta_column.field("key").isNull()
+
+
+def _without(frame: DataFrame, wrong: Column, error: str, what: str, setting: str, by: Rejecting | None) -> DataFrame:
+    """Reject the rows that are ``wrong``, or fail the lane at the first of them."""
+    if by is not None:
+        flagged = frame.withColumn(_FLAG, wrong)
+        return arrow.mapped(flagged, user_functions.rejecting(_FLAG, error, what, by), frame.schema)
+    cure = f'filter such rows before, or set [job] {setting} = "dead-letter" or "drop"'
+    origin = meta_column.field("partition"), meta_column.field("offset")
+    failing = sql_errors.for_record(f"{error} in a row that reached {what}, of partition ", F.lit(""), cure, *origin)
+    return frame.where(F.when(wrong, failing).otherwise(F.lit(True)))
+
+
+def _shuffle(node: Node, frame: DataFrame, context: Context) -> DataFrame:
+    key = stage_key(frame, node.args["columns"])
+    zero = F.lit(0)
+    keyed = frame.withColumn(meta_column.NAME, F.col(meta_column.NAME).withField("key", key).withField("task", zero))
+    null = meta_column.field("key").isNull()
+    checked = _without(keyed, null, "the key is null", label(node), "on_null_key", context.on_null_key)
+    return checked.repartition(context.shuffle_partitions, meta_column.field("key"))
+
+
+def _agg(node: Node, frame: DataFrame, context: Context) -> DataFrame:
+    columns = context.keys[node.inputs[0]].columns
+    frame = _into_state(node, node.inputs[0], frame, context)
+    by = [F.col(codec.quoted(name)) for name in (*columns, *node.args["by"])]
+    aggregates = [F.expr(expression).alias(name) for name, expression in node.args["aggregates"].items()]
+    window = node.args.get("window")
+    if window is not None:
+        kind = windows.of_builtins(window)
+        time = _INTAKE if is_by_intake(node) else context.times[node.inputs[0]].column
+        if is_by_intake(node):
+            frame = frame.withColumn(_INTAKE, F.current_timestamp())  # of the batch: a replay has the same
+        if on_late(node) != "drop" and context.watermarked is not None:
+            frame = _sifted(node, frame, late_rows.last_end(kind, F.col(codec.quoted(time))), context)
+        if context.watermarked is not None:
+            frame = context.watermarked(frame, time, _BEHIND if isinstance(kind, Session) else 0)
+        by.append(_window(kind, F.col(codec.quoted(time))).alias(_WINDOW))
+    grouped = frame.groupBy(meta_column.field("task").alias(joining.TASK), *by).agg(*aggregates)
+    names = [name for name in grouped.columns if name not in (joining.TASK, _WINDOW, *node.args["aggregates"])]
+    visible = [F.col(codec.quoted(name)) for name in names]
+    if window is not None:
+        start, end = START_AND_END
+        visible += [F.col(f"{_WINDOW}.start").alias(start), F.col(f"{_WINDOW}.end").alias(end)]
+    visible += [F.col(codec.quoted(name)) for name in node.args["aggregates"]]
+    row = meta_column.of_result(F.col(joining.TASK), stage_key(grouped, columns))
+    if window is not None:
+        row = meta_column.of_window(row, F.col(f"{_WINDOW}.end"))
+    result = grouped.select(*visible, row)
+    return result if context.own_state is None else result.where(context.own_state)
+
+
+def _process(node: Node, frame: DataFrame, context: Context) -> DataFrame:
+    columns = context.keys[node.inputs[0]].columns
+    frame = _into_state(node, node.inputs[0], frame, context)
+    declared = node.args.get("schema")
+    result = codec.parse_schema(declared) if declared else _visible(frame)
+    if is_timed(node) and context.watermarked is not None:
+        frame = context.watermarked(frame, context.times[node.inputs[0]].column, 0)
+    return processing.applied(
+        frame,
+        stage_key(frame, columns),
+        processing.Process(
+            label=label(node),
+            function=job_functions.of_node(node, context.functions, context.home),
+            clock=node.args.get("timers"),
+            result=to_arrow_schema(result, timezone="UTC"),
+            columns=tuple(_visible(frame).names),
+            keys=frame.select(*[codec.quoted(name) for name in columns]).schema,
+            on_error=context.on_error,
+            own=context.own_tasks,
+            factor=context.factor,
+            busy=context.busy,
+            line=context.line,
+            seconds=context.message_seconds,
+        ),
+        result,
+    )
+
+
+def _sifted(node: Node, frame: DataFrame, end: Column, context: Context) -> DataFrame:
+    """Without the rows whose last window, which ends there, is closed."""
+    reject = context.on_late if on_late(node) == "dead-letter" else None
+    return arrow.mapped(frame.withColumn(_END, end), late_rows.sifting(_END, node, reject), frame.schema)
+
+
+def _window(window: Window, time: Column) -> Column:
+    match window:
+        case Tumbling(size):
+            return F.window(time, _interval(size))
+        case Sliding(size, slide):
+            return F.window(time, _interval(size), _interval(slide))
+        case Session(gap):
+            return F.session_window(time, _interval(gap))
+
+
+def _interval(milliseconds: int) -> str:
+    return f"{milliseconds} milliseconds"
+
+
+def _join(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFrame:
+    left, right = (_into_state(node, i, frame, context) for i, frame in zip(node.inputs, inputs, strict=True))
+    times = [context.times[i].column for i in node.inputs]
+    if context.watermarked is not None and context.following is not None:
+        left = context.watermarked(left, times[0], joining.GRACE)
+        right = context.following(right, times[1], joining.GRACE)
+    columns = context.keys[node.inputs[0]].columns
+    joined = joining.joined(node, left, right, columns, times)
+    visible = [F.col(codec.quoted(name)) for name in joined.columns if name != joining.TASK]
+    result = joined.select(*visible, meta_column.of_result(F.col(joining.TASK), stage_key(joined, columns)))
+    return result if context.own_state is None else result.where(context.own_state)
+
+
+def _into_state(node: Node, before: int, frame: DataFrame, context: Context) -> DataFrame:
+    """Of the rows that the operator ``before`` gives, those that a stateful one may take: with a key and, if it goes by
+    event time, with that."""
+    if not any(i in context.changed for i in node.inputs):
+        if context.on_null_key is None:
+            return _without(frame, keyless(), "the key is null", label(node), "on_null_key", None)
+        return frame.where(~keyless())
+    key = stage_key(frame, context.keys[before].columns)
+    checked = _without(frame, key.isNull(), "the key is null", label(node), "on_null_key", context.on_null_key)
+    if not is_windowed(node) and node.kind != "join":
+        return checked
+    time = F.col(codec.quoted(context.times[before].column))
+    return _without(checked, time.isNull(), "the event time is null", label(node), "on_error", context.on_error)

@@ -1,0 +1,98 @@
+"""A join of two streams as Spark makes it: by the task, the stage's key, and the distance of event times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from anabranch.errors import GraphError
+from anabranch.model.graph import Node
+from anabranch.spark.operators.labels import label
+from anabranch.spark.values import codec, meta_column
+
+__all__ = ["GRACE", "TASK", "followed", "joined"]
+
+TASK = "_task"
+"""The column that has the number of a row's task, where rows are joined or aggregated. No column of a job may have the
+name; another one wouldn't be that of the state that lanes have kept."""
+
+GRACE = 1
+"""By how many ms Spark's watermark is behind ours: where it joins, it takes a row as late that is as old as that."""
+
+_WATERMARKED = "spark.watermarkDelayMs"
+
+
+def followed(frame: DataFrame, time: str) -> DataFrame:
+    """The right side of a join whose left has the watermark.
+
+    Spark lets a side forget rows if the other one's column of event time is marked so; that a second
+    ``withWatermark`` marks it would cost a second clock.
+    """
+    return frame.withMetadata(time, {_WATERMARKED: GRACE})
+
+
+def joined(node: Node, left: DataFrame, right: DataFrame, keys: Sequence[str], times: Sequence[str]) -> DataFrame:
+    """The pairs of rows, with the columns of both sides and :data:`TASK`.
+
+    Args:
+        keys: the columns of the stage's key, which both sides have.
+        times: of each side, the column of event time.
+
+    Raises:
+        GraphError: the sides have a column in common, or keys of other types.
+    """
+    _check_keys(node, left, right, keys)
+    mine, its = _names(left), _names(right)
+    named = _named(node, mine, [name for name in its if name not in keys])
+    one, other = _numbered(left, mine, "_left"), _numbered(right, its, "_right")
+    at, of_other = F.col(f"_left{mine.index(times[0])}"), F.col(f"_right{its.index(times[1])}")
+    within = F.expr(f"interval {node.args['within']} milliseconds")
+    condition = [F.col("_left") == F.col("_right"), of_other >= at - within, of_other <= at + within]
+    condition += [F.col(f"_left{mine.index(key)}") == F.col(f"_right{its.index(key)}") for key in keys]
+    pairs = one.join(other, _all(condition), node.args["how"])
+    return pairs.select(
+        *[F.col(f"_left{number}").alias(name) for number, name in enumerate(mine)],
+        *[F.col(f"_right{its.index(name)}").alias(result) for name, result in named.items()],
+        F.col("_left").alias(TASK),
+    )
+
+
+def _names(frame: DataFrame) -> list[str]:
+    return [name for name in frame.columns if name != meta_column.NAME]
+
+
+def _named(node: Node, mine: Sequence[str], its: Sequence[str]) -> dict[str, str]:
+    """The columns of the right side, by their names there, with those that they have in the result."""
+    named = {name: node.args.get("prefix", "") + name for name in its}
+    known = {name.lower() for name in mine}
+    taken = next((name for name in named.values() if name.lower() in known), None)
+    if taken is not None:
+        raise GraphError(
+            f"{label(node)} has the column {taken!r} on both sides",
+            'give those of the right side a prefix: join(..., prefix="other_")',
+        )
+    return named
+
+
+def _numbered(frame: DataFrame, names: Sequence[str], prefix: str) -> DataFrame:
+    columns = [F.col(codec.quoted(name)).alias(f"{prefix}{number}") for number, name in enumerate(names)]
+    return frame.select(meta_column.field("task").alias(prefix), *columns)
+
+
+def _all(conditions: Sequence[Column]) -> Column:
+    found = conditions[0]
+    for each in conditions[1:]:
+        found = found & each
+    return found
+
+
+def _check_keys(node: Node, left: DataFrame, right: DataFrame, keys: Sequence[str]) -> None:
+    for key in keys:
+        one, other = (frame.schema[key].dataType.simpleString() for frame in (left, right))
+        if one != other:
+            raise GraphError(
+                f"{label(node)}: the key column {key!r} is {one} on the left, and {other} on the right",
+                "declare it with one type: keys of other types are other bytes",
+            )

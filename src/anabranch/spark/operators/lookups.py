@@ -1,0 +1,208 @@
+"""Tables that a stream is joined with: small, read whole, and read again after a while."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import IntegralType, StructType
+
+from anabranch import logs
+from anabranch.errors import GraphError, StateError
+from anabranch.formats import JSON, Format
+from anabranch.model.graph import Node
+from anabranch.spark.internals import debug_lines
+from anabranch.spark.operators.labels import label
+from anabranch.spark.query.records import again
+from anabranch.spark.values import codec, decoding, meta_column
+from anabranch.systems.source import SCHEMA
+from anabranch.systems.systems import Systems
+
+log = logs.get_logger()
+
+__all__ = ["Lookups", "everything", "joined", "load", "nothing"]
+
+
+@dataclass
+class Lookups:
+    """The tables of a lane. ``load`` reads one; ``schemas``: columns after each operator; ``now_seconds``: a clock that
+    only goes on."""
+
+    load: Callable[[Node, SparkSession], DataFrame]
+    schemas: Mapping[int, StructType]
+    now_seconds: Callable[[], float]
+    _held: dict[int, tuple[float, DataFrame]] = field(default_factory=dict)
+
+    def now(self, node: Node, spark: SparkSession) -> DataFrame:
+        """The table as it was when it was read last, not longer ago than its ``refresh``; columns that came to it since
+        the job was planned aren't there.
+
+        Raises:
+            StateError: it can't be read.
+        """
+        refresh, before = node.args.get("refresh"), self._held.get(node.id)
+        if before is not None and (refresh is None or self.now_seconds() < before[0] + refresh / 1000):
+            return before[1]
+        at = self.now_seconds()
+        try:
+            found = self._as_planned(node, self.load(node, spark))
+            # As data: what Spark caches it would take for the table again, from wherever it was cached.
+            table = spark.createDataFrame(found.toArrow(), found.schema)
+        except PySparkException as error:
+            raise StateError(
+                f"{label(node)} can't read its table: {str(error).strip().splitlines()[0]}",
+                "see that it is there, with the columns that it had; the lane goes on from this batch",
+            ) from None
+        self._held[node.id] = (at, table)
+        return table
+
+    def _as_planned(self, node: Node, table: DataFrame) -> DataFrame:
+        keys, stream = list(node.args["on"].values()), self.schemas[node.inputs[0]].names
+        there = {_named(node, each.name): each for each in table.schema if each.name not in keys}
+        wanted = [each for each in self.schemas[node.id] if each.name not in stream]
+        for each in wanted:
+            if each.name not in there or there[each.name].dataType != each.dataType:
+                was, now = each.dataType.simpleString(), "gone"
+                if each.name in there:
+                    now = there[each.name].dataType.simpleString()
+                raise StateError(
+                    f"{label(node)}: the table's column for {each.name!r} was {was}, and is {now}",
+                    "let the table have the columns that it had when the job was planned, of the same types",
+                )
+        return table.select(*map(codec.quoted, (*keys, *(there[each.name].name for each in wanted))))
+
+
+def load(
+    node: Node,
+    spark: SparkSession,
+    functions: Mapping[int, Callable[..., Any]],
+    records: Callable[[str, SparkSession], tuple[str, DataFrame]],
+    formats: Mapping[str, Format],
+    fails: bool = True,
+) -> DataFrame:
+    """Read the table of a ``join_table``.
+
+    Args:
+        functions: as in the job.
+        records: gives a stream's name in full and its records.
+        formats: of streams that aren't JSON.
+        fails: a record of a stream that can't be read is an error when the table is used; else it is left out.
+
+    Raises:
+        GraphError: what the function gave is no table, or the declaration of a stream's is wrong.
+    """
+    if "of" in node.args:
+        return _last(node, *records(node.args["of"]["stream"], spark), formats, fails)
+    if node.id not in functions:
+        reader = spark.read.format(node.args["format"]).options(**_OPTIONS.get(node.args["format"], {}))
+        return (reader.schema(node.args["schema"]) if "schema" in node.args else reader).load(node.args["path"])
+    with debug_lines.noted():
+        table = functions[node.id](spark)
+    if not isinstance(table, DataFrame) or table.isStreaming:
+        what = "a stream" if isinstance(table, DataFrame) else type(table).__name__
+        raise GraphError(f"{label(node)} was given {what} as its table", "return a DataFrame that isn't a stream")
+    return table
+
+
+def _last(node: Node, stream: str, raw: DataFrame, formats: Mapping[str, Format], fails: bool) -> DataFrame:
+    """The last record of each key, but for those without a value. Unless it ``fails``, a record that can't be read
+    counts as none, and the one before it stays the last."""
+    declared = Node(id=node.id, kind="read", name=node.name, args=node.args["of"], where=node.where)
+    taken = decoding.of_graph(declared, formats.get(node.args["of"]["stream"], JSON), keyed=False)
+    if not fails:
+        _warn(node, stream, taken.faulty(raw.where("key is not null and value is not null"), 0, F.current_date()))
+        raw = taken.readable(raw)
+    newest = F.max_by(F.struct(*raw.columns), F.struct("timestamp", "offset"))
+    last = raw.where("key is not null").groupBy("key").agg(newest.alias("last")).select("last.*")
+    opened = taken.opened(last.where("value is not null"), explains=True)
+    rows = taken.rows(opened, F.lit(0), stream, fail=True)
+    taken.check(rows)
+    return rows.drop(meta_column.NAME)
+
+
+def _warn(node: Node, stream: str, wrong: DataFrame) -> None:
+    """Say in the log which records of a table are left out, and why the first of them."""
+    first = F.min(F.struct("partition", "offset", "reason"))
+    ((several, one),) = wrong.agg(F.count("*"), first).collect()
+    if several:
+        at, why = f"{stream}/{one['partition']} at offset {one['offset']}", one["reason"]
+        log.warning("records of a table can't be read", operator=label(node), records=several, first=at, why=why)
+
+
+def nothing(stream: str, spark: SparkSession) -> tuple[str, DataFrame]:
+    """A stream without records, where it only matters which columns it gives."""
+    return stream, spark.createDataFrame([], SCHEMA)
+
+
+def everything(systems: Systems, stream: str, spark: SparkSession) -> tuple[str, DataFrame]:
+    """All records that a stream has now. Raises NotFoundError if it isn't there."""
+    system = systems.of(stream)
+    starts = system.starts(stream)
+    ranges = {p: [(starts[p], end)] for p, end in system.ends(stream).items() if end > starts[p]}
+    return f"{system.name}/{stream}", again(spark, system, stream, ranges)
+
+
+_OPTIONS = {"csv": {"header": "true"}}
+
+
+def joined(node: Node, frame: DataFrame, table: DataFrame) -> DataFrame:
+    """The rows with the columns of the table beside them, but for those of its key.
+
+    The table goes to where the rows are: they stay in their Spark tasks, in their order.
+
+    Raises:
+        GraphError: a column is missing, or on both sides.
+    """
+    on: dict[str, str] = node.args["on"]
+    for side, columns, names in (("stream", on, frame.columns), ("table", on.values(), table.columns)):
+        missing = next((name for name in columns if name not in names), None)
+        if missing is not None:
+            raise GraphError(
+                f"{label(node)}: the {side} has no column {missing!r}, but {', '.join(_visible(names))}",
+                'say what is joined: on="column", or on={"column of the stream": "column of the table"}',
+            )
+    mine = _visible(frame.columns)
+    its = {name: _named(node, name) for name in table.columns if name not in on.values()}
+    known = {name.lower() for name in mine}
+    taken = next((name for name in its.values() if name.lower() in known), None)
+    if taken is not None:
+        raise GraphError(
+            f"{label(node)} has the column {taken!r} on both sides",
+            'give those of the table a prefix: join_table(..., prefix="table_")',
+        )
+    keys = {name: f"_anabranch_key{number}" for number, name in enumerate(on.values())}
+    small = table.select(
+        *[F.col(codec.quoted(name)).alias(key) for name, key in keys.items()],
+        *[F.col(codec.quoted(name)).alias(result) for name, result in its.items()],
+    )
+    _check_types(node, frame, small, {name: keys[its_name] for name, its_name in on.items()})
+    condition = [frame[codec.quoted(name)] == small[keys[its_name]] for name, its_name in on.items()]
+    pairs = frame.join(F.broadcast(small), condition, node.args["how"])
+    return pairs.select(*[F.col(codec.quoted(name)) for name in (*mine, *its.values())], meta_column.NAME)
+
+
+def _check_types(node: Node, frame: DataFrame, table: DataFrame, keys: Mapping[str, str]) -> None:
+    """``keys``: columns of the frame, each with that of the table. Of other types Spark would compare what comes of one
+    when it is made the other: on a value that can't be, each batch would fail."""
+    for name, key in keys.items():
+        mine, its = frame.select(codec.quoted(name)).schema[0].dataType, table.schema[key].dataType
+        alike = mine.simpleString() == its.simpleString()
+        if not alike and not (isinstance(mine, IntegralType) and isinstance(its, IntegralType)):
+            raise GraphError(
+                f"{label(node)}: the column {name!r} of the stream is {mine.simpleString()}, and that of the table "
+                f"which it is compared with is {its.simpleString()}",
+                f'give them one type before: with_columns({name}="cast({name} as {its.simpleString()})"), or in the '
+                "table",
+            )
+
+
+def _named(node: Node, name: str) -> str:
+    return str(node.args.get("prefix", "")) + name
+
+
+def _visible(names: Iterable[str]) -> list[str]:
+    return [name for name in names if name != meta_column.NAME]

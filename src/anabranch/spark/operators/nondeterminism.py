@@ -1,0 +1,42 @@
+"""Keys that another try gives other values, by ``rand()`` and the like: they can't decide where a row goes.
+
+A batch that is computed again, after a crash, would send the row elsewhere: it would be in the output twice, or not at
+all. (``current_timestamp()`` is the same in each try.) What Python functions give can't be known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from anabranch.errors import GraphError
+from anabranch.model.graph import Node
+from anabranch.spark.internals import query_plan
+from anabranch.spark.operators.labels import label
+from anabranch.spark.values import codec
+
+__all__ = ["check"]
+
+
+def check(node: Node, frames: Mapping[int, DataFrame]) -> None:
+    """Raises GraphError if an operator's key is by chance. ``frames``: of those before it."""
+    for key in _keys(node):
+        if query_plan.is_by_chance(frames[node.inputs[0]].select(F.expr(key))):
+            raise GraphError(
+                f"{label(node)} has the key {key.strip('`')}, which is another one when a batch is computed again: the "
+                "row would be in the output twice, or not at all",
+                "take it from what is in the record: a hash, as xxhash64(column), spreads rows as rand() does",
+            )
+
+
+def _keys(node: Node) -> list[str]:
+    match node.kind:
+        case "partition_by":
+            return [codec.quoted(name) for name in node.args["columns"]]
+        case "agg":
+            return [codec.quoted(name) for name in node.args["by"]]
+        case "write" if "key" in node.args:
+            return [node.args["key"]]
+    return []

@@ -1,0 +1,311 @@
+"""``process`` on Spark: hands a processor rows, state and timers of one key at a time, in Python workers."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import ParseException
+from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import (
+    ArrayType,
+    AtomicType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    MapType,
+    StructField,
+    StructType,
+)
+
+from anabranch.api import timers as user_timers
+from anabranch.api.processor import Processor
+from anabranch.api.state import MapState, State
+from anabranch.errors import GraphError, OperatorError
+from anabranch.model import hashing
+from anabranch.model.ssp import WHOLE
+from anabranch.spark.functions import in_flight, isolation, turns
+from anabranch.spark.functions import wrap as user_functions
+from anabranch.spark.functions.buckets import Bucket
+from anabranch.spark.functions.calling import Rejection
+from anabranch.spark.functions.job_functions import JobFunction
+from anabranch.spark.functions.turns import VALUE, KeyedProcessor, Schemas, Turn, Turns, fields, read, reader
+from anabranch.spark.functions.wrap import CURE, Rejecting
+from anabranch.spark.internals import type_verifiers
+from anabranch.spark.query.dead_letters import STATE, Rejects
+from anabranch.spark.query.records import task_number
+from anabranch.spark.values import codec, meta_column
+from anabranch.task_progress import meters
+from anabranch.task_progress.counts import Line
+
+__all__ = ["Process", "applied"]
+
+_TASK, _KEY, _AT = "_anabranch_task", "_anabranch_key", "_anabranch_at"
+_MODES = {None: "None", user_timers.EVENT_TIME: "EventTime", user_timers.PROCESSING_TIME: "ProcessingTime"}
+
+
+_STORED = re.compile(r"[^\W\d]\w*")
+"""Names that Spark's state can have, which writes its schema as Avro's."""
+
+
+@dataclass(frozen=True)
+class Process:
+    """A ``process`` as workers need it.
+
+    ``function``: the processor; ``clock``: of its timers, None if it has none; ``result``: the schema of its rows;
+    ``columns``: of messages; ``keys``: those of the stage key. ``own``: the lane's tasks, by number, with their
+    buckets; None: all that there are. Others as for :func:`anabranch.spark.functions.wrap`.
+    """
+
+    label: str
+    function: JobFunction
+    clock: str | None
+    result: pa.Schema
+    columns: tuple[str, ...]
+    keys: StructType
+    on_error: Rejecting | None
+    own: Mapping[int, frozenset[int]] | None
+    factor: int
+    busy: Callable[[dict[Bucket, float]], None]
+    line: Line | None
+    seconds: float = math.inf
+
+    @property
+    def processor(self) -> Processor:
+        processor: Processor = self.function.value
+        return processor
+
+    @property
+    def home(self) -> str:
+        return self.function.home
+
+    def keyed(self, schemas: Mapping[str, Schemas]) -> KeyedProcessor:
+        """What calls the processor, with its states."""
+        return KeyedProcessor(self.processor, self.clock, self.result, schemas, self.home, self.function)
+
+    def owns(self, task: int, key: bytes) -> bool:
+        """Whether a key's state is the lane's."""
+        return self.own is None or hashing.bucket(key, 0, self.factor) in self.own.get(task, ())
+
+    def bucket(self, task: int, key: bytes) -> Bucket:
+        """What the time that a key takes is counted for."""
+        return task, hashing.bucket(key, 0, self.factor) if self.factor > 1 else WHOLE
+
+
+def applied(frame: DataFrame, key: Column, process: Process, result: StructType) -> DataFrame:
+    """The rows that a processor gives, hidden column included. ``key``: the bytes of the stage key."""
+    its = {name: _schemas(process.label, name, each) for name, each in process.processor.states().items()}
+    if its:
+        type_verifiers.SURFACE.insist(frame.sparkSession)
+    # Others keep their names: state that was kept knows its keys by them.
+    plain = {name: name if _STORED.fullmatch(name) else f"_anabranch_{n}" for n, name in enumerate(process.columns)}
+    columns = StructType([frame.schema[name] for name in process.columns])
+    at = F.struct(*[meta_column.field(name).alias(name) for name in ("source", "partition", "offset")])
+    opened = frame.select(
+        meta_column.field("task").alias(_TASK),
+        *[_untimed(name, alias) for name, alias in plain.items()],
+        key.alias(_KEY),
+        at.alias(_AT),
+    )
+    whole = StructType(
+        [StructField(_TASK, IntegerType()), StructField(_KEY, BinaryType()), *result.fields],
+    )
+    keys = [alias for key in process.keys.names for name, alias in plain.items() if name.lower() == key.lower()]
+    grouped = opened.groupBy(_TASK, *[codec.quoted(name) for name in keys], _KEY)
+    made = grouped.transformWithState(_Worker(process, its, columns), whole, "Update", _MODES[process.clock])
+    names = [F.col(codec.quoted(name)) for name in result.names]
+    return made.select(*names, meta_column.of_result(F.col(_TASK), F.col(_KEY)))
+
+
+def _untimed(name: str, alias: str) -> Column:
+    """A column that Spark doesn't drop late rows by: with one that it knows to be the event time, it would."""
+    return F.col(codec.quoted(name)).alias(alias, metadata={"anabranch": ""})
+
+
+def _schemas(label: str, name: str, state: State) -> Schemas:
+    values, single = _struct(label, name, state.type)
+    if not isinstance(state, MapState):
+        return Schemas(None, values, single)
+    names, simple = _struct(label, name, state.names)
+    if not simple or not isinstance(names.fields[0].dataType, AtomicType):
+        raise GraphError(
+            f"{label}: the entries of state {name!r} are named by {state.names!r}", "use one simple type, as string"
+        )
+    return Schemas(names, values, single)
+
+
+def _struct(label: str, name: str, declared: str) -> tuple[StructType, bool]:
+    try:
+        kind = codec.parse_type(declared)
+    except ParseException:
+        cure = 'write an SQL type, as "long", or named fields, as "count long, last timestamp"'
+        raise GraphError(f"{label}: state {name!r} is declared with {declared!r}, no type of SQL", cure) from None
+    odd = next((field for field in _field_names(kind) if not _STORED.fullmatch(field)), None)
+    if odd is not None:
+        raise GraphError(
+            f"{label}: state {name!r} has a field {odd!r}; Spark keeps no such name",
+            "use letters, digits and underscores, not a digit first",
+        )
+    if isinstance(kind, StructType):
+        return kind, False
+    return StructType([StructField(VALUE, kind)]), True
+
+
+def _field_names(kind: DataType) -> Iterator[str]:
+    match kind:
+        case StructType():
+            for field in kind:
+                yield field.name
+                yield from _field_names(field.dataType)
+        case ArrayType():
+            yield from _field_names(kind.elementType)
+        case MapType():
+            yield from _field_names(kind.keyType)
+            yield from _field_names(kind.valueType)
+
+
+class _Worker(StatefulProcessor):
+    """One for each Spark task. Spark calls it for each key with rows, for each timer that is due, and at the end."""
+
+    def __init__(self, process: Process, schemas: Mapping[str, Schemas], types: StructType) -> None:
+        self._process = process
+        self._schemas = schemas
+        self._types = types
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        process = self._process
+        user_functions.let_signals_end()
+        self._host: isolation.Host | None = None
+        states = process.processor.states()
+        stored = {name: _stored(handle, name, state, self._schemas[name]) for name, state in states.items()}
+        timers = _Timers(handle) if process.clock is not None else None
+        processor = process.keyed(self._schemas)
+        self._turns: Turns = processor.opened(stored, timers)
+        if isolation.is_needed():
+            self._host = isolation.Host(turns.service(processor))
+            self._turns = turns.isolated(self._host, stored, timers, process.seconds)
+        self._meter = meters.meter(process.line, process.label, ordered=False)
+        self._rejects: Rejects | None = None
+        self._seconds: dict[Bucket, float] = {}
+        self._deleted: set[tuple[bytes, int, int]] = set()
+        self._keys = [(field.name, reader(field.dataType)) for field in process.keys]
+        self._maps = {field.name: each for field in self._types if (each := turns.maps(field.dataType)) is not None}
+        self._columns = (_TASK, *process.columns, _KEY, _AT)
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
+        begun = time.perf_counter()
+        task, key_bytes = key[0], bytes(key[-1])
+        messages = sorted((dict(zip(self._columns, row, strict=True)) for row in rows), key=_place)
+        origins = [{**message.pop(_AT), "key": key_bytes, "bucket": None} for message in messages]
+        for message in messages:
+            del message[_TASK], message[_KEY]
+            for name, made in self._maps.items():
+                message[name] = read(message[name], made)
+        with self._working(origins, task, key_bytes):
+            turn = self._turns.on_messages(self._now(timerValues), messages, in_flight.at, self._fails)
+        for rejection in turn.rejected:
+            origin = origins[rejection.place]
+            on = f"on offset {origin['offset']} of partition {origin['partition']}"
+            self._reject(rejection, on, origin, messages[rejection.place])
+        yield from self._rows(task, key_bytes, turn)
+        self._worked(task, key_bytes, begun)
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
+        begun = time.perf_counter()
+        task, key_bytes, at = key[0], bytes(key[-1]), expiredTimerInfo.getExpiryTimeInMs()
+        if not self._process.owns(task, key_bytes) or (key_bytes, task, at) in self._deleted:
+            return
+        named = fields(self._keys, key[1:-1])
+        origin = {"source": STATE, "partition": task_number(), "offset": 0, "key": key_bytes, "bucket": None}
+        with self._working([origin], task, key_bytes):
+            turn = self._turns.on_timer(self._now(timerValues), named, at, in_flight.at, self._fails)
+        for rejection in turn.rejected:
+            moment = user_timers.moment(at).isoformat()
+            self._reject(rejection, f"on the timer of {named} at {moment}", origin, {**named, "timer": moment})
+        yield from self._rows(task, key_bytes, turn)
+        for other, there in turn.timers.items():
+            if not there:
+                self._deleted.add((key_bytes, task, other))
+        self._worked(task, key_bytes, begun)
+
+    def close(self) -> None:
+        self._meter.close()
+        if self._host is not None:
+            self._host.close()
+        if self._seconds:
+            self._process.busy(self._seconds)
+        if self._rejects is not None:
+            self._rejects.close()
+
+    @property
+    def _fails(self) -> bool:
+        return self._process.on_error is None
+
+    def _now(self, now: Any) -> int:
+        clock = self._process.clock
+        if clock is None:
+            return 0
+        event = clock == user_timers.EVENT_TIME
+        return int(now.getCurrentWatermarkInMs() if event else now.getCurrentProcessingTimeInMs())
+
+    def _rows(self, task: int, key: bytes, turn: Turn) -> Iterator[Row]:
+        for row in turn.rows:
+            yield Row(**{_TASK: task, _KEY: key, **row})
+
+    def _reject(self, rejection: Rejection, on: str, origin: Mapping[str, Any], row: Mapping[str, Any]) -> None:
+        process = self._process
+        if process.on_error is None:
+            told = f" raised {rejection.error}" if rejection.raised else f": {rejection.error}"
+            raise OperatorError(f"{process.label}{told}, {on}", CURE) from None
+        if self._rejects is None:
+            self._rejects = process.on_error(process.label)
+        self._rejects.add(origin, rejection.error, row)
+
+    def _working(self, origins: list[dict[str, Any]], task: int, key: bytes) -> AbstractContextManager[None]:
+        process = self._process
+        limit = process.seconds if self._host is None else math.inf
+        return in_flight.on_key(self._meter, origins, process.bucket(task, key), limit)
+
+    def _worked(self, task: int, key: bytes, begun: float) -> None:
+        bucket = self._process.bucket(task, key)
+        self._seconds[bucket] = self._seconds.get(bucket, 0.0) + time.perf_counter() - begun
+
+
+def _place(message: Mapping[str, Any]) -> tuple[int, int, int]:
+    """The order of a key's rows: that of their records. (Offsets of rows of no single record are negative.)"""
+    at = message[_AT]
+    return at["source"], at["partition"], at["offset"] if at["offset"] >= 0 else -1 - at["offset"]
+
+
+def _stored(handle: StatefulProcessorHandle, name: str, state: State, schemas: Schemas) -> Any:
+    """Where Spark keeps a state."""
+    match state.kind:
+        case "value":
+            return handle.getValueState(name, schemas.values)
+        case "list":
+            return handle.getListState(name, schemas.values)
+        case _:
+            assert schemas.names is not None
+            return handle.getMapState(name, schemas.names, schemas.values)
+
+
+class _Timers:
+    def __init__(self, handle: StatefulProcessorHandle) -> None:
+        self._handle = handle
+
+    def all(self) -> Iterable[int]:
+        return list(self._handle.listTimers())
+
+    def register(self, at: int) -> None:
+        self._handle.registerTimer(at)
+
+    def delete(self, at: int) -> None:
+        self._handle.deleteTimer(at)

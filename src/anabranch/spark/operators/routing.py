@@ -1,0 +1,86 @@
+"""Which Spark task works on a row: before Python functions, rows go to groups of virtual tasks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from anabranch.operators import rule
+from anabranch.planning.groups import Group
+from anabranch.spark.query import ownership
+from anabranch.spark.values import meta_column
+
+Virtual = tuple[int, int]
+"""The number of a task at factor 1, and a bucket."""
+
+
+@dataclass(frozen=True)
+class Routing:
+    """``virtual``: the virtual tasks of a lane, in order; ``factor``: how many each task is cut into.
+
+    ``count``: of Spark tasks. A replay may have another count: nothing that is written once is told apart by it.
+    """
+
+    virtual: tuple[Virtual, ...]
+    factor: int
+    count: int
+
+    def routed(self, rows: DataFrame) -> DataFrame:
+        """The rows, those of a virtual task in one Spark task; of one partition's rows of a key, the order is kept."""
+        return rows.repartitionById(self.count, self._number())
+
+    @property
+    def splits(self) -> bool:
+        """Whether rows of one partition go to several Spark tasks."""
+        found = {(task, number) for (task, _), number in self.numbers.items()}
+        return len(found) > len(self._tasks)
+
+    @property
+    def _tasks(self) -> list[int]:
+        return sorted({task for task, _ in self.virtual})
+
+    @cached_property
+    def numbers(self) -> dict[Virtual, int]:
+        """The Spark task of each virtual task. Neighbours go together: so few partitions as can be are cut."""
+        return {each: at * self.count // len(self.virtual) for at, each in enumerate(self.virtual)}
+
+    def _number(self) -> Column:
+        tasks = self._tasks
+        table = [self.numbers.get((task, bucket), 0) for task in tasks for bucket in range(self.factor)]
+        place = F.array_position(_literal(tasks), meta_column.field("task")) - 1
+        hashed = ownership.of_key(meta_column.field("key"), meta_column.field("offset"))
+        bucket = F.coalesce(meta_column.field("bucket"), F.pmod(hashed, F.lit(self.factor)))
+        return F.get(_literal(table), (place * self.factor + bucket).cast("int"))
+
+
+def _literal(numbers: list[int]) -> Column:
+    """An array of any length, in one call of the JVM."""
+    return F.from_json(F.lit(json.dumps(numbers)), "array<int>")
+
+
+def over(virtual: Iterable[Virtual], factor: int, cores: int) -> Routing | None:
+    """How a lane's rows go to as many Spark tasks as there are cores; None if they stay where they are."""
+    mine = tuple(sorted(set(virtual)))
+    count = min(cores, len(mine))
+    return Routing(mine, factor, count) if factor > 1 and count > 1 else None
+
+
+def before(group: Group) -> frozenset[int]:
+    """The functions before which rows are routed: those whose rows aren't in the Spark tasks of their virtual tasks."""
+    there: set[int] = set()
+    found: set[int] = set()
+    for node in group.nodes:
+        if node in group.sources:
+            continue
+        if rule(node).function and not rule(node).stateful:
+            if node.inputs[0] not in there:
+                found.add(node.id)
+            there.add(node.id)
+        elif rule(node).stateful or (rule(node).sql and node.inputs[0] in there):
+            there.add(node.id)
+    return frozenset(found)

@@ -1,0 +1,392 @@
+"""Records that could not be processed: Python workers put them aside, the driver publishes them with their batch.
+
+A dead letter is the record itself, bytes, headers and timestamp, with headers that say what happened.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import Accumulator, AccumulatorParam, SparkContext
+from pyspark.sql import SparkSession
+
+from anabranch.errors import GraphError
+from anabranch.spark.functions import error_text
+from anabranch.spark.query.records import batch_number, task_number
+from anabranch.systems.contract import Records, System
+from anabranch.systems.fetching import fetch
+from anabranch.systems.output import Output, Target, Written
+from anabranch.systems.records import RECORD_SCHEMA
+
+PREFIX = "anabranch."
+"""What the names of our headers begin with: error, operator, stream, partition, offset, job, cut."""
+
+_CUT = f"{PREFIX}cut"
+
+_Derived = tuple[int, bytes | None, bytes, str]
+"""Of a row that comes of no single record: its offset (negative, or 0 if it comes of state), key, value and error."""
+
+_HEADER_BYTES = 10
+
+STATE = -1
+"""The source of a row that an operator with state has made."""
+_HEADERS = RECORD_SCHEMA.get_field_index("headers")
+
+
+@dataclass(frozen=True)
+class Letters:
+    """Where the dead letters of one stream go, and how they get there."""
+
+    target: Target
+    output: Output
+
+
+@dataclass(frozen=True)
+class Aside:
+    """What workers need to put records aside. Travels with functions.
+
+    ``streams``: stream by the id of the node that reads it; ``systems``: of those streams; ``letters``: by stream.
+    ``operators``: the name of an operator, by what messages call it; ``slots``: the names of the lane's slots.
+    ``gathers``: tasks only tell what they reject, and :func:`put` writes it, for each slot must be written by one.
+    """
+
+    job: str
+    streams: Mapping[int, str]
+    systems: Mapping[str, System]
+    letters: Mapping[str, Letters]
+    operators: Mapping[str, str]
+    slots: tuple[str, ...]
+    said: Accumulator[list[Any]]
+    gathers: bool = False
+
+    def rejects(self, operator: str, keep: bool) -> Rejects:
+        """For one Spark task of one operator. ``keep`` false: records are counted and dropped."""
+        return Rejects(self, operator, keep)
+
+    def slot(self, operator: str, stream: str, partition: int) -> int:
+        """The number of the slot for what an operator rejects of a partition; of a state partition for stream ''."""
+        part = f"{self.systems[stream].name}/{stream}/{partition}" if stream else f"state-{partition}"
+        name = f"{self.operators.get(operator, operator)}:{part}"
+        if name not in self.slots:
+            raise GraphError(
+                f"{operator} has put a row aside of which nobody knows where it comes from",
+                'set [job] on_error = "fail" or "drop"',
+            )
+        return self.slots.index(name)
+
+
+@dataclass
+class Rejects:
+    """The records that an operator has rejected in one Spark task; what it adds up to is told when it is closed.
+
+    Threads may add at the same time.
+    """
+
+    aside: Aside
+    operator: str
+    keep: bool
+    _errors: dict[tuple[int, int], dict[int, str]] = field(default_factory=dict)
+    _derived: dict[tuple[int, int], list[_Derived]] = field(default_factory=dict)
+    _count: int = 0
+    _adding: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, origin: Mapping[str, Any], error: str, row: Mapping[str, Any] | pa.RecordBatch | None = None) -> None:
+        """Reject what came of one record. Raises nothing that depends on what is in it.
+
+        Args:
+            origin: the row's hidden column.
+            row: what stands for a row that comes of no single record; or a batch of that row.
+        """
+        error = error_text.bounded(error)
+        with self._adding:
+            self._count += 1
+            if not self.keep:
+                return
+            place = origin["source"], origin["partition"]
+            if origin["source"] == STATE or origin["offset"] < 0:
+                value = error_text.as_json(_values(row) if isinstance(row, pa.RecordBatch) else row)
+                self._derived.setdefault(place, []).append((origin["offset"], origin["key"], value, error))
+            else:
+                self._errors.setdefault(place, {})[origin["offset"]] = error
+
+    def take(self, rejected: Rejected) -> None:
+        """Reject what was rejected elsewhere."""
+        place = rejected.source, rejected.partition
+        self._count += len(rejected.errors) + len(rejected.derived)
+        self._errors |= {place: rejected.errors} if rejected.errors else {}
+        self._derived |= {place: rejected.derived} if rejected.derived else {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+
+    def close(self) -> None:
+        """Write them durably, and tell the driver what was written."""
+        if not self._count:
+            return
+        if self.aside.gathers and self.keep:
+            self._tell()
+            return
+        for (source, partition), errors in self._errors.items():
+            stream = self.aside.streams[source]
+            slot = self.aside.slot(self.operator, stream, partition)
+            records = fetch(self.aside.systems[stream], stream, partition, sorted(errors))
+            self._written(stream, partition, slot, min(errors), self._letters(records, stream, partition, errors))
+        for (source, partition), made in self._derived.items():
+            read = self.aside.streams.get(source, "")
+            stream = read if read in self.aside.letters else min(self.aside.letters)
+            slot = self.aside.slot(self.operator, read, partition)
+            self._written(stream, 0, slot, _first(made), iter([self._made(made)]))
+        if not self.keep:
+            self.aside.said.add([_Said(self.operator, 0, 0, dropped=self._count)])
+
+    def _written(self, stream: str, partition: int, slot: int, first: int, letters: Iterator[pa.RecordBatch]) -> None:
+        target = self.aside.letters[stream].target
+        output = self.aside.letters[stream].output
+        writer, limit = output.writer(task_number(), batch_number()), output.limit(target.stream)
+        try:
+            for batch in fitting(letters, limit):
+                same = np.full(batch.num_rows, partition % target.partitions, np.int32)
+                writer.write(target, slot, same, batch)
+            written = writer.close()
+        except BaseException:
+            writer.abort()
+            raise
+        self.aside.said.add([_Said(self.operator, slot, first, tuple(written))])
+
+    def _letters(
+        self, records: Iterator[Records], stream: str, partition: int, errors: Mapping[int, str]
+    ) -> Iterator[pa.RecordBatch]:
+        for offsets, batch in records:
+            held = batch.column(_HEADERS).to_pylist()
+            told = []
+            for offset, headers in zip(offsets.tolist(), held, strict=True):
+                at = {"stream": stream, "partition": str(partition), "offset": str(offset)}
+                ours = self._headers(errors[offset], at)
+                names = {header["key"] for header in ours} | {_CUT}
+                # Of a dead letter that was read and rejected again: it would have more headers each time.
+                kept = [header for header in headers or () if header["key"] not in names]
+                told.append([*kept, *ours])
+            yield batch.set_column(_HEADERS, "headers", pa.array(told, RECORD_SCHEMA.field("headers").type))
+
+    def _tell(self) -> None:
+        for source, partition in {**self._errors, **self._derived}:
+            place = source, partition
+            errors, derived = self._errors.get(place, {}), self._derived.get(place, [])
+            self.aside.said.add([Rejected(self.operator, source, partition, errors, derived, _first(derived))])
+
+    def _made(self, several: list[_Derived]) -> pa.RecordBatch:
+        now = time.time_ns() // 1000
+        rows = [
+            {"key": key, "value": value, "headers": self._headers(error, {}), "timestamp": now}
+            for _, key, value, error in several
+        ]
+        return pa.RecordBatch.from_pylist(rows, schema=RECORD_SCHEMA)
+
+    def _headers(self, error: str, at: Mapping[str, str]) -> list[dict[str, Any]]:
+        said = {"error": error, "operator": self.operator, **at, "job": self.aside.job}
+        return [{"key": f"{PREFIX}{name}", "value": error_text.bounded(text).encode()} for name, text in said.items()]
+
+
+def _values(row: pa.RecordBatch) -> dict[str, Any]:
+    """The columns of a row, as values of Python; of what is none that Python has, the text."""
+    found = {}
+    for name, column in zip(row.schema.names, row.columns, strict=True):
+        try:
+            (found[name],) = column.to_pylist(maps_as_pydicts=None)
+        except Exception as error:
+            found[name] = f"({error_text.described(error)})"
+    return found
+
+
+def _first(derived: list[_Derived]) -> int:
+    """A number for rows that come of no single record: another one in each Spark task, the same when they are made
+    again. Negative, unlike offsets."""
+    least = min((offset for offset, *_ in derived), default=0)
+    return least if least < 0 else -1 - task_number()
+
+
+def fitting(letters: Iterable[pa.RecordBatch], limit: float) -> Iterator[pa.RecordBatch]:
+    """Dead letters of no more than so many bytes: of one that is larger, the beginning of the value, and a header that
+    tells how much there was. It is larger than its record, by our headers, and may be by more than its stream takes.
+    """
+    for batch in letters:
+        sizes = np.zeros(0) if math.isinf(limit) else _sizes(batch)
+        if sizes.max(initial=0) <= limit:
+            yield batch
+            continue
+        parts = batch.select(["key", "value", "headers"])  # not times, of which Python doesn't have all
+        rows = [
+            row if size <= limit else _cut(row, int(limit))
+            for row, size in zip(parts.to_pylist(), sizes.tolist(), strict=True)
+        ]
+        for name in parts.schema.names:
+            at = batch.schema.get_field_index(name)
+            batch = batch.set_column(at, name, pa.array([row[name] for row in rows], RECORD_SCHEMA.field(at).type))  # noqa: PLW2901
+        yield batch
+
+
+def _sizes(letters: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    """The bytes of each, with what Kafka adds to a header at most."""
+    found = np.zeros(letters.num_rows, np.int64)
+    for name in ("key", "value"):
+        found += pc.fill_null(pc.binary_length(letters.column(name)), 0).to_numpy(zero_copy_only=False)
+    for number, headers in enumerate(letters.column(_HEADERS).to_pylist()):
+        found[number] += sum(_size(header) for header in headers or ())
+    return found
+
+
+def _size(header: Mapping[str, Any]) -> int:
+    return len(header["key"].encode()) + len(header["value"] or b"") + _HEADER_BYTES
+
+
+def _cut(row: dict[str, Any], limit: int) -> dict[str, Any]:
+    value, key, headers = row["value"] or b"", row["key"] or b"", list(row["headers"] or ())
+    told = {
+        "key": f"{PREFIX}cut",
+        "value": f"the value had {len(value)} bytes; the whole record is where it was".encode(),
+    }
+    ours = [header for header in headers if header["key"].startswith(PREFIX)]
+    left = limit - len(key) - sum(map(_size, [*headers, told]))
+    if left < 0:  # then it isn't the value that is too large
+        headers, key = ours, key[: limit // 4]
+        left = max(0, limit - len(key) - sum(map(_size, [*headers, told])))
+    kept_key = key if row["key"] is not None else None
+    kept = value[:left] if row["value"] is not None else None
+    return {**row, "key": kept_key, "value": kept, "headers": [*headers, told]}
+
+
+class Rejected(msgspec.Struct, frozen=True):
+    """What an operator has rejected of a partition in one Spark task; see :class:`Rejects`."""
+
+    operator: str
+    source: int
+    partition: int
+    errors: dict[int, str]
+    derived: list[_Derived]
+    first: int
+
+
+class _Said(msgspec.Struct, frozen=True):
+    """What a task tells the driver: of a replayed task, the last word counts."""
+
+    operator: str
+    slot: int
+    first: int
+    written: tuple[Written, ...] = ()
+    dropped: int = 0
+
+
+class _Sayings(AccumulatorParam[list[Any]]):
+    def zero(self, value: list[Any]) -> list[Any]:
+        return []
+
+    def addInPlace(self, value1: list[Any], value2: list[Any]) -> list[Any]:
+        return [*value1, *value2]
+
+
+def listening(context: SparkContext) -> Accumulator[list[Any]]:
+    """What tasks have said, heard by the driver when they have ended."""
+    said: Accumulator[list[Any]] = context.accumulator([], _Sayings())
+    return said
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What tasks have said: the dead letters that were ``written``, how many records were ``dropped``, and, by operator
+    and the part of the lane that its slot is for, how many were put ``aside``."""
+
+    written: list[Written]
+    dropped: int
+    aside: Mapping[tuple[str, str], int]
+
+
+def heard(aside: Aside) -> Heard:
+    """What was said since the last call."""
+    said = aside.said.value
+    aside.said.value = []
+    last = {(each.operator, each.slot, each.first): each for each in said if each.written}
+    several: Counter[tuple[str, str]] = Counter()
+    for each in last.values():
+        part = aside.slots[each.slot].partition(":")[2]
+        several[each.operator, part] += sum(written.rows for written in each.written)
+    return Heard(
+        [written for each in last.values() for written in each.written], sum(each.dropped for each in said), several
+    )
+
+
+def put(spark: SparkSession, aside: Aside) -> None:
+    """Write what tasks have told since the last call: each slot's in one Spark task."""
+    said: list[Any] = aside.said.value
+    told = [each for each in said if isinstance(each, Rejected)]
+    if not told:
+        return
+    aside.said.value = [each for each in said if not isinstance(each, Rejected)]
+    whole = [(msgspec.msgpack.encode(each),) for each in gathered(aside, told)]
+    frame = spark.createDataFrame(whole, "rejected binary")
+    frame.mapInArrow(_putting(replace(aside, gathers=False)), "nothing int").collect()
+
+
+def gathered(aside: Aside, told: Iterable[Rejected]) -> list[Rejected]:
+    """What was told, by slot: each record once, though a task may have told of it twice."""
+    errors: dict[tuple[str, int, int], dict[int, str]] = {}
+    derived: dict[tuple[str, int, int], dict[int, list[_Derived]]] = {}
+    sources = {stream: source for source, stream in aside.streams.items()}
+    for each in told:
+        source = sources[aside.streams[each.source]] if each.source in aside.streams else each.source
+        place = each.operator, source, each.partition
+        errors.setdefault(place, {}).update(each.errors)
+        derived.setdefault(place, {}).update({each.first: each.derived} if each.derived else {})
+    found = []
+    for place, its in errors.items():
+        rows = [row for first in sorted(derived[place]) for row in derived[place][first]]
+        found.append(Rejected(*place, its, rows, _first(rows)))
+    return found
+
+
+def _putting(aside: Aside) -> Any:
+    """For ``mapInArrow`` over what was rejected, a slot in each row: writes it, gives nothing."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for text in batch.column("rejected").to_pylist():
+                found = msgspec.msgpack.decode(text, type=Rejected)
+                with aside.rejects(found.operator, keep=True) as rejects:
+                    rejects.take(found)
+        yield from ()
+
+    return run
+
+
+def looked_through(aside: Aside, operator: str, dropping: Collection[str]) -> Any:
+    """For ``mapInArrow`` over rows of (source, partition, offset, fault, reason): rejects each record, gives nothing.
+
+    ``dropping``: the faults whose records are only counted.
+    """
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with aside.rejects(operator, keep=True) as kept, aside.rejects(operator, keep=False) as dropped:
+            for batch in batches:
+                for row in batch.to_pylist():
+                    rejects = dropped if row["fault"] in dropping else kept
+                    rejects.add(row, row["reason"] or row["fault"])
+            yield from ()
+
+    return run

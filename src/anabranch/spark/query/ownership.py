@@ -1,0 +1,87 @@
+"""Which records and which rows of state are a lane's own, by the bytes of their keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from anabranch.grouping.ownership import NEVER, floors, owned
+from anabranch.model.lane import Lane
+from anabranch.model.ssp import SSP
+from anabranch.spark.values import meta_column
+
+__all__ = ["of_key", "of_keys", "of_records", "of_state", "of_tasks", "taken"]
+
+
+def of_records(lane: Lane, ssps: Iterable[SSP], key: Column) -> Column | None:
+    """Whether the lane takes a record, by its partition, its offset and the bytes of its key (a null key counts as its
+    offset): only those of its buckets, and only from where each of them begins. None: all that it reads.
+
+    Args:
+        ssps: the whole partitions of one stream, of those that the lane reads.
+    """
+    begins = {ssp.partition: floors(lane, ssp) for ssp in ssps}
+    if all(len(set(each)) == 1 for each in begins.values()):
+        return None
+    return taken(begins, of_key(key, F.col("offset")))
+
+
+def taken(begins: Mapping[int, Sequence[int]], hashed: Column) -> Column:
+    """Whether a record is one of those. ``begins``: by partition, for each bucket the offset of the first one."""
+    alike: dict[tuple[int, ...], list[int]] = {}
+    for partition, each in begins.items():
+        alike.setdefault(tuple(each), []).append(partition)
+    found: Column | None = None
+    for each, partitions in alike.items():
+        mine = _taken(each, hashed)
+        if len(alike) == 1:
+            return mine
+        its = F.col("partition").isin(partitions)
+        found = F.when(its, mine) if found is None else found.when(its, mine)
+    return F.lit(False) if found is None else found
+
+
+def of_key(key: Column, offset: Column) -> Column:
+    """The number, modulo the factor, of a record's bucket; see :func:`anabranch.model.hashing.bucket`."""
+    return F.when(key.isNull(), offset).otherwise(F.xxhash64(key))
+
+
+def _taken(begins: Sequence[int], hashed: Column) -> Column:
+    bucket = F.pmod(hashed, F.lit(len(begins)).cast("bigint"))
+    own = {number: at for number, at in enumerate(begins) if at != NEVER}
+    if len(set(own.values())) == 1:
+        return bucket.isin(sorted(own)) if len(own) < len(begins) else F.lit(True)
+    table = F.array(*[F.lit(at).cast("bigint") for at in begins])
+    return F.col("offset") >= F.element_at(table, (bucket + 1).cast("int"))
+
+
+def of_state(lane: Lane) -> Column | None:
+    """Whether a row that state has given is of one of the lane's tasks; None: all that it has are.
+
+    A lane that was split off has the other tasks' state as well. The condition stays behind the operator: what the
+    optimiser understands it would move before it, where it means something else.
+    """
+    if not lane.predecessors:
+        return None
+    mine = of_keys(lane, meta_column.field("task"), meta_column.field("key"))
+    return F.when(F.spark_partition_id() >= 0, mine).otherwise(F.lit(False))
+
+
+def of_keys(lane: Lane, task: Column, key: Column) -> Column:
+    """Whether state is the lane's own, by the number of its task (at factor 1) and the bytes of its key."""
+    return of_tasks(owned(lane), lane.factor, task, F.xxhash64(key))
+
+
+def of_tasks(own: Mapping[int, frozenset[int]], factor: int, task: Column, hashed: Column) -> Column:
+    """Whether a row is of one of these tasks, by number, and of one of the buckets that it is given with."""
+    alike: dict[frozenset[int], list[int]] = {}
+    for number, buckets in own.items():
+        alike.setdefault(buckets, []).append(number)
+    bucket = F.pmod(hashed, F.lit(factor).cast("bigint"))
+    found = F.lit(False)
+    for buckets, numbers in alike.items():
+        its = task.isin(numbers)
+        found = found | (its if len(buckets) == factor else its & bucket.isin(sorted(buckets)))
+    return found

@@ -1,0 +1,161 @@
+"""Sizes the batches of a lane's query by time: after each one, its sources have new limits."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from anabranch.pace import sharing
+from anabranch.pace.controller import Aim, Pace, Ran
+from anabranch.pace.sharing import Taken
+from anabranch.spark.internals import read_limits
+from anabranch.spark.internals.read_limits import ReadLimits
+from anabranch.spark.query import clock
+
+__all__ = ["Pacer", "name_of"]
+
+_REMEMBERED = 16
+"""Of so many batches it is known how long they were written, until the query says how long they took in all."""
+
+_BESIDES = 4
+
+
+class Pacer:
+    """Of one lane. Thread-safe.
+
+    Args:
+        first: the records of the first batch.
+        most: of each source.
+        inputs: the names of the lane's inputs as :func:`name_of` has them, each with where the lane begins to read its
+            partitions.
+    """
+
+    def __init__(
+        self, spark: SparkSession, aim: Aim, first: int, most: int, inputs: Mapping[str, Mapping[int, int]]
+    ) -> None:
+        self._spark = spark
+        self._most = most
+        self._inputs = inputs
+        self._lock = threading.Lock()
+        self._pace = Pace(aim, max(1, min(first, aim.most)))
+        self._shares = self._even()
+        self._written: dict[int, float] = {}
+        self._besides: tuple[float, ...] = ()
+        self._limits: ReadLimits | None = None
+        self._at: dict[int, tuple[str, Mapping[int, int]]] = {}
+        self._given: dict[int, int] = {}
+
+    @property
+    def limit(self) -> int:
+        """How many records the next batch may have, of all inputs."""
+        return self._pace.limit
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the limit comes from the time that batches took."""
+        return bool(self._pace.ran) and not math.isinf(self._pace.aim.target)
+
+    @property
+    def shares(self) -> dict[str, int]:
+        """How many each input may give to it, by name."""
+        return dict(self._shares)
+
+    def go_on(self, former: Pacer) -> None:
+        """Go on from what was found out with a former query of the lane."""
+        with self._lock:
+            aim = replace(self._pace.aim, least=min(self._pace.aim.least, former._pace.aim.least))
+            self._pace = replace(former._pace, aim=aim)
+            self._besides = former._besides
+            self._shares = self._even()
+
+    def failed(self, rows: int, told: Ran | None = None) -> None:
+        """A batch of so many records takes longer than it may. ``told``: see :meth:`Pace.failed`."""
+        with self._lock:
+            self._pace = self._pace.failed(rows, told)
+
+    def begin(self) -> None:
+        """A query of the lane is started."""
+        with self._lock:
+            self._limits, self._at, self._given = None, {}, {}
+
+    def limits(self, query: StreamingQuery) -> ReadLimits:
+        """Those of the query of the lane that runs."""
+        with self._lock:
+            return self._limits_of(query)
+
+    def ran(self, batch: int, seconds: float) -> None:
+        """A batch was written in so many seconds. To be called in the thread of its query."""
+        with self._lock:
+            query = read_limits.current(self._spark) if self._limits is None else None
+            if query is None and self._limits is None:
+                return  # it has ended
+            limits = self._limits if query is None else self._limits_of(query)
+            assert limits is not None
+            taken = self._taken(limits)
+            self._written = dict([*self._written.items(), (batch, seconds)][-_REMEMBERED:])
+            rows = sum(each.rows for each in taken.values())
+            self._pace = self._pace.after(Ran(rows, seconds + self._beside, sharing.is_bound(taken)))
+            self._shares = self._shares | sharing.shares(self._pace.limit, self._most, taken)
+            given = {place: self._shares[name] for place, (name, _) in self._at.items() if name in taken}
+            if given != self._given:
+                limits.give(given)
+                self._given = given
+
+    def took(self, batch: int, seconds: float) -> None:
+        """A batch took so long in all: planned, written, and committed."""
+        with self._lock:
+            if batch in self._written:
+                beside = max(0.0, seconds - self._written.pop(batch))
+                self._besides = (*self._besides, beside)[-_BESIDES:]
+
+    @property
+    def _beside(self) -> float:
+        """Seconds that a batch takes beside being written: the first one more than all others."""
+        return min(self._besides) if len(self._besides) > 1 else 0.0
+
+    def _limits_of(self, query: StreamingQuery) -> ReadLimits:
+        if self._limits is None:
+            self._limits = ReadLimits(self._spark, query)
+        return self._limits
+
+    def _taken(self, limits: ReadLimits) -> dict[str, Taken]:
+        """What each input gave to the batch that runs, by name."""
+        named = [_positions(each) for each in limits.ends()]
+        ends = {place: (name, end) for place, (name, end) in enumerate(named) if name in self._inputs}
+        if not ends.keys() <= self._at.keys():  # of a first batch
+            for place, each in enumerate(limits.begins()):
+                self._at.setdefault(place, _positions(each))
+        found: dict[str, Taken] = {}
+        for place, (name, end) in ends.items():
+            begin = self._at[place][1] or self._inputs[name]
+            rows = sum(max(0, at - begin.get(partition, at)) for partition, at in end.items())
+            found[name] = Taken(rows, self._shares[name], len(end))
+            self._at[place] = (name, end)
+        return found
+
+    def _even(self) -> dict[str, int]:
+        return sharing.shares(
+            self._pace.limit, self._most, {name: Taken(self._most, self._most) for name in self._inputs}
+        )
+
+
+def name_of(offset: Mapping[str, Any]) -> str:
+    """The name of an input, of an offset as its system has it."""
+    named = isinstance(offset.get("stream"), str)  # a topic may be called "stream", too
+    return f"stream {offset['stream']}" if named else f"topic {next(iter(offset))}"
+
+
+def _positions(offset: str) -> tuple[str, dict[int, int]]:
+    """The name of an input, and positions, of an offset as Spark has it; '' for a clock's."""
+    told: dict[str, Any] = json.loads(offset) if offset else {}
+    if not told or clock.is_of_clock(told):
+        return "", {}
+    held = told["positions"] if isinstance(told.get("stream"), str) else next(iter(told.values()))
+    return name_of(told), {int(partition): int(at) for partition, at in held.items()}

@@ -1,0 +1,64 @@
+"""Which columns a stateful lane needs of its source: no others are parsed. Spark can't see through our parsing."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from anabranch.model.graph import Node
+from anabranch.operators import rule
+from anabranch.planning.groups import Group
+from anabranch.spark.operators.frames_of_operators import Context, apply
+from anabranch.spark.values import meta_column
+
+Needs = dict[tuple[str, int], Set[str] | None]
+"""By the name of a group and the number of a source of it: what :func:`needed` has found."""
+
+
+def needed(group: Group, source: Node, schema: StructType, context: Context) -> set[str] | None:
+    """The columns without which the operators up to the stateful one can't be computed; None: take all.
+
+    Found by leaving out one at a time, on no rows. ``schema``: of the source's frame, hidden column included.
+    """
+    way = _way(group, source)
+    if way is None:
+        return None
+    complete = _result(way, schema, context)
+    visible = [field.name for field in schema if field.name != meta_column.NAME]
+    kept = {name for name in visible if _result(way, _without(schema, {name}), context) != complete}
+    left_out = set(visible) - kept
+    return kept if left_out and _result(way, _without(schema, left_out), context) == complete else None
+
+
+def _way(group: Group, source: Node) -> list[Node] | None:
+    """The SQL operators between the source and the stateful one, and that one; None if there are others."""
+    if group.stateful is None or rule(group.stateful).function or len(group.sources) > 1:
+        return None
+    way, node = [], source
+    while node is not group.stateful:
+        readers = group.readers(node)
+        if len(readers) != 1:
+            return None
+        node = readers[0]
+        if not (rule(node).sql or node is group.stateful):
+            return None
+        way.append(node)
+    return way
+
+
+def _without(schema: StructType, names: set[str]) -> StructType:
+    return StructType([field for field in schema if field.name not in names])
+
+
+def _result(way: list[Node], schema: StructType, context: Context) -> StructType | None:
+    """The schema after the operators, None when a column that one of them names is missing."""
+    frame: DataFrame = SparkSession.active().createDataFrame([], schema)
+    try:
+        for node in way:
+            frame = apply(node, [frame], context)
+        return frame.schema
+    except AnalysisException:
+        return None

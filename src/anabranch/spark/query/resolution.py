@@ -1,0 +1,157 @@
+"""Runs a graph on empty frames: finds the columns after each operator, and the errors that only Spark sees."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from anabranch.errors import AnabranchError, GraphError
+from anabranch.event_time.windows import START_AND_END
+from anabranch.formats import JSON, Format
+from anabranch.model.graph import Graph, Node
+from anabranch.operators import rule
+from anabranch.operators.keys import KeyColumns
+from anabranch.operators.rules import is_boundary
+from anabranch.planning import stages
+from anabranch.spark import values
+from anabranch.spark.operators import evaluation, joining, lookups, nondeterminism
+from anabranch.spark.operators.frames_of_operators import Context, apply, check_stateless
+from anabranch.spark.operators.labels import label
+from anabranch.spark.query import streaming_checks
+from anabranch.spark.values import codec, meta_column
+from anabranch.spark.values import decoding as intakes
+from anabranch.systems.source import SCHEMA
+
+_Built = TypeVar("_Built")
+
+
+def dumped(schemas: Mapping[int, StructType]) -> dict[str, str]:
+    """Schemas as they travel in a :class:`Program`."""
+    return {str(node): schema.json() for node, schema in schemas.items()}
+
+
+def restored(schemas: Mapping[str, str]) -> dict[int, StructType]:
+    """The inverse of :func:`dumped`."""
+    return {int(node): StructType.fromJson(json.loads(text)) for node, text in schemas.items()}
+
+
+def columns(
+    graph: Graph, functions: Mapping[int, Callable[..., Any]], formats: Mapping[str, Format]
+) -> dict[int, StructType]:
+    """The schema after each operator, hidden column apart, by the active session.
+
+    ``formats`` are those of streams that aren't JSON.
+
+    Raises:
+        GraphError: an expression or a function doesn't fit, a column has a name that none can have, or Spark can't run
+            it as a stream; names the operator.
+    """
+    frames: dict[int, DataFrame] = {}
+    times = stages.event_times(graph)
+    table = partial(lookups.load, functions=functions, records=lookups.nothing, formats=formats)
+    for stage in stages.cut(graph):
+        context = Context(functions=functions, keys=stages.key_columns(graph, stage), times=times, table=table)
+        for node in stage.nodes:
+            explained(node, partial(_check_declared, node, context.keys))
+            frame = explained(node, lambda n=node, c=context: _after(graph, n, frames, c, formats))  # type: ignore[misc]
+            explained(node, partial(nondeterminism.check, node, frames))
+            if frame is not None:
+                own = frame.columns.index(meta_column.NAME)
+                _check_names(node, [name for number, name in enumerate(frame.columns) if number != own])
+                frames[node.id] = frame
+        before = {source.id: frames[source.id].schema for source in stage.sources}
+        streaming_checks.check(graph, stage, before, context, explained)
+    return {i: StructType([f for f in frame.schema if f.name != meta_column.NAME]) for i, frame in frames.items()}
+
+
+def _after(
+    graph: Graph,
+    node: Node,
+    frames: Mapping[int, DataFrame],
+    context: Context,
+    formats: Mapping[str, Format],
+) -> DataFrame | None:
+    if node.kind == "read":
+        raw = SparkSession.active().createDataFrame([], SCHEMA)
+        return _read(node, raw, formats.get(node.args["stream"], JSON))
+    inputs = [frames[i] for i in node.inputs]
+    if is_boundary(node) or node.kind == "write":
+        stream = stages.stream_of(graph, node)
+        encoded = evaluation.encode(inputs[0], evaluation.Sink(0, node, values.writing(formats.get(stream, JSON))))
+        if not is_boundary(node):
+            return None
+        visible = StructType([f for f in inputs[0].schema if f.name != meta_column.NAME])
+        encoded.select(codec.parse_json(F.col("value"), visible))  # the stage after it reads it so
+        return inputs[0]
+    if rule(node).sink:
+        return None
+    frame = apply(node, inputs, context)
+    if node.kind in ("select", "with_columns"):
+        check_stateless(node, inputs[0], frame)
+    return frame
+
+
+def _check_names(node: Node, names: Sequence[str]) -> None:
+    """Raises GraphError if Spark, which doesn't look at case, couldn't tell columns apart, or couldn't tell them from
+    ours."""
+    known: dict[str, str] = {}
+    for name in names:
+        lower = name.lower()
+        if lower.startswith(meta_column.NAME) or lower == joining.TASK:
+            raise GraphError(
+                f"{label(node)} has a column {name!r}: names that begin with {meta_column.NAME}, and {joining.TASK} "
+                "are anabranch's own",
+                "give it another name",
+            )
+        if lower in known:
+            both = f"{known[lower]!r} twice" if name == known[lower] else f"{known[lower]!r} and {name!r}"
+            raise GraphError(
+                f"{label(node)} has the columns {both}; Spark doesn't tell upper from lower case in names",
+                'give one of them another name, as in select("a", "b as c")',
+            )
+        known[lower] = name
+
+
+def _check_declared(node: Node, keys: Mapping[int, KeyColumns]) -> None:
+    """As :func:`_check_names`, of names that are written down: with some of them Spark builds no frame at all."""
+    match node.kind:
+        case "read":
+            declared = [
+                codec.parse_schema(text).names for text in (node.args.get("key"), node.args.get("schema")) if text
+            ]
+            _check_names(node, list(dict.fromkeys(name for names in declared for name in names)))
+        case "with_columns":
+            _check_names(node, [*node.args["columns"]])
+        case "agg":
+            window = START_AND_END if "window" in node.args else ()
+            _check_names(node, [*keys[node.inputs[0]].columns, *node.args["by"], *window, *node.args["aggregates"]])
+
+
+def _read(node: Node, raw: DataFrame, format_: Format) -> DataFrame:
+    intake = intakes.of_graph(node, format_, keyed=False)
+    rows = intake.rows(intake.opened(raw), F.lit(0), "", fail=False)
+    intake.check(rows)
+    return rows
+
+
+def explained(node: Node, build: Callable[[], _Built]) -> _Built:
+    """What ``build`` gives; what it raises, as a GraphError that names the operator."""
+    try:
+        return build()
+    except AnabranchError:
+        raise
+    except (AnalysisException, ParseException, PySparkException) as error:
+        first = str(error).strip().split("\n")[0]
+        raise GraphError(f"{label(node)}: {first}", "mend the expression, or the schema it reads from") from None
+    except Exception as error:
+        raise GraphError(
+            f"{label(node)} raised {type(error).__name__}: {error}",
+            "mend the function: it was called on no rows",
+        ) from error

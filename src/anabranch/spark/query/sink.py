@@ -1,0 +1,167 @@
+"""A batch's output rows on their way into a system, in Python workers: by output, slot and partition."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+
+from anabranch.errors import OperatorError
+from anabranch.model.hashing import partitions_for
+from anabranch.spark.functions.wrap import Rejecting
+from anabranch.spark.query.dead_letters import Rejects
+from anabranch.spark.query.records import task_number
+from anabranch.systems import headers
+from anabranch.systems.output import Numbers, Output, Target, Written, read_written
+from anabranch.systems.records import RECORD_SCHEMA
+from anabranch.task_progress import counts, meters
+from anabranch.task_progress.counts import Line
+from anabranch.task_progress.meters import Meter, Tally
+
+SLOT, NO_SLOT = "slot", -1
+_WRITTEN = pa.schema([("written", pa.binary())])
+_WRITTEN_DDL = "written binary"
+
+
+@dataclass(frozen=True)
+class Keyless:
+    """What becomes of rows without a key that go into an intermediate stream: they are rejected.
+
+    ``outputs``: the label of the operator, by the number of its output; ``rejecting`` None: they fail the lane.
+    """
+
+    outputs: dict[int, str]
+    rejecting: Rejecting | None
+
+    def taken_out(self, number: int, rows: pa.RecordBatch, rejects: dict[int, Rejects]) -> pa.RecordBatch:
+        """The rows of an output that have a key."""
+        keys = rows.column("key")
+        if number not in self.outputs or not keys.null_count:
+            return rows
+        if self.rejecting is None:
+            raise OperatorError(
+                f"the key is null in a row that reached {self.outputs[number]}",
+                'filter such rows before, or set [job] on_null_key = "dead-letter" or "drop"',
+            )
+        if number not in rejects:
+            rejects[number] = self.rejecting(self.outputs[number])
+        lost = rows.filter(pc.is_null(keys)).select(["source", "partition", "origin", "value"]).to_pylist()
+        for row in lost:
+            origin = {"source": row["source"], "partition": row["partition"], "offset": row["origin"], "key": None}
+            rejects[number].add(origin, "the key is null", _decoded(row["value"]))
+        return rows.filter(pc.is_valid(keys))
+
+
+def _decoded(value: bytes | None) -> dict[str, Any]:
+    """The row that a value of ours has; the value itself, if it is none."""
+    try:
+        found = msgspec.json.decode(value or b"")
+    except msgspec.MsgspecError:
+        found = None
+    return found if isinstance(found, dict) else {"value": value}
+
+
+def writing(
+    rows: DataFrame,
+    output: Output,
+    targets: Mapping[int, Target],
+    batch: int,
+    keyless: Keyless | None = None,
+    line: Line | None = None,
+) -> DataFrame:
+    """What :func:`write` runs to write all output rows of a batch durably. ``targets`` are by the number of the
+    output; ``line``: where workers tell how far they are."""
+    now = time.time_ns() // 1000  # of one clock, however many executors write
+    return rows.mapInArrow(_writing(output, dict(targets), batch, keyless, now, line), _WRITTEN_DDL)
+
+
+def write(rows: DataFrame) -> list[Written]:
+    """Write what :func:`writing` has told of, and give what was written."""
+    return [read_written(bytes(row["written"])) for row in rows.collect()]
+
+
+def _writing(
+    output: Output, targets: dict[int, Target], number: int, keyless: Keyless | None, now: int, line: Line | None
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        meter = meters.meter(line, counts.PUBLISHING)
+        everything = meter.tally(0, 0, 0)
+        with meter.on(everything, 0):
+            writer = output.writer(task_number(), number)
+        rejects: dict[int, Rejects] = {}
+        try:
+            for batch in batches:
+                for slot, of_slot in _parted(batch, SLOT):
+                    for sink, all_rows in _parted(of_slot, "output"):
+                        with meter.on(*_counted(meter, slot if SLOT in batch.schema.names else NO_SLOT, all_rows)):
+                            rows = all_rows if keyless is None else keyless.taken_out(sink, all_rows, rejects)
+                            target = targets[sink]
+                            writer.write(target, slot, partitions(rows, target.partitions), _records(rows, now))
+            for rejected in rejects.values():
+                rejected.close()
+            with meter.on(everything, 0):
+                written = writer.close()
+        except BaseException:
+            writer.abort()
+            raise
+        finally:
+            meter.close()
+        encoded = pa.array([msgspec.msgpack.encode(each) for each in written], pa.binary())
+        yield pa.RecordBatch.from_arrays([encoded], schema=_WRITTEN)
+
+    return run
+
+
+def _counted(meter: Meter, slot: int, rows: pa.RecordBatch) -> tuple[Tally, int, int | None]:
+    """What counts rows of a slot, how many they are, and the offset that the last one comes from."""
+    last = rows.column("origin")[rows.num_rows - 1].as_py() if rows.num_rows else None
+    return meter.tally(0, 0, slot), rows.num_rows, last
+
+
+def _parted(batch: pa.RecordBatch, column: str) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The rows of each value of a column, in order; all of them for 0 where there is no such column."""
+    at = batch.schema.get_field_index(column)
+    if at < 0:
+        yield 0, batch
+        return
+    numbers = batch.column(at).to_numpy(zero_copy_only=False)
+    for number in np.unique(numbers):
+        mine = np.flatnonzero(numbers == number)
+        yield int(number), batch if len(mine) == batch.num_rows else batch.take(pa.array(mine))
+
+
+def _records(rows: pa.RecordBatch, now: int) -> pa.RecordBatch:
+    """``now``: the time of those that tell none, in microseconds since 1970."""
+    at = rows.schema.get_field_index("headers")
+    unpacked = rows.set_column(at, "headers", headers.unpack(rows.column(at)))
+    unpacked = _timed(unpacked, now)
+    columns = [unpacked.column(field.name).cast(field.type) for field in RECORD_SCHEMA]
+    return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
+
+
+def _timed(rows: pa.RecordBatch, now: int) -> pa.RecordBatch:
+    at = rows.schema.get_field_index("timestamp")
+    times = rows.column(at)
+    if not times.null_count:
+        return rows
+    return rows.set_column(at, "timestamp", pc.fill_null(times, pa.scalar(now, pa.int64()).cast(times.type)))
+
+
+def partitions(rows: pa.RecordBatch, count: int) -> Numbers:
+    """The partition of each row: by murmur2 of its key; without a key by the offset it comes from, so that a replay
+    agrees."""
+    if count == 1:
+        return np.zeros(rows.num_rows, np.int32)
+    keys = rows.column("key")
+    found = np.asarray(partitions_for(keys, count))
+    if keys.null_count:
+        origin = rows.column("origin").to_numpy(zero_copy_only=False)
+        found = np.where(found < 0, origin % count, found).astype(np.int32)
+    return found

@@ -1,0 +1,176 @@
+"""One source in a lane's query: its records as Spark reads them, its rows, and what was observed on the way."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from anabranch.model.graph import Node
+from anabranch.model.ssp import SSP
+from anabranch.spark.operators.broadcast_routing import FIRST, Audience
+from anabranch.spark.query import records
+from anabranch.spark.values import codec, meta_column
+from anabranch.spark.values.decoding import Intake, Marks, Range, marked
+from anabranch.systems.contract import System
+from anabranch.systems.reading.spark import spark_side
+from anabranch.systems.source import Limits
+
+Measured = Mapping[str, Any]
+"""What was observed of a source in one batch, by the names that :meth:`Intake.measures` gives."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A source of one lane. ``number``: what tells it from others of the lane; one ``read`` may be of several streams.
+
+    ``intake`` is of a ``read``; None for an intermediate stream, of which ``columns`` are the value's. ``tasks`` is
+    the task number by the text of the SSP; ``audience`` the tasks that each record of a broadcast goes to, None for
+    other streams. ``own``: which records are the lane's own, None: all that it reads. ``fail``: a
+    record that can't be read fails the lane; ``timed``: its event time moves the lane's watermark; ``bare``: no headers
+    and timestamps of records are needed.
+    """
+
+    spark: SparkSession
+    system: System
+    node: Node
+    number: int
+    stream: str
+    ssps: tuple[SSP, ...]
+    starting: Mapping[SSP, int]
+    tasks: Mapping[str, int]
+    audience: Audience | None
+    own: Column | None
+    intake: Intake | None
+    columns: StructType
+    fail: bool
+    timed: bool
+    bare: bool
+
+    @property
+    def name(self) -> str:
+        """What it is called where it is observed."""
+        return self.node.name if self.number == self.node.id else f"{self.node.name} {self.stream}"
+
+    @property
+    def starts(self) -> dict[int, int]:
+        """Where the lane begins to read each partition."""
+        return {ssp.partition: self.starting.get(ssp, 0) for ssp in self.ssps}
+
+    def begun(self) -> list[tuple[SSP, int]]:
+        """Where the lane begins to read each SSP."""
+        return [(ssp, self.starting.get(ssp, 0)) for ssp in self.ssps]
+
+    def streamed(self, until: Mapping[int, int], limits: Limits) -> DataFrame:
+        """All records of the lane's partitions, as a stream. ``until``: not beyond, where the system can stop there."""
+        side = spark_side(self.system)
+        raw = side.streamed(self.spark, self.system, self.stream, self.starts, until, limits, self.bare)
+        return self._whole(raw)
+
+    def again(self, ranges: Mapping[int, Sequence[Range]]) -> DataFrame:
+        """Some records once more, as a batch; ``ranges`` by partition."""
+        return self._whole(records.again(self.spark, self.system, self.stream, ranges, self.bare))
+
+    def _whole(self, raw: DataFrame) -> DataFrame:
+        """With all columns of a record, null where they are not needed."""
+        if not self.bare:
+            return raw
+        return raw.withColumns({"headers": F.lit(None).cast("string"), "timestamp": F.lit(None).cast("timestamp")})
+
+    def _own(self, records: DataFrame) -> DataFrame:
+        return records if self.own is None else records.where(self.own)
+
+    def measures(self, today: Column | None = None) -> list[Column]:
+        """What to observe of :meth:`opened`. ``today``: see :meth:`Intake.faults`, None: now."""
+        return [] if self.intake is None else self.intake.measures(sorted(self.starts), self.timed, today)
+
+    def opened(self, raw: DataFrame) -> DataFrame:
+        """Records decoded as far as they can be; see :meth:`Intake.opened`. Only the lane's own, unless the event time
+        of others must be observed."""
+        if not self.timed:
+            raw = self._own(raw)
+        return raw if self.intake is None else self.intake.opened(raw, self.fail)
+
+    def observed(self, opened: DataFrame) -> DataFrame:
+        """The same, with the measures taken as its rows go by. What is above them isn't computed twice."""
+        measures = self.measures()
+        return opened.observe(self.name, *measures) if measures else opened
+
+    def rows(self, opened: DataFrame, today: Column | None = None) -> DataFrame:
+        """The rows of the records that can be read. ``today``: see :meth:`Intake.faults`."""
+        if self.timed:
+            opened = self._own(opened)
+        stream = f"{self.system.name}/{self.stream}"
+        if self.audience is not None and self.intake is not None:
+            given = self.audience.given(opened)
+            return self.intake.rows(given, F.col("task"), stream, self.fail, F.col("bucket"), self.number, today)
+        task = _number(self.tasks, self.ssps)
+        if self.intake is None:
+            return opened.select(
+                codec.parse_json(F.col("value"), self.columns), meta_column.of_record(task, self.number)
+            )
+        return self.intake.rows(opened, task, stream, self.fail, source=self.number, today=today)
+
+    def faulty(self, measured: Measured, ranges: Mapping[int, Range], at: int) -> DataFrame | None:
+        """Where the records are that can't be read, and why; None if there are none. ``ranges``: of the batch; ``at``:
+        when it was planned, in Unix ms."""
+        mask = Marks.of(measured).faulty
+        if self.intake is None or not mask:
+            return None
+        again = self.again(marked(mask, ranges))
+        mine = self._own(again) if self.audience is None else again.where(self.audience.first())
+        return self.intake.faulty(mine, self.number, _day(at))
+
+    def keyless(self, measured: Measured, ranges: Mapping[int, Range], at: int) -> DataFrame:
+        """The rows of the records near those with null keys; none if there are none. Of a broadcast's, only those of
+        the first task: they are put aside once."""
+        rows = self.rows(self.opened(self.again(marked(Marks.of(measured).keyless, ranges))), _day(at))
+        return rows if self.audience is None else rows.where(meta_column.field("task") == FIRST)
+
+    def maxima(self, measured: Measured) -> dict[str, int]:
+        """The greatest event time of each SSP, in ms, of those that the batch had one of."""
+        if not self.timed or self.intake is None:
+            return {}
+        found = {ssp: measured.get(f"max_{ssp.partition}") for ssp in self.ssps}
+        return {str(ssp): int(at) for ssp, at in found.items() if at is not None}
+
+    def measured_again(self, ranges: Mapping[int, Range], at: int) -> Measured:
+        """The measures of some records, by reading them once more."""
+        wanted = {p: [(first, end)] for p, (first, end) in ranges.items() if end > first}
+        return measured(self.opened(self.again(wanted)), self.measures(_day(at))) if wanted else {}
+
+
+def _day(at: int) -> Column:
+    """The day of a moment in Unix ms, as ``current_date`` has it in a batch that was planned then."""
+    return F.date_from_unix_date(F.lit(at // 86_400_000))
+
+
+def by_node(sources: Iterable[Source], rows: Callable[[Source], DataFrame]) -> dict[int, DataFrame]:
+    """The rows that each ``read`` gives, of all its streams, by the number of its node."""
+    found: dict[int, DataFrame] = {}
+    for source in sources:
+        its = rows(source)
+        found[source.node.id] = found[source.node.id].unionByName(its) if source.node.id in found else its
+    return found
+
+
+def measured(opened: DataFrame, measures: Sequence[Column]) -> Measured:
+    """The measures of a batch frame, computed at once."""
+    if not measures:
+        return {}
+    taken = opened.agg(*measures)
+    found: Measured = json.loads(taken.select(F.to_json(F.struct("*"))).collect()[0][0])
+    return found
+
+
+def _number(numbers: Mapping[str, int], mine: Sequence[SSP]) -> Column:
+    """The task number of a record, from its partition."""
+    if all(numbers[str(ssp)] == ssp.partition for ssp in mine):
+        return F.col("partition")
+    pairs = [F.lit(x) for ssp in mine for x in (ssp.partition, numbers[str(ssp)])]
+    return F.create_map(*pairs)[F.col("partition")]

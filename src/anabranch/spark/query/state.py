@@ -1,0 +1,50 @@
+"""What is in the state of a lane's folder: the rows as Spark keeps them, and whose they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from anabranch.model.lane import Lane
+from anabranch.spark.internals import state_rows
+from anabranch.spark.query import ownership
+from anabranch.spark.values import codec
+
+__all__ = ["Held", "held", "own"]
+
+
+@dataclass(frozen=True)
+class Held:
+    """Rows of state (a key, or a window of one), and the bytes of their keys and values; ``foreign``: of tasks that
+    the lane doesn't own."""
+
+    rows: int
+    bytes: int
+    foreign_rows: int
+    foreign_bytes: int
+
+
+def own(lane: Lane, frame: DataFrame, keys: int) -> Column:
+    """Whether rows of state are of the lane's tasks. ``keys``: the number of columns of the stage's key.
+
+    State is grouped by the number of its task, then by these, then by others.
+    """
+    grouped = frame.schema[state_rows.KEY].dataType
+    assert isinstance(grouped, StructType)
+    task, *its = grouped.fields[: 1 + keys]
+    columns = [(F.col(f"{state_rows.KEY}.{codec.quoted(field.name)}"), field.dataType) for field in its]
+    return ownership.of_keys(lane, F.col(f"{state_rows.KEY}.{codec.quoted(task.name)}"), codec.encode_key(columns))
+
+
+def held(spark: SparkSession, lane: Lane, folder: str, batch: int, keys: int) -> Held:
+    """How much state a lane's folder has after a committed batch. ``keys`` as in :func:`own`."""
+    found = state_rows.read(spark, folder, batch)
+    size = F.octet_length("key_bytes") + F.octet_length("value_bytes")
+    foreign = ~own(lane, found, keys)
+    (sums,) = found.agg(
+        F.count("*"), F.sum(size), F.count_if(foreign), F.sum(F.when(foreign, size).otherwise(F.lit(0)))
+    ).collect()
+    return Held(*(int(each or 0) for each in sums))

@@ -1,0 +1,120 @@
+"""A batch's rows on their way into a table, as columns: in Python workers, and in the driver that commits them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from anabranch import crash_points
+from anabranch.errors import GraphError
+from anabranch.event_time.control import Control
+from anabranch.model.lane import Lane
+from anabranch.spark.functions import arrow
+from anabranch.spark.query.records import task_number
+from anabranch.spark.values import codec
+from anabranch.systems.output import Output, Target, Written, read_written
+from anabranch.tables.contract import Owner, Table
+
+__all__ = ["TablePublisher", "schema_of", "write"]
+
+_WRITTEN = pa.schema([("written", pa.binary())])
+_WRITTEN_DDL = "written binary"
+
+
+def schema_of(columns: StructType, where: str) -> pa.Schema:
+    """The columns of rows as tables have them: times in UTC, all of them may be null.
+
+    Raises:
+        GraphError: one is of a type that has no equal outside of Spark; ``where`` is the operator.
+    """
+    try:
+        schema = to_arrow_schema(columns, timezone="UTC")
+    except PySparkException as error:
+        raise GraphError(
+            f"{where} writes columns that a table can't have: {str(error).splitlines()[0]}",
+            "cast them, or leave them out",
+        ) from None
+    return pa.schema([pa.field(field.name, field.type, nullable=True) for field in schema])
+
+
+def write(rows: DataFrame, table: Table, output: str, owner: Owner, schema: pa.Schema) -> list[Written]:
+    """Write the rows of a batch durably, where no reader sees them yet."""
+    told = arrow.mapped(rows, _writing(table, output, owner, schema), codec.parse_schema(_WRITTEN_DDL)).collect()
+    return [read_written(bytes(row["written"])) for row in told]
+
+
+def _writing(
+    table: Table, output: str, owner: Owner, schema: pa.Schema
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        writer, count = table.writer(owner, schema), 0
+        try:
+            for batch in batches:
+                if batch.num_rows:
+                    columns = [batch.column(n).cast(field.type) for n, field in enumerate(schema)]
+                    writer.write(pa.RecordBatch.from_arrays(columns, schema=schema))
+                    count += batch.num_rows
+            parts = writer.close() if count else []
+        except BaseException:
+            writer.abort()
+            raise
+        task = task_number()
+        # The rows are told once, by the first part.
+        told = [
+            Written(stream=output, partition=n, slot=task, rows=0 if n else count, ref=ref)
+            for n, ref in enumerate(parts)
+        ]
+        encoded = pa.array([msgspec.msgpack.encode(each) for each in told], pa.binary())
+        yield pa.RecordBatch.from_arrays([encoded], schema=_WRITTEN)
+
+    return run
+
+
+@dataclass(frozen=True)
+class TablePublisher:
+    """A lane's output into its tables of one kind. ``tables``: by output."""
+
+    lane: Lane
+    epoch: int
+    tables: Mapping[str, Table]
+    slotted = False
+    plannable = False
+    batch_seconds = math.inf
+
+    @property
+    def output(self) -> Output:
+        raise AssertionError("rows of tables are columns: see write()")
+
+    @property
+    def owner(self) -> Owner:
+        """Whom the tables know."""
+        return Owner(self.lane.job, self.lane.id, self.epoch)
+
+    def take(self, new: bool) -> None:
+        for table in self.tables.values():
+            table.fence(self.owner, new)
+            table.leave(self.owner)
+
+    def publish(self, batch: int, written: Sequence[Written], controls: Mapping[Target, Control]) -> None:
+        ordered = sorted(written, key=lambda each: (each.slot, each.partition))
+        for name, table in self.tables.items():
+            parts = [each.ref for each in ordered if each.stream == name]
+            if parts:
+                crash_points.reach(crash_points.STAGED, self.lane.id, batch)
+                table.commit(self.owner, batch, parts)
+
+    def settle(self) -> None:
+        """A commit is seen at once."""
+        for table in self.tables.values():
+            table.leave(self.owner)
+
+    def put_aside(self, streams: Sequence[str]) -> int:
+        return 0

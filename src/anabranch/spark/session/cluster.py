@@ -1,0 +1,105 @@
+"""What a cluster's executors get from a container: anabranch and the job's code, for their Python to import."""
+
+from __future__ import annotations
+
+import atexit
+import re
+import shutil
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from anabranch.config.addresses import host_and_port
+from anabranch.errors import AnabranchError, ConfigError
+from anabranch.job_code import artifact, job_modules
+
+__all__ = ["OF_THE_PLACE", "check_master", "is_cluster", "is_under", "python", "shipped"]
+
+ANSWERS_WITHIN = 10.0
+"""Seconds that a master has to take a connection."""
+
+OF_THE_PLACE = ("spark.driver.host", "spark.driver.bindAddress", "spark.archives", "spark.pyspark.python")
+"""Settings that mean something only where the session of a container is."""
+
+_ARCHIVES, _PATH, _PYTHON = "spark.archives", "spark.executorEnv.PYTHONPATH", "spark.pyspark.python"
+_CODE = f"spark.executorEnv.{job_modules.VARIABLE}"
+_JOB, _PACKAGE = "anabranch-job", "anabranch-package"
+"""Folders in an executor's working folder, where Python workers run. Spark unpacks archives there."""
+
+
+def is_cluster(master: str) -> bool:
+    """Whether tasks run in other processes than the driver's, maybe on other machines."""
+    return re.fullmatch(r"local(\[.*\])?", master) is None
+
+
+def is_under(spark: SparkSession) -> bool:
+    """Whether a session has a cluster under it."""
+    return is_cluster(str(spark.sparkContext.master))
+
+
+def check_master(master: str) -> None:
+    """Whether a standalone master listens. Spark itself would try for a minute, and say little.
+
+    Raises:
+        ConfigError: not of the form ``spark://HOST:PORT``, or several places separated by commas.
+        AnabranchError: none of those that are named takes a connection within 10 seconds.
+    """
+    if not master.startswith("spark://"):
+        return
+    try:
+        places = [host_and_port(place) for place in master.removeprefix("spark://").split(",")]
+    except ValueError as error:
+        raise ConfigError(f'[spark] master = "{master}": {error}', "write spark://HOST:7077") from None
+    end, why = time.monotonic() + ANSWERS_WITHIN, ""
+    for left, place in zip(range(len(places), 0, -1), places, strict=True):
+        try:
+            socket.create_connection(place, max(0.1, end - time.monotonic()) / left).close()
+        except OSError as error:
+            why = str(error)
+        else:
+            return
+    raise AnabranchError(
+        f"no Spark master answers at {master}: {why}",
+        "start it, or name another: [spark] master, --master; it is the URL at the top of the master's web page",
+    )
+
+
+def python(conf: Mapping[str, str]) -> str:
+    """The interpreter of Python workers, by its path on all machines: that of this process if none is set.
+
+    Raises:
+        ConfigError: the one that is set isn't on this machine, where Spark needs it to plan batches.
+    """
+    found = conf.get(_PYTHON, sys.executable)
+    if shutil.which(found) is None:
+        raise ConfigError(
+            f'[spark] conf: {_PYTHON} = "{found}" is not on this machine, where Spark plans batches with it',
+            f"start the container where this path leads to it; the working folder is {Path.cwd()}",
+        )
+    return found
+
+
+def shipped(conf: Mapping[str, str], home: str) -> dict[str, str]:
+    """Settings that bring anabranch as it is here, and the job's folder, to executors, beside what ``conf`` brings.
+
+    The archives are in a temporary folder until this process ends: Spark fetches them whenever an executor comes.
+
+    Raises:
+        UsageError: the job's folder can't be packed; see :func:`anabranch.job_code.artifact.pack`.
+    """
+    package = Path(__file__).parents[2]
+    contents = {_JOB: artifact.pack(Path(home)).content} if home else {}
+    contents[_PACKAGE] = artifact.packed_package(package)
+    folder = Path(tempfile.mkdtemp(prefix="anabranch-shipped-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    for name, content in contents.items():
+        (folder / f"{name}.zip").write_bytes(content)
+    archives = ",".join([*(f"{folder}/{name}.zip#{name}" for name in contents), *filter(None, [conf.get(_ARCHIVES)])])
+    given = {_ARCHIVES: archives, _PATH: ":".join([_PACKAGE, *filter(None, [conf.get(_PATH)])])}
+    return given | ({_CODE: replace(job_modules.code_in(home), home=_JOB).dumped()} if home else {})

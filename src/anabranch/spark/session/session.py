@@ -1,0 +1,245 @@
+"""A container's Spark session: its settings, and what must be true before one can start."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pyspark
+from pyspark import cloudpickle
+from pyspark.logger import PySparkLogger
+from pyspark.sql import SparkSession
+
+from anabranch.config import Settings
+from anabranch.errors import AnabranchError, ConfigError, UnsupportedSparkError
+from anabranch.formats import modules
+from anabranch.job_code import job_modules
+from anabranch.spark.internals import context_stop, debug_lines, java_functions, probes, worker_start
+from anabranch.spark.internals.surface import Probe
+from anabranch.spark.session import cluster, registered_sources
+from anabranch.systems.contract import SessionNeeds
+from anabranch.systems.systems import Systems
+
+_STATE = "spark.sql.streaming.stateStore"
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.speculation": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.adaptive.streaming.stateless.enabled": "false",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.streaming.metricsEnabled": "false",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "true",
+    "spark.sql.streaming.join.stateFormatVersion": "3",  # one store for each part of state, as others have, not four
+    f"{_STATE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    f"{_STATE}.rocksdb.changelogCheckpointing.enabled": "true",
+    **worker_start.DAEMON,
+}
+
+_LISTS = ("spark.jars", "spark.jars.packages")
+
+HERE = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+"""Where nothing but this machine has to reach the driver."""
+
+_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+_CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
+LOCAL_SETTINGS = {_MANAGER: f"{_CHECKPOINTING}.FileSystemBasedCheckpointFileManager"}
+"""For a storage root on a local disk. Spark's default starts a process for each look at a local file, about 60 a batch
+with state. What it gives for that, that of two writers of one checkpoint only one wins, the folder's lock gives us."""
+
+SPARKS_OWN = {_MANAGER: f"{_CHECKPOINTING}.FileContextBasedCheckpointFileManager"}
+"""What Spark would do instead of ``LOCAL_SETTINGS``."""
+
+# PySpark prints every error of analysis as a page of JSON, also those that we explain or expect.
+_SAID_BY_US = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+
+
+def java_version() -> tuple[str, int]:
+    """The java that Spark would run, and its major version.
+
+    Raises:
+        AnabranchError: there is none, or it is older than 17.
+    """
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    cure = "install Java 17 or 21 (apt-get install openjdk-17-jdk-headless, brew install openjdk@17), or set JAVA_HOME"
+    if java is None or not Path(java).is_file():
+        raise AnabranchError(f"there is no Java: {java or 'no java on PATH, and JAVA_HOME is not set'}", cure)
+    printed = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    found = re.search(r'version "(?:1\.)?(\d+)', printed)
+    if found is None or int(found[1]) < 17:
+        raise AnabranchError(
+            f"{java} is Java {found[1] if found else 'of an unknown version'}; Spark needs 17 or 21", cure
+        )
+    return java, int(found[1])
+
+
+def master_of(master: str | None, cores: int = 0) -> str:
+    """The master to use: the one that was set, else all cores here, or more of them, with task retries on.
+
+    ``cores``: how many tasks must be able to run at once. Spark would never read some partitions with fewer.
+
+    Raises:
+        ConfigError: the one that was set has fewer.
+    """
+    held = re.match(r"local(?:\[(\d+))?(?!.*cluster)", master or "")
+    if master and held is not None and "*" not in master and int(held[1] or 1) < cores:
+        raise ConfigError(
+            f'[spark] master = "{master}" has too few task slots: {cores} tasks of this job in real time run at once',
+            f'set master = "local[{cores},4]", or leave it out',
+        )
+    return master or f"local[{max(2, os.cpu_count() or 2, cores)},4]"
+
+
+def conf(settings: Settings) -> dict[str, str]:
+    """Spark's settings: ours, and over them those that were set."""
+    local = LOCAL_SETTINGS if urlsplit(settings.storage.root).scheme in ("", "file") else {}
+    here = {} if cluster.is_cluster(master_of(settings.spark.master)) else HERE
+    return {**SETTINGS, **debug_lines.settings(), **local, **here, **settings.spark.conf}
+
+
+def start(settings: Settings, home: str = "", output: Path | None = None, cores: int = 0) -> SparkSession:
+    """Start the session.
+
+    Args:
+        home: the job's folder, which Python workers can import from.
+        output: a file for what the JVM and the Python workers print (default: this process's stderr).
+        cores: see :func:`master_of`.
+
+    Raises:
+        AnabranchError: there is no Java, or no master that takes the application.
+        UnsupportedSparkError: this Spark lacks what every job needs.
+    """
+    java_version()
+    master = master_of(settings.spark.master, cores)
+    needs = _needs(settings)
+    settled = {**needs.conf, **modules.conf(settings, needs.conf), **conf(settings)}
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    if cluster.is_cluster(master):
+        cluster.check_master(master)
+        os.environ["PYSPARK_PYTHON"] = cluster.python(settled)
+        settled |= cluster.shipped(settled, home)
+    else:
+        os.environ["PYSPARK_PYTHON"] = worker_start.interpreter()
+    if not cluster.is_cluster(master):
+        os.environ[job_modules.SHELF] = job_modules.shelf()
+    if home and not cluster.is_cluster(master):
+        os.environ[job_modules.VARIABLE] = job_modules.code_in(home).on_this_machine().dumped()
+    builder = SparkSession.builder.appName("anabranch").master(master)
+    builder = builder.config("spark.driver.memory", settings.spark.memory)
+    quiet = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
+    builder = builder.config("spark.driver.extraJavaOptions", quiet)
+    for name, value in settled.items():
+        builder = builder.config(name, value)
+    for name in _SAID_BY_US:
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
+    with _printing_to(output):
+        spark = _session(builder, master, settled.get("spark.jars.packages", ""), needs.cure)
+    try:
+        probes.insist(spark)
+    except UnsupportedSparkError:
+        stop(spark)
+        raise
+    registered_sources.register(spark, Systems(settings))
+    java_functions.prepare(spark)
+    return spark
+
+
+def stop(spark: SparkSession) -> None:
+    """Stop Spark."""
+    context_stop.stop(spark)
+
+
+def _session(builder: SparkSession.Builder, master: str, packages: str = "", cure: str = "") -> SparkSession:
+    try:
+        return builder.getOrCreate()
+    except Exception as error:
+        if packages and "JAVA_GATEWAY_EXITED" in str(error):
+            raise AnabranchError(
+                f"Spark hasn't started with {packages}, which it gets from a Maven repository: see what it has printed",
+                f"where that doesn't have them: {cure}" if cure else "name others in [formats]",
+            ) from error
+        if not cluster.is_cluster(master):
+            raise
+        lines = str(error).strip().splitlines()
+        why = next((line.removeprefix(": ") for line in lines if line.startswith(": ")), lines[0])
+        raise AnabranchError(
+            f"{master} has not taken the application: {why}",
+            f"see that it is a master of Spark {pyspark.__version__}, what Spark has printed, and [spark] conf",
+        ) from error
+
+
+def for_schemas(settings: Settings, home: str) -> SparkSession:
+    """A small session on this machine, wherever containers have theirs; what it prints is thrown away."""
+    conf = {name: value for name, value in settings.spark.conf.items() if name not in cluster.OF_THE_PLACE}
+    small = settings.spark.model_copy(update={"master": "local[1]", "conf": conf})
+    return start(settings.model_copy(update={"spark": small}), home, Path(os.devnull))
+
+
+def _needs(settings: Settings) -> SessionNeeds:
+    """What the systems need where streams live, or may come to."""
+    conf: dict[str, str] = {}
+    cures = []
+    for system in Systems(settings).used:
+        needs = system.session_needs()
+        for name, value in needs.conf.items():
+            conf[name] = f"{conf[name]},{value}" if name in conf and name in _LISTS else value
+        cures += [needs.cure] if needs.cure else []
+    return SessionNeeds(conf, cure="; ".join(cures))
+
+
+def probed(settings: Settings) -> list[Probe]:
+    """Start a small session, and try out all of Spark's private surfaces.
+
+    Raises:
+        AnabranchError: as :func:`start`.
+    """
+    spark = for_schemas(settings, "")
+    try:
+        return probes.look(spark)
+    finally:
+        stop(spark)
+
+
+def carry(functions: Mapping[int, Any]) -> None:
+    """Let Python workers get as code what a job's functions, by node, give to Spark, UDFs of theirs too: workers can't
+    import a module of tests, or one beside it, nor, in a session that isn't ours, a job file."""
+    imported = job_modules.SHELF in os.environ
+    given = [each for node, each in functions.items() if not imported or job_modules.code_of(node, each) is None]
+    modules = [sys.modules.get(getattr(function, "__module__", "")) for function in given]
+    for folder in {Path(file).parent for module in modules if (file := getattr(module, "__file__", None))}:
+        _pickle_by_value(folder)
+
+
+@contextmanager
+def _printing_to(output: Path | None) -> Iterator[None]:
+    """Processes that are started meanwhile print to the file for all their lives."""
+    if output is None:
+        yield
+        return
+    kept = os.dup(2)
+    try:
+        with output.open("ab") as file:
+            os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def _pickle_by_value(folder: Path) -> None:
+    """Functions of the modules in a folder travel to Python workers as code, not by name."""
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if file and Path(file).parent == folder and module.__name__ != "__main__":
+            cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]

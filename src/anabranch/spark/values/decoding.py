@@ -1,0 +1,256 @@
+"""One source of a lane: which of its records can be read, the rows they give, and what is observed on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType, TimestampType
+
+from anabranch.errors import GraphError
+from anabranch.formats import Format
+from anabranch.model.graph import Node
+from anabranch.spark import values
+from anabranch.spark.operators.labels import label
+from anabranch.spark.query import sql_errors
+from anabranch.spark.values import Reader, codec, meta_column
+
+_BLOCK = 1000
+_MARKS = 30
+"""Faulty records are looked for once more, in blocks of so many offsets. Which blocks, is a bit mask that costs a row
+next to nothing: each block has one of so many bits. The bits above those are for records with null keys."""
+
+FAULTS = ("value", "key", "null_time", "time")
+"""What can be wrong with a record that can't be read. Of several, the first is told."""
+
+Range = tuple[int, int]
+"""The first offset, and the one after the last."""
+
+_VALUE = "_anabranch_value"
+_REASON = "_anabranch_reason"
+_MARKED = "marked"
+
+PLAUSIBLE = ("1900-01-01", 24 * 3600 * 1000)
+"""The event times that are taken where a ``read`` declares no others: the first day, and by how many milliseconds they
+may be ahead of the end of the day on which a batch is planned."""
+
+
+@dataclass(frozen=True)
+class Intake:
+    """How the records of a source become rows.
+
+    ``reader`` opens values, only the columns that are needed; ``key`` is what is declared of it (None: nothing).
+    ``keyed``: its keys are those of a stateful operator, which takes no null ones.
+    """
+
+    node: Node
+    reader: Reader
+    key: StructType | None
+    keyed: bool
+
+    def pruned(self, only: Set[str]) -> Intake:
+        """With no more columns of the value than these."""
+        return replace(self, reader=self.reader.pruned(only))
+
+    @property
+    def time(self) -> str:
+        """The column of event time that is declared, or ''."""
+        return str(self.node.args.get("event_time", ""))
+
+    def opened(self, raw: DataFrame, explains: bool = False) -> DataFrame:
+        """The records with their value decoded as far as it can be. No more than that: what is observed is copied.
+
+        ``explains``: with the reason why it couldn't be, for :meth:`rows` that fail.
+        """
+        rest = [name for name in raw.columns if name != "value"]
+        opened = self.reader.opened(raw["value"]).alias(_VALUE)
+        if not explains:
+            return raw.select(opened, *rest)
+        fault = self.reader.fault(_VALUE)
+        reason = F.lit(None).cast("string") if fault is None else F.when(fault, self.reader.reason(F.col("value")))
+        return raw.select(opened, "value", *rest).select(_VALUE, reason.alias(_REASON), *rest)
+
+    def faults(self, today: Column) -> dict[str, Column]:
+        """What can be wrong with a record, by name, as conditions on :meth:`opened`. ``today``: when the batch was
+        planned. A record has the same faults when the batch is run once more."""
+        key = F.col("key")
+        found = {
+            "value": self.reader.fault(_VALUE),
+            "key": codec.key_fault(key, self.key) if self.key is not None else None,
+            "null_time": self._time().isNull() if self.time else None,
+            "time": ~self._is_plausible(today) if self.time else None,
+        }
+        return {name: fault for name, fault in found.items() if fault is not None}
+
+    def _reasons(self) -> dict[str, Column]:
+        """What to say of each fault. Of records that were opened with reasons."""
+        key = F.col("key")
+        found = {"value": F.col(_REASON)}
+        if self.key is not None:
+            found["key"] = codec.key_reason(key, self.key)
+        if self.time:
+            earliest, ahead = self._range
+            said = f", which isn't plausible: before {earliest}, or more than {ahead / 3_600_000:g} hours after today"
+            found["null_time"] = F.lit(f"the event time {self.time!r} is null")
+            found["time"] = F.concat(
+                F.lit(f"the event time {self.time!r} is "),
+                self._time().cast("string"),
+                F.lit(f"{said} (event_time_range=)"),
+            )
+        return found
+
+    @property
+    def _range(self) -> tuple[str, int]:
+        earliest, ahead = self.node.args.get("event_time_range") or PLAUSIBLE
+        return str(earliest), int(ahead)
+
+    def _is_plausible(self, today: Column) -> Column:
+        earliest, ahead = self._range
+        # By the day: the moment itself would stand in the code that Spark compiles, anew for each batch.
+        latest = F.timestamp_micros(F.unix_micros(F.date_add(today, 1).cast("timestamp")) + F.lit(ahead * 1000))
+        first = F.lit(earliest).cast("timestamp")
+        return F.coalesce((self._time() >= first) & (self._time() < latest), F.lit(True))
+
+    def measures(self, partitions: Iterable[int], timed: bool, today: Column | None = None) -> list[Column]:
+        """What is observed of a batch: where faulty records lie, and those with null keys if the stage keeps rows by
+        key (see :class:`Marks`), and, where the lane has a watermark, the greatest event time of each partition."""
+        today = F.current_date() if today is None else today
+        faults = self.faults(today).values()
+        bit = F.expr(f"shiftleft(1L, cast((offset div {_BLOCK} + partition) % {_MARKS} as int))")
+        marks = [(reduce(or_, faults), bit)] if faults else []
+        if self.keyed:
+            marks.append((F.col("key").isNull(), bit * 2**_MARKS))
+        # One mask for both: each aggregate more would be computed for every row.
+        found = [F.bit_or(F.coalesce(*[F.when(*mark) for mark in marks])).alias(_MARKED)] if marks else []
+        if timed:
+            time = F.when(self._is_plausible(today), F.unix_millis(self._time()))
+            times = {p: F.when(F.col("partition") == p, time) for p in partitions}
+            found += [F.max(time).alias(f"max_{p}") for p, time in times.items()]
+        return found
+
+    def rows(
+        self,
+        opened: DataFrame,
+        task: Column,
+        stream: str,
+        fail: bool,
+        bucket: Column | None = None,
+        source: int | None = None,
+        today: Column | None = None,
+    ) -> DataFrame:
+        """The rows of the records that can be read. ``fail``: the others, opened with reasons, fail the lane; ``task``,
+        ``bucket``, ``source`` (None: the node's id): see hidden; ``today``: see :meth:`faults`, None: now."""
+        faults = self.faults(F.current_date() if today is None else today)
+        if faults:
+            good: Column = ~reduce(or_, faults.values())
+            reasons = self._reasons() if fail else {}
+            for name, fault in faults.items() if fail else ():
+                good = F.when(fault, _failing(self.node, stream, reasons[name])).otherwise(good)
+            opened = opened.where(good)
+        number = self.node.id if source is None else source
+        return opened.select(*self._columns(opened), meta_column.of_record(task, number, bucket))
+
+    def readable(self, raw: DataFrame) -> DataFrame:
+        """The records that can be read, as they are, and those without a value."""
+        opened = raw.select(self.reader.opened(raw["value"]).alias(_VALUE), *raw.columns)
+        faults = self.faults(F.current_date()).values()
+        good = ~reduce(or_, faults) if faults else F.lit(True)
+        return opened.where(F.col("value").isNull() | good).select(*raw.columns)
+
+    def faulty(self, raw: DataFrame, number: int, today: Column) -> DataFrame:
+        """Of the records of that source that can't be read: where they are, the name of the fault, and what to say."""
+        opened, reasons = self.opened(raw, explains=True), self._reasons()
+        faults = self.faults(today)
+        name = F.coalesce(*[F.when(fault, F.lit(name)) for name, fault in faults.items()])
+        reason = F.coalesce(*[F.when(fault, reasons[name]) for name, fault in faults.items()])
+        at = [F.lit(number).alias("source"), F.col("partition"), F.col("offset")]
+        return opened.select(*at, name.alias("fault"), reason.alias("reason")).where("fault is not null")
+
+    def check(self, rows: DataFrame) -> None:
+        """Raises GraphError if a column is declared twice, or the event time isn't a timestamp."""
+        names = rows.columns
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise GraphError(
+                f"{label(self.node)} declares the column {twice!r} in key= and in schema=, or twice in one",
+                "leave it out of schema=: the message key already holds it",
+            )
+        if not self.time:
+            return
+        field = next((f for f in rows.schema if f.name == self.time), None)
+        if field is None or not isinstance(field.dataType, TimestampType):
+            what = "is not among its columns" if field is None else f"is {field.dataType.simpleString()}"
+            raise GraphError(
+                f"{label(self.node)} has event_time={self.time!r}, which {what}",
+                f'declare it in schema= as a timestamp: "{self.time} timestamp"',
+            )
+
+    def _time(self) -> Column:
+        of_key = self.key is not None and self.time in self.key.names
+        return self._keys()[self.time] if of_key else F.col(f"{_VALUE}.{codec.quoted(self.time)}")
+
+    def _keys(self) -> dict[str, Column]:
+        if self.key is None:
+            return {}
+        return dict(zip(self.key.names, codec.decode_key(F.col("key"), self.key), strict=True))
+
+    def _columns(self, opened: DataFrame) -> list[Column]:
+        keys = list(self._keys().values())
+        if self.reader.schema is not None:
+            return [*[F.col(f"{_VALUE}.{codec.quoted(name)}") for name in self.reader.schema.names], *keys]
+        return [opened[_VALUE].alias("value"), *keys]
+
+
+@dataclass(frozen=True)
+class Marks:
+    """In which blocks of a batch there are records that can't be read, and records with null keys, as bit masks."""
+
+    faulty: int
+    keyless: int
+
+    @classmethod
+    def of(cls, measured: Mapping[str, Any]) -> Marks:
+        """What :meth:`Intake.measures` has observed."""
+        keyless, faulty = divmod(int(measured.get(_MARKED) or 0), 2**_MARKS)
+        return cls(faulty, keyless)
+
+
+def marked(mask: int, ranges: Mapping[int, Range]) -> dict[int, list[Range]]:
+    """The offsets of a batch, by partition, that lie in marked blocks. ``ranges``: of the batch."""
+    found: dict[int, list[Range]] = {}
+    for partition, (first, end) in sorted(ranges.items()):
+        for block in range(first // _BLOCK, -(-end // _BLOCK) if end > first else 0):
+            if mask >> (block + partition) % _MARKS & 1:
+                begin, stop = max(first, block * _BLOCK), min(end, (block + 1) * _BLOCK)
+                several = found.setdefault(partition, [])
+                if several and several[-1][1] == begin:
+                    begin = several.pop()[0]
+                several.append((begin, stop))
+    return found
+
+
+def _failing(node: Node, stream: str, reason: Column) -> Column:
+    cure = 'mend what writes it, or set [job] on_error = "dead-letter" or "drop"'
+    before = f"{label(node)}: the record of {stream}/"
+    after = F.concat(F.lit(" can't be read: "), F.coalesce(reason, F.lit("its value")))
+    return sql_errors.for_record(before, after, cure, F.col("partition"), F.col("offset"))
+
+
+def of_graph(node: Node, format_: Format, keyed: bool) -> Intake:
+    """The intake of a ``read``.
+
+    Raises:
+        GraphError: what it declares isn't what a stream of that format takes.
+    """
+    key = node.args.get("key")
+    return Intake(
+        node=node,
+        reader=values.reading(format_, node.args.get("schema"), label(node), node.args.get("read_as")),
+        key=codec.parse_schema(key) if key else None,
+        keyed=keyed,
+    )

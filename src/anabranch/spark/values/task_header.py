@@ -1,0 +1,55 @@
+"""The name of the task that a row is of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from anabranch.errors import ConfigError, UsageError
+from anabranch.model import names
+from anabranch.model.lane import Lane
+from anabranch.spark.query import ownership
+from anabranch.spark.values import meta_column
+
+__all__ = ["TaskNames", "of_lane"]
+
+
+@dataclass(frozen=True)
+class TaskNames:
+    """Those of a lane's tasks: ``by_number``, at factor 1. ``factor``: into how many virtual tasks they are cut, which
+    are called by the buckets of keys; 1 if a number is enough to tell a task."""
+
+    by_number: dict[int, str]
+    factor: int
+
+    def of_row(self) -> Column:
+        """The name of a row's task."""
+        pairs = [F.lit(each) for number, name in self.by_number.items() for each in (number, name)]
+        name = F.create_map(*pairs)[meta_column.field("task")]
+        if self.factor == 1:
+            return name
+        hashed = ownership.of_key(meta_column.field("key"), meta_column.field("offset"))
+        its = F.coalesce(meta_column.field("bucket").cast("bigint"), F.pmod(hashed, F.lit(self.factor).cast("bigint")))
+        return F.concat(name, F.lit("-"), its.cast("string"), F.lit(f"-{self.factor}"))
+
+
+def of_lane(lane: Lane) -> TaskNames:
+    """The names of its tasks.
+
+    Raises:
+        ConfigError: a grouper of the user's own has given virtual tasks names that don't tell their buckets.
+    """
+    if len(lane.tasks) == len(lane.bases):
+        return TaskNames(dict(zip(lane.bases, lane.tasks, strict=True)), 1)
+    try:
+        parts = [names.parse(task) for task in lane.tasks]
+    except UsageError as error:
+        raise ConfigError(
+            f"which task of a factor above 1 a record is of can't be told with a grouper of one's own: {error.what}",
+            "set task_header = false",
+        ) from None
+    return TaskNames(
+        dict(zip(lane.bases, dict.fromkeys(str(part.base) for part in parts), strict=True)), parts[0].factor
+    )

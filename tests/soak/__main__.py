@@ -1,0 +1,415 @@
+"""Long runs of generated jobs under kills: ``python -m tests.soak``. What was done is not done again."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import random
+import shutil
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from anabranch import crash_points
+from anabranch.systems.embedded import Log
+from tests.acceptance.harness import (
+    EXAMPLE,
+    INPUT,
+    LATE,
+    ROOT,
+    TABLE,
+    Workspace,
+    broken,
+    flights,
+    held_back,
+)
+from tests.jobs import numbered
+from tests.soak import (
+    api_requests,
+    autoscaled,
+    broadcasting,
+    broken_off,
+    clusters,
+    compacted,
+    deadly,
+    deployed,
+    drained,
+    drive_by,
+    emptied,
+    errors_shown,
+    expanded,
+    failover,
+    first_run,
+    histories,
+    joined,
+    kafka_soak,
+    kill_any,
+    launched,
+    processing,
+    racked,
+    scaled,
+    surroundings,
+    table_soak,
+    value_soak,
+    windowing,
+)
+from tests.support import kafka_peers, postgres
+
+FOLDER = ROOT / ".soak"
+STATE = FOLDER / "state.json"
+COUNT = 20_000
+SMALL, LARGER = 1500, 5000
+AWAY = 600.0
+TARGETS = (0, 4, 0.4)
+"""Seconds that batches aim at, by seed: not sized by time; the default; so little that sizes change all the time."""
+STEPS = tuple(itertools.product((0, 1), crash_points.NAMES))
+IN_KAFKA = tuple((stage, step) for stage, step in STEPS if step != crash_points.PLANNING)
+"""Batches of a Kafka source are planned where no hook of ours is."""
+
+Scenario = Callable[[int, Workspace], str]
+
+
+def spine(seed: int, workspace: Workspace) -> str:
+    """One kill of the job ``delays``: at a step of a lane for even seeds, at a random time for odd ones."""
+    dice = random.Random(seed)
+    several = flights(seed, COUNT)
+    workspace.put(several, pieces=dice.choice([1, 3]))
+    how = _killed(seed, dice, workspace)
+    workspace.finish(job__max_rows_per_batch=LARGER)
+    workspace.check_outputs(several)
+    ends = workspace.ends()
+    again = workspace.finish()
+    assert again.stderr.count(" 0 rows read in this run") == 2
+    assert workspace.ends() == ends
+    return how
+
+
+def lagging(seed: int, workspace: Workspace) -> str:
+    """As ``spine``, with a partition that is some days behind, and with records that are no flights."""
+    dice = random.Random(seed)
+    several = flights(seed, COUNT, days=6, keyless=0)
+    ahead, behind = held_back(several, days=dice.randint(1, 4), partition=dice.randrange(4))
+    wrong = broken(dice.randint(1, 400))
+    at = dice.randint(0, len(ahead))
+    workspace.put(ahead[:at] or ahead[:1])
+    workspace.put_broken(wrong)
+    workspace.put(ahead[at or 1 :])
+    how = _killed(seed, dice, workspace)
+
+    workspace.put(behind)
+    workspace.finish(job__max_rows_per_batch=LARGER)
+    workspace.check_outputs(several)
+    workspace.check_dead_letters(wrong)
+    return f"{len(behind)} held back, {len(wrong)} broken; {how}"
+
+
+def failing_over(seed: int, workspace: Workspace) -> str:
+    """What can befall containers and their coordinator, one thing a seed."""
+    scenarios = failover.SCENARIOS if workspace.cluster is None else (*failover.SCENARIOS, failover.written_twice)
+    served = failover.Served(workspace, COUNT, seed)
+    return scenarios[seed % len(scenarios)](random.Random(seed), served)
+
+
+def without_store(seed: int, workspace: Workspace) -> str:
+    """The coordinator's store, in PostgreSQL, is restarted or away."""
+    with postgres.serving() as server:
+        served = failover.Served(workspace, COUNT, seed, server.new_database())
+        return failover.store_restarted(random.Random(seed), served, server)
+
+
+def without_coordinator(seed: int, workspace: Workspace) -> str:
+    """The coordinator is away for ten minutes."""
+    served = failover.Served(workspace, SMALL, seed, later=failover.records_for(AWAY))
+    return failover.away_for_long(random.Random(seed), served, AWAY)
+
+
+def _killed(seed: int, dice: random.Random, workspace: Workspace) -> str:
+    """Start the job and kill it, for even seeds at a step, for odd ones at some time from its start on; says how."""
+    points = STEPS if workspace.cluster is None else IN_KAFKA
+    stage, step = points[seed // 2 % len(points)]
+    batch = dice.randint(0, 6)
+    hold = "" if seed % 2 else f"{stage}-:{step}:{batch}"
+    process = workspace.start("run", "delays.py", "--available-now", hold=hold, job__max_rows_per_batch=SMALL)
+    if hold:
+        how = f"at {hold}"
+        process.held()
+    elif dice.random() < 0.5:
+        later = dice.uniform(0, kafka_soak.FIRST_SECONDS)
+        how = f"{later:.1f} s after its start"
+        time.sleep(later)
+    else:
+        read, later = dice.randint(1, COUNT // 2), dice.uniform(0, 1.5)
+        how = f"{later:.1f} s after {read} rows in stage {stage}"
+        process.until(f"{read} rows", lambda: workspace.read(f"{stage}-") >= read)
+        time.sleep(later)
+    process.kill()
+    read = workspace.read(f"{stage}-")
+    assert read <= 0.8 * COUNT, f"only {COUNT - read} rows were left at the kill"
+    return f"killed {how}, {read} rows read"
+
+
+def damage(seed: int, workspace: Workspace) -> str:
+    """Files of a job that has run are damaged or gone: it is refused or fails, nothing is written, and all is told."""
+    several = flights(seed, 4000)
+    workspace.put(several[:2000])
+    workspace.finish()
+    home = workspace.folder / ".anabranch"
+    ends = workspace.ends()
+    kept = shutil.copytree(home, workspace.folder / "kept")
+    name = list(DAMAGES)[seed % len(DAMAGES)]
+    code, *said = DAMAGES[name](workspace, home)
+    before = workspace.ends()
+    failed = workspace.call("run", "delays.py", "--available-now", code=code)
+    assert failed.stderr.count("error: ") == 1, failed.stderr
+    missing = [words for words in said if words not in failed.stderr]
+    assert not missing, f"{missing} not in:\n{failed.stderr}"
+    assert workspace.ends() == before, "something was written"
+
+    shutil.rmtree(home)
+    kept.rename(home)
+    shutil.copy(EXAMPLE, workspace.folder / "delays.py")
+    assert workspace.ends() == ends
+    workspace.put(several[2000:])
+    workspace.finish()
+    workspace.check_outputs(several)
+    return name
+
+
+Damage = Callable[[Workspace, Path], tuple[object, ...]]
+
+
+def _other_job(workspace: Workspace, home: Path) -> tuple[object, ...]:
+    job = workspace.folder / "delays.py"
+    job.write_text(job.read_text().replace("dep_delay >= 15", "dep_delay >= 20"))
+    return 4, "not the one that was started", "operator where"
+
+
+def _no_lanes(workspace: Workspace, home: Path) -> tuple[object, ...]:
+    shutil.rmtree(home / "lanes")
+    return 1, "the folder of lane", "is gone", "restore the storage root"
+
+
+def _no_store(workspace: Workspace, home: Path) -> tuple[object, ...]:
+    for path in [path for path in home.iterdir() if path.name != "streams"]:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    return 1, "holds records that lane", "the store", "doesn't know"
+
+
+def _no_log(workspace: Workspace, home: Path) -> tuple[object, ...]:
+    shutil.rmtree(home / "streams")
+    return 3, f"stream '{INPUT}'"
+
+
+def _no_outputs(workspace: Workspace, home: Path) -> tuple[object, ...]:
+    for stream in (LATE, TABLE):
+        shutil.rmtree(home / "streams" / stream)
+    return 1, "the output stream '", "is gone"
+
+
+def _no_table(workspace: Workspace, home: Path) -> tuple[object, ...]:
+    shutil.rmtree(home / "streams" / TABLE)
+    return 1, f"the output stream '{TABLE}'", "is gone"
+
+
+def _another_input(workspace: Workspace, home: Path) -> tuple[object, ...]:
+    shutil.rmtree(home / "streams" / INPUT)
+    workspace.put(flights(0, 2000))
+    return 1, f"stream embedded/{INPUT} is another one"
+
+
+def _cut_short(workspace: Workspace, home: Path) -> tuple[object, ...]:
+    path = _newest_segment(workspace)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    return 1, f"{path}, which holds the offsets ", "was cut short"
+
+
+def _missing(workspace: Workspace, home: Path) -> tuple[object, ...]:
+    path = _newest_segment(workspace)
+    path.unlink()
+    return 1, f"{path}, which holds the offsets ", "is missing"
+
+
+def _newest_segment(workspace: Workspace) -> Path:
+    """That of records which were not read yet."""
+    end = workspace.ends()[INPUT][0]
+    workspace.put(flights(1, 400))
+    return Path(Log(workspace.folder / ".anabranch" / "streams").slices(INPUT, 0, end, end + 1)[0].path)
+
+
+DAMAGES: dict[str, Damage] = {
+    "another job": _other_job,
+    "no lanes": _no_lanes,
+    "no store": _no_store,
+    "no log": _no_log,
+    "no outputs": _no_outputs,
+    "no table": _no_table,
+    "another input": _another_input,
+    "a segment cut short": _cut_short,
+    "a segment missing": _missing,
+}
+
+
+def long_tests(seed: int, workspace: Workspace) -> str:
+    """The tests that the suite leaves out because they take long. Whatever the seed, they are the same."""
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "long"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    return done.stdout.strip().splitlines()[-1]
+
+
+# Each is run once a seed, in a workspace of its own. Every later issue adds its long runs here.
+SCENARIOS: dict[str, Scenario] = {
+    "spine": spine,
+    "lagging": lagging,
+    "damage": damage,
+    "damaged": surroundings.damaged,
+    "surroundings": surroundings.disk_full,
+    "first-run": first_run.first_run,
+    "errors-shown": errors_shown.scenario,
+    "failover": failing_over,
+    "postgresql": without_store,
+    "away": without_coordinator,
+    "launcher": launched.kept_running,
+    "scaled": scaled.scaled,
+    "million": scaled.million,
+    "cannot-start": scaled.cannot_start,
+    "long": long_tests,
+    "expanded": expanded.expanded,
+    "joined": joined.joined,
+    "broadcast": broadcasting.broadcasts,
+    "processed": processing.timers,
+    "windowed": windowing.windows,
+    "histories": histories.lived_through,
+    "deployed": deployed.upgraded,
+    "drained": drained.drained,
+    "emptied": emptied.emptied,
+    "stuck": drained.stuck,
+    "worker-dies": deadly.killed,
+    "cluster-worker-dies": deadly.killed_on_cluster,
+    "autoscaled": autoscaled.scaled_by_itself,
+    "compacted": compacted.compacted,
+    "cluster": clusters.worker_lost,
+    "strict-values": value_soak.read_strictly,
+    "kill-any": kill_any.killed,
+    "broken-off": broken_off.broken_off,
+    "drive-by": drive_by.drive_by,
+    "api-requests": api_requests.sent_by_all,
+    **table_soak.SCENARIOS,
+}
+SCENARIOS_IN_KAFKA: dict[str, Scenario] = {
+    **kafka_soak.SCENARIOS,
+    "kafka-delays": lagging,
+    "kafka-deleted": kafka_soak.deleted,
+    "kafka-broker": kafka_soak.broker_killed,
+    "kafka-failover": failing_over,
+    "kafka-postgresql": without_store,
+    "kafka-away": without_coordinator,
+    "kafka-scaled": scaled.scaled,
+    "kafka-million": scaled.million,
+    "kafka-deployed": deployed.upgraded,
+    "kafka-upgraded": deployed.upgraded_by_drain,
+    "kafka-drained": drained.drained,
+    "kafka-emptied": emptied.emptied,
+    "kafka-worker-dies": deadly.killed,
+    "kafka-expanded": expanded.expanded,
+    "kafka-joined": joined.joined,
+    "kafka-broadcast": broadcasting.broadcasts,
+    "kafka-processed": processing.timers,
+    "kafka-windowed": windowing.windows,
+    "kafka-histories": histories.lived_through,
+    "kafka-racks": racked.racked,
+    "kafka-kill-any": kill_any.killed,
+    "kafka-broken-off": broken_off.broken_off,
+}
+ALL = {**SCENARIOS, **SCENARIOS_IN_KAFKA}
+_THEIRS = {
+    expanded.expanded: expanded.workspace_of,
+    joined.joined: joined.workspace_of,
+    emptied.emptied: emptied.workspace_of,
+    broken_off.broken_off: broken_off.workspace_of,
+    deadly.killed: deadly.workspace_of,
+    deadly.killed_on_cluster: deadly.workspace_of,
+}
+WITH_THEIR_JOB = {name: _THEIRS[scenario] for name, scenario in ALL.items() if scenario in _THEIRS}
+"""What makes the workspace of a scenario whose job isn't ``delays``."""
+
+
+def main() -> int:
+    words = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
+    words.add_argument("--seeds", type=int, default=20, help="how many seeds of each scenario (default: 20)")
+    words.add_argument("--from", type=int, default=0, dest="first", help="the first seed (default: 0)")
+    words.add_argument("--only", choices=sorted(ALL), help="this scenario only")
+    words.add_argument("--again", action="store_true", help="also the seeds that are done")
+    given = words.parse_args()
+    for name in [given.only] if given.only else ALL:
+        for seed in range(given.first, given.first + given.seeds):
+            if seed in _done().get(name, []) and not given.again:
+                print(f"{name} {seed}: done before", flush=True)
+            elif not _ran(name, seed):
+                return 1
+    return 0
+
+
+def _ran(name: str, seed: int) -> bool:
+    command = f"python -m tests.soak --only {name} --from {seed} --seeds 1 --again"
+    print(f"{name} {seed}: {command}", flush=True)
+    folder = FOLDER / f"{name}-{seed}"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    (FOLDER / ".gitignore").write_text("*\n")
+    begun = time.monotonic()
+    with ExitStack() as stack:
+        workspace = _workspace(name, seed, folder, stack)
+        stack.callback(workspace.close)
+        workspace.settings["job__target_batch_seconds"] = TARGETS[seed % len(TARGETS)]
+        try:
+            found = ALL[name](seed, workspace)
+        except (AssertionError, subprocess.TimeoutExpired) as error:
+            what = str(error) or traceback.extract_tb(error.__traceback__)[-1].line
+            print(f"{name} {seed}: FAILED: {what}\n  its files are in {folder}; again with\n  {command}", flush=True)
+            return False
+    shutil.rmtree(folder)
+    print(f"{name} {seed}: ok, {found}; {time.monotonic() - begun:.0f} s", flush=True)
+    done = _done()
+    _write({**done, name: sorted({*done.get(name, []), seed})})
+    return True
+
+
+def _workspace(name: str, seed: int, folder: Path, stack: ExitStack) -> Workspace:
+    """The streams of a scenario in Kafka are in a broker of its own, which ends with the stack."""
+    if name in table_soak.SCENARIOS:
+        return table_soak.workspace_of(name, folder, stack)
+    if name == "kill-any":
+        return kill_any.workspace_of(seed, folder, None)
+    if name not in SCENARIOS_IN_KAFKA:
+        return WITH_THEIR_JOB[name](folder, None) if name in WITH_THEIR_JOB else Workspace(folder)
+    if ALL[name] is racked.racked:
+        return racked.workspace_of(folder, stack)
+    cluster = stack.enter_context(kafka_peers.start(folder / "cluster"))
+    patience = kafka_soak.PATIENCE
+    if name == "kafka-kill-any":
+        return kill_any.workspace_of(seed, folder, cluster, patience)
+    if name in kafka_soak.SCENARIOS:
+        return numbered.workspace_of(folder, cluster, patience=patience)
+    if name in WITH_THEIR_JOB:
+        return WITH_THEIR_JOB[name](folder, cluster, patience)
+    return Workspace(folder, cluster, patience=patience)
+
+
+def _done() -> dict[str, list[int]]:
+    return json.loads(STATE.read_text()) if STATE.exists() else {}
+
+
+def _write(done: dict[str, list[int]]) -> None:
+    part = Path(f"{STATE}.part")
+    part.write_text(json.dumps(done) + "\n")
+    part.replace(STATE)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

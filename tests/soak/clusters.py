@@ -1,0 +1,74 @@
+"""A container with a real cluster under it: a standalone one, of which a machine is lost in the middle of a batch."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+from tests.acceptance.harness import LATE_FROM, Process, Workspace, descendants
+from tests.jobs import JOBS
+from tests.soak import failover
+from tests.soak.failover import Served
+from tests.support import cluster, jvm
+from tests.support.cluster import Cluster, Daemon
+
+JOB = JOBS / "clustered"
+COUNT, BATCHES = 900, 4
+
+
+def worker_lost(seed: int, place: Workspace) -> str:
+    """One of two workers is killed, with all that runs on it, while a task of a batch holds there."""
+    folder = place.folder / "job"
+    shutil.copytree(JOB, folder)
+    workspace = Workspace(folder, job=JOB / "delays.py", patience=place.patience, spark__memory="1g")
+    try:
+        with cluster.started(place.folder / "cluster") as spark:
+            served = Served(workspace, count=COUNT, seed=seed)
+            workspace.settings["job__max_rows_per_batch"] = COUNT // BATCHES
+            return _lost(random.Random(seed), spark, served, place.folder / "note")
+    finally:
+        workspace.close()
+
+
+def _lost(dice: random.Random, spark: Cluster, served: Served, note: Path) -> str:
+    late = [flight["origin"] for flight in served.flights if (flight["dep_delay"] or 0) >= LATE_FROM]
+    at = late[round(len(late) * dice.uniform(0.3, 0.6))]
+    conf = {
+        "spark.executorEnv.WITNESS_HOLD_AT": at,
+        "spark.executorEnv.WITNESS_NOTE": str(note),
+        "spark.executor.memory": "640m",
+        "spark.executor.extraJavaOptions": jvm.START,
+    }
+    served.start(spark__conf=json.dumps(conf))
+    process = served.workspace.start("container", failover.JOB, "--coordinator", served.url, "--master", spark.url)
+    held = _held(process, note)
+    process.until("executors of both workers", lambda: all(map(spark.executors, spark.workers)))
+    lost = _worker_of(spark, held["pid"])
+    for file in (held["anabranch"], held["notes"]):
+        assert Path(file).is_relative_to(lost.folder), f"{file} isn't what the container has sent"
+
+    lane = served.workspace.lane("0-")
+    assert lane.planned == lane.committed + 1 > 0, "no batch is under way, or it is the first"
+    served.check_under_way()
+    lost.kill()
+    spark.until("loss", lambda state: state["aliveworkers"] == 1)
+    process.until("the batch that was lost", lambda: served.workspace.committed("0-") > lane.committed)
+    failover.ended_well(process)
+
+    served.check()
+    assert spark.state()["activeapps"] == [], "the application is still there"
+    served.end()
+    return f"a worker was lost in batch {lane.planned}, at {at}"
+
+
+def _held(process: Process, note: Path) -> Any:
+    process.until("a task that holds", lambda: note.exists() and note.read_text().endswith("\n"))
+    return json.loads(note.read_text())
+
+
+def _worker_of(spark: Cluster, pid: int) -> Daemon:
+    (found,) = (worker for worker in spark.workers if pid in descendants(worker.popen.pid))
+    return found

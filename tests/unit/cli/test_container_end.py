@@ -1,0 +1,71 @@
+"""What a container says of its job once it has nothing left to run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from anabranch.cli import container
+from anabranch.container.heartbeats import Direct
+from anabranch.container.seat_lease import Agent
+from anabranch.coordinator.api import listening
+from anabranch.coordinator.api.client import Client
+from anabranch.coordinator.coordinator import Coordinator
+from anabranch.coordinator.store import Store
+from anabranch.errors import ConflictError, JobFailedError
+from tests.unit.coordinator.helpers import FIRST, SECOND, Seat, plan, report, wanted
+
+
+@pytest.fixture
+def coordinator() -> Coordinator:
+    made = Coordinator(Store("sqlite://"))
+    made.start(plan())
+    return made
+
+
+@pytest.fixture
+def client(coordinator: Coordinator) -> Iterator[Client]:
+    server = listening.serve(coordinator)
+    with Client(server.url) as made:
+        yield made
+        server.close()
+
+
+def test_a_job_that_has_failed_is_an_error(coordinator: Coordinator, client: Client) -> None:
+    Seat(coordinator).beat(report(FIRST, "failed", error="boom"), report(SECOND, "failed", error="boom, too"))
+    with pytest.raises(JobFailedError, match=f"job delays failed: lane {FIRST}: boom"):
+        container._check_ended_well(client, "delays", 1)
+
+
+def test_a_job_that_was_stopped_is_none(coordinator: Coordinator, client: Client) -> None:
+    coordinator.stop("delays")
+    container._check_ended_well(client, "delays", 1)
+
+
+def test_how_a_job_has_ended_may_not_be_known(client: Client, capsys: pytest.CaptureFixture[str]) -> None:
+    container._check_ended_well(Client("http://127.0.0.1:9"), "delays", 1)
+    assert "how job delays has ended isn't known: nothing runs at http://127.0.0.1:9" in capsys.readouterr().err
+
+
+def test_other_code_that_runs_is_an_error_for_who_starts_containers(coordinator: Coordinator, client: Client) -> None:
+    with pytest.raises(ConflictError, match="deployment 1 of job delays follows deployment 2"):
+        container._check_ended_well(client, "delays", 2)
+
+
+def test_a_container_that_gives_way_to_a_new_process_ends_neither_lane_nor_job(coordinator: Coordinator) -> None:
+    """Its lanes have failed in all attempts that may help here; the next process goes on with them."""
+    seat = Seat(coordinator)
+    gone = Direct(coordinator, Agent(seat.me, 0.0, lambda: 0.0, survives=True))
+    gone.take([report(lane, "running", folder_epoch=1) for lane in (FIRST, SECOND)])
+    waiting = {"folder_epoch": 1, "stopped": True, "pending": True, "trouble": "OptionalDataException"}
+    gone.leave([report(FIRST, "ended", 3, attempt=4, **waiting), report(SECOND, "ended", stopped=True)])
+    (event,) = [each for each in coordinator.events("delays") if "again" in each.what]
+    assert (event.what, event.why) == (
+        f"lane {FIRST} failed and is tried again, in a new process",
+        "OptionalDataException",
+    )
+    status = coordinator.status("delays")
+    assert (status.state, status.error) == ("running", None)
+    after = Seat(coordinator, pid=2)
+    assert wanted(after.beat()) == [FIRST, SECOND]

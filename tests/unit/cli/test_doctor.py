@@ -1,0 +1,181 @@
+"""``anabranch doctor``: what it says of Kafka, with a broker that is down or none that is asked for."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from anabranch.cli import doctor
+from anabranch.cli.main import app
+from anabranch.errors import UnsupportedSparkError
+from anabranch.spark.internals.surface import Probe, Surface
+from anabranch.spark.session import session
+from anabranch.systems.kafka import jars
+from anabranch.systems.kafka.system import KafkaSystem
+from tests.support.registry import serving
+
+Found = dict[str, tuple[bool, str]]
+Look = Callable[[str], Found]
+
+
+@pytest.fixture
+def look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Look:
+    """What doctor finds with these settings, by check, on a machine without anything of Kafka's."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    hasty = classmethod(lambda cls, name, settings, job: cls(settings.systems.kafka, patience=0.5))
+    monkeypatch.setattr(KafkaSystem, "opened", hasty)
+    monkeypatch.setattr(session, "probed", lambda _: [])
+
+    def call(settings: str) -> Found:
+        (tmp_path / "anabranch.toml").write_text(settings)
+        result = CliRunner().invoke(app, ["doctor", "--json", "--config", str(tmp_path / "anabranch.toml")])
+        found = {each["check"]: (each["ok"], each["found"]) for each in json.loads(result.stdout)}
+        assert (result.exit_code == 0) == all(ok for ok, _ in found.values())
+        return found
+
+    return call
+
+
+def connector(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    for artifact, version in jars.CONNECTOR.items():
+        (folder / f"{artifact}-{version}.jar").touch()
+    return folder
+
+
+def test_which_connector_is_used(look: Look, tmp_path: Path) -> None:
+    ok, said = look("")["kafka connector"]
+    assert ok
+    assert said.startswith(f"{jars.of_pyspark()}, which Spark gets from a Maven repository")
+    cache = connector(tmp_path / "cache" / "anabranch" / "connector-4.2.0")
+    assert look("")["kafka connector"] == (True, f"4 jars of scripts/fetch-jars ({cache})")
+    mine = connector(tmp_path / "mine")
+    (mine / "more.jar").touch()
+    assert look('[systems.kafka]\njars = "mine"')["kafka connector"] == (
+        True,
+        f"5 jars of [systems.kafka] jars ({mine})",
+    )
+    ok, said = look('[systems.kafka]\njars = "nowhere"')["kafka connector"]
+    assert not ok
+    assert "nowhere, which is no folder" in said
+
+
+@pytest.mark.parametrize(
+    ("settings", "asked"),
+    [
+        ("", False),
+        ('[streams.a]\nformat = "raw"', False),
+        ('[systems.embedded]\nroot = "here"', False),
+        ('[systems]\ndefault = "kafka"', True),
+        ('[streams.a]\nsystem = "kafka"', True),
+        ('[systems.kafka]\nrack = "r1"', True),
+    ],
+)
+def test_a_broker_is_asked_where_one_is_wanted(
+    look: Look, monkeypatch: pytest.MonkeyPatch, settings: str, asked: bool
+) -> None:
+    monkeypatch.setattr(KafkaSystem, "checks", lambda _: {"kafka": lambda: "asked"})
+    assert ("kafka" in look(settings)) == asked
+
+
+def test_a_broker_that_does_not_answer(look: Look) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        ok, said = look(f'[systems.kafka]\nbootstrap_servers = "{address}"')["kafka"]
+    assert not ok
+    assert said.startswith(f"the Kafka cluster {address} didn't answer for 0.5 s: ")
+    assert "[systems.kafka] bootstrap_servers" in said
+
+
+def test_maven_is_missed_by_nobody(look: Look, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mvn = tmp_path / "mvn"
+    mvn.write_text("#!/bin/sh\n")
+    mvn.chmod(0o755)
+    monkeypatch.setattr(doctor.shutil, "which", lambda name: None)
+    assert look("")["maven"] == (True, "none (only scripts/fetch-jars needs it)")
+    monkeypatch.setattr(doctor.shutil, "which", lambda name: str(mvn) if name == "mvn" else None)
+    assert look("")["maven"] == (True, str(mvn))
+
+
+def test_what_binary_formats_take(look: Look, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not {"spark-avro", "schema registry"} & look("").keys()
+    avro = tmp_path / "cache" / "anabranch" / "avro-4.1.1" / "spark-avro_2.13-4.1.1.jar"
+    bound = '[streams.a]\nformat = "confluent"\n[streams.b]\nformat = "protobuf"\n'
+    maven = tmp_path / "bin" / "mvn"
+    maven.parent.mkdir()
+    monkeypatch.setenv("PATH", str(maven.parent), prepend=os.pathsep)
+    for code, ok in ((0, True), (1, False)):
+        maven.write_text(f"#!/bin/sh\nexit {code}\n")
+        maven.chmod(0o700)
+        found = look(bound)
+        assert found["spark-avro"][0] == ok
+        assert found["spark-avro"][1].startswith("org.apache.spark:spark-avro_2.13:4.1.1")
+    assert "can't be had from the Maven repository here" in found["spark-avro"][1]
+    avro.parent.mkdir(parents=True)
+    avro.touch()
+    assert look(bound)["spark-avro"] == (True, str(avro))
+    with serving() as registry:
+        registry.register("flights-value", {"type": "string"})
+        url = registry.url
+        assert look(f'[formats]\nregistry = "{url}"')["schema registry"] == (True, f"{url}, 1 subject(s)")
+    ok, said = look(f'[formats]\nregistry = "{url}"')["schema registry"]
+    assert not ok
+    assert f"the schema registry {url} didn't answer" in said
+
+
+def test_the_connector_is_asked_for_where_a_job_on_kafka_would_need_it(
+    look: Look, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    maven = tmp_path / "bin" / "mvn"
+    maven.parent.mkdir()
+    maven.write_text("#!/bin/sh\nexit 1\n")
+    maven.chmod(0o700)
+    monkeypatch.setenv("PATH", str(maven.parent), prepend=os.pathsep)
+    monkeypatch.setattr(KafkaSystem, "checks", lambda _: {"kafka": lambda: "asked"})
+    assert look("")["kafka connector"][0]
+    ok, said = look('[systems]\ndefault = "kafka"')["kafka connector"]
+    assert not ok
+    assert said.startswith(
+        f"{jars.of_pyspark()}, the Kafka connector of the PySpark that is installed, can't be had from the Maven "
+        "repository here"
+    )
+    assert "scripts/fetch-jars" in said
+    ok, said = look('[systems]\ndefault = "kafka"\n[systems.kafka]\npackages = "a:b:1"')["kafka connector"]
+    assert (ok, said.split(" can't")[0]) == (False, "a:b:1")
+    maven.write_text("#!/bin/sh\nexit 0\n")
+    assert look('[systems]\ndefault = "kafka"')["kafka connector"][0]
+
+
+def test_a_surface_of_spark_that_is_missing_fails_where_there_is_no_other_way(
+    look: Look, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slower, special = Surface("slower", "speed", otherwise="it takes longer"), Surface("special", "something")
+    found = [Probe(slower, "4.4.0"), Probe(special, "4.4.0")]
+    monkeypatch.setattr(session, "probed", lambda _: found)
+    assert look("")["spark internals"] == (True, "2 of 2 private surfaces are there")
+    found[0] = Probe(slower, "4.4.0", "it has no class X")
+    said = look("")
+    assert said["spark internals"] == (True, "1 of 2 private surfaces are there")
+    assert said["spark internals: slower"] == (True, "Spark 4.4.0: it has no class X; it takes longer")
+    found[1] = Probe(special, "4.4.0", "it has no class Y")
+    said = look("")
+    assert not said["spark internals"][0]
+    assert said["spark internals: special"] == (False, "Spark 4.4.0: it has no class Y; not to be had: something")
+
+    def refuse(_: object) -> None:
+        raise UnsupportedSparkError("Spark 4.4.0 can't be used for all jobs")
+
+    monkeypatch.setattr(session, "probed", refuse)
+    assert look("")["spark internals"] == (False, "Spark 4.4.0 can't be used for all jobs")
+
+    monkeypatch.setenv("JAVA_HOME", str(Path(__file__).parent))
+    said = look("")
+    assert not said["java"][0]
+    assert "spark internals" not in said, "without Java, nothing is known of Spark"

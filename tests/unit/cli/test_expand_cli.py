@@ -1,0 +1,63 @@
+"""``anabranch expand`` and ``plan expand``, against a coordinator at a URL."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from anabranch.cli.main import app
+from anabranch.coordinator.api import listening
+from anabranch.coordinator.coordinator import Coordinator
+from anabranch.coordinator.store import Store
+from anabranch.errors import ConflictError
+from tests.unit.coordinator.test_input_monitor import IN, Counts, running
+from tests.unit.coordinator.test_scaling import JOB
+
+Run = Callable[..., tuple[str, str]]
+
+
+@pytest.fixture
+def counts() -> Counts:
+    return Counts()
+
+
+@pytest.fixture
+def run(tmp_path: Path, counts: Counts) -> Iterator[Run]:
+    coordinator = Coordinator(Store("sqlite://"), lease=10, grace=2, counting=counts)
+    running(coordinator)
+    server = listening.serve(coordinator)
+    config = tmp_path / "anabranch.toml"
+    config.write_text(f'[coordinator]\nurl = "{server.url}"\n')
+
+    def call(*words: str) -> tuple[str, str]:
+        found = CliRunner().invoke(app, [*words, "--config", str(config)], catch_exceptions=False)
+        assert found.exit_code == 0, found.output
+        return found.stdout, found.stderr
+
+    try:
+        yield call
+    finally:
+        server.close()
+
+
+def test_it_says_what_comes_of_it(run: Run, counts: Counts) -> None:
+    assert "nothing would change" in run("plan", "expand", JOB)[0]
+    assert "generation 1: it has all partitions of its inputs already" in run("expand", JOB)[1]
+    counts.counts[IN] = 4
+    told, _ = run("plan", "expand", JOB)
+    assert f"{IN} has 4 partitions" in told
+    assert "lanes that follow them" in told
+    told, said = run("expand", JOB, "--detach", "--json")
+    assert json.loads(told)["partitions"] == {IN: 4}
+    assert "2 lane(s) are closed, 2 follow them" in said
+
+
+def test_what_cannot_be_is_refused(run: Run, counts: Counts) -> None:
+    counts.counts[IN] = 3
+    for words in (("plan", "expand", JOB), ("expand", JOB)):
+        with pytest.raises(ConflictError, match="3 partitions, and the state of stage 0 was first written with 2"):
+            run(*words)

@@ -1,0 +1,113 @@
+"""Outputs that hold less than a lane knows to be in them: compared with what was noted after its last batches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from anabranch.config import EmbeddedSettings, Settings, SystemsSettings
+from anabranch.container.checkpoint.folder import Folder
+from anabranch.container.checkpoint.output_ends import Outputs
+from anabranch.errors import StateError
+from anabranch.model.lane import Lane
+from anabranch.systems.embedded import Log, append
+from anabranch.systems.systems import Systems
+from tests.unit.coordinator.helpers import FIRST, lane
+from tests.unit.systems.embedded.helpers import records
+
+
+class Kept:
+    """The part of a lane's folder that outputs are noted in."""
+
+    def __init__(self) -> None:
+        self.noted: dict[str, Any] = {}
+        self.writes = 0
+
+    def note_outputs(self, noted: Mapping[str, Any]) -> None:
+        self.noted = dict(noted)
+        self.writes += 1
+
+    def outputs(self) -> dict[str, Any]:
+        return self.noted
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Log:
+    log = Log(tmp_path / "streams")
+    log.create("out", 1)
+    append(log, "out", [records([b"x"] * 3)])
+    append(log, "out", [records([b"x"] * 2)])
+    return log
+
+
+@pytest.fixture
+def kept() -> Kept:
+    return Kept()
+
+
+def writing() -> Lane:
+    return msgspec.structs.replace(lane(FIRST), outputs={"out": 1}, systems={})
+
+
+def outputs(log: Log) -> Outputs:
+    """As a new process has them."""
+    return Outputs(Systems(Settings(systems=SystemsSettings(embedded=EmbeddedSettings(root=log.root)))), writing())
+
+
+def folder(kept: Kept) -> Folder:
+    return cast(Folder, kept)
+
+
+def set_back(log: Log, to: int) -> None:
+    """Let the stream end with the entry of that number."""
+    for path in (Path(log.root) / "out" / "0" / "manifest").glob("[0-9]*.json"):
+        if int(path.stem) > to:
+            path.unlink()
+
+
+def entry_with_end(log: Log, end: int) -> int:
+    number = 0
+    while (entry := log.entry("out", 0, number)) is not None and entry.base + entry.rows < end:
+        number += 1
+    return number
+
+
+def test_an_output_that_ends_where_it_did_is_right(log: Log, kept: Kept) -> None:
+    outputs(log).note(folder(kept))
+    assert kept.noted == {"streams": {"out": {"0": 5}}, "tables": {}}
+    append(log, "out", [records([b"x"] * 1)])  # others may write it, too
+    outputs(log).compare(folder(kept))
+
+
+def test_an_output_that_was_set_back_is_refused(log: Log, kept: Kept) -> None:
+    outputs(log).note(folder(kept))
+    set_back(log, entry_with_end(log, 3))
+    with pytest.raises(StateError, match=r"embedded/out/0 ends at offset 3, and ended at 5 before") as caught:
+        outputs(log).compare(folder(kept))
+    assert "offsets 3 to 4" in caught.value.what
+    assert "newest copy of stream 'out'" in caught.value.cure
+    assert "on_data_loss" not in caught.value.cure  # that is for Kafka
+
+
+def test_an_output_that_is_gone_is_said_to_be(log: Log, kept: Kept) -> None:
+    outputs(log).note(folder(kept))
+    (Path(log.root) / "out" / "stream.json").unlink()
+    with pytest.raises(StateError, match=r"the output stream 'out' .* is gone from embedded"):
+        outputs(log).compare(folder(kept))
+
+
+def test_nothing_is_noted_twice(log: Log, kept: Kept) -> None:
+    mine = outputs(log)
+    for _ in range(3):
+        mine.note(folder(kept))
+    append(log, "out", [records([b"x"] * 1)])
+    mine.note(folder(kept), last=True)
+    assert (kept.writes, kept.noted["streams"]) == (2, {"out": {"0": 6}})
+
+
+def test_a_lane_that_never_noted_anything_begins(log: Log, kept: Kept) -> None:
+    outputs(log).compare(folder(kept))

@@ -1,0 +1,186 @@
+"""Which damage to a lane's folder is seen, and which batch the lane can go on from: on folders that lanes have left."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from anabranch.container.checkpoint import checksums, soundness
+from anabranch.container.checkpoint.soundness import Checkpoint, Resumption
+from tests.support.paths import OLD_JOBS
+
+LAST = 5
+"""The last batch of the stateful lane; its state is that of version 6."""
+
+Harm = Callable[[Path], None]
+
+
+@pytest.fixture(scope="session")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a lane with state that was stopped after its batch 5."""
+    folder = tmp_path_factory.mktemp("stopped")
+    with tarfile.open(OLD_JOBS / "stopped-9a32a78.tar.xz") as archive:
+        archive.extractall(folder)  # ours; Python 3.11.2 has no filters
+    return next(folder.glob(".anabranch/lanes/delays/1-*/1"))
+
+
+@pytest.fixture
+def folder(stopped: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(stopped, tmp_path / "lane")
+
+
+def checkpoint(folder: Path, partitions: int = 1) -> Checkpoint:
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    sizes = {str(path.relative_to(folder)): path.stat().st_size for path in files}
+    return Checkpoint(sizes, lambda name: (folder / name).read_bytes(), partitions)
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def half(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def half_without_checksum(path: Path) -> None:
+    half(path)
+    no_checksum(path)
+
+
+def gone(path: Path) -> None:
+    path.unlink()
+
+
+def no_checksum(path: Path) -> None:
+    (path.parent / f".{path.name}.crc").unlink()
+
+
+def other_content(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[::-1])
+
+
+NEEDED = ["offsets/5", "commits/5", "state/0/0/6.changelog", "state/0/0/1.changelog"]
+
+
+def test_a_whole_folder_has_no_faults(folder: Path) -> None:
+    assert soundness.faults(checkpoint(folder)) == []
+    assert checkpoint(folder).planned == checkpoint(folder).committed == LAST
+
+
+@pytest.mark.parametrize("harm", [empty, half, gone, other_content])
+@pytest.mark.parametrize("name", NEEDED)
+def test_a_file_that_is_needed_is_named(folder: Path, name: str, harm: Harm) -> None:
+    harm(folder / name)
+    assert name in [fault.name for fault in soundness.faults(checkpoint(folder))] or harm is gone
+    assert soundness.faults(checkpoint(folder)) or name == "commits/5"  # such a batch is as one that is to be run again
+
+
+@pytest.mark.parametrize("name", NEEDED)
+def test_a_missing_checksum_is_no_fault(folder: Path, name: str) -> None:
+    no_checksum(folder / name)
+    assert soundness.faults(checkpoint(folder)) == []
+
+
+@pytest.mark.parametrize("name", ["offsets/5", "commits/5"])
+def test_half_a_file_of_json_is_a_fault_without_its_checksum(folder: Path, name: str) -> None:
+    half_without_checksum(folder / name)
+    assert [fault.name for fault in soundness.faults(checkpoint(folder))] == [name]
+
+
+@pytest.mark.parametrize("name", ["offsets/2", "commits/3", "state/0/0/left-over"])
+def test_what_no_restart_reads_is_no_fault(folder: Path, name: str) -> None:
+    empty(folder / name)
+    assert soundness.faults(checkpoint(folder)) == []
+
+
+def test_state_that_is_gone_is_missed(folder: Path) -> None:
+    assert soundness.faults(checkpoint(folder, partitions=2))[0].name == "state/0/1"
+    shutil.rmtree(folder / "state")
+    assert soundness.faults(checkpoint(folder))[0].name == "state"
+    assert soundness.faults(checkpoint(folder, partitions=0)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "published", "resumed"),
+    [
+        ("offsets/5", 4, Resumption(4, pending=False)),
+        ("offsets/5", 5, None),  # its output is seen, and where it ended isn't known
+        ("commits/5", 5, Resumption(5, pending=True)),
+        ("state/0/0/6.changelog", 5, Resumption(5, pending=True)),
+        ("state/0/0/6.changelog", 6, None),
+        ("state/0/0/5.changelog", 4, Resumption(4, pending=True)),
+        ("state/0/0/5.changelog", 5, None),
+        ("state/0/0/1.changelog", 5, None),
+    ],
+)
+def test_a_lane_goes_on_from_the_last_batch_that_nothing_was_published_after(
+    folder: Path, name: str, published: int, resumed: Resumption | None
+) -> None:
+    empty(folder / name)
+    assert soundness.resumption(checkpoint(folder), 0, published) == resumed
+
+
+def test_no_batch_of_another_lane_is_run_again(folder: Path) -> None:
+    empty(folder / "state/0/0/6.changelog")
+    assert soundness.resumption(checkpoint(folder), 6, -1) is None
+    assert soundness.resumption(checkpoint(folder), 5, -1) == Resumption(5, pending=True)
+
+
+def test_everything_that_the_last_seconds_wrote_may_be_empty(folder: Path) -> None:
+    """https://github.com/influxdata/influxdb/issues/27654, https://github.com/elastic/logstash/issues/8218"""
+    for name in ("offsets/5", "offsets/4", "commits/5", "commits/4", "commits/3", "state/0/0/6.changelog"):
+        empty(folder / name)
+    assert soundness.resumption(checkpoint(folder), 0, 3) == Resumption(3, pending=True)
+    assert soundness.resumption(checkpoint(folder), 0, 4) is None
+
+
+@pytest.mark.parametrize(("published", "resumed"), [(3, Resumption(3, pending=False)), (4, None), (5, None)])
+def test_an_entry_that_is_missing_in_between_is_seen(folder: Path, published: int, resumed: Resumption | None) -> None:
+    """https://github.com/apache/spark/pull/35458"""
+    for name in ("offsets/4", "commits/4", "commits/5"):
+        gone(folder / name)
+    assert [fault.name for fault in soundness.faults(checkpoint(folder))] == ["offsets/4", "commits/4"]
+    assert soundness.resumption(checkpoint(folder), 0, published) == resumed
+
+
+def test_a_lane_whose_only_batch_is_damaged_begins_anew_if_nothing_was_published(folder: Path) -> None:
+    for name in ("offsets", "commits", "state"):
+        shutil.rmtree(folder / name)
+    (folder / "offsets").mkdir()
+    empty(folder / "offsets" / "0")
+    assert soundness.resumption(checkpoint(folder), 0, -1) == Resumption(-1, pending=False)
+    assert soundness.resumption(checkpoint(folder), 0, 0) is None
+
+
+def test_a_snapshot_without_one_of_its_tables_is_a_fault(folder: Path) -> None:
+    store = folder / "state" / "0" / "0"
+    described = {"sstFiles": [{"localFileName": "8.sst", "dfsSstFileName": "8-a.sst", "sizeBytes": 3}], "numKeys": 5}
+    with zipfile.ZipFile(store / "4.zip", "w") as archive:
+        archive.writestr("metadata", f"v1\n{json.dumps(described)}")
+    assert soundness.faults(checkpoint(folder))[0].name == "state/0/0/SSTs/8-a.sst"
+    (store / "SSTs").mkdir()
+    (store / "SSTs" / "8-a.sst").write_bytes(b"12")
+    assert "2 bytes instead of 3" in soundness.faults(checkpoint(folder))[0].problem
+    (store / "SSTs" / "8-a.sst").write_bytes(b"123")
+    (store / "1.changelog").unlink()  # the snapshot has it
+    assert soundness.faults(checkpoint(folder)) == []
+    half(store / "4.zip")
+    assert soundness.faults(checkpoint(folder))[0].name == "state/0/0/4.zip"
+
+
+def test_checksums_are_hadoops(folder: Path) -> None:
+    files = [path for path in folder.rglob(".*.crc") if path.with_name(path.name[1:-4]).exists()]
+    assert len(files) > 15
+    for path in files:
+        content = path.with_name(path.name[1:-4]).read_bytes()
+        assert checksums.agrees(content, path.read_bytes())
+        assert not checksums.agrees(content + b"x", path.read_bytes())
+        assert not checksums.agrees(content, path.read_bytes()[:-1])
+        assert checksums.agrees(content, b"")

@@ -1,0 +1,130 @@
+"""How a lane ends that nobody has closed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from anabranch.container.checkpoint.lane_folders import Place
+from anabranch.container.lane import attempt, monitor
+from anabranch.container.lane.handover import Handover
+from anabranch.container.lane.runner import LaneRunner
+from anabranch.container.retries import Standstill
+from anabranch.event_time.progress import Progress
+from tests.unit.coordinator.helpers import lane
+
+
+class Folder:
+    """One with nothing pending."""
+
+    pending = False
+
+    def __init__(self) -> None:
+        self.noted: list[Progress] = []
+
+    def note_progress(self, left: Progress, ssps: object) -> None:
+        self.noted.append(left)
+
+    def positions(self) -> dict[str, dict[int, int]]:
+        return {}
+
+    def committed(self) -> int:
+        return 6
+
+    def note_starting(self, offsets: dict[str, int]) -> dict[str, int]:
+        return offsets
+
+
+class Inputs:
+    def __init__(self, *_: object) -> None:
+        pass
+
+    ssps = ()
+
+    def ends(self) -> dict[Any, int]:
+        return {}
+
+    def take(self, folder: object) -> None:
+        pass
+
+    def tell(self, positions: object) -> None:
+        pass
+
+
+class Outputs:
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def compare(self, folder: object) -> None:
+        pass
+
+    def note(self, folder: object, *, last: bool = False) -> None:
+        pass
+
+
+class LocalPlace:
+    systems = None
+
+    def __init__(self, clocks: Path) -> None:
+        self._clocks = clocks
+        self.its = Folder()
+
+    def clock(self, lane: Any) -> Path:
+        return self._clocks / lane.id
+
+    def folder(self, lane: object, epoch: int, unless: Callable[[], bool], checked: bool, ahead: bool) -> Folder:
+        return self.its
+
+
+class Begun:
+    """What was begun ahead of the lane."""
+
+    abandoned = False
+
+    def abandon(self) -> None:
+        self.abandoned = True
+
+
+def made(place: LocalPlace, handover: Handover | None = None) -> LaneRunner:
+    build: Any = None
+    given = {} if handover is None else {"handover": handover}
+    return LaneRunner(cast(Place, place), lane("0-a", epoch=3), 3, build, {}, None, Standstill(math.inf), **given)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalPlace:
+    monkeypatch.setattr(attempt, "Inputs", Inputs)
+    monkeypatch.setattr(monitor, "Outputs", Outputs)
+    return LocalPlace(tmp_path)
+
+
+@pytest.mark.parametrize("closing", [False, True])
+def test_it_ends_though_nobody_knows_its_folder_and_says_that_there_is_more_to_do(
+    closing: bool, place: LocalPlace
+) -> None:
+    runner = made(place)
+    if closing:
+        runner.close()
+    runner.start()
+    assert not runner.join(0.5)
+    runner.stop()
+    assert runner.join(5)
+    told = runner.report
+    assert (told.phase, told.pending, told.batch, told.folder_epoch, told.error) == ("ended", True, 6, 3, None)
+    assert not place.its.noted
+
+
+def test_a_lane_that_never_begins_abandons_what_was_begun_ahead_of_it(place: LocalPlace) -> None:
+    begun: Any = Begun()
+    runner = made(place, Handover(prestarted=lambda: begun))
+    runner.start()
+    assert not runner.join(0.5)
+    assert not begun.abandoned
+    runner.stop()
+    assert runner.join(5)
+    assert begun.abandoned
+    assert runner.report.phase == "ended"

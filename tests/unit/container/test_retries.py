@@ -1,0 +1,302 @@
+"""How often a lane is tried, when it stands still, and what is said of it meanwhile."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+import pytest
+
+from anabranch.container.error_text import Remedy
+from anabranch.container.lane import events
+from anabranch.container.lane.events import Closing
+from anabranch.container.lane.life import Life
+from anabranch.container.lane.lifecycle import LaneState, Leaving, Phase
+from anabranch.container.lane.supervisor import LaneSupervisor
+from anabranch.container.lane.surroundings_wait import Patience
+from anabranch.container.retries import Attempts, Standstill
+from anabranch.model.lane import Lane
+from anabranch.protocol.container import WantedLane
+from anabranch.protocol.lane_report import LanePhase, LaneReport
+from tests.unit.coordinator.helpers import FIRST, FLIGHTS, Clock, lane
+
+
+def test_a_lane_is_given_up_after_failures_on_one_batch() -> None:
+    attempts = Attempts(3)
+    pauses = []
+    for batch in (-1, -1, 0, 0, 4, 3, 3):
+        pauses.append(attempts.again(batch))
+        attempts.begin(batch)
+    assert pauses == [1.0, 2.0, 1.0, 2.0, 1.0, 2.0, None]  # an older batch is no progress
+    assert Attempts(1).again(7) is None
+
+
+def test_pauses_have_an_upper_bound() -> None:
+    attempts = Attempts(1000)
+    for _ in range(900):
+        attempts.begin(0)
+    assert attempts.again(0) == 60.0
+
+
+def at(offset: int, end: int) -> LaneReport:
+    told = {"positions": {str(FLIGHTS): offset}, "ends": {str(FLIGHTS): end}}
+    return LaneReport(lane=FIRST, phase=LanePhase.RUNNING, **told)
+
+
+@pytest.mark.parametrize(
+    ("seen", "found"),
+    [
+        ([(0, 5, 9), (11, 5, 9)], "at offset 5 for 11 s, with records up to 9"),
+        ([(0, 5, 9), (9, 5, 9)], ""),
+        ([(0, 5, 9), (9, 6, 9), (18, 6, 9)], ""),
+        ([(0, 5, 5), (99, 5, 5)], ""),
+        ([(0, 5, 5), (99, 5, 6), (108, 5, 7)], ""),
+        ([(0, 5, 5), (99, 5, 6), (110, 5, 7)], "at offset 5 for 11 s"),
+    ],
+)
+def test_a_lane_stands_still_when_records_wait_and_nothing_moves(seen: list[tuple[int, int, int]], found: str) -> None:
+    standstill = Standstill(after=10)
+    told = [standstill.seen(at(offset, end), now) for now, offset, end in seen]
+    assert not any(told[:-1])
+    assert found in told[-1]
+    assert bool(told[-1]) == bool(found)
+
+
+def test_it_waits_longer_each_time() -> None:
+    standstill, now, waited = Standstill(after=10), 0, []
+    for _ in range(9):
+        begun = now
+        standstill.begin()
+        while not standstill.seen(at(5, 9), now):
+            now += 1
+        waited.append(now - begun - 1)
+    assert waited == [10, 20, 40, 80, 160, 320, 640, 640, 640]
+
+
+class Runner:
+    """What a supervisor calls, with reports and a life by hand."""
+
+    def __init__(self, lane: Lane, life: Life) -> None:
+        self.lane = lane
+        self.life = life
+        self.remedy, self.stalled, self.awaits = Remedy.PROCESS, False, ""
+        self.report = LaneReport(lane=lane.id, phase=LanePhase.STARTING, folder_epoch=lane.folder_epoch)
+        self.started = self.alive = False
+
+    def start(self) -> None:
+        self.started = self.alive = True
+        self.life.tell(events.Started())
+
+    def join(self, timeout: float) -> bool:
+        return not self.alive
+
+    def take_folder(self, epoch: int) -> None:
+        self.say(folder_epoch=epoch)
+        self.life.tell(events.FolderTaken(epoch))
+
+    def begin(self) -> None:
+        """It gets as far as it may."""
+        if self.life.state.phase is Phase.TAKING:
+            self.take_folder(self.report.folder_epoch or 1)
+        if self.life.state.phase is Phase.REPORTED and not self.life.state.waits:
+            self.life.tell(events.Awaited())
+        if self.life.state.phase is Phase.STARTING:
+            self.life.tell(events.QueryStarted())
+            self.say(phase=LanePhase.RUNNING)
+
+    def say(self, **fields: Any) -> None:
+        self.report = msgspec.structs.replace(self.report, **fields)
+
+    def fail(self, **fields: Any) -> None:
+        self.say(phase=LanePhase.FAILED, error="boom", **fields)
+        self.life.tell(events.Failed(RuntimeError("boom")))
+        self.life.tell(events.FailureReported())
+        self.alive = False
+
+    def end(self) -> None:
+        """It finishes what was begun, as it is to close."""
+        self.life.tell(events.Finished())
+        self.say(phase=LanePhase.ENDED)
+        self.life.tell(events.Ended())
+        self.alive = False
+
+
+class Supervised:
+    """A supervisor, the runners that it has made, and a clock."""
+
+    def __init__(self, most: int = 3, replaceable: bool = False, longest: float = math.inf) -> None:
+        self.runners: list[Runner] = []
+        self.clock = Clock()
+        self.lane = lane(FIRST)
+        patience = Patience(longest, chance=lambda: 0.5, now=self.clock)
+        self.supervisor = LaneSupervisor(
+            WantedLane(lane=self.lane), self._make, Attempts(most), self.clock, lambda: replaceable, patience
+        )
+
+    def _make(self, lane: Lane, life: Life) -> Runner:
+        self.runners.append(Runner(lane, life))
+        return self.runners[-1]
+
+    @property
+    def state(self) -> LaneState:
+        return self.runners[-1].life.state
+
+    def turn(self, seconds: float = 0.0, closing: bool = False) -> LaneReport:
+        self.clock.at += seconds
+        self.supervisor.go_on(WantedLane(lane=self.lane, closing=closing))
+        self.runners[-1].begin()
+        return self.supervisor.report
+
+    def fail(self, **fields: Any) -> LaneReport:
+        self.runners[-1].fail(**fields)
+        return self.supervisor.report
+
+
+def test_a_lane_that_failed_is_begun_again_after_a_pause() -> None:
+    supervised = Supervised()
+    supervised.runners[0].take_folder(7)
+    told = supervised.fail()
+    assert (told.phase, told.error, told.trouble, told.attempt) == ("starting", None, "boom", 2)
+    supervised.turn()
+    supervised.turn(5)
+    assert len(supervised.runners) == 1  # the coordinator doesn't know yet that the lane has a folder
+    supervised.lane = lane(FIRST, folder_epoch=7)
+    supervised.turn()
+    assert [(runner.started, runner.lane.folder_epoch) for runner in supervised.runners] == [(True, 0), (True, 7)]
+    told = supervised.turn()
+    assert (told.phase, told.attempt, told.trouble, told.stalls) == ("running", 2, "boom", 0)
+    supervised.runners[1].stalled = True
+    assert supervised.fail().stalls == 1
+
+
+def test_a_lane_that_fails_as_it_closes_is_begun_again_to_close() -> None:
+    supervised = Supervised()
+    supervised.turn()
+    supervised.turn(closing=True)
+    assert (supervised.state.closing, supervised.supervisor.closed) == (Closing.YES, False)
+    supervised.fail()
+    supervised.turn(closing=True)
+    supervised.lane = lane(FIRST, folder_epoch=1)
+    supervised.turn(5, closing=True)
+    supervised.turn(closing=True)
+    assert (supervised.state.closing, supervised.state.phase, len(supervised.runners)) == (
+        Closing.YES,
+        Phase.FINISHING,
+        2,
+    )
+    supervised.runners[1].end()
+    assert supervised.supervisor.closed
+
+
+def test_that_its_query_has_begun_once_is_not_forgotten() -> None:
+    supervised = Supervised()
+    supervised.runners[0].say(begun=True)
+    assert supervised.fail().begun
+    supervised.turn()
+    told = supervised.turn(5)
+    assert (len(supervised.runners), supervised.runners[1].report.begun, told.begun) == (2, False, True)
+    supervised.runners[1].remedy = Remedy.NONE
+    assert (supervised.fail().phase, supervised.supervisor.report.begun) == ("failed", True)
+
+
+def test_it_fails_alone_in_the_end() -> None:
+    supervised = Supervised()
+    supervised.lane = lane(FIRST, folder_epoch=1)
+    phases = []
+    for _ in range(3):
+        phases.append(supervised.fail(batch=5).phase)
+        supervised.turn()
+        supervised.turn(1.5)
+        supervised.turn(1.5)
+    assert phases == ["starting", "starting", "failed"]
+    told = supervised.supervisor.report
+    assert (told.error, told.attempt, len(supervised.runners), supervised.supervisor.ended) == ("boom", 3, 3, True)
+
+
+def test_a_lane_waits_for_its_surroundings_without_end_and_counts_no_attempt() -> None:
+    supervised = Supervised(most=1)
+    supervised.lane = lane(FIRST, folder_epoch=1)
+    for _ in range(50):
+        supervised.runners[-1].remedy, supervised.runners[-1].awaits = Remedy.WAIT, "room on a disk"
+        told = supervised.fail()
+        assert (told.phase, told.error, told.trouble, told.attempt) == ("starting", None, "boom", 1)
+        assert (told.awaits, told.awaits_since) == ("room on a disk", 1000.0)
+        supervised.turn()
+        supervised.turn(20)
+    assert len(supervised.runners) == 51
+    supervised.runners[-1].say(phase=LanePhase.RUNNING)
+    assert supervised.turn().awaits == "room on a disk"  # whether it can write isn't known yet
+    supervised.runners[-1].say(batch=0)
+    told = supervised.turn()
+    assert (told.phase, told.awaits, told.trouble) == ("running", "", "")
+
+
+def test_a_lane_that_has_nothing_to_do_waits_no_more() -> None:
+    supervised = Supervised()
+    supervised.lane = lane(FIRST, folder_epoch=1)
+    supervised.runners[-1].remedy, supervised.runners[-1].awaits = Remedy.WAIT, "the brokers of Kafka"
+    supervised.fail()
+    supervised.turn()
+    supervised.turn(20)
+    supervised.runners[-1].say(phase=LanePhase.RUNNING)
+    assert supervised.turn().awaits
+    assert supervised.turn(21).awaits == ""
+
+
+def test_a_lane_that_waits_can_be_stopped() -> None:
+    supervised = Supervised()
+    supervised.lane = lane(FIRST, folder_epoch=1)
+    supervised.runners[-1].remedy, supervised.runners[-1].awaits = Remedy.WAIT, "room on a disk"
+    supervised.fail()
+    supervised.turn()
+    supervised.supervisor.stop()
+    told = supervised.supervisor.report
+    assert (told.phase, told.error, told.stopped, told.pending, told.awaits) == ("ended", None, True, True, "")
+
+
+def test_a_lane_may_wait_for_so_long_only() -> None:
+    supervised = Supervised(longest=30)
+    supervised.lane = lane(FIRST, folder_epoch=1)
+    for _ in range(4):
+        supervised.runners[-1].remedy, supervised.runners[-1].awaits = Remedy.WAIT, "room on a disk"
+        supervised.fail()
+        supervised.turn()
+        supervised.turn(10)
+    told = supervised.supervisor.report
+    assert (told.phase, told.error) == ("failed", "boom")
+
+
+def test_what_would_fail_again_is_not_tried() -> None:
+    supervised = Supervised()
+    supervised.runners[0].remedy = Remedy.NONE
+    assert supervised.fail().phase == LanePhase.FAILED
+    supervised.turn(100)
+    assert len(supervised.runners) == 1
+
+
+def test_a_lane_that_is_not_wanted_any_more_has_failed() -> None:
+    supervised = Supervised()
+    supervised.fail()
+    supervised.supervisor.stop()
+    assert (supervised.supervisor.report.phase, supervised.state.leaving) == ("failed", Leaving.AT_BATCH_END)
+
+
+def test_another_container_may_try_when_this_one_leaves() -> None:
+    supervised = Supervised()
+    supervised.fail(positions={str(FLIGHTS): 3})
+    supervised.supervisor.leave()
+    told = supervised.supervisor.report
+    assert (told.phase, told.error, told.stopped, told.positions[str(FLIGHTS)]) == ("ended", None, True, 3)
+
+
+def test_two_attempts_never_run_at_once() -> None:
+    supervised = Supervised()
+    supervised.fail()
+    supervised.runners[0].alive = True  # its thread has not ended
+    supervised.turn()
+    supervised.turn(100)
+    assert len(supervised.runners) == 1
+    supervised.runners[0].alive = False
+    supervised.turn()
+    assert len(supervised.runners) == 2

@@ -1,0 +1,99 @@
+"""What a lane waits for, how long, and when it has waited enough."""
+
+from __future__ import annotations
+
+import errno
+import math
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anabranch.container import surroundings, waiting
+from anabranch.container.waiting import Wait
+from tests.support.disks import mounted
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        (str(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/x")), "room on a disk"),
+        (str(OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))), "room on a disk"),
+        ("java.io.IOException: No space left on device", "room on a disk"),
+        ("(sqlite3.OperationalError) database or disk is full", "room on a disk"),
+        ("org.apache.kafka.common.errors.TimeoutException: Timeout of 60000ms expired", "the brokers of Kafka"),
+        ("KafkaError{code=_ALL_BROKERS_DOWN,val=-187,str=...}", "the brokers of Kafka"),
+        ("KafkaError{code=NOT_ENOUGH_REPLICAS,val=19,str=...}", "the brokers of Kafka"),
+        ("KafkaError{code=TOPIC_AUTHORIZATION_FAILED,val=29}", "the rights of its user in Kafka"),
+        ("org.apache.kafka.common.errors.TopicAuthorizationException: Not", "the rights of its user in Kafka"),
+        ("KafkaError{code=_AUTHENTICATION,val=-169}", "credentials that Kafka accepts"),
+        ("org.apache.kafka.common.errors.SaslAuthenticationException: x", "credentials that Kafka accepts"),
+        ("socket.gaierror: [Errno -3] Temporary failure in name resolution", "a host name that is known"),
+        ("java.net.UnknownHostException: broker-1", "a host name that is known"),
+        ("AmazonS3Exception: Please reduce your request rate (SlowDown)", "the object store"),
+        ("FATAL:  the database system is starting up", "the database"),
+    ],
+)
+def test_a_failure_of_the_surroundings_is_waited_out(text: str, name: str) -> None:
+    found = surroundings.awaited(f"Traceback (most recent call last)\n{text}\n")
+    assert found is not None
+    assert found.name == name
+    assert "by itself" in found.cure
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ZeroDivisionError: division by zero",
+        "ConnectionError: the service is away",  # of the job's own function: nobody knows whether it will pass
+        "org.apache.kafka.common.errors.UnknownTopicOrPartitionException",
+        "org.apache.kafka.common.errors.RecordTooLargeException: The message is 2000000 bytes",
+        "KafkaError{code=MSG_SIZE_TOO_LARGE,val=10}",
+        "PermissionError: [Errno 13] Permission denied: '/x'",
+        "[DIVIDE_BY_ZERO] Division by zero",
+        "OutOfMemoryError: Java heap space",
+    ],
+)
+def test_a_fault_of_the_job_is_not(text: str) -> None:
+    assert surroundings.awaited(text) is None
+
+
+def test_pauses_grow_up_to_a_bound() -> None:
+    pauses = [waiting.pause(Wait("room", 0.0, n), 0.0, math.inf, 0.5) for n in range(1, 8)]
+    assert pauses == [1.0, 2.0, 4.0, 8.0, 15.0, 15.0, 15.0]
+    assert waiting.pause(Wait("room", 0.0, 10**6), 1e9, math.inf, 1.0) == pytest.approx(18.0)
+
+
+@given(st.integers(1, 10**6), st.floats(0, 1), st.floats(0, 1e9))
+def test_a_lane_tries_again_within_twenty_seconds_and_never_stops_by_itself(
+    attempts: int, chance: float, now: float
+) -> None:
+    seconds = waiting.pause(Wait("room", 0.0, attempts), now, math.inf, chance)
+    assert seconds is not None
+    assert 0 < seconds < 20
+
+
+def test_a_wait_ends_when_it_was_long_enough() -> None:
+    assert waiting.pause(Wait("room", 100.0, 9), 109.0, 10.0, 0.5) == 1.0
+    assert waiting.pause(Wait("room", 100.0, 9), 110.0, 10.0, 0.5) is None
+    assert waiting.pause(Wait("room", 100.0), 100.0, 0.0, 0.5) is None
+    assert waiting.pause(Wait("room", 100.0), 50.0, 10.0, 0.5) == 1.0  # the clock was set back
+
+
+def test_a_lane_waits_since_it_failed_first() -> None:
+    first = waiting.begun_or_continued(None, "room", 5.0)
+    assert first == Wait("room", 5.0, 1)
+    assert waiting.begun_or_continued(first, "the brokers", 9.0) == Wait("the brokers", 5.0, 2)
+
+
+def test_a_full_disk_is_named_once(tmp_path: Path) -> None:
+    with mounted(tmp_path / "disk", 1) as disk:
+        if disk is None:
+            pytest.skip("this user may not mount a disk")
+        (disk.path / "lanes").mkdir()
+        places = [str(disk.path), str(disk.path / "lanes"), str(tmp_path), "/no/such/place"]
+        assert surroundings.full_disks(places) == []
+        disk.fill()
+        assert surroundings.full_disks(places) == [f"the disk of {disk.path} has 0 bytes free"]

@@ -1,0 +1,269 @@
+"""Who may ask for what: tokens and roles, the file of the token, the trail of requests, and slow or rude clients."""
+
+from __future__ import annotations
+
+import json
+import socket
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from anabranch.config import CoordinatorSettings
+from anabranch.coordinator import token_file
+from anabranch.coordinator.api import limits, listening
+from anabranch.coordinator.api import server as server_api
+from anabranch.coordinator.api.audit import Audit, Requested
+from anabranch.coordinator.api.auth import Role, Tokens
+from anabranch.coordinator.api.client import Client
+from anabranch.coordinator.api.operations import OPERATIONS
+from anabranch.coordinator.coordinator import Coordinator
+from anabranch.coordinator.store import Event, Store
+from anabranch.errors import AnabranchError, ConfigError
+from anabranch.protocol.deployment import Program, RunningDeployment
+from tests.unit.coordinator.api.test_request_checks import NAMES, filled
+from tests.unit.coordinator.helpers import plan
+
+TOKEN, READS = "the-token-of-operators", "the-token-of-readers"
+PROGRAM = Program(artifact=NAMES["sha256"], file="delays.py", settings={}, schemas={})
+
+
+class Written:
+    """A trail that keeps what it takes."""
+
+    def __init__(self) -> None:
+        self.all: list[Requested] = []
+
+    def take(self, requested: Requested, /) -> None:
+        self.all.append(requested)
+
+
+@pytest.fixture
+def coordinator() -> Coordinator:
+    made = Coordinator(Store("sqlite://"))
+    made.start(plan(program=PROGRAM))
+    return made
+
+
+@pytest.fixture
+def trail() -> Written:
+    return Written()
+
+
+@pytest.fixture
+def server(coordinator: Coordinator, trail: Written) -> Iterator[listening.Server]:
+    routes = server_api.app(coordinator, token=TOKEN, read_token=READS, trail=trail)
+    made = listening.Server(routes, listening.listen())
+    yield made
+    made.close()
+
+
+def asked(server: listening.Server, method: str, path: str, token: str | None, **more: Any) -> httpx.Response:
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    return httpx.request(method, f"{server.url}{filled(path)}", headers=headers, trust_env=False, timeout=60, **more)
+
+
+def test_whoever_may_only_read_changes_nothing_and_sees_neither_settings_nor_code(
+    coordinator: Coordinator, server: listening.Server
+) -> None:
+    """Over all operations: a new one that changes something, or gives those, is refused."""
+    before = coordinator.status("delays"), coordinator.events("delays")
+    for each in OPERATIONS:
+        query = "?executionContainerId=x" if each.path == "/containerHeartbeat" else ""
+        sent = {} if each.method == "GET" else {"json": {}}
+        if each.name == "put_artifact":
+            sent = {"content": b"x"}
+        reads = asked(server, each.method, each.path + query, READS, **sent)
+        allowed = each.method == "GET" and each.result not in (RunningDeployment, bytes)
+        assert (reads.status_code == 403) is not allowed, (each.name, reads.text)
+        assert each.changes is (each.method != "GET"), each.name
+        if each.method == "GET":
+            assert asked(server, "GET", each.path + query, TOKEN).status_code not in {401, 403}, each.name
+            assert asked(server, "HEAD", each.path + query, READS).status_code == reads.status_code, each.name
+    assert (coordinator.status("delays"), coordinator.events("delays")) == before
+    assert asked(server, "GET", "/jobs/delays/running/", READS).status_code in {307, 403}
+    assert asked(server, "GET", "/jobs/delays%2frunning", READS).status_code in {403, 404}
+
+
+@pytest.mark.parametrize(
+    ("brought", "role"),
+    [
+        (b"Bearer operators", Role.OPERATE),
+        (b"Bearer readers", Role.READ),
+        (b"", None),
+        (b"Bearer ", None),
+        (b"Bearer None", None),
+        (b"operators", None),
+        (b"Bearer operators,Bearer operators", None),
+        (b"Bearer operators ", None),
+    ],
+)
+def test_roles_of_tokens(brought: bytes, role: Role | None) -> None:
+    assert Tokens("operators", "readers").role_of(brought) is role
+    assert Tokens("operators").role_of(brought) is (role if role is Role.OPERATE else None)
+    assert Tokens().role_of(brought) is Role.OPERATE
+
+
+def test_the_token_is_made_once_for_its_user_alone(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "coordinator.db.token"
+    assert token_file.read(path) is None
+    token = token_file.made(path)
+    assert len(token) >= 40
+    assert (token_file.made(path), token_file.read(path)) == (token, token)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+def test_a_token_that_others_may_have_seen_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    first = token_file.made(path)
+    path.chmod(0o640)
+    assert token_file.made(path) != first
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    path.write_text("\n")
+    assert token_file.made(path)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_text("of an attacker")
+    path.unlink()
+    path.symlink_to(elsewhere)
+    with pytest.raises(ConfigError, match="can't be made"):
+        token_file.made(path)
+
+
+def test_without_a_setting_there_is_no_place_for_a_token() -> None:
+    with pytest.raises(ConfigError, match="no file is named"):
+        token_file.of(CoordinatorSettings())
+
+
+def test_a_client_takes_the_token_that_is_made_after_it(coordinator: Coordinator, tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    with_none = Client("http://127.0.0.1:1", token=lambda: token_file.read(path))
+    made = token_file.made(path)
+    server = listening.serve(coordinator, token=made)
+    try:
+        later = Client(server.url, token=lambda: token_file.read(path))
+        path.unlink()
+        assert [each.job for each in later.jobs()] == ["delays"]
+        path.write_text("another")
+        assert [each.job for each in later.jobs()] == ["delays"]  # nobody has refused the first one
+        wrong = Client(server.url, token=lambda: "wrong" if not path.exists() else made)
+        path.unlink()
+        other = Client(server.url, token=lambda: "wrong")
+        with pytest.raises(AnabranchError, match="the token is missing or wrong"):
+            other.jobs()
+        assert [each.job for each in wrong.jobs()] == ["delays"]
+    finally:
+        server.close()
+        with_none.close()
+
+
+def test_who_changed_what_is_written_down(server: listening.Server, trail: Written) -> None:
+    with Client(server.url, token=TOKEN) as client:
+        client.jobs()
+        client.stop("delays")
+        client.running("delays")
+    assert asked(server, "POST", "/jobs/delays/scale", READS, json={}).status_code == 403
+    assert asked(server, "GET", "/jobs", None).status_code == 401
+    assert asked(server, "POST", "/jobs/nobody/stop", TOKEN).status_code == 404
+    found = [(each.who, each.address, each.method, each.path, each.status, each.job) for each in trail.all]
+    assert found == [
+        ("operate", "127.0.0.1", "POST", "/jobs/delays/stop", 200, "delays"),
+        ("operate", "127.0.0.1", "GET", "/jobs/delays/running", 200, "delays"),
+        ("read", "127.0.0.1", "POST", "/jobs/delays/scale", 403, "delays"),
+        ("nobody", "127.0.0.1", "GET", "/jobs", 401, None),
+        ("operate", "127.0.0.1", "POST", "/jobs/nobody/stop", 404, "nobody"),
+    ]
+    assert socket.gethostname() in trail.all[0].client_name
+    assert not any(TOKEN in repr(each) or READS in repr(each) for each in trail.all)
+
+
+def requested(status: int = 200, at: float = 0.0, **more: Any) -> Requested:
+    given = {"who": "nobody", "client_name": "", "address": "1.2.3.4", "method": "POST", "path": "/jobs/delays/stop"}
+    return Requested(at=at, status=status, **{**given, **more})
+
+
+def test_the_trail_is_a_bounded_file_and_events(tmp_path: Path) -> None:
+    noted: list[Event] = []
+    trail = Audit(tmp_path / "audit", noted.append)
+    trail.take(requested(client_name="anna@here"))
+    for number in range(250):
+        trail.take(requested(status=401, at=number / 10, path="/jobs"))
+    trail.take(requested(status=401, at=61.0, path="/jobs"))
+    trail.close()
+    lines = [json.loads(line) for line in (tmp_path / "audit").read_text().splitlines()]
+    assert len(lines) == 1 + 100 + 1
+    assert (lines[0]["who"], lines[0]["client_name"], lines[0]["status"]) == ("nobody", "anna@here", 200)
+    assert lines[-1]["left_out"] == 150
+    assert [(each.job, each.who, each.what) for each in noted] == [
+        ("delays", "nobody at 1.2.3.4", "POST /jobs/delays/stop: 200")
+    ]
+    assert stat.S_IMODE((tmp_path / "audit").stat().st_mode) == 0o600
+
+
+def test_a_trail_that_can_t_be_written_stops_nobody(tmp_path: Path) -> None:
+    def broken(event: Event) -> None:
+        raise AnabranchError("there is no such job")
+
+    trail = Audit(tmp_path / "missing" / "audit", broken)
+    for _ in range(3):
+        trail.take(requested())
+    trail.close()
+    assert not (tmp_path / "missing").exists()
+
+
+def test_an_address_that_is_refused_all_the_time_is_told_so() -> None:
+    now = [0.0]
+    refusals = limits.Refusals(lambda: now[0])
+    assert [refusals.are_too_many("a") for _ in range(1001)] == [False] * 1000 + [True]
+    assert not refusals.are_too_many("b")
+    now[0] = 61.0
+    assert not refusals.are_too_many("a")
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /jobs HT", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"])
+def test_who_never_ends_a_request_is_cut_off(
+    server: listening.Server, monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    monkeypatch.setattr(limits, "HEAD_WITHIN", 0.5)
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
+        connection.sendall(sent)
+        assert connection.recv(1) == b""
+
+
+def test_who_never_ends_a_second_request_is_cut_off(server: listening.Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "HEAD_WITHIN", 2.0)
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert connection.recv(10_000).startswith(b"HTTP/1.1 200")
+        connection.sendall(b"GET /heal")
+        while connection.recv(10_000):
+            pass
+
+
+def test_a_body_that_doesn_t_come_is_answered(server: listening.Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "BODY_WITHIN", 0.5)
+    head = f"POST /containers HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
+        connection.sendall(f"{head}Content-Type: application/json\r\nContent-Length: 9\r\n\r\n{{".encode())
+        assert connection.recv(10_000).startswith(b"HTTP/1.1 408")
+
+
+def test_a_poll_may_wait_longer_than_a_body(
+    coordinator: Coordinator, server: listening.Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is waited for is the rest of the request, and not the answer."""
+    monkeypatch.setattr(limits, "BODY_WITHIN", 0.3)
+    monkeypatch.setattr(limits, "HEAD_WITHIN", 0.3)
+    slow = coordinator.jobs
+
+    def jobs() -> Any:
+        time.sleep(1.0)
+        return slow()
+
+    coordinator.jobs = jobs  # type: ignore[method-assign]
+    assert asked(server, "GET", "/jobs", TOKEN).status_code == 200

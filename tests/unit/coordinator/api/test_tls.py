@@ -1,0 +1,114 @@
+"""A coordinator that speaks TLS, and who may ask it, with certificates that are made here."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from anabranch.cli import connect
+from anabranch.config import CoordinatorSettings, Settings
+from anabranch.coordinator.api import listening, tls
+from anabranch.coordinator.api import server as server_api
+from anabranch.coordinator.api.client import Client
+from anabranch.coordinator.coordinator import Coordinator
+from anabranch.coordinator.store import Store
+from anabranch.errors import AnabranchError, ConfigError, UnreachableError, UsageError
+from tests.support.certificates import Authority
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path)
+
+
+@contextmanager
+def serving(trust: ssl.SSLContext) -> Iterator[listening.Server]:
+    routes = server_api.app(Coordinator(Store("sqlite://")), token="secret")
+    server = listening.Server(routes, listening.listen(), trust)
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+def asked(url: str, **settings: Path | None) -> None:
+    """Ask as verbs and containers do, by their settings."""
+    own = CoordinatorSettings(url=url, token="secret", **settings)  # type: ignore[arg-type]
+    with connect.at(Settings(coordinator=own), url) as client:
+        assert client.jobs() == []
+
+
+def test_a_coordinator_shows_a_certificate_of_an_authority_that_is_known(authority: Authority) -> None:
+    with serving(tls.of_server(*authority.signed("coordinator"))) as server:
+        assert server.url == f"https://127.0.0.1:{server.port}"
+        asked(server.url, ca=authority.pem)
+        asked(f"https://localhost:{server.port}", ca=authority.pem)
+        with pytest.raises(UsageError, match=r"doesn't take the other's certificate: unable to get local issuer"):
+            asked(server.url)
+        with pytest.raises(UnreachableError):
+            asked(f"http://127.0.0.1:{server.port}")
+
+
+def test_a_certificate_of_another_authority_name_or_time_is_refused(authority: Authority, tmp_path: Path) -> None:
+    other = Authority(tmp_path, "other")
+    for signed, why in [
+        (other.signed("foreign"), "other's certificate"),
+        (authority.signed("elsewhere", host="elsewhere.example"), "IP address mismatch"),
+        (authority.signed("late", days=-1), "certificate has expired"),
+    ]:
+        with serving(tls.of_server(*signed)) as server, pytest.raises(UsageError, match=why):
+            asked(server.url, ca=authority.pem)
+
+
+def test_who_asks_shows_a_certificate_where_it_is_wanted(authority: Authority, tmp_path: Path) -> None:
+    other = Authority(tmp_path, "other")
+    certificate, key = authority.signed("container")
+    foreign, foreign_key = other.signed("stranger")
+    with serving(tls.of_server(*authority.signed("coordinator"), client_ca=authority.pem)) as server:
+        asked(server.url, ca=authority.pem, client_certificate=certificate, client_key=key)
+        for more in ({}, {"client_certificate": foreign, "client_key": foreign_key}):
+            with pytest.raises(AnabranchError, match=f"{server.url} can't be asked: one end|broke off"):
+                asked(server.url, ca=authority.pem, **more)
+
+
+def test_old_versions_of_tls_are_refused(authority: Authority) -> None:
+    with serving(tls.of_server(*authority.signed("coordinator"))) as server:
+        old = tls.of_client(authority.pem)
+        old.minimum_version = ssl.TLSVersion.TLSv1
+        old.maximum_version = ssl.TLSVersion.TLSv1_1
+        with socket.create_connection(("127.0.0.1", server.port), 60) as plain, pytest.raises(ssl.SSLError):
+            old.wrap_socket(plain, server_hostname="localhost")
+
+
+def test_a_file_that_is_none_is_named(authority: Authority, tmp_path: Path) -> None:
+    certificate, key = authority.signed("coordinator")
+    _, another = authority.signed("another")
+    empty, missing = tmp_path / "empty.pem", tmp_path / "missing.pem"
+    empty.touch()
+    for certificate_, key_, ca, said in [
+        (missing, key, None, f"certificate: {missing} can't be read: No such file or directory"),
+        (certificate, missing, None, f"key: {missing} can't be read"),
+        (empty, key, None, f"{empty} with {key} is no certificate with its key"),
+        (certificate, another, None, "is no certificate with its key: KEY_VALUES_MISMATCH"),
+        (certificate, key, empty, f"client_ca: {empty} holds no certificates"),
+    ]:
+        with pytest.raises(ConfigError) as raised:
+            tls.of_server(certificate_, key_, ca)
+        assert said in str(raised.value)
+    for settings, said in [({"ca": missing}, "ca: "), ({"client_certificate": missing}, "client_certificate: ")]:
+        with pytest.raises(ConfigError, match=said):
+            asked("https://127.0.0.1:1", **settings)
+
+
+def test_a_certificate_may_be_in_one_file_with_its_key(authority: Authority, tmp_path: Path) -> None:
+    certificate, key = authority.signed("coordinator")
+    whole = tmp_path / "whole.pem"
+    whole.write_bytes(certificate.read_bytes() + key.read_bytes())
+    trust = tls.of_client(authority.pem)
+    with serving(tls.of_server(whole)) as server, Client(server.url, token="secret", trust=trust) as client:
+        assert client.jobs() == []

@@ -1,0 +1,392 @@
+"""Coordinators on one store: the one that leads serves its jobs and has lanes fenced, the others refuse to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from starlette.testclient import TestClient
+
+from anabranch.coordinator import endpoint
+from anabranch.coordinator.api import server
+from anabranch.coordinator.coordinator import Coordinator
+from anabranch.coordinator.launcher import Launcher, Staffed
+from anabranch.coordinator.leadership import leadership
+from anabranch.coordinator.leadership.election import Election
+from anabranch.coordinator.leadership.leadership import Leadership
+from anabranch.coordinator.store import Store
+from anabranch.errors import AnabranchError, ConflictError, NotLeadingError
+from anabranch.model.document import compact
+from anabranch.model.lane import Lane
+from anabranch.protocol.commands import AssignRequest, ExpandRequest, RewindRequest, ScaleRequest
+from anabranch.protocol.container import Heartbeat, Registration
+from anabranch.protocol.deployment import DeployRequest, RollbackRequest
+from anabranch.protocol.drain import DrainNotification
+from tests.unit.coordinator.helpers import FIRST, SECOND, Clock, Seat, plan, wanted
+from tests.unit.coordinator.test_expulsion import PROGRAM
+
+LEASE, GRACE = 10.0, 2.0
+HASH = "a" * 64
+ME = Registration(job="delays", execution="execution-1", host="here", pid=1)
+
+
+class Launches(Launcher):
+    """``done``: what it was asked for."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+    def forget(self) -> None:
+        self.done.append("forget")
+
+    def turn(self, coordinator: Staffed) -> None:
+        coordinator.demands([])
+        self.done.append("turn")
+
+
+class One:
+    """A coordinator whose turns are taken by hand. ``fenced``: the lanes that it fenced, with their epochs."""
+
+    def __init__(self, url: str, name: str, clock: Clock) -> None:
+        self.url = f"http://{name}:1"
+        self.store_url = url
+        self.store = Store(url)
+        self.fenced: list[tuple[str, int]] = []
+        self.broken = ""
+        self.served = Coordinator(self.store, clock, LEASE, now=lambda: 7.0, grace=GRACE)
+        self.election = Election(self.store, self.url, clock, LEASE, GRACE)
+        self.launches = Launches()
+        self.leadership = Leadership(self.served, self.store, url, self.election, self.url, self._fence, self.launches)
+
+    def _fence(self, lane: Lane, settings: Mapping[str, Any]) -> None:
+        assert settings == PROGRAM.settings
+        if self.broken:
+            raise AnabranchError(self.broken)
+        self.fenced.append((lane.id, lane.epoch))
+
+    def turn(self) -> bool:
+        """A turn with all the fences that it hands out; gives whether it leads."""
+        self.leadership._turn()
+        for fence in self.leadership._fencing.values():
+            fence.result(10)
+        return self.leadership.leads
+
+    def asked(self, token: str | None = None) -> TestClient:
+        return TestClient(server.app(self.served, self.leadership, token), raise_server_exceptions=False)
+
+    def close(self) -> None:
+        self.leadership._step_down()
+        self.leadership._pool.shutdown()
+        self.store.close()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def make(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], One]]:
+    monkeypatch.setattr(leadership, "_TRY_AGAIN", 0.0)
+    ones: list[One] = []
+
+    def made(name: str) -> One:
+        ones.append(One(f"sqlite:///{tmp_path}/coordinator.db", name, clock))
+        return ones[-1]
+
+    yield made
+    for one in ones:
+        one.close()
+
+
+def begun(one: One) -> Seat:
+    """A job with a process that runs its lanes."""
+    one.leadership.start(plan(program=PROGRAM))
+    seat = Seat(one.served)
+    seat.beat()
+    seat.report("running", folder_epoch=seat.me.epoch)
+    return seat
+
+
+def take_over(one: One, clock: Clock) -> None:
+    """Lead, once the former leader's lease and the grace are over."""
+    assert not one.turn()
+    clock.at += LEASE + GRACE + 0.1
+    assert one.turn()
+
+
+def test_it_serves_the_jobs_of_the_store_from_when_it_leads(make: Callable[[str], One], clock: Clock) -> None:
+    first, second = make("a"), make("b")
+    assert not first.leadership.leads
+    with pytest.raises(NotLeadingError, match="no coordinator leads now"):
+        first.leadership.check()
+    assert first.turn()
+    seat = begun(first)
+    assert not second.turn()
+    with pytest.raises(NotLeadingError, match=f"stands by; {first.url} leads") as caught:
+        second.leadership.check()
+    assert caught.value.cure == f"ask {first.url}"
+    assert second.served.status("delays").served is False
+
+    first.leadership._step_down()
+    take_over(second, clock)
+    assert second.served.status("delays").state == "running"
+    seat.coordinator = second.served
+    assert wanted(seat.report("running")) == [FIRST, SECOND]
+    assert second.served.fences() == []
+
+
+def test_it_launches_while_it_leads_and_knows_nothing_when_it_comes_to_lead(
+    make: Callable[[str], One], clock: Clock
+) -> None:
+    first, second = make("a"), make("b")
+    assert first.turn()
+    begun(first)
+    first.launches.done.clear()
+    assert first.turn()
+    assert not second.turn()
+    first.leadership._step_down()
+    take_over(second, clock)
+    assert not first.turn()
+    assert second.turn()
+    assert (first.launches.done, second.launches.done) == (["turn"], ["forget", "turn", "turn"])
+
+
+ROUTES: dict[str, tuple[str, str, Any]] = {
+    "start": ("POST", "/jobs", plan(program=PROGRAM)),
+    "resume": ("POST", "/jobs/delays/start", None),
+    "stop": ("POST", "/jobs/delays/stop", None),
+    "cancel": ("POST", "/jobs/delays/cancel", None),
+    "scale": ("POST", "/jobs/delays/scale", ScaleRequest(factor=2)),
+    "deploy": ("POST", "/jobs/delays/deploy", DeployRequest(start=plan())),
+    "rollback": ("POST", "/jobs/delays/rollback", RollbackRequest()),
+    "drain": ("POST", "/jobs/delays/drain", DrainNotification(uuid="u", run_id=1)),
+    "rewind": ("POST", "/jobs/delays/rewind", RewindRequest(to="earliest")),
+    "expand": ("POST", "/jobs/delays/expand", ExpandRequest()),
+    "assign": ("POST", "/jobs/delays/assign", AssignRequest()),
+    "artifact": ("PUT", f"/artifacts/{HASH}", b"code"),
+    "register": ("POST", "/containers", ME),
+    "beat": ("POST", "/containers/delays:0:1/heartbeat", Heartbeat(container="delays:0:1", epoch=1, number=99)),
+    "fence": ("POST", "/containers/delays:0:1/fence", None),
+    "assignment": ("GET", "/jobs/delays/assignment", None),
+    "sizing": ("GET", "/jobs/delays/sizing", None),
+    "alive": ("GET", "/containerHeartbeat?executionContainerId=execution-1", None),
+}
+
+
+def ask(client: TestClient, name: str) -> tuple[int, Any]:
+    method, path, body = ROUTES[name]
+    given: dict[str, Any] = {}
+    if body is not None:
+        kind = "application/zip" if isinstance(body, bytes) else "application/json"
+        given = {"content": body if isinstance(body, bytes) else compact(body), "headers": {"Content-Type": kind}}
+    answer = client.request(method, path, **given)
+    return answer.status_code, answer.json()
+
+
+def test_every_route_that_changes_something_is_tried_here(make: Callable[[str], One]) -> None:
+    routes = server.app(make("a").served).routes
+    changing = {(method, route.path) for route in routes for method in route.methods - {"GET", "HEAD"}}  # type: ignore[attr-defined]
+    tried = {
+        (method, path.replace("delays:0:1", "{container}").replace("delays", "{job}").replace(HASH, "{sha256}"))
+        for method, path, _ in ROUTES.values()
+        if method != "GET"
+    }
+    assert changing == tried
+
+
+@pytest.mark.parametrize("name", sorted(ROUTES))
+@pytest.mark.parametrize("how", ["stands by", "was deposed", "lost its lease"])
+def test_who_doesn_t_lead_refuses_what_only_a_leader_may_say(
+    make: Callable[[str], One], clock: Clock, name: str, how: str
+) -> None:
+    first, second = make("a"), make("b")
+    assert first.turn()
+    begun(first)
+    assert not second.turn()
+    asked = second if how == "stands by" else first
+    clock.at += {"stands by": 0.0, "was deposed": LEASE + GRACE + 0.1, "lost its lease": LEASE}[how]
+    if how == "was deposed":
+        assert second.turn()
+    before = first.store.lanes("delays"), first.store.events("delays", 100), first.store.containers("delays")
+    with asked.asked() as client:
+        status, said = ask(client, name)
+        assert (status, said["kind"]) == (503, "NotLeadingError")
+        assert client.get("/healthz").status_code == 200
+        assert client.get("/jobs").json()["jobs"][0]["job"] == "delays"
+    assert before == (first.store.lanes("delays"), first.store.events("delays", 100), first.store.containers("delays"))
+    assert first.store.artifact(HASH) is None
+
+
+def test_who_loses_stands_by_and_another_goes_on(make: Callable[[str], One], clock: Clock) -> None:
+    """The former one is paused, and holds the job's lock for as long; then it lets go."""
+    first, second = make("a"), make("b")
+    assert first.turn()
+    seat = begun(first)
+    take_over(second, clock)
+    assert "delays" not in second.served.registry.jobs
+    seat.coordinator = second.served
+    with pytest.raises(NotLeadingError):
+        seat.report("running")
+    assert not first.turn()
+    assert first.served.registry.jobs == {}
+    assert second.turn()
+    assert seat.report("running").alive
+    with pytest.raises(NotLeadingError):
+        first.served.heartbeat(Heartbeat(container=seat.me.container, epoch=seat.me.epoch, number=99))
+
+
+def test_who_was_paused_and_leads_still_takes_nothing_away(make: Callable[[str], One], clock: Clock) -> None:
+    only = make("a")
+    assert only.turn()
+    seat = begun(only)
+    clock.at += 10 * LEASE
+    assert only.turn()
+    assert [one.id for one in only.store.containers("delays")] == [seat.me.container]
+    assert seat.report("running").alive
+    for _ in range(2):
+        clock.at += LEASE - 1
+        assert only.turn()
+    assert sorted(only.fenced) == [(SECOND, seat.me.epoch + 1), (FIRST, seat.me.epoch + 1)]
+
+
+def test_what_was_left_over_from_leading_before_is_forgotten(make: Callable[[str], One], clock: Clock) -> None:
+    """A request that was under way when it stopped leading served the job once more."""
+    first, second = make("a"), make("b")
+    assert first.turn()
+    seat = begun(first)
+    leftover = dict(first.served.registry.jobs)
+    first.leadership._step_down()
+    take_over(second, clock)
+    second.served.stop("delays")
+    seat.coordinator = second.served
+    seat.report("ended")
+    assert second.store.deployment("delays").state == "stopped"  # type: ignore[union-attr]
+    first.served.registry.jobs.update(leftover)
+    second.leadership._step_down()
+    assert not first.turn()
+    take_over(first, clock)
+    assert first.served.status("delays").state == "stopped"
+    assert first.leadership.resume("delays") == 1
+
+
+def test_lanes_are_fenced_and_what_fails_is_tried_again(make: Callable[[str], One], clock: Clock) -> None:
+    one = make("a")
+    assert one.turn()
+    seat = begun(one)
+    one.broken = "no broker answers"
+    for _ in range(4):
+        clock.at += (LEASE + GRACE) / 2 - 0.5
+        one.turn()
+    assert one.fenced == []
+    assert [fence.lane.id for fence in one.served.fences()] == [FIRST, SECOND]
+    told = {(event.what, event.why) for event in one.served.events("delays", 100)}
+    assert (f"lane {FIRST} can't be fenced yet", "no broker answers") in told
+    assert one.served.register(msgspec.structs.replace(ME, pid=2)).seat is None
+    one.broken = ""
+    one.turn()
+    epoch = seat.me.epoch + 1
+    assert sorted(one.fenced) == [(SECOND, epoch), (FIRST, epoch)]
+    assert one.served.fences() == []
+    one.turn()
+    assert len(one.fenced) == 2
+    assert one.served.register(msgspec.structs.replace(ME, pid=2)).seat == "0"
+
+
+def test_another_leader_fences_what_was_left(make: Callable[[str], One], clock: Clock) -> None:
+    first, second = make("a"), make("b")
+    assert first.turn()
+    begun(first)
+    first.broken = "no broker answers"
+    for _ in range(3):
+        clock.at += LEASE - 1
+        first.turn()
+    assert first.served.fences()
+    first.leadership._step_down()
+    take_over(second, clock)
+    assert sorted(lane for lane, _ in second.fenced) == [SECOND, FIRST]
+    assert second.served.fences() == []
+
+
+def test_a_job_that_another_process_runs_is_left_to_it(make: Callable[[str], One], clock: Clock) -> None:
+    first, second = make("a"), make("b")
+    assert first.turn()
+    begun(first)
+    first.leadership._step_down()
+    lock = endpoint.RunLock(first.store_url, "delays")
+    with lock:
+        take_over(second, clock)
+        assert second.served.status("delays").served is False
+        with pytest.raises(ConflictError, match="already running here"):
+            second.leadership.resume("delays")
+    assert second.turn()
+    assert second.served.status("delays").served
+
+
+def test_a_start_that_fails_leaves_the_job_to_others(make: Callable[[str], One]) -> None:
+    one = make("a")
+    assert one.turn()
+    one.leadership.start(plan(program=PROGRAM))
+    one.served.stop("delays")
+    one.leadership._locks.give("delays")
+    one.served.abandon()
+    with pytest.raises(ConflictError, match="is not the one that was started here"):
+        one.leadership.start(plan(program=PROGRAM, fingerprint={"graph": "b"}))
+    with endpoint.RunLock(one.store_url, "delays"):
+        pass
+
+
+def test_it_resigns_when_it_ends(make: Callable[[str], One]) -> None:
+    first, second = make("a"), make("b")
+    assert first.turn()
+    first.leadership._ended.set()
+    first.leadership._run()
+    assert not first.leadership.leads
+    assert second.turn()
+
+
+# The token
+
+
+@pytest.fixture
+def guarded(make: Callable[[str], One]) -> Iterator[TestClient]:
+    one = make("a")
+    assert one.turn()
+    begun(one)
+    with one.asked("secret") as client:
+        yield client
+
+
+READING = ["/jobs", "/jobs/delays", "/jobs/delays/model", "/jobs/delays/running", "/jobs/delays/lanes"]
+READING += ["/jobs/delays/events", f"/artifacts/{HASH}", "/containerHeartbeat?executionContainerId=x", "/nowhere"]
+
+
+@pytest.mark.parametrize("brought", [None, "Bearer wrong", "Bearer ", "secret", "Basic secret", "bearer secret"])
+def test_nothing_is_told_or_done_without_the_token(
+    guarded: TestClient, brought: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    headers = {} if brought is None else {"Authorization": brought}
+    asked = [("GET", path) for path in READING] + [(method, path) for method, path, _ in ROUTES.values()]
+    for method, path in asked:
+        capsys.readouterr()
+        answer = guarded.request(method, path, headers=headers, content=b"x" if method != "GET" else None)
+        assert answer.status_code == 401
+        assert answer.headers["www-authenticate"] == "Bearer"
+        assert answer.json()["error"] == "the token is missing or wrong"
+        said = capsys.readouterr().out.splitlines()
+        assert len(said) == 1
+        assert "status=401" in said[0]
+        assert "secret" not in said[0]
+    assert guarded.get("/healthz", headers=headers).status_code == 200
+
+
+def test_the_token_opens_every_route(guarded: TestClient) -> None:
+    guarded.headers["Authorization"] = "Bearer secret"
+    for path in ("/jobs", "/jobs/delays", "/jobs/delays/model", "/jobs/delays/running", "/jobs/delays/lanes"):
+        assert guarded.get(path).status_code == 200
+    assert guarded.get("/nowhere").status_code == 404
+    assert ask(guarded, "register")[0] == 200
+    assert guarded.get(ROUTES["alive"][1]).json() == {"alive": True}

@@ -1,0 +1,119 @@
+"""A job whose folders are replaced: it is stopped, nobody starts it meanwhile, and the switch is one step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from anabranch.coordinator import endpoint, maintenance, plans
+from anabranch.coordinator.store import Store
+from anabranch.errors import ConflictError, NotFoundError, NotLeadingError
+from anabranch.model.deployment_state import DeploymentState
+from anabranch.model.lane import Lane, LaneState
+from tests.support.postgres import Server
+from tests.unit.coordinator.helpers import FIRST, SECOND, lane, plan
+from tests.unit.coordinator.store.helpers import event
+
+JOB = "delays"
+
+
+def stored(url: str = "sqlite://", **fields: object) -> Store:
+    """A job with a stateful lane, whose record has these fields, and one without state."""
+    store = Store(url)
+    lanes = (lane(FIRST), lane(SECOND, upstream=(FIRST,), stateful=True))
+    store.create_deployment(plans.numbered(plan(lanes=lanes), 1), DeploymentState.STOPPED, event())
+    stateful = store.lanes(JOB)[SECOND]
+    store.put_lanes([msgspec.structs.replace(stateful, **{"folder_epoch": 1, **fields})], [])
+    return store
+
+
+def test_the_lanes_with_state_of_a_stopped_job() -> None:
+    assert [each.id for each in maintenance.lanes(stored(), JOB)] == [SECOND]
+    assert maintenance.lanes(stored(folder_epoch=0), JOB) == []
+    assert maintenance.lanes(stored(state=LaneState.CLOSED), JOB) == []
+    with pytest.raises(NotFoundError):
+        maintenance.lanes(Store("sqlite://"), JOB)
+
+
+@pytest.mark.parametrize(
+    ("state", "cure"),
+    [
+        ("running", "anabranch stop"),
+        ("changing", "anabranch stop"),
+        ("stopping", "anabranch stop"),
+        ("planned", "start it again"),
+        ("failed", "start it again"),
+    ],
+)
+def test_a_job_that_is_not_stopped_is_refused(state: str, cure: str) -> None:
+    store = Store("sqlite://")
+    store.create_deployment(plans.numbered(plan(), 1), DeploymentState(state), event())
+    with pytest.raises(ConflictError, match=f"is {state}: only one that is stopped") as caught:
+        maintenance.lanes(store, JOB)
+    assert cure in caught.value.cure
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"state": LaneState.CLOSING},
+        {"state": LaneState.FAILED},
+        {"unfenced": True},
+        {"predecessors": (FIRST,), "starting": ()},
+    ],
+)
+def test_a_job_in_the_middle_of_something_is_refused(fields: dict[str, object]) -> None:
+    with pytest.raises(ConflictError, match=f"lane {SECOND}"):
+        maintenance.lanes(stored(**fields), JOB)
+
+
+def test_folders_are_replaced_in_one_step() -> None:
+    store = stored(abandoned=True)
+    before = store.lanes(JOB)
+    (begun,) = maintenance.begun(store, maintenance.lanes(store, JOB), 5.0)
+    assert (begun.epoch, begun.folder_epoch) == (1, 1)
+    (again,) = maintenance.begun(store, maintenance.lanes(store, JOB), 6.0)
+    assert (again.epoch, again.folder_epoch) == (2, 1)
+    maintenance.replaced(store, [(again, "1 of 2 rows stay")], 7.0)
+    after = store.lanes(JOB)
+    assert after[FIRST] == before[FIRST]
+    assert after[SECOND] == _as(before[SECOND], epoch=2, folder_epoch=2, abandoned=False)
+    assert [(each.at, each.who, each.why) for each in store.events(JOB, 1)] == [(7.0, "compact", "1 of 2 rows stay")]
+
+
+def _as(before: Lane, **fields: object) -> Lane:
+    return msgspec.structs.replace(before, **fields)
+
+
+def test_nobody_may_serve_the_job_meanwhile(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/store.db"
+    with pytest.raises(NotFoundError), maintenance.alone(url, JOB):
+        pass
+    stored(url).close()
+    with maintenance.alone(url, JOB) as store:
+        assert maintenance.lanes(store, JOB)
+        with pytest.raises(ConflictError):
+            endpoint.RunLock(url, JOB).acquire()
+    with endpoint.RunLock(url, JOB), pytest.raises(ConflictError, match="already running"), maintenance.alone(url, JOB):
+        pass
+
+
+def test_on_a_server_no_coordinator_may_lead(postgres_server: Server) -> None:
+    postgresql = postgres_server.new_database()
+    store = stored(postgresql)
+    with pytest.raises(NotFoundError, match="no coordinator has ever led"), maintenance.alone(postgresql, JOB):
+        pass
+    store.stand_by()
+    assert store.claim(None, "http://here:1")
+    with pytest.raises(ConflictError, match="a coordinator leads"), maintenance.alone(postgresql, JOB):
+        pass
+    store.resign()
+    with maintenance.alone(postgresql, JOB) as alone:
+        (begun,) = maintenance.begun(alone, maintenance.lanes(alone, JOB), 5.0)
+        assert store.claim(alone.leader(), "http://here:1")
+        with pytest.raises(NotLeadingError):
+            maintenance.replaced(alone, [(begun, "")], 6.0)
+    assert store.lanes(JOB)[SECOND].folder_epoch == 1
+    store.close()

@@ -1,0 +1,148 @@
+"""How long a change is expected to hold up output."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from anabranch.coordinator import pause_estimate
+from anabranch.coordinator.coordinator import Coordinator
+from anabranch.coordinator.pause_estimate import Experience, Watched
+from anabranch.coordinator.store import Store
+from anabranch.protocol.commands import ScaleRequest
+from anabranch.protocol.lane_report import BatchProgress, LanePhase, LaneReport
+from tests.unit.coordinator.helpers import lane
+from tests.unit.coordinator.test_scaling import JOB, Worker, start
+
+
+def told(name: str, **fields: Any) -> dict[str, LaneReport]:
+    return {name: LaneReport(lane=name, phase=LanePhase.RUNNING, **fields)}
+
+
+@pytest.mark.parametrize(
+    ("fields", "stateful", "seconds"),
+    [
+        ({}, False, 0.6),
+        ({}, True, 1.2),
+        ({"usual_seconds": 10.0}, False, 10.6),
+        ({"usual_seconds": 0.5, "changeover": 2.0}, True, 3.5),
+        ({"usual_seconds": 0.5, "changeover": 0.01}, False, 0.7),
+    ],
+)
+def test_a_pause_is_a_batch_and_what_the_last_change_has_shown(
+    fields: dict[str, Any], stateful: bool, seconds: float
+) -> None:
+    assert pause_estimate.expected([lane("0-a", stateful=stateful)], told("0-a", **fields)) == pytest.approx(seconds)
+
+
+def test_the_slowest_lane_counts_and_where_nothing_closes_nothing_stands_still() -> None:
+    reports = told("0-a", usual_seconds=1.0) | told("0-b", usual_seconds=7.0)
+    assert pause_estimate.expected([lane("0-a"), lane("0-b")], reports) == pytest.approx(7.6)
+    assert pause_estimate.expected([], reports) == 0.0
+    assert pause_estimate.expected([lane("0-c")], reports) == pytest.approx(0.4)
+
+
+def test_a_plan_tells_the_pause_and_which_seats_are_free() -> None:
+    coordinator = Coordinator(Store("sqlite://"), lease=10, grace=2)
+    coordinator.start(start())
+    Worker(coordinator).turns()
+    told = coordinator.scale(JOB, ScaleRequest(containers=2, dry=True))
+    assert (told.pause, told.free) == (pytest.approx(1.2), ("1",))
+    assert coordinator.scale(JOB, ScaleRequest(factor=4, dry=True)).free == ()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "left", "more"),
+    [
+        (2.0, 30.0, 2.5),  # it is broken off: nothing of its 2 s comes out
+        (20.0, 3.0, 0.0),  # it ends, and its rows come out
+        (20.0, None, 0.0),
+        (0.1, 0.4, 0.0),
+        (1.0, 3.0, 0.75),  # whatever batch it is by then, half of them are broken off, half done on average
+        (3.0, 1.0, 0.75),
+    ],
+)
+def test_a_batch_that_is_broken_off_adds_the_time_that_was_spent_on_it(
+    seconds: float, left: float | None, more: float
+) -> None:
+    progress = BatchProgress(number=3, planned=100, seconds=seconds, left=left)
+    reports = told("0-a", usual_seconds=1.0, batch_progress=progress)
+    assert pause_estimate.expected([lane("0-a")], reports) == pytest.approx(1.6 + more)
+
+
+def test_a_batch_that_cannot_be_taken_back_is_awaited_and_its_rows_come_out() -> None:
+    progress = BatchProgress(number=3, planned=100, seconds=2.0, left=30.0)
+    reports = told("0-a", usual_seconds=1.0, batch_progress=progress, repeats="writes at least once to out")
+    assert pause_estimate.expected([lane("0-a")], reports) == pytest.approx(1.6)
+
+
+def test_the_first_batch_is_smaller_where_functions_take_the_time() -> None:
+    by_progress = BatchProgress(number=3, planned=100, seconds=2.0, spent={"functions": 1.5, "reading": 0.5})
+    progress = told("0-a", usual_seconds=0.8, batch_progress=by_progress)
+    assert pause_estimate.expected([lane("0-a")], progress) == pytest.approx(0.6 + 0.2 + 0.15)
+    by_last = told("0-a", usual_seconds=4.0, spent={"functions": 4.0})
+    assert pause_estimate.expected([lane("0-a")], by_last) == pytest.approx(0.6 + 1.0)
+    by_seconds = told("0-a", usual_seconds=0.4, busy=0.5, working=0.25)
+    assert pause_estimate.expected([lane("0-a")], by_seconds) == pytest.approx(0.6 + 0.2 + 0.05)
+
+
+def test_state_takes_as_long_as_former_changes_have_shown() -> None:
+    reports = told("0-a", usual_seconds=1.0, state_bytes=1_000_000_000)
+    stateful = [lane("0-a", stateful=True)]
+    before = pause_estimate.expected(stateful, reports)
+    assert before == pytest.approx(2.2 + 10)
+    shown = Experience()
+    for _ in range(8):
+        shown = shown.after(pause_estimate.expected(stateful, reports, shown), 2.2 + 4, 1_000_000_000)
+    assert pause_estimate.expected(stateful, reports, shown) == pytest.approx(2.2 + 4, rel=0.05)
+
+
+def test_what_a_change_without_state_takes_says_nothing_of_the_speed_of_state() -> None:
+    assert Experience().after(1.0, 30.0, 1_000) == Experience()
+
+
+def test_a_container_that_must_start_is_waited_for() -> None:
+    assert pause_estimate.expected([lane("0-a")], told("0-a", usual_seconds=1.0), starting=12.0) == 12.0
+
+
+def test_a_pause_is_measured_once_all_that_follow_have_committed_something() -> None:
+    watched = Watched(1.0, frozenset({"a", "b"}), at=100.0)
+    lanes = [lane("a"), lane("b"), lane("c", predecessors=("a",)), lane("d", predecessors=("b",)), lane("e")]
+    watched.hear(lanes, {name: LaneReport(lane=name, phase=LanePhase.RUNNING, last_output=99.0) for name in "ab"})
+    watched.hear(lanes, {"c": LaneReport(lane="c", phase=LanePhase.RUNNING, first_output=102.5)})
+    assert watched.measured(lanes, 1.0) is None
+    watched.hear(lanes, {"b": LaneReport(lane="b", phase=LanePhase.ENDED, last_output=101.0)})
+    watched.hear(lanes, {"d": LaneReport(lane="d", phase=LanePhase.RUNNING, first_output=102.0)})
+    assert watched.measured(lanes, 1.0) == pytest.approx(3.5)
+
+
+def test_lanes_that_have_had_nothing_to_read_for_a_minute_do_not_count() -> None:
+    watched = Watched(1.0, frozenset({"a", "b"}), at=100.0)
+    lanes = [lane("a"), lane("b"), lane("c", predecessors=("a",)), lane("d", predecessors=("b",))]
+    assert watched.measured(lanes, 61.0) == 0.0
+    watched.hear(lanes, {"c": LaneReport(lane="c", phase=LanePhase.RUNNING, first_output=102.5)})
+    assert watched.measured(lanes, 61.0) == pytest.approx(2.5), "from when it was accepted: none had come out before"
+
+
+def test_the_events_of_a_job_say_what_was_foretold_and_what_was_measured() -> None:
+    coordinator = Coordinator(Store("sqlite://"), lease=10, grace=2)
+    coordinator.start(start())
+    worker = Worker(coordinator)
+    worker.turns()
+    coordinator.scale(JOB, ScaleRequest(factor=4))
+    worker.turns()
+    assert not [each for each in coordinator.events(JOB, 100) if "stood still" in each.what]
+    told = {name: msgspec.structs.replace(each, first_output=5e9) for name, each in worker.reports.items()}
+    worker.seat.beat(*told.values())
+    coordinator.tick()
+    (event,) = [each for each in coordinator.events(JOB, 100) if "stood still" in each.what]
+    assert event.why == "1.2 s was foretold"
+
+
+def test_how_long_a_container_takes_is_learned_from_those_that_were_started_for_a_change() -> None:
+    shown = Experience()
+    for _ in range(6):
+        shown = shown.started(6.0)
+    assert shown.container == pytest.approx(6.0, abs=0.3)

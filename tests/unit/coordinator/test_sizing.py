@@ -1,0 +1,116 @@
+"""How the lanes of a job cope: what is told of their work, and what a job's sizing makes of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from anabranch.cli import sizing as sizing_verb
+from anabranch.container.load import Load
+from anabranch.coordinator.coordinator import Coordinator
+from anabranch.coordinator.store import Store
+from anabranch.model.lane import Lane
+from anabranch.protocol.lane_report import LanePhase, LaneReport
+from anabranch.protocol.status import LaneSizing, Sizing
+from anabranch.spark.functions import busy_time
+from tests.unit.coordinator.helpers import FIRST
+from tests.unit.coordinator.test_scaling import JOB, Worker, start
+
+LANE = Lane(
+    id=FIRST,
+    job="j",
+    deployment=1,
+    stage="0",
+    group="g",
+    seat="0",
+    tasks=(),
+    ssps=(),
+    factor=4,
+    numbers={"kafka/in/0": 0, "kafka/in/1": 1},
+)
+
+
+def test_the_slowest_bucket_is_named() -> None:
+    found = busy_time.slowest(LANE, {(0, 1): 1.0, (0, 2): 1.0, (1, 3): 10.0, (1, 0): 0.0})
+    assert found is not None
+    assert (found.ssp, found.seconds, round(found.skew, 3)) == ("kafka/in/1#3", 10.0, 3.333)
+    whole = busy_time.slowest(LANE, {(0, -1): 3.0, (1, -1): 1.0})
+    assert whole is not None
+    assert (whole.ssp, whole.skew) == ("kafka/in/0", 1.5)
+    assert busy_time.slowest(LANE, {}) is None
+
+
+def batch(seconds: float, end: int) -> LaneReport:
+    return LaneReport(lane=FIRST, phase=LanePhase.RUNNING, seconds=seconds, ends={"kafka/in/0": end})
+
+
+def test_how_busy_a_lane_is_and_what_comes_in() -> None:
+    load = Load()
+    for at in range(0, 11, 2):
+        load.ran(batch(1.5, at * 100), now=float(at))
+    assert (load.busy, load.arriving, load.usual) == (0.75, 100.0, 1.5)
+    for at in range(12, 60, 2):
+        load.ran(batch(0.2, 1000), now=float(at))
+    assert load.busy == pytest.approx(0.1)
+    assert load.usual == 0.2
+    assert load.arriving == 0
+
+
+def test_a_jobs_sizing() -> None:
+    coordinator = Coordinator(Store("sqlite://"))
+    coordinator.start(start(factor=2))
+    worker = Worker(coordinator)
+    worker.turns()
+    name, told = next(iter(worker.reports.items()))
+    figures = {"busy": 0.5, "arriving": 7.0, "slowest": "embedded/in/1#1", "slowest_seconds": 2.0, "skew": 1.5}
+    ends = {"embedded/in/0": 10, "embedded/in/1": 4}
+    positions = {"embedded/in/0": 4, "embedded/in/1": 4}
+    fields = {name: getattr(told, name) for name in told.__struct_fields__}
+    worker.seat.beat(LaneReport(**{**fields, **figures, "ends": ends, "positions": positions}))
+    found = coordinator.sizing(JOB)
+    assert (found.factor, found.containers, found.allowed[:3], found.allowed[-1]) == (2, 1, (1, 2, 4), 1024)
+    lane = next(each for each in found.lanes if each.lane == name)
+    assert (lane.lag, lane.lags) == (6, {"embedded/in/0": 6, "embedded/in/1": 0})
+    assert (lane.busy, lane.slowest, lane.skew) == (0.5, "embedded/in/1#1", 1.5)
+    assert len(lane.tasks) == 4
+
+
+@pytest.mark.parametrize(
+    ("proposed", "catch_up", "then", "text"),
+    [
+        (4, 70.0, 70.0, "it has none in 70 s"),
+        (16, 70.0, 6.2, "it has none in 70 s; with factor 16, it has none in 6 s, the change included"),
+        (16, None, 12.0, "it never has none; with factor 16, it has none in 12 s, the change included"),
+        (0, None, None, "it never has none"),
+    ],
+)
+def test_it_says_when_no_backlog_is_left(proposed: int, catch_up: float | None, then: float | None, text: str) -> None:
+    known = {"tasks": (), "lag": 60_000, "lags": {}, "arriving": 5.0, "rows_per_second": 850.0, "batch_seconds": 3.0}
+    lane = LaneSizing(
+        lane=FIRST,
+        stage="0",
+        seat="0",
+        busy=1.0,
+        working=1.0,
+        slowest="",
+        slowest_seconds=0.0,
+        skew=1.0,
+        true_rate=850.0,
+        needed_rate=6005.0,
+        catch_up=catch_up,
+        then=then,
+        **known,
+    )
+    job = Sizing(
+        job=JOB,
+        state="running",
+        generation=1,
+        factor=4,
+        containers=1,
+        allowed=(1, 4, 16),
+        lanes=(lane,),
+        proposed=proposed,
+        target_lag_seconds=10.0,
+    )
+    said = sizing_verb.rates(lane, job)
+    assert said.startswith(f"lane {FIRST} does 850 records a second while it is busy, and needs 6,005 for no backlog")
+    assert said.endswith(f"in 10 s: {text}")

@@ -1,0 +1,590 @@
+"""Lanes that hand event time on, without Spark: batches, kills, restarts and successors, over a log in memory.
+
+What a lane does with a batch is the real ``Publishing`` and ``Clock``. Stand-ins are the log, the sources and the
+query: it plans a batch, reads it, closes the windows that end before the watermark, and commits.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgspec
+
+from anabranch.event_time import progress
+from anabranch.event_time.progress import Progress
+from anabranch.event_time.windows import Tumbling
+from anabranch.model.lane import Lane, LaneState
+from anabranch.model.ssp import SSP
+from anabranch.planning.transition import opening
+from anabranch.spark.query import clock
+from anabranch.spark.query.gate import Gate
+from anabranch.spark.query.planned_batch import Batch
+from anabranch.spark.query.publishing import Publishing
+from anabranch.systems.output import Target
+
+DELAY = 10
+WINDOW = Tumbling(16)
+OWN = "own"
+PLANNED, PUBLISHING, PUBLISHED, FINISHED, COMMITTED = "planned", "publishing", "published", "finished", "committed"
+DEATHS = (PLANNED, PUBLISHING, PUBLISHED, FINISHED, COMMITTED)
+_ENOUGH = 200
+
+Window = tuple[int, int]
+"""Task of the last stage, and start."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row keeps its identity from the source to the window."""
+
+    source: SSP
+    number: int
+    at: int
+    key: int
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What is run. Stage ``n`` reads the stream ``s<n>`` of ``counts[n]`` partitions and writes the next one, but the
+    last stage: that has windows, and also reads ``own`` partitions of a stream like the first.
+
+    ``lanes``: by stage, the number of the lane for each task. ``rows``: by source SSP, how much later than the latest
+    so far each row is (then earlier by what it lags), and its key.
+    """
+
+    counts: tuple[int, ...]
+    own: int
+    lanes: tuple[tuple[int, ...], ...]
+    rows: tuple[tuple[tuple[int, int, int], ...], ...]
+
+    @property
+    def last(self) -> int:
+        return len(self.counts) - 1
+
+    def ssps(self, stage: int, tasks: Iterable[int]) -> list[SSP]:
+        found = [ssp_of(f"s{stage}", task) for task in tasks]
+        return found + [ssp_of(OWN, ssp.partition) for ssp in found if stage == self.last and ssp.partition < self.own]
+
+    def sources(self) -> list[SSP]:
+        return [ssp_of("s0", p) for p in range(self.counts[0])] + [ssp_of(OWN, p) for p in range(self.own)]
+
+    def of(self, source: SSP) -> list[Row]:
+        """All rows of a source SSP, none earlier than the latest before it by more than the delay."""
+        found, latest = [], 0
+        for number, (later, lag, key) in enumerate(self.rows[self.sources().index(source)]):
+            latest += later
+            found.append(Row(source, number, latest - lag, key))
+        return found
+
+    def destinies(self) -> dict[SSP, list[Row]]:
+        """All rows that each SSP has, or will have."""
+        found = {source: self.of(source) for source in self.sources()}
+        rows = [row for p in range(self.counts[0]) for row in found[ssp_of("s0", p)]]
+        for stage, count in enumerate(self.counts[1:], 1):
+            for task in range(count):
+                found[ssp_of(f"s{stage}", task)] = [row for row in rows if self.partition(stage, row) == task]
+        return found
+
+    def expanded(self, rows: tuple[tuple[int, int, int], ...]) -> Shape:
+        """With one more partition of the first stream, whose rows are not earlier than any other."""
+        begin = max((row.at for source in self.sources() for row in self.of(source)), default=0) + DELAY
+        (later, lag, key), *rest = rows
+        count = self.counts[0]
+        added = ((begin + later, lag, key), *rest)
+        return replace(self, counts=(count + 1, *self.counts[1:]), rows=(*self.rows[:count], added, *self.rows[count:]))
+
+    def partition(self, stage: int, row: Row) -> int:
+        return (row.key + stage) % self.counts[stage]
+
+
+def ssp_of(stream: str, partition: int) -> SSP:
+    return SSP(system="embedded", stream=stream, partition=partition)
+
+
+@dataclass(frozen=True)
+class Take:
+    """A lane (by its number, modulo how many there are) has a batch of so many rows of each SSP, and may die in it."""
+
+    stage: int
+    lane: int
+    rows: tuple[int, ...]
+    death: str | None = None
+
+
+@dataclass(frozen=True)
+class Split:
+    """A lane of several tasks is replaced by two."""
+
+    stage: int
+    lane: int
+
+
+@dataclass(frozen=True)
+class Merge:
+    """The first two lanes are replaced by one, which is then the last."""
+
+    stage: int
+
+
+@dataclass(frozen=True)
+class Recut:
+    """All lanes of a stage are replaced at once; ``lanes`` as in :class:`Shape`."""
+
+    stage: int
+    lanes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Expand:
+    """The first stream has one partition more, with rows later than all others; a lane is replaced by one that has it.
+
+    ``rows``: as in :class:`Shape`.
+    """
+
+    lane: int
+    rows: tuple[tuple[int, int, int], ...]
+
+
+Action = Take | Split | Merge | Recut | Expand
+
+
+class Killed(BaseException):
+    """The lane's process is gone."""
+
+
+@dataclass
+class Told:
+    """What stood behind a batch: the lane's watermark, and the event times that it had still to read."""
+
+    lane: Lane
+    batch: int
+    watermark: int | None
+    unread: list[int]
+
+
+@dataclass(frozen=True)
+class _Entry:
+    base: int
+    rows: tuple[Row, ...]
+    control: Mapping[str, Any] | None = None
+
+
+@dataclass
+class MemoryLog:
+    """As much of the embedded log as event time needs."""
+
+    entries: dict[SSP, list[_Entry]] = field(default_factory=dict)
+
+    def rows(self, ssp: SSP) -> list[Row]:
+        return [row for entry in self.entries.get(ssp, []) for row in entry.rows]
+
+    def add(self, ssp: SSP, rows: Sequence[Row], control: Mapping[str, Any] | None = None) -> None:
+        self.entries.setdefault(ssp, []).append(_Entry(len(self.rows(ssp)), tuple(rows), control))
+
+    def named(self, name: str) -> MemoryLog:
+        """Itself, as the only system there is."""
+        return self
+
+    def controls(self, stream: str, number: int, cursor: int, position: int) -> tuple[list[Any], int]:
+        entries = self.entries.get(ssp_of(stream, number), [])
+        heard = [entry for entry in entries[cursor + 1 :] if entry.base <= position]
+        return [entry.control for entry in heard if entry.control is not None], cursor + len(heard)
+
+
+@dataclass
+class _File:
+    """As much of a ``Path`` as the clock needs."""
+
+    texts: dict[str, str]
+    name: str
+
+    def with_suffix(self, suffix: str) -> _File:
+        return _File(self.texts, self.name + suffix)
+
+    def write_text(self, text: str) -> None:
+        self.texts[self.name] = text
+
+    def read_text(self) -> str:
+        if self.name not in self.texts:
+            raise FileNotFoundError(self.name)
+        return self.texts[self.name]
+
+    def replace(self, other: _File) -> None:
+        other.write_text(self.texts.pop(self.name))
+
+    def unlink(self, missing_ok: bool) -> None:
+        self.texts.pop(self.name, None)
+
+
+@dataclass
+class _Writer:
+    """As a publisher: a batch comes to a partition once. ``left``: how many more before it is killed."""
+
+    log: MemoryLog
+    batches: dict[SSP, int] = field(default_factory=dict)
+    left: int | None = None
+
+    def publish(self, batch: int, written: Sequence[Any], controls: Mapping[Target, Any]) -> None:
+        rows = {(each.stream, each.partition): each.rows for each in written}
+        told = {(t.stream, p): c.to_builtins() for t, c in controls.items() for p in range(t.partitions)}
+        for place in sorted({*rows, *told}):
+            self._publish(*place, batch, rows.get(place, []), told.get(place))
+
+    def _publish(self, stream: str, partition: int, batch: int, rows: Sequence[Row], control: Any) -> None:
+        if self.left == 0:
+            raise Killed
+        self.left = None if self.left is None else self.left - 1
+        ssp = ssp_of(stream, partition)
+        if self.batches.get(ssp, -1) < batch:
+            self.batches[ssp] = batch
+            self.log.add(ssp, rows, json.loads(json.dumps(control)))
+
+
+@dataclass(frozen=True)
+class _Source:
+    """As ``Source``: one stream of a lane; ``timed``: not an intermediate one."""
+
+    log: MemoryLog
+    stream: str
+    ssps: tuple[SSP, ...]
+
+    @property
+    def name(self) -> str:
+        return self.stream
+
+    @property
+    def node(self) -> Any:
+        return SimpleNamespace(name=self.stream)
+
+    @property
+    def timed(self) -> bool:
+        return self.stream in ("s0", OWN)
+
+    @property
+    def intake(self) -> object:
+        return object() if self.timed else None
+
+    @property
+    def starts(self) -> dict[int, int]:
+        return {ssp.partition: 0 for ssp in self.ssps}
+
+    def maxima(self, measured: Mapping[str, int]) -> Mapping[str, int]:
+        return measured
+
+    def measured_again(self, ranges: Mapping[int, tuple[int, int]], at: int) -> dict[str, int]:
+        found = {p: self.log.rows(ssp_of(self.stream, p))[first:end] for p, (first, end) in ranges.items()}
+        return {str(ssp_of(self.stream, p)): max(row.at for row in rows) for p, rows in found.items() if rows}
+
+
+@dataclass
+class Windows:
+    """The state of one task: what its windows hold, and what they held when they were closed."""
+
+    open: dict[int, list[Row]] = field(default_factory=dict)
+    closed: dict[int, list[Row]] = field(default_factory=dict)
+
+    def after(self, rows: Iterable[Row], watermark: float) -> Windows:
+        """Windows are closed first, so no row of the batch may be of one that ends before its watermark."""
+        held = {start: list(several) for start, several in self.open.items()}
+        closed = {start: held.pop(start) for start in sorted(held) if start + WINDOW.size <= watermark}
+        for row in rows:
+            start = WINDOW.start_of(row.at)
+            if start + WINDOW.size > watermark:
+                held.setdefault(start, []).append(row)
+        return Windows(held, {**self.closed, **closed})
+
+
+class Running:
+    """A lane that runs: its offset log and its state are durable, its clock is not."""
+
+    def __init__(self, site: Site, stage: int, lane: Lane, batches: list[Batch], state: dict[int, Windows]) -> None:
+        self.site = site
+        self.stage = stage
+        self.lane = lane
+        self.state = state
+        self.batches = {batch.number: batch for batch in batches}
+        self.committed = max(self.batches, default=-1)
+        self.ssps = list(lane.ssps)
+        self._writer = _Writer(site.log)
+        streams = sorted({ssp.stream for ssp in self.ssps})
+        self._sources = [_Source(site.log, s, tuple(x for x in self.ssps if x.stream == s)) for s in streams]
+        self._delays = {str(x): DELAY if source.timed else None for source in self._sources for x in source.ssps}
+        self._clock = cast(Path, _File({}, lane.id))
+        self._publishing = self._made()
+        for batch in batches:
+            self._tell(batch.number, batch.progress)
+        self.restart()
+
+    def _made(self) -> Publishing:
+        counts, next_stage = self.site.shape.counts, self.stage + 1
+        writes = [Target(f"s{next_stage}", counts[next_stage])] if next_stage < len(counts) else []
+        given = {
+            "lane": self.lane,
+            "publishers": {"embedded": self._writer},
+            "targets": dict(enumerate(writes)),
+            "timed": writes,
+            "aside": SimpleNamespace(said=SimpleNamespace(value=[])),
+            "sources": self._sources,
+            "planned": self.batches.__getitem__,
+            "clock": self._clock,
+            "delays": self._delays,
+            "dropped": lambda _: None,
+            "late": lambda _: None,
+            "gate": Gate(),
+        }
+        unused: dict[str, Any] = {each.name: None for each in fields(Publishing)}  # of records that can't be processed
+        return Publishing(**{**unused, **given})
+
+    @property
+    def last(self) -> Batch | None:
+        return self.batches[max(self.batches)] if self.batches else None
+
+    @property
+    def told(self) -> bool:
+        """Whether those who read its output have heard of it."""
+        return bool(self._writer.batches) or self.stage == self.site.shape.last
+
+    @property
+    def watermark(self) -> int | None:
+        return None if self.last is None else self.last.progress.watermark
+
+    @property
+    def tasks(self) -> list[int]:
+        return [int(task) for task in self.lane.tasks]
+
+    def restart(self) -> None:
+        """All memory is lost; a batch that wasn't committed is run again."""
+        self._writer.left = None
+        last = self.last
+        pending = last is not None and last.number > self.committed
+        self._publishing.begin(last, pending)
+        if pending and last is not None:
+            self._run(last, None)
+
+    def batch(self, wanted: Sequence[int], death: str | None) -> bool:
+        """Plan and run one more batch; False when there is nothing to run one for."""
+        last, log = self.last, self.site.log
+        begins = self._positions()
+        rows = [wanted[n % len(wanted)] for n in range(len(self.ssps))]
+        ends = {ssp: min(begins[ssp] + most, len(log.rows(ssp))) for ssp, most in zip(self.ssps, rows, strict=True)}
+        start = Progress() if last is None else last.progress
+        ticked = clock.read(self._clock)
+        now = start if ticked is None else ticked.heard(log.named, 0)
+        if last is not None and ends == begins and now == start:
+            return False  # the first one runs also without anything new
+        kept = progress.from_builtins(json.loads(json.dumps(now.to_builtins())))
+        number, held = (0, {}) if last is None else (last.number + 1, last.ends)
+        self._tell(number, kept)
+        self.batches[number] = Batch(number, held, _by_stream(ends), kept)
+        self._run(self.batches[number], death)
+        return True
+
+    def _positions(self) -> dict[SSP, int]:
+        held = {} if self.last is None else self.last.ends
+        return {ssp: held.get(ssp.stream, {}).get(ssp.partition, 0) for ssp in self.ssps}
+
+    def _tell(self, batch: int, now: Progress) -> None:
+        unread = [row.at for ssp, at in self._positions().items() for row in self.site.unread(ssp, at)]
+        self.site.told.append(Told(self.lane, batch, now.watermark, unread))
+
+    def _run(self, batch: Batch, death: str | None) -> None:
+        if death == PLANNED:
+            raise Killed
+        rows = {ssp: self._read(batch, ssp) for ssp in self.ssps}
+        measured: dict[str, dict[str, int]] = {}
+        for ssp, several in rows.items():
+            if several and self._delays[str(ssp)] is not None:
+                measured.setdefault(ssp.stream, {})[str(ssp)] = max(row.at for row in several)
+        refs: dict[tuple[str, int], list[Any]] = {}
+        if self.stage < self.site.shape.last:
+            for row in (row for several in rows.values() for row in several):
+                place = (f"s{self.stage + 1}", self.site.shape.partition(self.stage + 1, row))
+                refs.setdefault(place, []).append(row)
+        partitions = 0 if self.stage == self.site.shape.last else self.site.shape.counts[self.stage + 1]
+        self._writer.left = {PUBLISHING: partitions - 1, PUBLISHED: partitions}.get(death or "")
+        written = [SimpleNamespace(stream=s, partition=p, rows=rows) for (s, p), rows in refs.items()]
+        self._publishing.finish(batch.number, cast(Any, written), measured)
+        if death in (PUBLISHED, FINISHED):
+            raise Killed
+        if self.stage == self.site.shape.last:
+            self._aggregate(rows, -float("inf") if batch.progress.watermark is None else batch.progress.watermark)
+        self.committed = batch.number
+        if death == COMMITTED:
+            raise Killed
+
+    def _read(self, batch: Batch, ssp: SSP) -> list[Row]:
+        first, end = batch.ranges(ssp.stream, {})[ssp.partition]
+        return self.site.log.rows(ssp)[first:end]
+
+    def _aggregate(self, rows: Mapping[SSP, list[Row]], watermark: float) -> None:
+        for task in self.tasks:
+            mine = [row for ssp, several in rows.items() if ssp.partition == task for row in several]
+            self.state[task] = self.state.get(task, Windows()).after(mine, watermark)
+
+
+class Site:
+    """All lanes of a shape, and what they have told."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self.log = MemoryLog()
+        self.told: list[Told] = []
+        self._count = 0
+        self._closed: dict[str, Lane] = {}
+        self._destined = shape.destinies()
+        for source in shape.sources():
+            self.log.add(source, shape.of(source))
+        self.lanes: list[list[Running]] = []
+        for stage, numbers in enumerate(shape.lanes):
+            shares = _shares(range(shape.counts[stage]), numbers)
+            ids = [self._new_id(stage) for _ in shares]
+            beside = dict.fromkeys(ids, ())
+            self.lanes.append(
+                [
+                    Running(self, stage, self._lane(i, stage, share, beside), [], {})
+                    for i, share in zip(ids, shares, strict=True)
+                ]
+            )
+
+    def act(self, action: Action) -> None:
+        stage = 0 if isinstance(action, Expand) else action.stage % len(self.lanes)
+        lanes = self.lanes[stage]
+        if isinstance(action, Take):
+            lane = lanes[action.lane % len(lanes)]
+            try:
+                lane.batch(action.rows, action.death)
+            except Killed:
+                lane.restart()
+        elif all(lane.last is not None for lane in lanes):
+            self._replace(stage, lanes, action)
+
+    def _replace(self, stage: int, lanes: Sequence[Running], action: Split | Merge | Recut | Expand) -> None:
+        if isinstance(action, Recut):
+            tasks = sorted(task for lane in lanes for task in lane.tasks)
+            self._succeed(stage, lanes, _shares(tasks, action.lanes))
+        elif isinstance(action, Merge):
+            if len(lanes) > 1:
+                self._succeed(stage, lanes[:2], [[*lanes[0].tasks, *lanes[1].tasks]])
+        else:
+            parent = lanes[action.lane % len(lanes)]
+            if isinstance(action, Expand):
+                added = self.shape.counts[0]
+                self.shape = self.shape.expanded(action.rows)
+                self._destined = self.shape.destinies()
+                self.log.add(ssp_of("s0", added), self._destined[ssp_of("s0", added)])
+                self._succeed(stage, [parent], [[*parent.tasks, added]])
+            elif len(parent.tasks) > 1:
+                self._succeed(stage, [parent], [parent.tasks[:1], parent.tasks[1:]])
+
+    def settle(self) -> None:
+        """Everything is read, and told to all whom it concerns."""
+        for _ in range(_ENOUGH):
+            if not [lane for lanes in self.lanes for lane in lanes if lane.batch((_ENOUGH,), None)]:
+                return
+        raise AssertionError("the lanes never come to rest")
+
+    def unread(self, ssp: SSP, position: int) -> list[Row]:
+        """The rows that an SSP has beyond a position, or will have."""
+        read = set(self.log.rows(ssp)[:position])
+        return [row for row in self._destined[ssp] if row not in read]
+
+    def closed(self) -> dict[Window, list[Row]]:
+        """What every closed window held."""
+        return {(task, start): rows for task, held in self._tasks() for start, rows in held.closed.items()}
+
+    def drained(self) -> dict[Window, list[Row]]:
+        """What every window holds if those that are still open are closed now."""
+        states = [(task, held.after([], float("inf"))) for task, held in self._tasks()]
+        return {(task, start): rows for task, held in states for start, rows in held.closed.items()}
+
+    def _tasks(self) -> Iterator[tuple[int, Windows]]:
+        for lane in self.lanes[-1]:
+            yield from lane.state.items()
+
+    def _new_id(self, stage: int) -> str:
+        self._count += 1
+        return f"{stage}-{self._count:08x}"
+
+    def _lane(self, lane_id: str, stage: int, tasks: Sequence[int], beside: Mapping[str, tuple[str, ...]]) -> Lane:
+        return Lane(
+            id=lane_id,
+            job="j",
+            deployment=0,
+            stage=str(stage),
+            group="outputs-embedded",
+            seat="0",
+            tasks=tuple(str(task) for task in tasks),
+            ssps=tuple(self.shape.ssps(stage, tasks)),
+            beside=dict(beside),
+            predecessors=beside[lane_id],
+        )
+
+    def _succeed(self, stage: int, parents: Sequence[Running], shares: Sequence[Sequence[int]]) -> None:
+        """Lanes that go on from others, each with the tasks of a share, on what is left of their offset logs."""
+        others = [lane for lane in self.lanes[stage] if lane not in parents]
+        for parent in parents:
+            last = 0 if parent.told else -1
+            closed = msgspec.structs.replace(parent.lane, state=LaneState.CLOSED, last_batch=last)
+            self._closed[closed.id] = closed
+        ids = [self._new_id(stage) for _ in shares]
+        own = [[lane for lane in parents if set(lane.tasks) & set(share)] for share in shares]
+        beside = {lane.lane.id: lane.lane.speaks_for for lane in others}
+        before = {i: tuple(lane.lane.id for lane in mine) for i, mine in zip(ids, own, strict=True)}
+        beside |= {i: opening.spoken_for(its, self._closed) for i, its in before.items()}
+        children = []
+        for lane_id, share, mine in zip(ids, shares, own, strict=True):
+            lane = self._lane(lane_id, stage, share, beside)
+            state = {task: windows for parent in mine for task, windows in parent.state.items() if task in share}
+            children.append(Running(self, stage, lane, [_inherited(mine, lane.ssps)], state))
+        self.lanes[stage] = [*others, *children]
+
+
+def _inherited(parents: Sequence[Running], ssps: Sequence[SSP]) -> Batch:
+    """The last batch of the parents as that of a child: what concerns its SSPs, and the lowest of the watermarks."""
+    last = [parent.last for parent in parents if parent.last is not None]
+    own = [
+        _only(batch.progress, {str(ssp) for ssp in parent.ssps}) for parent, batch in zip(parents, last, strict=True)
+    ]
+    watermarks = [batch.progress.watermark for batch in last]
+    known = [at for at in watermarks if at is not None]
+    return Batch(
+        number=max(batch.number for batch in last),
+        begins=_kept([batch.begins for batch in last], ssps),
+        ends=_kept([batch.ends for batch in last], ssps),
+        progress=Progress(
+            watermark=min(known) if len(known) == len(watermarks) else None,
+            maxima={ssp: at for held in own for ssp, at in held.maxima.items()},
+            upstream={ssp: each for held in own for ssp, each in held.upstream.items()},
+        ),
+    )
+
+
+def _only(held: Progress, ssps: set[str]) -> Progress:
+    """Of some SSPs alone: what it says of others is of the time when they were the lane's."""
+    maxima = {ssp: at for ssp, at in held.maxima.items() if ssp in ssps}
+    return replace(held, maxima=maxima, upstream={ssp: each for ssp, each in held.upstream.items() if ssp in ssps})
+
+
+def _kept(several: Sequence[Mapping[str, Mapping[int, int]]], ssps: Sequence[SSP]) -> dict[str, dict[int, int]]:
+    held = {ssp_of(s, p): at for positions in several for s, each in positions.items() for p, at in each.items()}
+    return _by_stream({ssp: held.get(ssp, 0) for ssp in ssps})
+
+
+def _by_stream(positions: Mapping[SSP, int]) -> dict[str, dict[int, int]]:
+    found: dict[str, dict[int, int]] = {}
+    for ssp, at in positions.items():
+        found.setdefault(ssp.stream, {})[ssp.partition] = at
+    return found
+
+
+def _shares(tasks: Sequence[int], lanes: Sequence[int]) -> list[list[int]]:
+    """Tasks by the number of their lane."""
+    found: dict[int, list[int]] = {}
+    for n, task in enumerate(tasks):
+        found.setdefault(lanes[n % len(lanes)], []).append(task)
+    return list(found.values())

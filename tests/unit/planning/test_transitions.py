@@ -1,0 +1,457 @@
+"""The move: whatever a job goes through, each message is taken once, and state is where it was."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anabranch import Job
+from anabranch.errors import AnabranchError
+from anabranch.grouping.ownership import floors, owned
+from anabranch.model.hashing import bucket
+from anabranch.model.job_model import JobModel
+from anabranch.model.lane import Lane, LaneState, Position, open_lanes
+from anabranch.model.ssp import wholes
+from anabranch.planning import plan as planning
+from anabranch.planning.transition import deploy, expand, follow, opening, rescale, rewind
+from anabranch.planning.transition.change import Change
+from anabranch.planning.transition.deploy import Next
+from tests.unit.planning.test_plan import around
+
+IDS = count()
+KEYS = st.lists(st.none() | st.binary(max_size=2), max_size=40)
+
+
+def new_id() -> str:
+    return f"{next(IDS):08x}"
+
+
+def job(stateful: bool = True) -> Job:
+    made = Job("j")
+    rows = made.read("in", key="k binary", schema="n int")
+    rows.where("n > 0").write("out")
+    if stateful:
+        rows.agg(n="count(*)", name="counted").write("counts")
+    return made
+
+
+@dataclass
+class Batch:
+    """One that was begun. ``rows`` are those of its messages that are the lane's own, by the slot that publishes them;
+    ``committed``: the slots that have; ``ends``: by partition."""
+
+    rows: dict[Any, list[tuple[int, bytes, int, int]]]
+    ends: dict[int, int]
+    committed: set[Any] = field(default_factory=set)
+
+
+@dataclass
+class World:
+    """A job on streams of some messages, as its lanes have read it. What was done is by group and partition.
+
+    ``taken``: what needn't be done any more, unless it is rewound; ``kept``: what the state should hold; ``pending``:
+    by lane, the batch in which its process was killed.
+    """
+
+    streams: list[list[bytes | None]]
+    grouper: str = "partition"
+    factor: int = 1
+    containers: int = 1
+    spread: int = 1
+    lanes: dict[str, Lane] = field(default_factory=dict)
+    read: dict[str, dict[int, int]] = field(default_factory=dict)
+    state: dict[str, list[tuple[int, bytes, int, int]]] = field(default_factory=dict)
+    done: list[tuple[str, int, int]] = field(default_factory=list)
+    taken: set[tuple[str, int, int]] = field(default_factory=set)
+    kept: Counter[tuple[int, bytes, int, int]] = field(default_factory=Counter)
+    pending: dict[str, Batch] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.job = job()
+        surroundings = around(self.grouper, self.factor, self.containers, **{"in": len(self.streams)})
+        plan = planning.make(self.job.graph, replace(surroundings, lanes=self.spread))
+        self.model: JobModel = plan.model
+        for lane in planning.lanes_of(plan, 4, new_id):
+            self._begin(lane)
+
+    @property
+    def open(self) -> list[Lane]:
+        return open_lanes(self.lanes.values())
+
+    def _begin(self, lane: Lane) -> None:
+        self.lanes[lane.id] = msgspec.structs.replace(lane, folder_epoch=1, state=LaneState.RUNNING)
+        begins = {whole.partition: [0] for whole in wholes(lane.ssps) if not lane.starting or whole in lane.fresh}
+        for position in lane.starting:
+            begins.setdefault(position.ssp.partition, []).append(position.offset)
+        self.read[lane.id] = {partition: min(offsets) for partition, offsets in begins.items()}
+        afresh = not lane.stateful or (lane.rewind is not None and lane.rewind.clear)
+        before = () if afresh else lane.inherits or lane.predecessors
+        self.state[lane.id] = [row for name in before for row in self.state[name]]
+
+    def work(self, number: int, messages: int) -> None:
+        """A lane has a batch; that of a killed process comes first."""
+        lane = self._planned(number, messages)
+        self._finish(lane)
+
+    def kill(self, number: int, seed: int) -> None:
+        """A lane's process dies in a batch of which some slots are committed. Who goes on finishes just that batch, as
+        far as the slots' markers don't say that it is done; so does who goes on from the lane."""
+        dice = random.Random(seed)
+        lane = self._planned(number, dice.randint(1, 9))
+        self._publish(lane, [slot for slot in self.pending[lane.id].rows if dice.random() < 0.5])
+
+    def _planned(self, number: int, messages: int) -> Lane:
+        lane = self.open[number % len(self.open)]
+        self._finish(lane)
+        rows: dict[Any, list[tuple[int, bytes, int, int]]] = {}
+        ends: dict[int, int] = {}
+        for whole in dict.fromkeys(wholes(lane.ssps)):
+            stream, begins = self.streams[whole.partition], floors(lane, whole)
+            start = self.read[lane.id][whole.partition]
+            ends[whole.partition] = min(len(stream), start + messages)
+            for offset in range(start, ends[whole.partition]):
+                key = stream[offset]
+                if lane.stateful and key is None:
+                    continue
+                mine = bucket(key, offset, len(begins))
+                if offset >= begins[mine]:
+                    slot = bucket(key, offset, 4) if lane.stateful else (whole.partition, mine)
+                    row = (lane.numbers[str(whole)], key or b"", whole.partition, offset)
+                    rows.setdefault(slot, []).append(row)
+        self.pending[lane.id] = Batch(rows, ends)
+        return lane
+
+    def _publish(self, lane: Lane, slots: Iterable[Any]) -> None:
+        batch = self.pending[lane.id]
+        for slot in {*slots} - batch.committed:
+            for _, _, partition, offset in batch.rows[slot]:
+                self._take((lane.group, partition, offset))
+            batch.committed.add(slot)
+
+    def _finish(self, lane: Lane) -> None:
+        """Commit the batch that a lane has begun, if there is one."""
+        if lane.id not in self.pending:
+            return
+        self._publish(lane, self.pending[lane.id].rows)
+        batch = self.pending.pop(lane.id)
+        rows = [row for its in batch.rows.values() for row in its]
+        self.state[lane.id] += rows
+        self.kept.update(rows if lane.stateful else ())
+        self.read[lane.id] |= batch.ends
+
+    def _take(self, message: tuple[str, int, int]) -> None:
+        """Process a message: never twice unless it was rewound, and never before an older one of its key."""
+        group, partition, offset = message
+        stream = self.streams[partition]
+        assert message not in self.taken, message
+        if stream[offset] is not None:
+            older = {(group, partition, o) for o in range(offset) if stream[o] == stream[offset]}
+            assert older <= self.taken, message
+        self.taken.add(message)
+        self.done.append(message)
+
+    def _before(self, to: dict[int, int]) -> set[tuple[str, int, int]]:
+        return {(g, p, o) for g, p, o in self.taken if o < to.get(p, len(self.streams[p]))}
+
+    def rewind(self, seed: int, cancel: bool) -> None:
+        """To places by chance, of some partitions or all; maybe cancelled before it has an effect."""
+        for lane in self.open:
+            self._finish(lane)
+        dice = random.Random(seed)
+        some = [p for p in range(len(self.streams)) if dice.random() < 0.7] or [0]
+        state = dice.choice(["keep", "clear"])
+        whole = range(len(self.streams)) if state == "clear" else some
+        to = {p: dice.randrange(len(self.streams[p]) + 1) for p in whole}
+        taken, kept = set(self.taken), Counter(self.kept)
+        self.taken = self._before(to)
+        texts = {f"embedded/in/{p}": offset for p, offset in to.items()}
+        self._move(rewind.rewound(self.job.graph, self.model, self.lanes, texts, state, new_id))
+        if state == "clear":
+            self.kept.clear()
+        if cancel:
+            self.taken, self.kept = taken, kept
+            self._move(rewind.undone(self.model, self.lanes, new_id))
+
+    def change(self, factor: int, containers: int) -> Change:
+        return self._move(rescale.rescaled(self.job.graph, self.model, self.lanes, factor, containers, new_id))
+
+    def grow(self, times: int, keys: Sequence[bytes | None]) -> Change:
+        """The input gets ``times`` as many partitions, the new ones with messages of these keys."""
+        count = len(self.streams) * times
+        self.streams += [list(keys) for _ in range(count - len(self.streams))]
+        counts = {"embedded/in": count}
+        return self._move(expand.expanded(self.job.graph, self.model, self.lanes, counts, new_id))
+
+    def deploy(self, other: int) -> Change:
+        """The same job once more: planned anew, or, as in a rollback, as it ran already; its inputs may have grown."""
+        surroundings = around("partition", self.model.factor, len(self.model.containers), **{"in": len(self.streams)})
+        planned = planning.make(self.job.graph, replace(surroundings, lanes=self.spread))
+        lanes = planning.lanes_of(planned, 4, new_id) if other else tuple(self.lanes.values())
+        after = Next(self.model.run_id + 1, planned.model if other else self.model, lanes)
+        return self._move(deploy.deployed(after, self.model, follow.heads(self.lanes.values()), new_id))
+
+    def _move(self, change: Change) -> Change:
+        for name in change.closing:
+            lane = self.lanes[name]
+            self._finish(lane)
+            final = [
+                Position(ssp=ssp, offset=self.read[name][ssp.partition]) for ssp in dict.fromkeys(wholes(lane.ssps))
+            ]
+            self.lanes[name] = msgspec.structs.replace(lane, state=LaneState.CLOSED, final=tuple(final), last_batch=7)
+        self.model = change.model
+        self.lanes.update({lane.id: lane for lane in change.lanes})
+        for lane in change.lanes:
+            self._begin(rewind.opened(lane, self.lanes))
+        return change
+
+    def finish(self) -> None:
+        for number in range(len(self.open)):
+            self.work(number, 10_000)
+
+
+FACTORS = st.sampled_from([1, 2, 4, 8, 16, 64])
+STEPS = st.lists(
+    st.tuples(st.just("work"), st.integers(0, 40), st.integers(1, 9))
+    | st.tuples(st.just("kill"), st.integers(0, 40), st.integers(0, 10_000))
+    | st.tuples(st.just("change"), FACTORS, st.integers(1, 4))
+    | st.tuples(st.sampled_from(["rewind", "cancel"]), st.integers(0, 10_000), st.just(0))
+    | st.tuples(st.just("deploy"), st.integers(0, 1), st.just(0))
+    | st.tuples(st.just("grow"), st.sampled_from([1, 2, 3]), st.integers(0, 5)),
+    max_size=16,
+)
+
+
+HISTORIES = given(
+    streams=st.lists(KEYS, min_size=1, max_size=3),
+    factor=FACTORS,
+    containers=st.integers(1, 4),
+    lanes=st.integers(1, 3),
+    grouper=st.sampled_from(["partition", "ssp", "cogroup"]),
+    steps=STEPS,
+)
+
+
+@settings(max_examples=500, deadline=None)
+@HISTORIES
+def test_each_message_is_taken_once_and_state_is_whole(**history: Any) -> None:
+    _holds(**history)
+
+
+@pytest.mark.long
+@settings(max_examples=5000, deadline=None)
+@HISTORIES
+def test_each_message_is_taken_once_in_many_histories(**history: Any) -> None:
+    _holds(**history)
+
+
+def _holds(
+    streams: list[list[bytes | None]],
+    factor: int,
+    containers: int,
+    lanes: int,
+    grouper: str,
+    steps: list[tuple[str, int, int]],
+) -> None:
+    """Once, and once more for each time that it was rewound after that; keys in order: see :meth:`World._take`."""
+    base, streams = len(streams), [*streams]
+    world = World(streams, grouper, factor, containers, lanes)
+    for what, first, second in steps:
+        if what == "work":
+            world.work(first, second)
+        elif what == "kill":
+            world.kill(first, second)
+        elif what == "change":
+            world.change(first, second)
+        elif what == "deploy":
+            world.deploy(first)
+        elif what != "grow":
+            world.rewind(first, cancel=what == "cancel")
+        elif len(streams) * first <= 12:
+            world.grow(first, [b"a", None, b"b", b"a", b"cc"][:second])
+        for stage in world.model.stages:
+            parts = Counter((lane.group, task) for lane in world.open if not lane.stateful for task in lane.tasks)
+            assert parts == {("outputs-embedded", task.name): 1 for task in stage.tasks}
+        counts = Counter(lane.seat for lane in world.open if not lane.stateful)
+        assert max(counts.values()) <= lanes
+    world.finish()
+    assert world.taken == {
+        (group, partition, offset)
+        for partition, stream in enumerate(streams)
+        for offset, key in enumerate(stream)
+        for group in ("outputs-embedded", "counted")
+        if group != "counted" or key is not None
+    }
+    if all(what not in ("rewind", "cancel") for what, _, _ in steps):
+        assert set(Counter(world.done).values()) <= {1}
+    held: Counter[tuple[int, bytes, int, int]] = Counter()
+    for lane in world.open:
+        if lane.stateful:
+            mine = owned(lane)
+            held.update(
+                row for row in world.state[lane.id] if bucket(row[1], 0, lane.factor) in mine.get(row[0], frozenset())
+            )
+    assert held == world.kept
+    assert all(task == partition % base for task, _, partition, _ in held)
+
+
+def test_a_stateless_lane_is_followed_by_one_and_starts_where_it_ended() -> None:
+    world = World([[b"a", b"b"], [b"c"]])
+    world.work(0, 1)
+    change = world.change(4, 1)
+    assert (change.model.generation, change.model.factor) == (2, 4)
+    follower = next(lane for lane in change.lanes if not lane.stateful)
+    assert list(follower.tasks) == [f"Partition_{p}-{b}-4" for p in (0, 1) for b in range(4)]
+    assert (follower.factor, follower.numbers, follower.bases) == (4, {"embedded/in/0": 0, "embedded/in/1": 1}, (0, 1))
+    (before,) = follower.predecessors
+    assert before in change.closing
+    opened = world.lanes[follower.id]
+    assert {str(position.ssp): position.offset for position in opened.starting}["embedded/in/0#3"] == 1
+    assert opened.inherits == {before: 1}
+
+
+def test_state_stays_in_one_lane_while_it_stays_in_one_container() -> None:
+    world = World([[b"a"], [b"b"]])
+    change = world.change(8, 1)
+    assert sum(lane.stateful for lane in change.lanes) == 1
+    change = world.change(8, 2)
+    parted = [lane for lane in change.lanes if lane.stateful]
+    assert [lane.seat for lane in parted] == ["0", "1"]
+    assert [lane.factor for lane in parted] == [8, 8]
+    change = world.change(1, 1)
+    beside = [lane for lane in change.lanes if lane.stateful]
+    assert [(lane.seat, lane.tasks) for lane in beside] == [("0", ("Partition_0",)), ("0", ("Partition_1",))]
+    assert len({lane.predecessors for lane in beside}) == 2
+
+
+def test_what_is_not_concerned_is_left_alone() -> None:
+    world = World([[b"a"], [b"b"], [b"c"], [b"d"]], containers=2)
+    kept = {lane.id for lane in world.open if lane.seat == "0"}
+    change = world.change(1, 2)
+    assert (change.closing, change.lanes) == ((), ())
+    change = world.change(1, 4)
+    moved = {ssp.partition for lane in change.lanes for ssp in lane.ssps}
+    assert moved == {0, 1, 2, 3}
+    assert kept <= set(change.closing)
+
+
+def test_a_new_partition_joins_the_lane_that_has_the_state_of_its_keys() -> None:
+    world = World([[b"a"], [b"b"]], containers=2)
+    world.work(0, 1)
+    change = world.grow(2, [b"a"])
+    assert (change.model.generation, change.model.expands) == (2, ("embedded/in",))
+    assert {lane.seat: sorted(s.partition for s in lane.ssps) for lane in change.lanes} == {"0": [0, 2], "1": [1, 3]}
+    counting = next(lane for lane in change.lanes if lane.stateful and lane.seat == "0")
+    assert (counting.tasks, counting.numbers) == (("Partition_0",), {"embedded/in/0": 0, "embedded/in/2": 0})
+    assert {text: base.partition for text, base in counting.base.items()} == {"embedded/in/0": 0, "embedded/in/2": 0}
+    assert [str(ssp) for ssp in counting.fresh] == ["embedded/in/2"]
+    assert [str(position.ssp) for position in world.lanes[counting.id].starting] == ["embedded/in/0"]
+    again = world.grow(1, [])
+    assert (again.closing, again.lanes, again.model.expands) == ((), (), ())
+    scaled = world.change(4, 1)
+    assert all(not lane.fresh for lane in scaled.lanes)
+    assert len(scaled.model.stages[0].tasks) == 2 * 4
+
+
+def test_lanes_that_have_none_of_the_new_partitions_run_on() -> None:
+    made = Job("j")
+    for name in ("a", "b"):
+        rows = made.read(name, key="k string", schema="n int")
+        rows.agg(n="count(*)", name=f"counted-{name}").write(f"counts-{name}")
+    made.read("c", key="k string", schema="n int").where("n > 0").partition_by("n").write("out")
+    plan = planning.make(made.graph, around(a=2, b=2, c=2))
+    lanes = {lane.id: lane for lane in planning.lanes_of(plan, 4, new_id)}
+    change = expand.expanded(made.graph, plan.model, lanes, {"embedded/a": 4, "embedded/b": 2}, new_id)
+    assert [lanes[name].group for name in change.closing] == ["counted-a"]
+    assert [(lane.group, len(lane.ssps)) for lane in change.lanes] == [("counted-a", 4)]
+    assert expand.other(made.graph, change.model, {"embedded/a": 4, "embedded/b": 2, "embedded/zzz": 1}) == {}
+
+
+def test_without_state_new_partitions_are_new_tasks() -> None:
+    made = Job("j")
+    made.read("in", key="k string", schema="n int").where("n > 0").write("out")
+    plan = planning.make(made.graph, around("partition", 2, 3, **{"in": 2}))
+    lanes = {lane.id: lane for lane in planning.lanes_of(plan, 4, new_id)}
+    change = expand.expanded(made.graph, plan.model, lanes, {"embedded/in": 5}, new_id)
+    assert len(change.model.stages[0].tasks) == 5 * 2
+    assert sorted(len(lane.tasks) for lane in change.lanes) == [3, 3, 4]
+    assert {str(ssp) for lane in change.lanes for ssp in lane.fresh} == {f"embedded/in/{p}" for p in (2, 3, 4)}
+
+
+def test_new_tasks_of_a_broadcast_are_refused() -> None:
+    made = Job("j")
+    rows = made.read("in", key="k string", schema="n int")
+    rows.merge(made.read("rules", schema="n int", key="k string", broadcast=True)).write("out")
+    plan = planning.make(made.graph, around(**{"in": 2, "rules": 1}))
+    lanes = {lane.id: lane for lane in planning.lanes_of(plan, 4, new_id)}
+    with pytest.raises(AnabranchError, match="would have new tasks, and the broadcast input embedded/rules"):
+        expand.expanded(made.graph, plan.model, lanes, {"embedded/in": 4}, new_id)
+    wider = expand.expanded(made.graph, plan.model, lanes, {"embedded/rules": 2}, new_id)
+    (lane,) = wider.lanes
+    assert [[str(ssp) for ssp in each] for each in (lane.broadcast, lane.fresh)] == [
+        ["embedded/rules/0", "embedded/rules/1"],
+        ["embedded/rules/1"],
+    ]
+
+
+def test_the_streams_between_stages_are_the_jobs_own() -> None:
+    made = Job("j")
+    made.read("in", key="k string", schema="n int").partition_by("n").agg(n="count(*)").write("counts")
+    model = planning.make(made.graph, around(**{"in": 2})).model
+    assert expand.partitions(made.graph, model) == {"embedded/in": 2}
+
+
+def test_lanes_read_from_those_that_follow_the_writers() -> None:
+    made = Job("j")
+    made.read("in", key="k string", schema="n int").partition_by("n").agg(n="count(*)").write("counts")
+    plan = planning.make(made.graph, around(**{"in": 2}))
+    lanes = {lane.id: lane for lane in planning.lanes_of(plan, 4, new_id)}
+    change = rescale.rescaled(made.graph, plan.model, lanes, 2, 1, new_id)
+    writer, reader = change.lanes
+    assert reader.upstream == (writer.id,)
+    assert writer.beside == {writer.id: writer.predecessors}
+
+
+@pytest.mark.parametrize(("last_batch", "others"), [(0, 0), (-1, 1)])
+def test_who_follows_a_lane_that_never_spoke_speaks_for_those_before_it(last_batch: int, others: int) -> None:
+    """Or else what the first of them told last would hold the watermark of all that read it for ever."""
+    world = World([[b"a", b"b"]])
+    first, second, third = (
+        next(lane for lane in several if not lane.stateful)
+        for several in (world.open, world.change(2, 1).lanes, world.change(4, 1).lanes)
+    )
+    assert third.predecessors == (second.id,)
+    closed = msgspec.structs.replace(world.lanes[second.id], last_batch=last_batch)
+    opened = opening.opened(third, {**world.lanes, second.id: closed})
+    assert opened.speaks_for == (second.id, first.id)[: 1 + others]
+
+
+@pytest.mark.parametrize(
+    ("factor", "containers", "match"), [(3, 1, "factor 3"), (2048, 1, "factor 2048"), (0, 1, "factor 0")]
+)
+def test_what_cannot_be_is_refused(factor: int, containers: int, match: str) -> None:
+    with pytest.raises(AnabranchError, match=match):
+        World([[b"a"]]).change(factor, containers)
+
+
+@pytest.mark.parametrize(("factor", "containers"), [(2, 1), (1, 2)])
+def test_all_is_one_task_a_container(factor: int, containers: int) -> None:
+    with pytest.raises(AnabranchError, match="all"):
+        World([[b"a"]], grouper="all").change(factor, containers)
+
+
+def test_a_shuffle_inside_the_query_has_no_factor() -> None:
+    made = Job("j")
+    made.read("in", key="k string", schema="n int").partition_by("n", via="spark").agg(n="count(*)").write("counts")
+    plan = planning.make(made.graph, around(**{"in": 1}))
+    lanes = {lane.id: lane for lane in planning.lanes_of(plan, 4, new_id)}
+    with pytest.raises(AnabranchError, match="shuffle inside the query"):
+        rescale.rescaled(made.graph, plan.model, lanes, 2, 1, new_id)

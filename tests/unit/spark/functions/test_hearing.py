@@ -1,0 +1,120 @@
+"""The driver hears its workers, and nobody else."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from anabranch.spark.functions.hearing import Listener
+from anabranch.task_progress.counts import Count, Hello, Told, Work
+
+
+@pytest.fixture
+def listener() -> Iterator[Listener]:
+    made = Listener("127.0.0.1")
+    yield made
+    made.close()
+
+
+def told(rows: int = 0, batch: int = 3, run: str = "r", attempt: int = 0, **more: object) -> Told:
+    counts = (Count(0, 1, 2, -1, rows, 1.0, 9),) if rows else ()
+    fields = {"stage": 0, "partition": 0, "label": "map", "counts": counts, **more}
+    return Told(run=run, batch=batch, attempt=attempt, **fields)  # type: ignore[arg-type]
+
+
+def connected(listener: Listener, token: str | None = None) -> socket.socket:
+    made = socket.create_connection(("127.0.0.1", listener.line.port), 5)
+    made.sendall(msgspec.json.encode(Hello(listener.line.token if token is None else token)) + b"\n")
+    return made
+
+
+def send(connection: socket.socket, what: Told) -> None:
+    connection.sendall(msgspec.json.encode(what) + b"\n")
+
+
+def is_ended(connection: socket.socket) -> bool:
+    connection.settimeout(5)
+    try:
+        return connection.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def rows(listener: Listener, wanted: int, run: str = "r", batch: int = 3) -> bool:
+    end = time.monotonic() + 5
+    while time.monotonic() < end:
+        if sum(count.rows for each in listener.of(run, batch) for count in each.counts) == wanted:
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def test_counts_that_a_line_leaves_out_stay(listener: Listener) -> None:
+    with connected(listener) as worker:
+        send(worker, told(rows=5))
+        send(worker, told())
+        assert rows(listener, 5)
+
+
+def test_a_line_may_come_in_pieces(listener: Listener) -> None:
+    with connected(listener) as worker:
+        line = msgspec.json.encode(told(rows=5)) + b"\n"
+        worker.sendall(line[:20])
+        time.sleep(0.05)
+        worker.sendall(line[20:])
+        assert rows(listener, 5)
+
+
+@pytest.mark.parametrize("junk", [b"GET / HTTP/1.1\r\n", b"{}\n", b'{"token": "x"}\n', b"\xff" * 4000])
+def test_who_does_not_know_the_token_is_not_heard(junk: bytes, listener: Listener) -> None:
+    with socket.create_connection(("127.0.0.1", listener.line.port), 5) as stranger:
+        stranger.sendall(junk + msgspec.json.encode(told(rows=5)) + b"\n")
+        assert is_ended(stranger)
+    assert listener.of("r", 3) == []
+    with connected(listener) as worker:  # others are
+        send(worker, told(rows=7))
+        assert rows(listener, 7)
+
+
+@pytest.mark.parametrize("junk", [b"no JSON\n", b'{"run": 1}\n', b"x" * (2**20 + 2**17)])
+def test_junk_ends_a_connection_and_no_other(junk: bytes, listener: Listener) -> None:
+    with connected(listener) as worker, connected(listener) as broken:
+        send(worker, told(rows=5))
+        broken.sendall(junk)
+        assert is_ended(broken)
+        send(worker, told(rows=6))
+        assert rows(listener, 6)
+
+
+def test_of_an_older_batch_nothing_is_heard(listener: Listener) -> None:
+    listener.hear(told(rows=5, batch=3))
+    listener.hear(told(rows=8, batch=4))
+    listener.hear(told(rows=9, batch=3, attempt=7))
+    assert listener.of("r", 3) == []
+    assert rows(listener, 8, batch=4)
+
+
+def test_runs_are_told_apart_and_only_so_many_remembered(listener: Listener) -> None:
+    listener.hear(told(rows=5, run="first"))
+    for number in range(300):
+        listener.hear(told(rows=1, run=f"run {number}"))
+    assert listener.of("first", 3) == []
+    assert rows(listener, 1, run="run 299")
+
+
+def test_of_a_worker_that_is_gone_nothing_is_under_way(listener: Listener) -> None:
+    work = Work("map", 0, 0, 7, 0, 4.0)
+    with connected(listener) as worker:
+        send(worker, told(rows=5, work=work))
+        assert rows(listener, 5)
+        assert listener.oldest("r") == work
+        assert listener.of("r", 3)[0].fresh
+    end = time.monotonic() + 5
+    while listener.of("r", 3)[0].fresh and time.monotonic() < end:
+        time.sleep(0.01)
+    assert listener.oldest("r") is None
+    assert rows(listener, 5)

@@ -1,0 +1,277 @@
+"""User code that ends its process: the messages at fault are found and rejected, and all others are worked on."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import math
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anabranch.spark.functions import isolation
+from anabranch.spark.functions.calling import Outcome, UserFunction
+from anabranch.spark.functions.isolation import Host, LostError
+
+SCHEMA = pa.schema([("n", pa.int64())])
+LIMIT = 2.0
+NOTHING = pa.RecordBatch.from_pylist([], schema=SCHEMA)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(isolation, "PAUSE", 0.01)
+
+
+def numbers(count: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([{"n": n} for n in range(count)], schema=SCHEMA)
+
+
+def found(outcome: Outcome) -> list[int]:
+    return list(outcome.rows.column("n").to_pylist())
+
+
+@contextmanager
+def isolated(kind: str, function: Callable[..., Any], seconds: float = math.inf) -> Iterator[isolation.Calls]:
+    user = UserFunction(kind, function, SCHEMA, __file__, seconds)
+    host = Host(isolation.service(user))
+    try:
+        yield isolation.called(user, host)
+    finally:
+        host.close()
+
+
+def ran(kind: str, function: Callable[..., Any], count: int, seconds: float = math.inf, fails: bool = False) -> Outcome:
+    begun: list[int] = []
+    with isolated(kind, function, seconds) as calls:
+        outcome = asyncio.run(calls(numbers(count), begun.append, fails))
+    assert set(begun) <= set(range(count))
+    return outcome
+
+
+def deadly(message: dict[str, Any]) -> dict[str, Any]:
+    match message["n"]:
+        case 7:
+            os._exit(3)
+        case 150:
+            ctypes.string_at(0)
+        case 151:
+            os.kill(os.getpid(), signal.SIGKILL)
+        case 152:
+            raise SystemExit(1)
+    return message
+
+
+async def deadly_later(message: dict[str, Any]) -> dict[str, Any]:
+    await asyncio.sleep(0)
+    return deadly(message)
+
+
+def deadly_batch(rows: pa.RecordBatch) -> pa.RecordBatch:
+    for row in rows.to_pylist():
+        deadly(row)
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("kind", "function"),
+    [
+        ("map", deadly),
+        ("map", deadly_later),
+        ("flat_map", lambda m: [deadly(m)]),
+        ("filter", lambda m: bool(deadly(m))),
+        ("map_arrow", deadly_batch),
+    ],
+)
+def test_messages_that_kill_their_process_are_rejected_and_no_others(kind: str, function: Any) -> None:
+    outcome = ran(kind, function, 300)
+    assert found(outcome) == [n for n in range(300) if n not in (7, 150, 151, 152)]
+    assert outcome.places.tolist() == found(outcome)
+    told = {each.place: each.error for each in outcome.rejected}
+    assert told.keys() == {7, 150, 151, 152}
+    assert told[7] == "the worker died on it 3 times: it ended with exit code 3"
+    assert told[150] == "the worker died on it 3 times: killed by SIGSEGV"
+    assert told[151] == "the worker died on it 3 times: killed by SIGKILL"
+    assert told[152].startswith("SystemExit: 1 at test_isolation.py:")
+
+
+def test_a_message_that_kills_once_is_worked_on(tmp_path: Path) -> None:
+    """As one that memory hadn't sufficed for."""
+    mark = tmp_path / "mark"
+
+    def kills_once(message: dict[str, Any]) -> dict[str, Any]:
+        if message["n"] == 5 and not mark.exists():
+            mark.touch()
+            os._exit(1)
+        return message
+
+    outcome = ran("map", kills_once, 10)
+    assert (found(outcome), outcome.rejected) == (list(range(10)), ())
+
+
+def test_a_message_that_takes_too_long_is_rejected_at_once() -> None:
+    def slow(message: dict[str, Any]) -> dict[str, Any]:
+        if message["n"] in (3, 8):
+            time.sleep(3600)
+        return message
+
+    begun = time.monotonic()
+    outcome = ran("map", slow, 20, seconds=LIMIT)
+    assert found(outcome) == [n for n in range(20) if n not in (3, 8)]
+    assert [each.place for each in outcome.rejected] == [3, 8]
+    assert outcome.rejected[0].error == "the function worked on it for more than 2 s: [job] message_timeout"
+    assert time.monotonic() - begun < 60
+
+
+def test_a_batch_that_takes_too_long_is_tried_row_by_row() -> None:
+    def slow(rows: pa.RecordBatch) -> pa.RecordBatch:
+        if 3 in rows.column("n").to_pylist():
+            time.sleep(3600)
+        return rows
+
+    outcome = ran("map_arrow", slow, 6, seconds=LIMIT)
+    assert (found(outcome), [each.place for each in outcome.rejected]) == ([0, 1, 2, 4, 5], [3])
+
+
+def test_an_async_function_that_takes_too_long_is_broken_off() -> None:
+    async def slow(message: dict[str, Any]) -> dict[str, Any]:
+        if message["n"] == 3:
+            await asyncio.sleep(3600)
+        return message
+
+    outcome = ran("map", slow, 6, seconds=LIMIT)
+    assert (found(outcome), [each.place for each in outcome.rejected]) == ([0, 1, 2, 4, 5], [3])
+
+
+def test_the_first_rejection_is_the_last_where_it_fails_the_lane() -> None:
+    outcome = ran("map", deadly, 300, fails=True)
+    assert outcome.rejected[0].place == 7
+
+
+def test_what_cannot_be_loaded_says_so() -> None:
+    class Odd:
+        def __reduce__(self) -> Any:
+            return exec, ("raise ValueError('not here')",)
+
+    user = UserFunction("map", Odd(), SCHEMA, "", math.inf)  # type: ignore[arg-type]
+    with pytest.raises(RuntimeError, match="the process for user code can't begin: ValueError: not here"):
+        Host(isolation.service(user))
+
+
+def test_processes_end_with_their_host(tmp_path: Path) -> None:
+    """One that is in user code as well, when nobody waits for it any more."""
+    note = tmp_path / "pid"
+
+    def stuck(message: dict[str, Any]) -> dict[str, Any]:
+        note.write_text(str(os.getpid()))
+        time.sleep(3600)
+        return message
+
+    user = UserFunction("map", stuck, SCHEMA, "", math.inf)
+    host = Host(isolation.service(user))
+    calls = isolation.called(user, host)
+    waiting = threading.Thread(target=lambda: asyncio.run(_lost(calls)), daemon=True)
+    waiting.start()
+    end = time.monotonic() + 60
+    while not (note.exists() and note.read_text()):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    pid = int(note.read_text())
+    host.close()
+    while Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+HOLDS = """
+import asyncio, os, sys, time
+import pyarrow as pa
+from anabranch.spark.functions import isolation
+from anabranch.spark.functions.calling import UserFunction
+
+def stuck(message, note=sys.argv[1]):
+    open(note, "w").write(str(os.getpid()))
+    while True:
+        pass
+
+schema = pa.schema([("n", pa.int64())])
+user = UserFunction("map", stuck, schema, "")
+calls = isolation.called(user, isolation.Host(isolation.service(user)))
+asyncio.run(calls(pa.RecordBatch.from_pylist([{"n": 1}], schema=schema), lambda _: None))
+"""
+
+
+def test_processes_end_with_their_worker(tmp_path: Path) -> None:
+    """As Spark ends it where it stops a task."""
+    note = tmp_path / "pid"
+    worker = subprocess.Popen([sys.executable, "-c", HOLDS, str(note)])
+    end = time.monotonic() + 60
+    while not (note.exists() and note.read_text()):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    pid = int(note.read_text())
+    worker.kill()
+    worker.wait()
+    while Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+async def _lost(calls: isolation.Calls) -> None:
+    try:
+        await calls(numbers(1), lambda _: None)
+    except Exception:
+        return
+
+
+# The narrowing by itself, with a model of the process.
+
+
+@given(
+    st.integers(0, 400),
+    st.sets(st.integers(0, 400), max_size=5),
+    st.sets(st.integers(0, 400), max_size=5),
+    st.dictionaries(st.integers(0, 400), st.integers(1, 3), max_size=3),
+    st.booleans(),
+)
+def test_each_row_is_rejected_or_comes_out(
+    count: int, killers: set[int], late: set[int], sometimes: dict[int, int], names_late: bool
+) -> None:
+    """``sometimes``: rows that kill so many times and no more. Once among others, and twice alone, is survived."""
+    left = dict(sometimes)
+    deaths = 0
+
+    def ask(rows: pa.RecordBatch, at: int) -> Outcome:
+        nonlocal deaths
+        for place, n in enumerate(rows.column("n").to_pylist()):
+            if n in late and n not in killers:
+                raise LostError(place if names_late else 0, "late", late=True)
+            if n in killers or left.get(n, 0):
+                left[n] = left.get(n, 1) - 1
+                deaths += 1
+                raise LostError(place, "killed", late=False)
+        return Outcome(rows, np.arange(rows.num_rows))
+
+    rows = numbers(count)
+    outcome = isolation.narrowed(rows, NOTHING, ask, names_late, fails=False)
+    rejected = {each.place: each.error for each in outcome.rejected}
+    assert sorted([*found(outcome), *rejected]) == list(range(count))
+    assert found(outcome) == outcome.places.tolist() == sorted(found(outcome))
+    maybe = {n for n, times in sometimes.items() if times >= 3}
+    sure = {n for n in killers | late if n < count}
+    assert sure <= rejected.keys() <= sure | maybe
+    assert all(rejected[n] == "the worker died on it 3 times: killed" for n in rejected if n in killers)
+    assert deaths <= (isolation.TRIES + 1) * (len(killers) + len(sometimes))

@@ -1,0 +1,227 @@
+"""A table in a real PostgreSQL: types, upserts, locks, a server that goes away, and what is refused."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+import pytest
+
+from anabranch import crash_points
+from anabranch.errors import AnabranchError, ConfigError, ConflictError, FencedError, NotFoundError
+from anabranch.tables import session
+from anabranch.tables.postgresql import PostgresqlTable
+from tests.support import postgres
+from tests.unit.tables.helpers import LANE, SCHEMA, committed, owner, written
+
+
+@pytest.fixture
+def url(postgres_server: postgres.Server) -> str:
+    return postgres_server.new_database()
+
+
+@pytest.fixture
+def connection(url: str) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(url, autocommit=True) as made:
+        yield made
+
+
+def opened(url: str, **settings: object) -> PostgresqlTable:
+    return PostgresqlTable("orders", {"url": url, "table": "orders", **settings})
+
+
+def table(url: str, **settings: object) -> PostgresqlTable:
+    made = opened(url, **settings)
+    made.prepare(SCHEMA, create=True)
+    made.fence(owner(1), new=True)
+    return made
+
+
+def test_all_types_come_through(url: str, connection: psycopg.Connection[Any]) -> None:
+    at = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
+    columns: dict[str, tuple[pa.DataType, list[Any]]] = {
+        "yes": (pa.bool_(), [True, None]),
+        "small": (pa.int8(), [-1, None]),
+        "big": (pa.int64(), [2**62, None]),
+        "real": (pa.float64(), [1.5e300, float("inf")]),
+        "text": (pa.string(), ['a "quoted", \\. \n line', ""]),
+        "none": (pa.string(), [None, "\\N"]),
+        "bytes": (pa.binary(), [b"\x00\xff", b""]),
+        "day": (pa.date32(), [date(2026, 1, 2), None]),
+        "at": (pa.timestamp("us", tz="UTC"), [at, None]),
+        "local": (pa.timestamp("us"), [at.replace(tzinfo=None), None]),
+        "price": (pa.decimal128(10, 2), [Decimal("12.30"), None]),
+        "tags": (pa.list_(pa.string()), [["a", 'b"'], []]),
+        "inner": (pa.struct([("x", pa.int32())]), [{"x": 1}, None]),
+    }
+    schema = pa.schema([(name, kind) for name, (kind, _) in columns.items()])
+    made = opened(url)
+    made.prepare(schema, create=True)
+    made.prepare(schema, create=False)
+    made.fence(owner(1), new=True)
+    writer = made.writer(owner(1), schema)
+    arrays = [pa.array(values, kind) for kind, values in columns.values()]
+    writer.write(pa.RecordBatch.from_arrays(arrays, schema=schema))
+    made.commit(owner(1), 0, writer.close())
+    found = connection.execute("select * from orders").fetchall()
+    assert found == list(zip(*(values for _, values in columns.values()), strict=True))
+
+
+def test_upserts_leave_the_last_row_of_each_key(url: str, connection: psycopg.Connection[Any]) -> None:
+    made = table(url, mode="upsert", key=["id"])
+    committed(made, owner(1), 0, [1, 2, 1], [2], name="first")
+    committed(made, owner(1), 1, [2, 3], name="second")
+    committed(made, owner(1), 0, [1, 2], name="replayed")
+    found = connection.execute("select id, name from orders order by id").fetchall()
+    assert found == [(1, "first-1"), (2, "second-2"), (3, "second-3")]
+
+
+def test_the_last_task_and_the_last_row_win(url: str, connection: psycopg.Connection[Any]) -> None:
+    made = table(url, mode="upsert", key=["id"])
+    first, second = written(made, owner(1), [1], name="a"), written(made, owner(1), [1], name="b")
+    made.commit(owner(1), 0, [*second, *first])
+    assert connection.execute("select name from orders").fetchall() == [("a-1",)]
+
+
+def test_a_fence_waits_for_a_commit_that_is_under_way(url: str, connection: psycopg.Connection[Any]) -> None:
+    """It is in the table before the fence returns; or it is fenced."""
+    made, other = table(url), opened(url)
+    connection.execute("begin")
+    connection.execute("lock table orders in access exclusive mode")  # somebody holds up the commit
+    parts = written(made, owner(1), [1])
+    outcome: list[object] = []
+
+    def commit() -> None:
+        try:
+            outcome.append(made.commit(owner(1), 0, parts))
+        except AnabranchError as error:
+            outcome.append(error)
+
+    committing = threading.Thread(target=commit)
+    committing.start()
+    fencing = threading.Thread(target=other.fence, args=(owner(2), None))
+    fencing.start()
+    fencing.join(1)
+    fenced_first = not fencing.is_alive()  # nothing can be committed yet: the table is locked
+    connection.execute("commit")
+    committing.join(30)
+    fencing.join(30)
+    assert not (fenced_first and outcome == [None])
+    rows = connection.execute("select count(*) from orders").fetchone()
+    assert rows == (1 if outcome == [None] else 0,)
+    assert other.last("orders", LANE) == (0 if outcome == [None] else -1)
+    with pytest.raises(FencedError):
+        made.commit(owner(1), 1, written(made, owner(1), [2]))
+
+
+def test_a_commit_that_somebody_fences_just_after_it_has_succeeded(url: str) -> None:
+    made, other = table(url), opened(url)
+    parts = written(made, owner(1), [1])
+
+    def fence(step: str, lane: str, batch: int) -> None:
+        if step == crash_points.NAMED:
+            other.fence(owner(2), None)
+
+    with crash_points.watched(fence):
+        made.commit(owner(1), 0, parts)
+    assert other.last("orders", LANE) == 0
+
+
+def test_rows_of_a_worker_that_writes_late_are_never_seen(url: str, connection: psycopg.Connection[Any]) -> None:
+    """Of an attempt that nobody named; and what former incarnations have left is taken away."""
+    made = table(url)
+    written(made, owner(1), [7])
+    committed(made, owner(1), 0, [1])
+    written(made, owner(1), [8])
+    opened(url).fence(owner(2), None)
+    committed(made, owner(2), 1, [2])
+    assert connection.execute("select id from orders order by id").fetchall() == [(1,), (2,)]
+    made.leave(owner(2))
+    left = connection.execute("select relname from pg_class where starts_with(relname, 'anabranch_')").fetchall()
+    assert {name for (name,) in left} == {"anabranch_marks", "anabranch_marks_pkey"}
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT])
+def test_a_server_that_is_restarted_in_the_middle_of_a_batch(how: signal.Signals) -> None:
+    """After a crash what was staged is gone, and it is told; written once more, it is there once."""
+    with postgres.serving() as server:
+        made = table(server.new_database())
+        committed(made, owner(1), 0, [1])
+        parts = written(made, owner(1), [2, 3])
+        busy = made.writer(owner(1), SCHEMA)
+        server.stop(how)
+        threading.Timer(1, server.start).start()
+        if how is signal.SIGQUIT:
+            with pytest.raises(AnabranchError, match=r"of 2 rows .* 0 are there"):
+                made.commit(owner(1), 1, parts)
+            parts = written(made, owner(1), [2, 3])
+        made.commit(owner(1), 1, parts)
+        with pytest.raises(AnabranchError, match=r"the connection to output orders, .* was lost"):
+            written_on(busy)
+        committed(made, owner(1), 1, [2, 3])
+        with psycopg.connect(made._given.url) as connection:
+            assert connection.execute("select id from orders order by id").fetchall() == [(1,), (2,), (3,)]
+
+
+def written_on(writer: Any) -> None:
+    writer.write(pa.RecordBatch.from_pylist([{"id": 9}], schema=SCHEMA))
+
+
+def test_what_is_wrong_is_told(url: str, connection: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(NotFoundError, match="isn't there"):
+        opened(url).prepare(SCHEMA, create=False)
+    connection.execute("create table orders (id integer, name varchar(40), at timestamptz, extra text not null)")
+    with pytest.raises(ConflictError, match=r"the job writes 'id' as bigint; in .* it is integer"):
+        opened(url).prepare(SCHEMA, create=True)
+    connection.execute("alter table orders alter column id type bigint")
+    with pytest.raises(ConflictError, match="a column 'extra' that may not be null"):
+        opened(url).prepare(SCHEMA, create=True)
+    connection.execute("alter table orders alter column extra set default 'x'")
+    opened(url).prepare(SCHEMA, create=True)
+    with pytest.raises(ConflictError, match=r"no unique index on \(id\)"):
+        opened(url, mode="upsert", key=["id"]).prepare(SCHEMA, create=True)
+    connection.execute("alter table orders drop column name")
+    with pytest.raises(ConflictError, match=r"a column 'name' .*, which") as caught:
+        opened(url).prepare(SCHEMA, create=True)
+    connection.execute(caught.value.cure.removeprefix("add it: "))
+    made = table(url)
+    connection.execute("alter table orders add check (id < 10)")
+    with pytest.raises(ConflictError, match=r"doesn't take a row: .* violates check constraint"):
+        committed(made, owner(1), 0, [1, 10])
+    monkeypatch.setitem(session._LIMITS, "lock_timeout", "300ms")
+    with connection.transaction():
+        connection.execute("lock table orders in access exclusive mode")
+        with pytest.raises(AnabranchError, match="is held up by somebody else"):
+            committed(made, owner(1), 0, [1])
+    connection.execute("alter table orders rename to away")
+    with pytest.raises(NotFoundError, match="isn't there"):
+        committed(made, owner(1), 0, [1])
+    connection.execute("alter table away rename to orders")
+    committed(made, owner(1), 0, [1])
+    assert connection.execute("select id from orders").fetchall() == [(1,)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"url": "mysql://x"}, "write postgresql://"),
+        ({"mode": "upsert"}, "belong together"),
+        ({"key": ["id"]}, "belong together"),
+        ({"mode": "merge"}, "outputs.orders.mode has the value 'merge'"),
+    ],
+)
+def test_settings_are_checked(settings: dict[str, object], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        opened(**{"url": "postgresql://db/shop", **settings})  # type: ignore[arg-type]
+
+
+def test_a_wrong_password_is_told_and_not_shown(url: str) -> None:
+    with pytest.raises(AnabranchError, match="password authentication failed") as caught:
+        opened(url.replace(postgres.PASSWORD, "wrong-one")).prepare(SCHEMA, create=True)
+    assert "wrong-one" not in str(caught.value)
