@@ -54,8 +54,8 @@ def remove(settings: Settings, folder: str) -> None:
         with suppress(FileNotFoundError):
             shutil.rmtree(unquote(parts.path))
         return
-    from anabranch.container.folder import Folder
-    from anabranch.spark import session
+    from anabranch.container.checkpoint.folder import Folder
+    from anabranch.spark.session import session
 
     progress.say(f"removing {folder} with Spark ...")
     spark = session.for_schemas(settings, "")

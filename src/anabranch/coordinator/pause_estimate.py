@@ -32,6 +32,8 @@ _STATE_SPEED = 100e6
 """Bytes of state a second that are copied and opened, where no change has shown it yet."""
 _CONTAINER = 15.0
 """Seconds until a container is there, where no change has shown it yet."""
+_IN_STEP = 1.0
+"""So many seconds may clocks differ."""
 _PATIENCE = 60.0
 """Seconds after a change for which the first output of all lanes is waited for."""
 _NEW = 0.5
@@ -143,4 +145,4 @@ class Watched:
             for lane in followers
             if lane.id in self._first
         ]
-        return max((pause for pause in pauses if 0.0 < pause <= whole), default=0.0)
+        return max((pause for pause in pauses if 0.0 < pause <= whole + _IN_STEP), default=0.0)

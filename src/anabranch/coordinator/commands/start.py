@@ -48,7 +48,7 @@ def plan(registry: JobRegistry, start: StartRequest, stored: DeploymentRecord | 
         resets = start.reset_state or stored.state is DeploymentState.RESET
         start = msgspec.structs.replace(start, reset_state=resets)
         return plans.after_drain(start, stored.id + 1, registry.store.lanes(stored.job))
-    plans.check_same(stored, start.fingerprint)
+    plans.check_same(stored, registry.store.graph(stored.job, stored.id), start)
     return None
 
 

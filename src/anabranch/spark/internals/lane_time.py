@@ -30,7 +30,7 @@ _installed: list[tuple[object, Any]] = []
 
 
 def _tried(spark: SparkSession) -> str:
-    java_functions.java_class(spark, _CLASS)
+    java_functions.class_of(spark, _CLASS)
     return ""
 
 
@@ -70,7 +70,7 @@ def _listener(spark: SparkSession) -> Any:
         if not _installed or _installed[0][0] is not spark.sparkContext:
             session = java.session(spark)
             given = java.array(spark, java.jvm(spark).java.lang.Object, [session])
-            listener = java_functions.java_class(spark, _CLASS).getConstructors()[0].newInstance(given)
+            listener = java_functions.class_of(spark, _CLASS).getConstructors()[0].newInstance(given)
             session.streams().addListener(listener)
             _installed[:] = [(spark.sparkContext, listener)]
         return _installed[0][1]

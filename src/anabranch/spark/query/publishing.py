@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from anabranch import crash_points
+from anabranch.clocks import boottime
 from anabranch.event_time import progress
 from anabranch.event_time.control import Control
 from anabranch.event_time.progress import Progress
@@ -213,7 +214,7 @@ class Publishing:
         positions = {str(ssp): batch.ends[ssp.stream][ssp.partition] for source in self.sources for ssp in source.ssps}
         assert self.clock is not None
         newest = self._newest(batch) if self.window is not None else 0
-        Clock(now, self.delays, positions, self.window, newest).write(self.clock)
+        Clock(now, self.delays, positions, self.window, newest, batch.at, boottime()).write(self.clock)
 
     def _newest(self, batch: Batch) -> int:
         """When the last record was taken in; after a restart, when it may have been."""

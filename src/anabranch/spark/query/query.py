@@ -22,7 +22,7 @@ from anabranch.operators.rules import is_timed, on_late
 from anabranch.planning import stages
 from anabranch.spark.functions import error_text, isolation
 from anabranch.spark.functions import wrap as user_functions
-from anabranch.spark.internals import debug_lines, local_properties, observed_metrics
+from anabranch.spark.internals import debug_lines, lane_time, local_properties, observed_metrics
 from anabranch.spark.operators import evaluation, joining, late_rows, lookups, routing
 from anabranch.spark.operators.frames_of_operators import Context
 from anabranch.spark.operators.labels import label
@@ -31,6 +31,7 @@ from anabranch.spark.query import clock, ownership, sink, streaming_checks, unde
 from anabranch.spark.query.checkpoint_sync import CheckpointSync
 from anabranch.spark.query.lane_outputs import LaneOutputs
 from anabranch.spark.query.planned_batch import Batch
+from anabranch.spark.query.set_back import SetBack
 from anabranch.spark.query.source import Measured, Source, by_node, measured
 from anabranch.spark.values import codec, meta_column
 from anabranch.systems.output import Written
@@ -63,11 +64,11 @@ class LaneQuery(LaneOutputs):
         self.spark.conf.set("spark.sql.shuffle.partitions", str(self.lane.state_partitions))
         self.spark.conf.set(_STATE_FORMAT, "2" if self.real_time else "1")
         if self.real_time and not once:
-            return self._start_real_time()
+            return self._start_real_time(clock.reached(last, self.clock if self.by_intake else None))
         if not taken:
             self.take(new=last is None or last.number < self.lane.first_batch)
         self._publishing.begin(last, pending)
-        return self._start(once, self.publish)
+        return self._start(once, self.publish, clock.reached(last, self.clock if self.by_intake else None))
 
     def begin_ahead(self, each: Callable[[DataFrame, int], None]) -> StreamingQuery:
         """Start a query that is foreseeable, before its lane begins: ``each`` is called with what :meth:`publish` is to
@@ -76,13 +77,15 @@ class LaneQuery(LaneOutputs):
         self.spark.conf.set(_STATE_FORMAT, "1")
         return self._start(False, each)
 
-    def _start(self, once: bool, each: Callable[[DataFrame, int], None]) -> StreamingQuery:
+    def _start(self, once: bool, each: Callable[[DataFrame, int], None], since: int = 0) -> StreamingQuery:
+        """``since``: see :func:`lane_time.starting`."""
         self.pacer.begin()
         writer = self._body.frame.writeStream.foreachBatch(each).queryName(self.lane.id)
         writer = writer.option("checkpointLocation", self.folder)
         writer = writer.outputMode("append" if streaming_checks.is_closing(self._group) else "update")
         every = f"{self._interval} milliseconds"
-        return (writer.trigger(once=True) if once else writer.trigger(processingTime=every)).start()
+        with lane_time.starting(self.spark, self.lane.id, since):
+            return (writer.trigger(once=True) if once else writer.trigger(processingTime=every)).start()
 
     def planned_write(self, batch: DataFrame, number: int) -> DataFrame | None:
         """What computes and writes a batch of the query, as far as it can be made ready before it may; None: it can't
@@ -129,7 +132,7 @@ class LaneQuery(LaneOutputs):
         when its interval is over."""
         return not self.real_time and self._interval <= _TICK_MS
 
-    def _start_real_time(self) -> StreamingQuery:
+    def _start_real_time(self, since: int) -> StreamingQuery:
         """Batches last for the interval; where they end, the positions are kept. A stop abandons the one that runs."""
         frames = by_node(self._sources, lambda s: s.rows(s.opened(self._streamed(s))))
         way = evaluation.trunk(self._group, frames, self._context)
@@ -146,7 +149,8 @@ class LaneQuery(LaneOutputs):
         stream = (
             plain.stream(rows).queryName(self.lane.id).option("checkpointLocation", self.folder).outputMode("update")
         )
-        started: StreamingQuery = stream.trigger(realTime=f"{length} milliseconds").start()
+        with lane_time.starting(self.spark, self.lane.id, since):
+            started: StreamingQuery = stream.trigger(realTime=f"{length} milliseconds").start()
         return started
 
     @cached_property
@@ -338,13 +342,19 @@ class LaneQuery(LaneOutputs):
         it was planned, and that was before the time up to which they are closed: the lane begins anew, and mends it."""
         if self._group.stateful is not None and on_late(self._group.stateful) != "drop":
             late_rows.let_know(self.spark.sparkContext, self.planned(number - 1).watermark if number else 0)
-        batch = self.planned(number) if self.by_intake else None
+        batch = self.planned(number) if self.by_intake or self.ticks else None
+        if batch is not None:
+            self._set_back.look(batch.at, clock.unix_ms())
         if batch is not None and self.out_of_time(batch):
             raise StateError(
                 f"the clock of this machine was set back by {(batch.watermark - batch.at) / 1000:.1f} s or more: batch "
                 f"{number} of lane {self.lane.id} was planned before windows of processing time that are closed",
                 "nothing is lost: the lane begins anew, and takes the time of the last one; keep the clocks in step",
             )
+
+    @cached_property
+    def _set_back(self) -> SetBack:
+        return SetBack(self.lane.id)
 
     def _call(self, node: Node, batch: DataFrame, number: int) -> None:
         """Give a batch to a ``foreach_batch`` function, which may look at a part of it, at all of it twice, or at

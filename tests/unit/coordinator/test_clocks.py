@@ -15,9 +15,9 @@ from anabranch.coordinator.processes import Processes
 from anabranch.coordinator.store import Store
 from anabranch.event_time import lane_time
 from anabranch.protocol.lane_report import LanePhase, LaneReport
-from tests.unit.coordinator_helpers import Clock, lane
-from tests.unit.test_autosizing import decisions, passed, started
-from tests.unit.test_scaling import JOB
+from tests.unit.coordinator.helpers import Clock, lane
+from tests.unit.coordinator.test_autosizing import decisions, passed, started
+from tests.unit.coordinator.test_scaling import JOB
 
 HOUR, DAY, YEAR = 3600.0, 86_400.0, 365 * 86_400.0
 STEPS = [-HOUR, -DAY, -YEAR, HOUR, YEAR]
@@ -71,7 +71,7 @@ def _report(name: str, **fields: Any) -> dict[str, LaneReport]:
     return {name: LaneReport(lane=name, phase=LanePhase.RUNNING, **fields)}
 
 
-@pytest.mark.parametrize(("apart", "measured"), [(0.0, 2.5), (HOUR, 0.0), (-HOUR, 0.0), (1.0, 3.5)])
+@pytest.mark.parametrize(("apart", "measured"), [(0.0, 2.5), (HOUR, 0.0), (-HOUR, 0.0), (1.0, 3.5), (-3.0, 0.0)])
 def test_no_pause_is_longer_than_its_change(apart: float, measured: float) -> None:
     """The successor runs on another machine, whose clock is so far apart."""
     watched = Watched(1.0, frozenset({"0-a"}), at=NOON)

@@ -22,9 +22,9 @@ from anabranch.planning import plan as planning
 from anabranch.protocol.deployment import DeployRequest, StartRequest
 from anabranch.systems.embedded import LaneWriter, Log
 from anabranch.systems.systems import Systems
-from tests.unit.embedded_helpers import contents, put
-from tests.unit.test_plan import around
-from tests.unit.test_scaling import PROGRAM, Worker
+from tests.unit.coordinator.test_scaling import PROGRAM, Worker
+from tests.unit.planning.test_plan import around
+from tests.unit.systems.embedded.helpers import contents, put
 
 JOB = "j"
 BETWEEN = "j-by-n-1"
@@ -90,7 +90,9 @@ def reset(store: Store, settings: Settings, **instead: Callable[..., None]) -> N
 
 def test_it_says_what_is_lost(store: Store, log: Log) -> None:
     at_rest(store, log)
-    assert resetting.losses(store, JOB) == Losses(JOB, False, ("in",), ("counted",), (BETWEEN,), ("in-dead-letters", "out"))
+    assert resetting.losses(store, JOB) == Losses(
+        JOB, False, ("in",), ("counted",), (BETWEEN,), ("in-dead-letters", "out")
+    )
 
 
 def test_a_job_that_may_run_is_not_reset(store: Store, log: Log, settings: Settings) -> None:
