@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 from tests.integration import harness
 from tests.integration.harness import Deployed, Site
-from tests.integration.test_container import serve, until
+from tests.integration.serving import serve, until
 
 from anabranch import Job, crash_points
 from anabranch.config import Settings, StorageSettings

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
+
+from pyspark import cloudpickle
 
 from anabranch.spark.internals import java_process, source_client, source_environment
 from anabranch.spark.session import registered_sources
@@ -88,16 +91,19 @@ class _Plain(embedded.EmbeddedSource):
 
 
 def test_spark_itself_changes_what_queries_share(site: Site) -> None:
-    """When this fails, Spark was mended, and ``sources.register`` needn't be."""
+    """When this fails, Spark was mended, and ``registered_sources.register`` needn't be."""
     site.log.create("in", 1)
     site.put("in", 0, [{"n": n} for n in range(5)])
     ours, context = source_environment.of_session(site.spark), site.spark.sparkContext
     known = {**context.environment}
     for name in ours:
         del context.environment[name]
+    here = sys.modules[__name__]
+    cloudpickle.register_pickle_by_value(here)  # Spark's processes can't import the tests
     try:
         site.spark.dataSource.register(_Plain)
     finally:
+        cloudpickle.unregister_pickle_by_value(here)
         context.environment.update(known)
     before, changes = spark_java.source_environment(site.spark, "plain")
     assert run_queries(site, "plain", 1) == 5

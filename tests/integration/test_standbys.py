@@ -21,9 +21,9 @@ from anabranch.protocol.commands import ScaleRequest
 from anabranch.protocol.deployment import StartRequest
 from anabranch.protocol.status import JobStatus
 from anabranch.systems.systems import Systems
+from tests.integration.counting import counting, counts, expected, feed
 from tests.integration.harness import Deployed, Site
-from tests.integration.test_container import serve, until
-from tests.integration.test_folder import counting, counts, expected, feed
+from tests.integration.serving import serve, until
 from tests.support.logs import captured
 
 

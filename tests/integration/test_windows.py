@@ -107,9 +107,9 @@ def test_windows_of_processing_time_go_on_where_the_clock_was_set_back(site: Sit
     read = job.read("in", key="k string", schema="n int")
     read.window(session("1 second"), time="processing").agg(n="count(*)").write("out")
     deployed = site.deployed(job)
-    (lane,) = deployed.lanes
     site.put("in", 0, [{"n": 1}], [b"a"])
     deployed.ran()
+    (lane,) = deployed.lanes
     folder, ahead = deployed.folder(lane), 3_600_000
     site.put("in", 0, [{"n": 2}] * 3, [b"a"] * 3)
     last = folder.entry(folder.planned())

@@ -26,16 +26,16 @@ def described(
     Args:
         fingerprint: of ``before``, and ``following`` that of ``after``: see :mod:`anabranch.planning.fingerprints`.
     """
-    names = [name for name in {**fingerprint, **following} if fingerprint.get(name) != following.get(name)]
+    differing = [name for name in {**fingerprint, **following} if fingerprint.get(name) != following.get(name)]
+    names = [name for name in differing if not (name.startswith(PARTITIONS) and name in fingerprint.keys() & following)]
     found: list[str] = []
     for name in sorted(names):
-        old, new = fingerprint.get(name), following.get(name)
         if name.startswith(_OPERATOR):
             operator = name.removeprefix(_OPERATOR)
             found += _operator(operator, _node(before, operator), _node(after, operator), before, after)
-        elif not (name.startswith(PARTITIONS) and old is not None and new is not None):
-            found.append(_other(name, old, new))
-    return tuple(found)
+        else:
+            found.append(_other(name, fingerprint.get(name), following.get(name)))
+    return tuple(found) if found or not names else ("the order of its operators is another one",)
 
 
 def _node(graph: Graph, name: str) -> Node | None:
@@ -58,7 +58,8 @@ def _operator(name: str, old: Node | None, new: Node | None, before: Graph, afte
     read = [[graph[i].name for i in node.inputs] for graph, node in ((before, old), (after, new))]
     if read[0] != read[1]:
         changes.append(f"comes after {_listed(read[1])}, and came after {_listed(read[0])}")
-    yield f"{label}: {'; '.join(changes) or 'the order of the operators has changed'}"
+    if changes:  # else only its number is another one
+        yield f"{label}: {'; '.join(changes)}"
 
 
 def _changes(old: Mapping[str, Any], new: Mapping[str, Any], under: str = "") -> Iterator[str]:

@@ -15,75 +15,17 @@ from anabranch.coordinator import autosizing
 from anabranch.coordinator.autosizing import Findings, Verdict
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.jobs.transitions import Generation
-from anabranch.coordinator.store import Event, Store
+from anabranch.coordinator.store import Store
 from anabranch.model.factor import FACTORS
 from anabranch.protocol.commands import ScaleRequest
-from anabranch.protocol.container import WantedLane
 from anabranch.protocol.lane_report import BatchProgress, LanePhase, LaneReport
-from anabranch.protocol.status import ContainerStatus, JobStatus, LaneStatus
-from tests.unit.coordinator import test_scaling
-from tests.unit.coordinator.helpers import FIRST, SECOND, Clock, lane
-from tests.unit.coordinator.leadership.test_leadership import PROGRAM
-from tests.unit.coordinator.test_scaling import JOB, Worker
-
-LONG = 1e6
-SSP = "embedded/flights/0"
-LIMITS = AutoscaleSettings(min=1, max=64, target_busy=0.7, target_lag_seconds=60)
-BEHIND = {"busy": 1.0, "working": 1.0, "seconds": 3.0, "usual_seconds": 3.0, "rows_per_second": 100.0}
-
-
-def report(lane_id: str = FIRST, lag: int = 0, **figures: Any) -> LaneReport:
-    """Without a lag, so much arrives as is done."""
-    known = {"phase": "running", "span": 30.0, "rows_per_second": 100.0, "seconds": 1.0, "busy": 1.0}
-    done = 0.0 if lag else figures.get("rows_per_second", 100.0) * figures.get("busy", 1.0)
-    return LaneReport(lane=lane_id, ends={SSP: lag}, positions={SSP: 0}, **{**known, "arriving": done, **figures})
-
-
-def status(
-    *reports: LaneReport | None, factor: int = 4, state: str = "running", alive: bool = True, generation: int = 1
-) -> JobStatus:
-    lanes = (LaneStatus(lane=lane(FIRST if each is None else each.lane), report=each) for each in reports)
-    seat = ContainerStatus(container="delays:0:1", seat="0", epoch=1, host="h", pid=1, alive=alive)
-    return JobStatus(
-        job="delays",
-        deployment=1,
-        generation=generation,
-        state=state,
-        factor=factor,
-        lanes=tuple(lanes),
-        containers=(seat,),
-    )
-
-
-def going_on(told: JobStatus, second: int) -> JobStatus:
-    """Records are done meanwhile, so that the figures are new each second."""
-    lanes = []
-    for each in told.lanes:
-        its = each.report
-        if its is not None:
-            its = msgspec.structs.replace(its, rows=its.rows + int(second * its.rows_per_second * its.busy))
-        lanes.append(msgspec.structs.replace(each, report=its))
-    return msgspec.structs.replace(told, lanes=tuple(lanes))
-
-
-def decided(
-    told: JobStatus,
-    limits: AutoscaleSettings = LIMITS,
-    since: float = LONG,
-    undone: bool = False,
-    seconds: int = 130,
-    pause: float = 1.0,
-    threads: int = 64,
-) -> Verdict:
-    """The first change that comes of so many seconds of such figures, else what is said at last."""
-    findings, verdict = Findings(), Verdict(None, "")
-    for second in range(seconds):
-        told_now = going_on(told, second)
-        look, findings = autosizing.looked(limits, told_now, threads, pause, findings, float(second))
-        verdict = autosizing.decide(limits, told_now, since, undone, look, findings, float(second))
-        if verdict.factor is not None:
-            return verdict
-    return verdict
+from anabranch.protocol.status import JobStatus
+from tests.unit.coordinator import workers
+from tests.unit.coordinator.coping import Coping, decisions, passed, started
+from tests.unit.coordinator.figures import BEHIND, LIMITS, LONG, SSP, decided, going_on, report, status
+from tests.unit.coordinator.helpers import FIRST, SECOND, Clock
+from tests.unit.coordinator.programs import PROGRAM
+from tests.unit.coordinator.workers import JOB
 
 
 @pytest.mark.parametrize(
@@ -389,24 +331,6 @@ def test_nothing_is_known_before_the_ends_are() -> None:
     assert load.span == 0
 
 
-class Coping(Worker):
-    """A container that says how its functions cope."""
-
-    working = 0.0
-    second = 0
-
-    def turn(self) -> tuple[WantedLane, ...]:
-        self.second += 1
-        return super().turn()
-
-    def _do(self, one: Any) -> None:
-        super()._do(one)
-        told = self.reports[one.lane.id]
-        if told.phase == "running":
-            figures = {"working": self.working, "span": 30.0, "rows": self.second}
-            self.reports[one.lane.id] = msgspec.structs.replace(told, **figures)
-
-
 @pytest.fixture
 def store() -> Store:
     return Store("sqlite://")
@@ -419,27 +343,6 @@ def clock() -> Clock:
 
 def coordinator_of(store: Store, clock: Clock, grace: float | None = 2) -> Coordinator:
     return Coordinator(store, clock=clock, now=lambda: clock.at, lease=10, grace=grace)
-
-
-def started(coordinator: Coordinator, **settings: Any) -> Coping:
-    program = msgspec.structs.replace(PROGRAM, settings={"job": {"autoscale": {"max": 8}, **settings}})
-    coordinator.start(msgspec.structs.replace(test_scaling.start(), program=program))
-    worker = Coping(coordinator)
-    worker.turns()
-    assert coordinator.status(JOB).state == "running"
-    return worker
-
-
-def passed(worker: Coping, clock: Clock, seconds: int) -> None:
-    """So much time, in which the container beats and its coordinator does what is due."""
-    for _ in range(0, seconds, 4):
-        clock.at += 4
-        worker.turn()
-        worker.seat.coordinator.tick()  # type: ignore[union-attr]
-
-
-def decisions(coordinator: Coordinator) -> list[Event]:
-    return [event for event in coordinator.events(JOB) if event.who == "autoscale"]
 
 
 def test_a_job_is_scaled_by_itself(store: Store, clock: Clock) -> None:
@@ -499,7 +402,7 @@ def test_a_backlog_at_the_start_raises_it_at_once_without_a_batch_having_ended(s
     coordinator = coordinator_of(store, clock)
     limits = {"max": 64, "target_lag_seconds": 10}
     program = msgspec.structs.replace(PROGRAM, settings={"job": {"autoscale": limits}})
-    coordinator.start(msgspec.structs.replace(test_scaling.start(), program=program))
+    coordinator.start(msgspec.structs.replace(workers.start(), program=program))
     worker = Slow(coordinator)
     worker.turns(3)
     assert coordinator.status(JOB).state == "running"
@@ -528,7 +431,7 @@ def test_a_backlog_at_the_start_raises_it_at_once_without_a_batch_having_ended(s
 
 def test_sizing_says_so_without_an_autosizer_too(store: Store, clock: Clock) -> None:
     coordinator = coordinator_of(store, clock)
-    coordinator.start(test_scaling.start())
+    coordinator.start(workers.start())
     worker = Slow(coordinator)
     worker.turns(4)
     sizing = coordinator.sizing(JOB)
@@ -621,7 +524,7 @@ def test_a_job_that_cannot_be_scaled_is_told_of_once(
 def test_a_job_in_one_process_is_scaled_at_its_beats(store: Store, clock: Clock) -> None:
     coordinator = coordinator_of(store, clock, grace=None)
     its = {"job": {"autoscale": {"max": 4, "cooldown": "10 seconds"}}}
-    coordinator.start(msgspec.structs.replace(test_scaling.start(), program=None, settings=its))
+    coordinator.start(msgspec.structs.replace(workers.start(), program=None, settings=its))
     worker = Coping(coordinator)
     worker.working = 1.0
     worker.turns()

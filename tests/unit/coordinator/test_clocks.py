@@ -15,9 +15,9 @@ from anabranch.coordinator.processes import Processes
 from anabranch.coordinator.store import Store
 from anabranch.event_time import lane_time
 from anabranch.protocol.lane_report import LanePhase, LaneReport
+from tests.unit.coordinator.coping import decisions, passed, started
 from tests.unit.coordinator.helpers import Clock, lane
-from tests.unit.coordinator.test_autosizing import decisions, passed, started
-from tests.unit.coordinator.test_scaling import JOB
+from tests.unit.coordinator.workers import JOB
 
 HOUR, DAY, YEAR = 3600.0, 86_400.0, 365 * 86_400.0
 STEPS = [-HOUR, -DAY, -YEAR, HOUR, YEAR]

@@ -22,8 +22,9 @@ from anabranch.planning import plan as planning
 from anabranch.protocol.deployment import DeployRequest, StartRequest
 from anabranch.systems.embedded import LaneWriter, Log
 from anabranch.systems.systems import Systems
-from tests.unit.coordinator.test_scaling import PROGRAM, Worker
-from tests.unit.planning.test_plan import around
+from tests.unit.coordinator.programs import PROGRAM
+from tests.unit.coordinator.workers import Worker
+from tests.unit.planning.factory import around
 from tests.unit.systems.embedded.helpers import contents, put
 
 JOB = "j"

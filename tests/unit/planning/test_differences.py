@@ -53,7 +53,7 @@ def test_the_same_differs_in_nothing() -> None:
         (graph(aggregates=lambda rows: rows.agg(n="count(*)", s="sum(n)", name="other")), "agg 'counted' is gone"),
         (
             graph(aggregates=lambda rows: rows.where("n < 9").agg(n="count(*)", s="sum(n)", name="counted")),
-            "comes after 'where-1', and came after 'where'",
+            "comes after 'where-2', and came after 'where'",
         ),
     ],
 )
