@@ -34,7 +34,7 @@ def reset(
         losses = resetting.losses(store, job)
         if json:
             output.as_json(_plain(losses, its.storage.root, done=yes))
-        for line in _told(losses, its.storage.root) if not json else ():
+        for line in _summary(losses, its.storage.root) if not json else ():
             typer.echo(line)
         if not yes:
             if json:
@@ -65,7 +65,7 @@ def remove(settings: Settings, folder: str) -> None:
         session.stop(spark)
 
 
-def _told(losses: Losses, root: str) -> list[str]:
+def _summary(losses: Losses, root: str) -> list[str]:
     if losses.is_reset:
         return [f"job {losses.job} was reset before; what is left of its folders is removed: {root}/{losses.job}"]
     found = [f"a reset of job {losses.job} loses, for good:"]

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from pyspark.sql import SparkSession
 
-from anabranch import logs
+from anabranch import logs, scratch
 from anabranch.clocks import boottime
 from anabranch.config import Settings
 from anabranch.container import batch_size_memory, purge
@@ -88,7 +88,7 @@ class Container:
         self._needs: Needs = {}
         self._formats = formats
         self._home = home
-        self._clocks = tempfile.TemporaryDirectory(prefix="anabranch-clocks-")
+        self._clocks = tempfile.TemporaryDirectory(prefix="clocks-", dir=scratch.folder("container"))
         systems = Systems(settings, graph.job)
         self._place = Place(spark, settings.storage.root, Path(self._clocks.name), systems)
         self._turn = threading.Event()

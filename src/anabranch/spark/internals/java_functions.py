@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import threading
 import zipfile
 from collections.abc import Callable, Sequence
@@ -13,6 +12,7 @@ from typing import Any
 from pyspark.sql import Column, SparkSession
 from pyspark.sql.types import DataType
 
+from anabranch import scratch
 from anabranch.errors import AnabranchError
 from anabranch.spark.internals import java
 from anabranch.spark.internals.surface import JavaMembers, Surface
@@ -111,7 +111,7 @@ def class_of(spark: SparkSession, name: str) -> Any:
 
 
 def _compile(spark: SparkSession, jvm: Any, loader: Any) -> None:
-    jar = Path(tempfile.mkdtemp(prefix="anabranch-classes-"), "anabranch-functions.jar")
+    jar = scratch.folder("classes") / "anabranch-functions.jar"
     with zipfile.ZipFile(jar, "w") as packed:
         for source in _SOURCES:
             compiler = java.java_class(spark, _COMPILER)()

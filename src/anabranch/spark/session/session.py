@@ -19,6 +19,7 @@ from pyspark import cloudpickle
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from anabranch import scratch
 from anabranch.config import Settings
 from anabranch.errors import AnabranchError, ConfigError, UnsupportedSparkError
 from anabranch.formats import modules
@@ -138,7 +139,10 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
     builder = SparkSession.builder.appName("anabranch").master(master)
     builder = builder.config("spark.driver.memory", settings.spark.memory)
     quiet = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
-    builder = builder.config("spark.driver.extraJavaOptions", quiet)
+    temporary = scratch.folder("spark")
+    builder = builder.config("spark.driver.extraJavaOptions", f"{quiet} -Djava.io.tmpdir={temporary}")
+    if not cluster.is_cluster(master):
+        builder = builder.config("spark.local.dir", str(temporary))
     for name, value in settled.items():
         builder = builder.config(name, value)
     for name in _SAID_BY_US:
