@@ -33,7 +33,7 @@ class Strategy(StrEnum):
 
 @app.command()
 def solve(
-    problem: Annotated[Path, typer.Argument(help="The problem, as JSON: see docs/assignment.md.")],
+    problem: Annotated[Path, typer.Argument(help="A file with the problem, as JSON.")],
     strategy: Annotated[Strategy | None, typer.Option(help="In place of the problem's own.")] = None,
     svg: Annotated[Path | None, typer.Option(help="Write the traffic from rack to rack as a picture.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, with a reason for each task.")] = False,
@@ -132,7 +132,9 @@ def _bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError as error:
-        raise NotFoundError(f"there is no file {path}", "docs/assignment.md shows what to write in one") from error
+        raise NotFoundError(
+            f"there is no file {path}", '"Assignment problems" in the documentation shows what to write in one'
+        ) from error
     except OSError as error:
         raise UsageError(f"{path} can't be read: {error.strerror}", "name a file with a problem as JSON") from error
 
