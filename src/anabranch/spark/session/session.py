@@ -47,6 +47,9 @@ SETTINGS = {
     **worker_start.DAEMON,
 }
 
+_MOST_PRINTED = 64 * 1024**2
+"""Bytes. What was printed before is put away, if it is more."""
+
 _LISTS = ("spark.jars", "spark.jars.packages")
 
 HERE = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
@@ -233,6 +236,8 @@ def _printing_to(output: Path | None) -> Iterator[None]:
         return
     kept = os.dup(2)
     try:
+        if output.exists() and output.stat().st_size > _MOST_PRINTED:
+            output.replace(output.with_name(f"{output.name}.1"))
         with output.open("ab") as file:
             os.dup2(file.fileno(), 2)
         yield
