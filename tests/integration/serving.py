@@ -9,13 +9,16 @@ from collections.abc import Callable
 from anabranch.container.reconciler import Container
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.protocol.container import Registration
+from anabranch.spark.query.plan import LoadedJob
 from tests.integration.harness import Deployed
 
 
 def serve(run: Deployed, coordinator: Coordinator, seat: str = "0", leaving: threading.Event | None = None) -> None:
     """Be a container, until nothing is left to run, or ``leaving`` is set."""
     job = run.job
-    made = Container(run.site.spark, coordinator, run.settings, job.graph, job.functions, run.schemas, {}, "")
+    made = Container(
+        LoadedJob(run.site.spark, run.settings, job.graph, job.functions, run.schemas, {}, ""), coordinator
+    )
     made.run(Registration(job=job.name, seat=seat, execution=seat, host="here", pid=1), leaving)
 
 

@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 from anabranch import Job
+from anabranch.container.checkpoint import copying, edits
 from anabranch.container.checkpoint.filesystem import Tree
 from anabranch.container.checkpoint.folder import Folder
 from anabranch.container.checkpoint.offset_log import Entry
@@ -31,7 +32,7 @@ class Interrupted(Exception):
     """The test stops a batch here."""
 
 
-def copying(site: Site) -> Deployed:
+def copying_job(site: Site) -> Deployed:
     site.log.create("in", 2)
     job = Job("j")
     job.read("in", key="k string", schema="n int").write("out")
@@ -83,7 +84,7 @@ def test_a_pending_batch_is_finished_exactly_once(site: Site, monkeypatch: pytes
 
 
 def test_a_planned_batch_takes_in_exactly_up_to_its_ends(site: Site) -> None:
-    run = copying(site)
+    run = copying_job(site)
     (lane,) = run.lanes
     folder = Folder(site.spark, f"file://{site.root}/lane")
     query = run.query(lane, folder.uri)
@@ -136,8 +137,8 @@ def test_halves_of_a_stateful_lane_go_on_exactly_with_a_batch_in_flight(
             ssps=tuple(ssp for ssp in lane.ssps if ssp.partition in mine),
             tasks=tuple(f"Partition_{p}" for p in mine),
         )
-        copy = folder.clone(f"file://{site.root}/half-{number}")
-        copy.keep({"in": mine})
+        copy = copying.clone(folder, f"file://{site.root}/half-{number}")
+        edits.keep(copy, {"in": mine})
         assert (copy.planned(), copy.committed(), copy.pending) == (1, 0, True)
         assert copy.entry(1).positions(0) == dict.fromkeys(mine, 15)
         halves.append((half, copy))
@@ -160,16 +161,16 @@ def test_a_copy_has_all_that_a_lane_goes_on_from(site: Site, monkeypatch: pytest
     folder.make()
     folder.note_streams({"in": "id"})
     for batch in range(3):
-        folder._tree.write(f"offsets/{batch}", f"offset {batch}")
-        folder._tree.write(f"commits/{batch}", f"commit {batch}")
-        folder._tree.write(f"state/0/1/{batch}.changelog", f"state {batch}")
-    folder._tree.write("metadata", '{"id": "former"}')
+        folder.tree.write(f"offsets/{batch}", f"offset {batch}")
+        folder.tree.write(f"commits/{batch}", f"commit {batch}")
+        folder.tree.write(f"state/0/1/{batch}.changelog", f"state {batch}")
+    folder.tree.write("metadata", '{"id": "former"}')
     if not local:
         monkeypatch.setattr(Tree, "local", None)
-    copy = folder.clone(f"file://{site.root}/copy")
-    assert _texts(site.root / "copy") == {**_texts(site.root / "original"), "metadata": copy._tree.read("metadata")}
-    assert json.loads(copy._tree.read("metadata"))["id"] != "former"
-    assert (copy.committed(), copy._tree.read("state/0/1/2.changelog")) == (2, "state 2")
+    copy = copying.clone(folder, f"file://{site.root}/copy")
+    assert _texts(site.root / "copy") == {**_texts(site.root / "original"), "metadata": copy.tree.read("metadata")}
+    assert json.loads(copy.tree.read("metadata"))["id"] != "former"
+    assert (copy.committed(), copy.tree.read("state/0/1/2.changelog")) == (2, "state 2")
 
 
 @pytest.mark.parametrize("local", [True, False])
@@ -213,16 +214,16 @@ def test_a_copy_that_broke_off_can_be_made_again(site: Site, monkeypatch: pytest
     with monkeypatch.context() as patched:
         patched.setattr(Tree, "write", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            folder.clone(f"file://{site.root}/copy")
-    assert folder.clone(f"file://{site.root}/copy").stream_ids() == {"in": "id"}
+            copying.clone(folder, f"file://{site.root}/copy")
+    assert copying.clone(folder, f"file://{site.root}/copy").stream_ids() == {"in": "id"}
 
 
 def test_a_folder_is_not_cloned_over_another(site: Site) -> None:
     folder = Folder(site.spark, f"file://{site.root}/lane")
     folder.make()
-    folder.clone(f"file://{site.root}/copy")
+    copying.clone(folder, f"file://{site.root}/copy")
     with pytest.raises(ConflictError, match=r"/copy exists already"):
-        folder.clone(f"file://{site.root}/copy")
+        copying.clone(folder, f"file://{site.root}/copy")
 
 
 def test_a_damaged_entry_names_its_file(site: Site) -> None:

@@ -15,7 +15,7 @@ from rich.table import Table
 from anabranch import config as configuration
 from anabranch.assignment.racks.matrix import Matrix
 from anabranch.assignment.racks.problem import Answer, Problem
-from anabranch.cli import connect, haste, output, progress, scale, tables
+from anabranch.cli import connect, haste, options, output, progress, scale, tables
 from anabranch.cli import traffic as pictures
 from anabranch.errors import NotFoundError, UsageError
 from anabranch.protocol.commands import AssignRequest, ScaleResult
@@ -65,12 +65,12 @@ def solve(
 
 @app.command("apply")
 def apply(
-    job: Annotated[str, typer.Argument(help="The job's name.")],
-    timeout: Annotated[float, typer.Option(help="Seconds to wait for it.")] = 300.0,
+    job: options.Job,
+    timeout: options.Timeout = 300.0,
     now: haste.Now = False,
-    detach: Annotated[bool, typer.Option("--detach", help="Don't wait.")] = False,
-    config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    detach: options.Detach = False,
+    config: options.Config = None,
+    json: options.Json = False,
 ) -> None:
     """Move a running job's tasks to where they should be by the racks as they are now, and wait for it.
 
@@ -92,10 +92,10 @@ def apply(
 
 @app.command()
 def explain(
-    job: Annotated[str, typer.Argument(help="The job's name.")],
+    job: options.Job,
     task: Annotated[str, typer.Argument(help="One of its tasks: anabranch describe JOB lists them.")],
-    config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    config: options.Config = None,
+    json: options.Json = False,
 ) -> None:
     """Say why a task of a running job is where it is, or where it should be."""
     with connect.client(configuration.load(config).coordinator, job) as client:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.table import Table
 
 from anabranch import config as configuration
-from anabranch.cli import connect, output, progress, tables
+from anabranch.cli import connect, options, output, progress, tables
 from anabranch.config import Settings
 from anabranch.errors import StateError
 from anabranch.model.job_model import JobModel
@@ -26,9 +25,9 @@ def inspect() -> None:
 
 @app.command("state")
 def state(
-    job: Annotated[str, typer.Argument(help="The job's name.")],
-    config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    job: options.Job,
+    config: options.Config = None,
+    json: options.Json = False,
 ) -> None:
     """Show how much state each lane keeps, and how much of it is of tasks that it no longer owns."""
     settings = configuration.load(config)

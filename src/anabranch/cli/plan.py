@@ -12,7 +12,20 @@ from rich.console import Console
 from rich.table import Table
 
 from anabranch import config as configuration
-from anabranch.cli import assign, connect, deploy, drain, expand, output, progress, rewind, scale, tables, traffic
+from anabranch.cli import (
+    assign,
+    connect,
+    deploy,
+    drain,
+    expand,
+    options,
+    output,
+    progress,
+    rewind,
+    scale,
+    tables,
+    traffic,
+)
 from anabranch.coordinator.api.client import Client
 from anabranch.errors import UsageError
 from anabranch.launch import loading, preparation
@@ -38,8 +51,8 @@ def plan(
     to: Annotated[str | None, typer.Option(help="After rewind: where it would begin again.")] = None,
     state: Annotated[str | None, typer.Option(help="After rewind: keep or clear.")] = None,
     drop_state: Annotated[list[str] | None, typer.Option(help="After deploy: an operator whose state may go.")] = None,
-    config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    config: options.Config = None,
+    json: options.Json = False,
     html: Annotated[Path | None, typer.Option(help="Write it as a page too, with traffic by rack as pictures.")] = None,
 ) -> None:
     """Show what running a job would do: plan JOB.py; or what a change would do to one that runs: plan scale JOB, plan
