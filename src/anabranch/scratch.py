@@ -1,7 +1,8 @@
 """Temporary files of this process and its JVM, in one folder. What a killed process has left, the next one removes.
 
-A process holds a lock in its folder for as long as it lives. The system gives the lock back however the process ends,
-so that it is known for certain whose folders are nobody's.
+A process holds a lock of its folder for as long as it lives. The system gives the lock back however the process ends,
+so that it is known for certain whose folders are nobody's. It is a lock of the folder itself: systemd-tmpfiles, which
+removes what is old from /tmp, leaves alone what is in a locked folder.
 """
 
 from __future__ import annotations
@@ -18,8 +19,6 @@ from pathlib import Path
 from anabranch import logs
 
 __all__ = ["folder", "sweep"]
-
-_LOCK = "lock"
 
 log = logs.get_logger()
 _making = threading.Lock()
@@ -43,10 +42,13 @@ def sweep(place: Path) -> list[Path]:
     """Remove the folders there that are of this user, and whose processes have ended; gives them."""
     removed = []
     for each in place.glob(f"{_prefix()}*"):
-        with contextlib.suppress(OSError), (each / _LOCK).open("r+b") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _empty(each)
-            removed.append(each)
+        with contextlib.suppress(OSError):
+            lock = _locked(each)
+            try:
+                shutil.rmtree(each)
+                removed.append(each)
+            finally:
+                os.close(lock)
     if removed:
         log.info("temporary files of processes that were killed were removed", folders=len(removed), place=str(place))
     return removed
@@ -57,29 +59,23 @@ def _prefix() -> str:
 
 
 def _made(place: Path) -> Path:
-    """A folder that this process has the lock of, from when anybody can take it for one."""
-    made = Path(tempfile.mkdtemp(prefix=_prefix(), dir=place))
-    lock = os.open(made / f"{_LOCK}.part", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)  # open until the process ends
-    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    (made / f"{_LOCK}.part").rename(made / _LOCK)
-    return made
+    """A folder that this process has the lock of, from when it has a name that others look for."""
+    made = Path(tempfile.mkdtemp(prefix="anabranch-new-", dir=place))
+    _locked(made)  # until the process ends
+    return made.rename(made.with_name(f"{_prefix()}{made.name.removeprefix('anabranch-new-')}"))
+
+
+def _locked(folder: Path) -> int:
+    """Take the lock of a folder. OSError if a process has it, or it isn't this user's."""
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        raise
+    return lock
 
 
 def _end(made: Path, process: int) -> None:
     if os.getpid() == process:  # not a fork of it
-        _empty(made)
-
-
-def _empty(made: Path) -> None:
-    """Remove a folder; the lock goes last, so that what can't be removed now is another time."""
-    for each in made.iterdir():
-        if each.name == _LOCK:
-            continue
-        if each.is_dir() and not each.is_symlink():
-            shutil.rmtree(each, ignore_errors=True)
-        else:
-            each.unlink(missing_ok=True)
-    if [each.name for each in made.iterdir()] == [_LOCK]:
-        (made / _LOCK).unlink()
-        with contextlib.suppress(OSError):  # a JVM that is just ending has made something there
-            made.rmdir()
+        shutil.rmtree(made, ignore_errors=True)

@@ -47,7 +47,7 @@ def test_what_a_killed_process_has_left_is_removed_by_the_next_and_nothing_else_
     try:
         killed.send_signal(signal.SIGKILL)
         killed.wait()
-        others = [tmp_path / "anabranch-not-ours", tmp_path / f"anabranch-{os.getuid()}-without-lock"]
+        others = [tmp_path / "anabranch-not-ours", tmp_path / f"anabranch-{os.getuid() + 1}-of-another-user"]
         for each in others:
             each.mkdir()
         assert (left / "file").exists()
