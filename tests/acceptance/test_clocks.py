@@ -1,6 +1,6 @@
 """A machine's clock is really set, by an hour, a day and a year, while a job counts by windows of processing time.
 
-It needs libfaketime (Debian's package ``faketime``), under which the process and its JVM see the clock that a file says.
+It needs libfaketime (Debian's package ``faketime``): the process and its JVM see the clock that a file says.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.pause_estimate import Watched
 from anabranch.coordinator.processes import Processes
 from anabranch.coordinator.store import Store
-from anabranch.event_time import lane_time
+from anabranch.event_time import batch_time
 from anabranch.protocol.lane_report import LanePhase, LaneReport
 from tests.unit.coordinator.coping import decisions, passed, started
 from tests.unit.coordinator.helpers import Clock, lane
@@ -95,15 +95,15 @@ def test_logs_of_containers_sort_by_age(tmp_path: Path) -> None:
 
 
 def test_a_lane_s_time_never_goes_back_and_comes_near_to_the_machine_s_again() -> None:
-    assert lane_time.now(1000, elapsed=0, wall=1000) == 1000
-    assert lane_time.now(1000, elapsed=500, wall=1500) == 1500
-    assert lane_time.now(1000, elapsed=500, wall=9_000_000) == 9_000_000, "ahead, it follows"
-    back = lane_time.now(10_000_000, elapsed=1000, wall=10_000_000 - 3_600_000 + 1000)
+    assert batch_time.now(1000, elapsed=0, wall=1000) == 1000
+    assert batch_time.now(1000, elapsed=500, wall=1500) == 1500
+    assert batch_time.now(1000, elapsed=500, wall=9_000_000) == 9_000_000, "ahead, it follows"
+    back = batch_time.now(10_000_000, elapsed=1000, wall=10_000_000 - 3_600_000 + 1000)
     assert back == 10_000_900, "back, it goes on"
-    assert lane_time.now(10_000_000, elapsed=-5, wall=0) == 10_000_000
+    assert batch_time.now(10_000_000, elapsed=-5, wall=0) == 10_000_000
     at, wall, seconds = 3_600_000, 0, 0
     while at > wall:
         seconds += 60
         wall += 60_000
-        at = lane_time.now(at, 60_000, wall)
+        at = batch_time.now(at, 60_000, wall)
     assert seconds == pytest.approx(10 * HOUR, rel=0.01)

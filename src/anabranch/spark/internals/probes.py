@@ -6,6 +6,7 @@ from pyspark.sql import SparkSession
 
 from anabranch import logs
 from anabranch.spark.internals import (
+    batch_clock,
     checkpoint_layout,
     class_path,
     context_stop,
@@ -15,7 +16,6 @@ from anabranch.spark.internals import (
     hadoop_files,
     java_functions,
     java_process,
-    lane_time,
     local_properties,
     observed_metrics,
     query_hold,
@@ -47,7 +47,7 @@ SURFACES: tuple[Surface, ...] = (
     hadoop_files.SURFACE,
     java_functions.SURFACE,
     java_process.SURFACE,
-    lane_time.SURFACE,
+    batch_clock.SURFACE,
     local_properties.SURFACE,
     observed_metrics.SURFACE,
     query_hold.SURFACE,

@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 
 from anabranch.clocks import boottime
 from anabranch.errors import AnabranchError
-from anabranch.event_time import control, lane_time, processing, progress, windows
+from anabranch.event_time import batch_time, control, processing, progress, windows
 from anabranch.event_time.progress import Progress, Upstream
 from anabranch.event_time.windows import Window
 from anabranch.spark.query.planned_batch import Batch
@@ -79,7 +79,7 @@ class Clock:
 
     def now(self, wall: int, boot: float) -> int:
         """The lane's processing time, in Unix ms, by the machine's clock and the one that nobody sets."""
-        return lane_time.now(self.at, (boot - self.boot) * 1000, wall)
+        return batch_time.now(self.at, (boot - self.boot) * 1000, wall)
 
     def heard(self, system: Callable[[str], System], now: int, idle: Mapping[str, int] = _NOBODY) -> Progress:
         """The progress with what other lanes have told meanwhile, in the part of the streams that this one has read;

@@ -25,7 +25,7 @@ from anabranch.operators.rules import on_late
 from anabranch.planning import stages
 from anabranch.spark.functions import error_text, isolation
 from anabranch.spark.functions import wrap as user_functions
-from anabranch.spark.internals import debug_lines, lane_time, local_properties, observed_metrics
+from anabranch.spark.internals import batch_clock, debug_lines, local_properties, observed_metrics
 from anabranch.spark.operators import evaluation, late_rows
 from anabranch.spark.operators.labels import label
 from anabranch.spark.query import clock, sink, streaming_checks, under_way
@@ -159,13 +159,13 @@ class LaneQuery:
         return self._start(False, each)
 
     def _start(self, once: bool, each: Callable[[DataFrame, int], None], since: int = 0) -> StreamingQuery:
-        """``since``: see :func:`lane_time.starting`."""
+        """``since``: see :func:`batch_clock.starting`."""
         self.pacer.begin()
         writer = self._body.frame.writeStream.foreachBatch(each).queryName(self.lane.id)
         writer = writer.option("checkpointLocation", self.folder)
         writer = writer.outputMode("append" if streaming_checks.is_closing(self.plan.group) else "update")
         every = f"{self._interval} milliseconds"
-        with lane_time.starting(self.job.spark, self.lane.id, since):
+        with batch_clock.starting(self.job.spark, self.lane.id, since):
             return (writer.trigger(once=True) if once else writer.trigger(processingTime=every)).start()
 
     def planned_write(self, batch: DataFrame, number: int) -> DataFrame | None:
@@ -230,7 +230,7 @@ class LaneQuery:
         stream = (
             plain.stream(rows).queryName(self.lane.id).option("checkpointLocation", self.folder).outputMode("update")
         )
-        with lane_time.starting(self.job.spark, self.lane.id, since):
+        with batch_clock.starting(self.job.spark, self.lane.id, since):
             started: StreamingQuery = stream.trigger(realTime=f"{length} milliseconds").start()
         return started
 

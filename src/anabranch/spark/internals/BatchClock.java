@@ -11,19 +11,19 @@ import org.apache.spark.util.Clock;
  * Gives a lane's query a clock that never goes back, before the query plans its first batch: Spark tells listeners of a
  * start in the query's own thread. (Compiled by Janino: no generics, no lambdas.)
  */
-public final class LaneTime extends StreamingQueryListener {
+public final class BatchClock extends StreamingQueryListener {
     private final SparkSession session;
     private final ConcurrentHashMap due = new ConcurrentHashMap();
     private final ConcurrentHashMap failures = new ConcurrentHashMap();
 
-    public LaneTime(SparkSession session) {
+    public BatchClock(SparkSession session) {
         this.session = session;
     }
 
     /** The next query of that name begins at {@code since} (Unix ms) at the earliest. */
     public void expect(String name, long since) {
         failures.remove(name);
-        due.put(name, new LaneClock(since));
+        due.put(name, new Time(since));
     }
 
     /** Why the query of that name, which has started, goes by the machine's clock; empty: it doesn't. */
@@ -68,13 +68,13 @@ public final class LaneTime extends StreamingQueryListener {
         throw new NoSuchFieldException(name);
     }
 
-    /** The rule is that of event_time/lane_time.py. */
-    public static final class LaneClock implements Clock {
+    /** The rule is that of event_time/batch_time.py. */
+    public static final class Time implements Clock {
         private static final double PACE = 0.9;
         private double reached;
         private long at;
 
-        public LaneClock(long since) {
+        public Time(long since) {
             reached = since;
             at = System.nanoTime();
         }

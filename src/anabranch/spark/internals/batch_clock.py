@@ -1,8 +1,8 @@
-"""``LaneTime.java``: the clock by which a lane's query plans its batches, which never goes back.
+"""``BatchClock.java``: the clock by which a lane's query plans its batches, which never goes back.
 
 Spark stamps batches with the time of the machine. A batch that is stamped earlier than the one before would have its
 records in windows that are closed; timers would wait until the clock has caught up, and so would a query with an
-interval between its batches. See :mod:`anabranch.event_time.lane_time`.
+interval between its batches. See :mod:`anabranch.event_time.batch_time`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from anabranch.spark.internals.surface import JavaMembers, Surface
 
 __all__ = ["SURFACE", "probe", "starting"]
 
-_CLASS = "LaneTime"
+_CLASS = "BatchClock"
 _RUNTIME = "org.apache.spark.sql.execution.streaming.runtime"
 
 log = logs.get_logger()
@@ -35,7 +35,7 @@ def _tried(spark: SparkSession) -> str:
 
 
 SURFACE = Surface(
-    "lane_time",
+    "batch_clock",
     "processing time that goes on where a machine's clock is set back",
     [
         *java_functions.SURFACE.needs,
