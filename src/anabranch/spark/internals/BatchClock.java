@@ -96,7 +96,6 @@ public final class BatchClock extends StreamingQueryListener {
                 try {
                     Thread.sleep(Math.min(target - now, 1000L));
                 } catch (InterruptedException stopped) {
-                    Thread.currentThread().interrupt();
                     sneak(stopped);
                 }
                 now = getTimeMillis();
