@@ -17,6 +17,7 @@ from anabranch import logs
 from anabranch.clocks import boottime
 from anabranch.config import Settings
 from anabranch.container import batch_size_memory, purge
+from anabranch.container.checkpoint import claims
 from anabranch.container.checkpoint.folder import Folder
 from anabranch.container.checkpoint.lane_folders import Place
 from anabranch.container.checkpoint.standbys import Copies
@@ -43,6 +44,7 @@ from anabranch.planning import stages
 from anabranch.protocol.container import HeartbeatResponse, Registration, WantedLane
 from anabranch.protocol.lane_report import LaneReport
 from anabranch.spark.query import preanalysis, query
+from anabranch.spark.query.gate import Gate
 from anabranch.spark.query.preanalysis import Foreseen
 from anabranch.spark.query.pruning import Needs
 from anabranch.spark.query.query import LaneQuery
@@ -289,6 +291,7 @@ class Container:
             until=until or {},
             dropped=dropped,
             needs=self._needs,
+            gate=Gate(check_owner=folder.check_owner),
         )
 
     def _take(self, lane: Lane) -> None:
@@ -379,6 +382,7 @@ class Container:
         for keeper in self._keepers.values():
             keeper.leave()
         end = time.monotonic() + _ENDS_WITHIN
-        for keeper in self._keepers.values():
-            keeper.join(max(0.0, end - time.monotonic()))
+        ended = [keeper.join(max(0.0, end - time.monotonic())) for keeper in self._keepers.values()]
+        if all(ended):
+            claims.end()
         self._clocks.cleanup()

@@ -7,7 +7,7 @@ import json
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from anabranch import crash_points, logs
-from anabranch.container.checkpoint import filesystem, leftovers, offset_log
+from anabranch.container.checkpoint import claims, filesystem, leftovers, offset_log
 from anabranch.container.checkpoint.filesystem import Tree
 from anabranch.container.checkpoint.leftovers import Kind
 from anabranch.container.checkpoint.offset_log import Entry
@@ -63,11 +63,11 @@ class Folder:
 
     def __init__(self, spark: SparkSession, uri: str, streams: Mapping[str, str] | None = None) -> None:
         """``streams``: by topic, where a stream of Kafka's has another name."""
-        self.uri = uri
         self._streams = streams or {}
         checkpoint_layout.SURFACE.insist(spark)
         self._spark = spark
         self._tree = Tree(spark, uri)
+        self.uri = uri if self._tree.local is not None else self._tree.uri
         self._path, self._fs = self._tree.path, self._tree.fs
 
     def make(self) -> None:
@@ -386,6 +386,8 @@ class Folder:
     @contextmanager
     def _copied(self, target: str, names: Iterable[str], standbys: Iterable[Folder] = ()) -> Iterator[Folder]:
         copy = Folder(self._spark, target, self._streams)
+        if copy._tree.local is None:
+            copy.lock()  # others may be about to make it, too
         if copy.exists():
             raise ConflictError(f"{target} exists already", "a lane's folder is made once; choose a higher epoch")
         begun, names = time.monotonic(), [*names]
@@ -484,15 +486,20 @@ class Folder:
             entry = entry.with_positions(number, {**added, **entry.positions(number)})
         return entry
 
-    def lock(self) -> None:
-        """Take the OS lock of a local folder for as long as this JVM lives; nothing for other storage. Idempotent.
+    def lock(self, unless: Callable[[], bool] = lambda: False) -> None:
+        """Take the folder for this process: a local one by an OS lock, for as long as this JVM lives, and any other one
+        by a claim, until it is released. Idempotent.
 
         A killed driver's JVM may live on for a moment: it holds the lock until nothing of it can write any more.
 
+        Args:
+            unless: whether to wait no longer for an owner of which it isn't known whether it lives.
+
         Raises:
-            ConflictError: another process has it.
+            ConflictError: another process has it; FencedError, if that is sure to go on.
         """
         if self._tree.local is None:
+            claims.take(self._spark, self.uri, unless)
             return
         path = str(self._tree.local)
         if path in _locked:
@@ -501,6 +508,20 @@ class Folder:
         if holder is None:
             raise ConflictError(f"another process runs on {path}", "stop it, or wait until it has ended")
         _locked[path] = holder
+
+    def check_owner(self) -> None:
+        """See that the folder is still this process's. A local one stays so.
+
+        Raises:
+            FencedError: another process has taken it.
+        """
+        if self._tree.local is None:
+            claims.check(self._spark, self.uri)
+
+    def release(self) -> None:
+        """Let another process take it, unless it is local: nothing here writes to it any more."""
+        if self._tree.local is None:
+            claims.release(self._spark, self.uri)
 
     def _at(self, name: str) -> Any:
         return self._tree.at(name)

@@ -6,6 +6,7 @@ from pyspark.sql import SparkSession
 
 from anabranch import logs
 from anabranch.spark.internals import (
+    checkpoint_files,
     checkpoint_layout,
     class_path,
     context_stop,
@@ -37,6 +38,7 @@ from anabranch.spark.internals.surface import Probe, Surface
 __all__ = ["SURFACES", "insist", "look"]
 
 SURFACES: tuple[Surface, ...] = (
+    checkpoint_files.SURFACE,
     checkpoint_layout.SURFACE,
     class_path.SURFACE,
     context_stop.SURFACE,
