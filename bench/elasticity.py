@@ -45,6 +45,7 @@ from anabranch.planning import plan as planning
 from anabranch.spark.functions import buckets, wrap
 from anabranch.spark.internals import java_process
 from anabranch.spark.query import ownership, resolution
+from anabranch.spark.query.plan import LoadedJob
 from anabranch.spark.query.query import LaneQuery
 from anabranch.spark.session import session
 from anabranch.spark.values import meta_column
@@ -143,7 +144,7 @@ class Bench:
                 time.sleep(0.1)
         finally:
             query.stop()
-            lane.settle()
+            lane.outputs.settle()
 
     def _query(self, job: Job, factor: int, rows: int) -> LaneQuery:
         settings = Settings(
@@ -168,19 +169,14 @@ class Bench:
         (lane,) = planning.lanes_of(plan, 4, lambda: uuid.uuid4().hex[:8])
         folder = Folder(self.spark, str(self.folder / "lanes" / lane.id))
         session.carry(job.functions)
+        schemas = resolution.columns(job.graph, job.functions, {})
         return LaneQuery(
-            spark=self.spark,
-            settings=settings,
-            graph=job.graph,
-            functions=job.functions,
-            schemas=resolution.columns(job.graph, job.functions, {}),
-            formats={},
+            job=LoadedJob(self.spark, settings, job.graph, job.functions, schemas, {}, ""),
             lane=lane,
             epoch=1,
             folder=folder.uri,
             planned=folder.batch,
             clock=str(self.folder / f"{lane.id}.clock"),
-            home="",
             starting={},
         )
 

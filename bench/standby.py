@@ -22,10 +22,11 @@ from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 from tests.integration import harness
 from tests.integration.harness import Deployed, Site
-from tests.integration.test_container import serve, until
+from tests.integration.serving import serve, until
 
 from anabranch import Job, crash_points
 from anabranch.config import Settings, StorageSettings
+from anabranch.container.checkpoint import copying
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store.store import Store
 from anabranch.protocol.commands import ScaleRequest
@@ -69,7 +70,7 @@ def taken_over(site: Away, run: Deployed, warm: bool) -> tuple[float, float, int
     (lane,) = run.lanes
     if warm:
         folder = run.folder(lane)
-        folder.refresh(folder.standby(0))
+        copying.refresh(folder, copying.standby(folder, 0))
         site.feed(0, range(LAST))  # a batch that it lacks, as it mostly does
         run.ran()
     site.feed(1, range(LAST))

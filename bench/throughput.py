@@ -26,6 +26,7 @@ from anabranch.grouping import groupers
 from anabranch.model.lane import Lane
 from anabranch.planning import plan as planning
 from anabranch.spark.query import resolution, sink
+from anabranch.spark.query.plan import LoadedJob
 from anabranch.spark.query.query import LaneQuery
 from anabranch.spark.session import session
 from anabranch.systems.embedded import EmbeddedSystem, Log, append, read_slice
@@ -169,19 +170,14 @@ def anabranch(bench: Bench, job: Job, output: str) -> StreamingQuery:
             bench.log.create(str(each.stream), each.partitions)
     (lane,) = planning.lanes_of(plan, STATE_PARTITIONS, lambda: output[-8:])
     folder = Folder(bench.spark, str(bench.folder / "lanes" / output))
+    schemas = resolution.columns(job.graph, job.functions, {})
     return LaneQuery(
-        spark=bench.spark,
-        settings=bench.settings,
-        graph=job.graph,
-        functions=job.functions,
-        schemas=resolution.columns(job.graph, job.functions, {}),
-        formats={},
+        job=LoadedJob(bench.spark, bench.settings, job.graph, job.functions, schemas, {}, ""),
         lane=lane,
         epoch=1,
         folder=folder.uri,
         planned=folder.batch,
         clock=str(bench.folder / f"{output}.clock"),
-        home="",
         starting={},
     ).start()
 

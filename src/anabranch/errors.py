@@ -1,4 +1,4 @@
-"""What can go wrong, each error with the exit code its reader gets. A message says what, why and what to do next."""
+"""Every error, with the exit code of a command that it ends. A message says what happened, why, and what to do next."""
 
 from __future__ import annotations
 
@@ -26,11 +26,14 @@ __all__ = [
 
 
 class AnabranchError(Exception):
-    """anabranch could not go on.
+    """anabranch could not continue. The base class of all errors.
 
     Args:
-        what: what happened, and where (stream, partition, lane, file).
+        what: what happened, and where (stream, partition, lane or file).
         cure: what to do next; printed on a line of its own.
+
+    Attributes:
+        exit_code: what a command that ends with this error exits with.
     """
 
     exit_code = 1
@@ -45,87 +48,91 @@ class AnabranchError(Exception):
 
 
 class UsageError(AnabranchError):
-    """A command, an option or a job file can't be understood."""
+    """A command, an option or a job file cannot be understood. Correct it as the message says."""
 
     exit_code = 2
 
 
 class ConfigError(UsageError):
-    """A setting has a value that isn't allowed, or a name nobody knows."""
+    """A setting has an unknown name or a value that is not allowed. The message names the nearest known one."""
 
 
 class GraphError(UsageError):
-    """The job's graph can't be run as it is written; names the operator and the cure."""
+    """The job cannot be run as it is written. The message names the operator, its line, and the change to make."""
 
 
 class UnsupportedSparkError(UsageError):
-    """This Spark lacks something that no public interface gives, and that there is no other way to do."""
+    """This version of Spark lacks something that anabranch needs. Install the PySpark version that anabranch asks
+    for.
+    """
 
 
 class JobFailedError(AnabranchError):
-    """A lane failed, and with it the job; the message is what the lane said."""
+    """A lane failed, and with it the job. The message is the lane's; fix its cause and run the job again."""
 
 
 class NotFoundError(AnabranchError):
-    """A job, stream, lane or file that was named doesn't exist."""
+    """A job, stream, lane or file that was named does not exist."""
 
     exit_code = 3
 
 
 class UnreachableError(NotFoundError):
-    """Nothing listens where a coordinator should."""
+    """No coordinator answers at this address. Start it, or correct ``[coordinator] url``."""
 
 
 class ConflictError(AnabranchError):
-    """Somebody else holds it, or it exists already in another form."""
+    """Another process owns it, or it already exists in another form."""
 
     exit_code = 4
 
 
 class NotLeadingError(AnabranchError):
-    """Another coordinator leads, or none does: this one answers, and changes nothing."""
+    """This coordinator does not lead, so it changes nothing. Ask the one that leads; the message has its address if it
+    is known.
+    """
 
 
 class StoreUnavailableError(AnabranchError):
-    """The store's database is away, or held up, now: the same call may work later.
+    """The store's database cannot be reached, or is locked, at the moment. The same call may work later.
 
-    Whether a write that was under way has been stored isn't known.
+    It is not known whether a write that was under way has been stored.
     """
 
 
 class FencedError(ConflictError):
-    """A newer process has taken this one's lane: it must stop and write nothing more."""
+    """A newer process has taken over this process's lane. This one must stop, and can write nothing more."""
 
 
 class LogError(AnabranchError):
-    """A stream's files are missing, cut short or not what their manifest says."""
+    """A stream's files are missing, truncated, or do not match their manifest. Restore the file that is named."""
 
 
 class StalledError(AnabranchError):
-    """A lane has records to read, and hasn't moved for too long."""
+    """A lane has records to read and has made no progress for ``[job] stall_after``."""
 
 
 class StateError(AnabranchError):
-    """A lane's folder, the store and the streams don't agree; going on could lose or repeat records."""
+    """A lane's folder, the store and the streams contradict each other. Continuing could lose or repeat records."""
 
 
 class DamagedError(StateError):
-    """A file that a lane can't go on without is missing, or can't be read."""
+    """A file that a lane needs is missing or unreadable. ``anabranch check JOB`` lists all that is wrong."""
 
 
 class OperatorError(AnabranchError):
-    """A function or expression of the job failed on a row; names the operator."""
+    """A function or an expression of the job failed on a row. The message names the operator and the row's origin."""
 
 
 class UnsupportedFormatError(AnabranchError):
-    """Written by a version of anabranch that this one doesn't understand; nothing was changed."""
+    """A newer version of anabranch wrote this. Nothing was changed; run that version."""
 
 
 class TooLongError(AnabranchError):
-    """A batch took longer than a transaction may. With fewer rows it can be run again."""
+    """A batch took longer than a transaction may last. It can be run again with fewer rows."""
 
 
 class OutOfTimeError(AnabranchError):
-    """It didn't end within the time that was given."""
+    """It did not end within the time that was allowed. Whatever was asked for may still go on."""
 
     exit_code = 5

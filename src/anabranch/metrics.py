@@ -15,7 +15,7 @@ __all__ = ["CONTENT_TYPE", "exposition"]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-_OF_LANES = {
+_LANES = {
     "lag_records": "offsets between a lane's positions and the ends of its inputs",
     "batch": "the last batch that a lane has committed",
     "batch_seconds": "how long a lane's last batch took",
@@ -35,11 +35,11 @@ _OF_LANES = {
 }
 
 
-_OF_STANDBYS = {
+_STANDBYS = {
     "behind_batches": "batches that a lane has committed and a standby of it lacks; none until it is whole",
     "failed": "1 if a standby of a lane can't be brought up to date",
 }
-_OF_DRAINS = {
+_DRAINS = {
     "stages": "stages that have open lanes",
     "lanes": "lanes that haven't drained",
     "records": "records that are to be taken in",
@@ -70,13 +70,27 @@ def _of_coordinator(invalid: int, leads: bool) -> Iterator[Metric]:
 
 
 def _of_jobs(jobs: Sequence[JobStatus]) -> Iterator[Metric]:
+    served = [job for job in jobs if job.served]
+    yield from _of_drains(served)
+    yield from _of_standbys(served)
+    yield from _of_deployments(jobs)
+    yield from _of_plans(served)
+    yield from _of_containers(served)
+    yield from _of_lanes(served)
+
+
+def _of_deployments(jobs: Iterable[JobStatus]) -> Iterator[Metric]:
     state = GaugeMetricFamily("anabranch_job", "1 for the state that a job is in", labels=["job", "state"])
     seats = GaugeMetricFamily("anabranch_job_seats", "how many containers a job wants", labels=["job"])
     generation = GaugeMetricFamily("anabranch_job_generation", "of a job's deployment", labels=["job", "deployment"])
-    containers = GaugeMetricFamily("anabranch_job_containers", "how many containers of a job live", labels=["job"])
-    lease = GaugeMetricFamily(
-        "anabranch_container_lease_seconds", "until a container's lease ends", labels=["job", "container", "rack"]
-    )
+    for job in jobs:
+        state.add_metric([job.job, job.state], 1)
+        seats.add_metric([job.job], job.seats)
+        generation.add_metric([job.job, str(job.deployment)], job.generation)
+    yield from (state, seats, generation)
+
+
+def _of_plans(jobs: Iterable[JobStatus]) -> Iterator[Metric]:
     factor = GaugeMetricFamily("anabranch_job_factor", "into how many buckets partitions are cut", labels=["job"])
     tasks = GaugeMetricFamily("anabranch_tasks", "of a stage", labels=["job", "stage"])
     consumption = GaugeMetricFamily(
@@ -84,39 +98,11 @@ def _of_jobs(jobs: Sequence[JobStatus]) -> Iterator[Metric]:
         "in how many containers each partition is read, on average",
         labels=["job", "stage"],
     )
-    rescale = GaugeMetricFamily("anabranch_rescale_seconds", "how long a job's last change took", labels=["job"])
     inputs = GaugeMetricFamily(
         "anabranch_input_partitions", "that a stream was last seen to have; 0: it is gone", labels=["job", "stream"]
     )
-    drain = {
-        name: GaugeMetricFamily(f"anabranch_drain_{name}_left", f"of a job that drains: {what}", labels=["job"])
-        for name, what in _OF_DRAINS.items()
-    }
-    lanes = {
-        name: GaugeMetricFamily(f"anabranch_lane_{name}", what, labels=["job", "stage", "lane", "container"])
-        for name, what in _OF_LANES.items()
-    }
-    late = GaugeMetricFamily(
-        "anabranch_lane_late_rows",
-        "rows of an SSP that a lane has put aside since it was begun, for they were late",
-        labels=["job", "stage", "lane", "container", "ssp"],
-    )
-    standby = {
-        name: GaugeMetricFamily(
-            f"anabranch_standby_{name}", what, labels=["job", "lane", "number", "container", "rack"]
-        )
-        for name, what in _OF_STANDBYS.items()
-    }
+    rescale = GaugeMetricFamily("anabranch_rescale_seconds", "how long a job's last change took", labels=["job"])
     for job in jobs:
-        state.add_metric([job.job, job.state], 1)
-        generation.add_metric([job.job, str(job.deployment)], job.generation)
-        seats.add_metric([job.job], job.seats)
-        if not job.served:
-            continue
-        if job.drain is not None:
-            its = drain_progress.left(job)
-            for name, family in drain.items():
-                family.add_metric([job.job], getattr(its, name))
         factor.add_metric([job.job], job.factor)
         for stage, count in job.tasks.items():
             tasks.add_metric([job.job, stage], count)
@@ -125,27 +111,71 @@ def _of_jobs(jobs: Sequence[JobStatus]) -> Iterator[Metric]:
             inputs.add_metric([job.job, stream], partitions)
         if job.rescale_seconds is not None:
             rescale.add_metric([job.job], job.rescale_seconds)
+    yield from (factor, tasks, consumption, inputs, rescale)
+
+
+def _of_containers(jobs: Iterable[JobStatus]) -> Iterator[Metric]:
+    containers = GaugeMetricFamily("anabranch_job_containers", "how many containers of a job live", labels=["job"])
+    lease = GaugeMetricFamily(
+        "anabranch_container_lease_seconds", "until a container's lease ends", labels=["job", "container", "rack"]
+    )
+    for job in jobs:
         containers.add_metric([job.job], sum(one.alive is True for one in job.containers))
         for one in job.containers:
             if one.lease is not None:
                 lease.add_metric([job.job, one.container, one.rack or ""], one.lease)
+    yield from (containers, lease)
+
+
+def _of_drains(jobs: Iterable[JobStatus]) -> Iterator[Metric]:
+    families = {
+        name: GaugeMetricFamily(f"anabranch_drain_{name}_left", f"of a job that drains: {what}", labels=["job"])
+        for name, what in _DRAINS.items()
+    }
+    for job in jobs:
+        if job.drain is not None:
+            left = drain_progress.left(job)
+            for name, family in families.items():
+                family.add_metric([job.job], getattr(left, name))
+    yield from families.values()
+
+
+def _of_standbys(jobs: Iterable[JobStatus]) -> Iterator[Metric]:
+    families = {
+        name: GaugeMetricFamily(
+            f"anabranch_standby_{name}", what, labels=["job", "lane", "number", "container", "rack"]
+        )
+        for name, what in _STANDBYS.items()
+    }
+    for job in jobs:
         for copy in job.copies:
             labels = [job.job, copy.lane, str(copy.number), copy.container, copy.rack or ""]
-            standby["failed"].add_metric(labels, int(bool(copy.error)))
+            families["failed"].add_metric(labels, int(bool(copy.error)))
             if copy.behind is not None:
-                standby["behind_batches"].add_metric(labels, copy.behind)
+                families["behind_batches"].add_metric(labels, copy.behind)
+    yield from families.values()
+
+
+def _of_lanes(jobs: Iterable[JobStatus]) -> Iterator[Metric]:
+    families = {
+        name: GaugeMetricFamily(f"anabranch_lane_{name}", what, labels=["job", "stage", "lane", "container"])
+        for name, what in _LANES.items()
+    }
+    late = GaugeMetricFamily(
+        "anabranch_lane_late_rows",
+        "rows of an SSP that a lane has put aside since it was begun, for they were late",
+        labels=["job", "stage", "lane", "container", "ssp"],
+    )
+    for job in jobs:
         at = {one.seat: one.container for one in job.containers if one.gone is None}
         for lane in job.lanes:
             labels = [job.job, lane.lane.stage, lane.lane.id, at.get(lane.lane.seat, "")]
             for name, value in _of_lane(lane):
-                lanes[name].add_metric(labels, value)
+                families[name].add_metric(labels, value)
             for ssp, rows in (lane.report.late if lane.report is not None else {}).items():
                 late.add_metric([*labels, ssp], rows)
-    yield from drain.values()
-    yield from standby.values()
-    yield from (state, seats, generation, factor, tasks, consumption, inputs, rescale, containers, lease)
     yield late
-    yield from lanes.values()
+    yield from families.values()
 
 
 def _of_lane(lane: LaneStatus) -> Iterator[tuple[str, float]]:

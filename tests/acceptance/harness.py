@@ -485,3 +485,7 @@ def _is_whole(folder: Path) -> bool:
 def _last(folder: Path) -> int:
     """The highest batch in a folder of the checkpoint."""
     return max((int(path.name) for path in folder.glob("[0-9]*") if path.name.isdigit()), default=-1)
+
+
+NARROW = json.dumps({"spark.sql.execution.arrow.maxRecordsPerBatch": "50"})
+"""So that a function fails a task that has written already."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,15 +9,13 @@ import pytest
 
 from anabranch import crash_points
 from anabranch.systems.kafka.broker import Cluster
-from tests.acceptance.harness import Workspace
+from tests.acceptance.harness import NARROW, Workspace
 from tests.jobs import numbered
 
 pytestmark = pytest.mark.acceptance
 
 COUNT = 4000
 SMALL, LARGER = 1000, 3000
-NARROW = json.dumps({"spark.sql.execution.arrow.maxRecordsPerBatch": "50"})
-"""So that a function fails a task that has written already."""
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 
 from anabranch.coordinator import token_file
 from tests.acceptance.harness import JOB, Workspace, flights
-from tests.unit.test_own_files import open_to_others
+from tests.support.permissions import open_to_others
 
 pytestmark = pytest.mark.acceptance
 

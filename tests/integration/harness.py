@@ -47,6 +47,7 @@ from anabranch.planning.plan import Plan, Surroundings
 from anabranch.planning.real_time import RealTime
 from anabranch.protocol.lane_report import LaneReport
 from anabranch.spark.query import resolution
+from anabranch.spark.query.plan import LoadedJob
 from anabranch.spark.query.query import LaneQuery
 from anabranch.spark.session import session
 from anabranch.systems.contract import System
@@ -265,21 +266,20 @@ class Deployed:
     def query(self, lane: Lane, folder: str, until: Mapping[SSP, int] | None = None, epoch: int = 1) -> LaneQuery:
         """The query of a lane on a folder of the test's choice."""
         return LaneQuery(
-            spark=self.site.spark,
-            settings=self.settings,
-            graph=self.job.graph,
-            functions=self.job.functions,
-            schemas=self.schemas,
-            formats=self.formats,
+            job=self.loaded,
             lane=lane,
             epoch=epoch,
             folder=folder,
             planned=Folder(self.site.spark, folder).batch,
             clock=str(self.site.place.clock(lane)),
-            home=str(Path(__file__).parent),
             starting={},
             until=until or {},
         )
+
+    @property
+    def loaded(self) -> LoadedJob:
+        job, home = self.job, str(Path(__file__).parent)
+        return LoadedJob(self.site.spark, self.settings, job.graph, job.functions, self.schemas, self.formats, home)
 
     def folder(self, lane: Lane) -> Folder:
         """The folder that a lane has had since its first run."""
@@ -288,11 +288,13 @@ class Deployed:
     def _building(self, lane: Lane, until: Offsets) -> Build:
         def build(folder: Folder, clock: str, starting: Offsets, dropped: Callable[[int], None]) -> LaneQuery:
             query = self.query(lane, folder.uri, until, self.epoch)
-            begun = {
-                "starting": starting,
-                "inherited": lambda: self._place.inherited(lane),
-                "remembered": lambda quick: batch_size_memory.remembered(self._place, lane, quick=quick),
-            }
-            return LaneQuery(**{**vars(query), **begun, "clock": clock, "dropped": dropped})
+            return replace(
+                query,
+                clock=clock,
+                starting=starting,
+                inherited=lambda: self._place.inherited(lane),
+                dropped=dropped,
+                remembered=lambda quick: batch_size_memory.remembered(self._place, lane, quick=quick),
+            )
 
         return build

@@ -1,4 +1,4 @@
-"""Key bytes are what docs/job.md says, and come back; values pass through an intermediate stream unchanged."""
+"""Key bytes are as docs/reference/operators.md says, both ways; values pass an intermediate stream unchanged."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,14 +16,13 @@ import msgspec
 import pytest
 
 from anabranch import Job, crash_points, tumbling
-from anabranch.container.reconciler import Container
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store.store import Store
 from anabranch.errors import ConflictError
-from anabranch.protocol.container import Registration
 from anabranch.protocol.deployment import StartRequest
 from anabranch.protocol.status import JobStatus
 from tests.integration.harness import Deployed, Site
+from tests.integration.serving import serve, until
 
 
 def started(run: Deployed, until_caught_up: bool) -> Coordinator:
@@ -36,13 +35,6 @@ def started(run: Deployed, until_caught_up: bool) -> Coordinator:
         )
     )
     return coordinator
-
-
-def serve(run: Deployed, coordinator: Coordinator, seat: str = "0", leaving: threading.Event | None = None) -> None:
-    """Be a container, until nothing is left to run, or ``leaving`` is set."""
-    job = run.job
-    made = Container(run.site.spark, coordinator, run.settings, job.graph, job.functions, run.schemas, {}, "")
-    made.run(Registration(job=job.name, seat=seat, execution=seat, host="here", pid=1), leaving)
 
 
 def caught_up(site: Site, job: Job) -> JobStatus:
@@ -154,13 +146,6 @@ def running(site: Site, job: Job, **settings: Any) -> Iterator[Coordinator]:
             coordinator.stop(job.name)
         thread.join(60)
         assert not thread.is_alive()
-
-
-def until(condition: Callable[[], object], seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.1)
 
 
 def again(coordinator: Coordinator) -> list[str]:

@@ -14,9 +14,9 @@ import pytest
 from anabranch import Job, Processor, tumbling
 from anabranch.api.timers import Timers
 from anabranch.spark.query import publishing
-from tests.integration.harness import Deployed, Record, Site
+from tests.integration.dead_letters import counted, letters
+from tests.integration.harness import Site
 
-DEAD = "in-dead-letters"
 SCHEMA = "n int, d string, at timestamp"
 FAULTY: list[tuple[bytes | None, str]] = [
     (b"{bad", "the value isn't JSON: "),
@@ -27,24 +27,6 @@ FAULTY: list[tuple[bytes | None, str]] = [
     (None, "the value is null"),
     (b"\xff\xfe", "the value isn't UTF-8: byte 0xff at byte 0"),
 ]
-
-
-def letters(site: Site, stream: str = DEAD) -> list[tuple[int, Record, dict[str, str]]]:
-    """Partition, record and our headers of all dead letters."""
-    found = []
-    for partition in range(site.log.describe(stream).partitions):
-        for record in site.records(stream, partition):
-            ours = {
-                header["key"].removeprefix("anabranch."): header["value"].decode()
-                for header in record["headers"]
-                if header["key"].startswith("anabranch.")
-            }
-            found.append((partition, record, ours))
-    return found
-
-
-def counted(run: Deployed) -> tuple[int, int]:
-    return sum(r.dead_letters for r in run.reports.values()), sum(r.dropped for r in run.reports.values())
 
 
 def mixed(site: Site, partitions: int = 2) -> None:

@@ -28,8 +28,8 @@ from anabranch.protocol.drain import DrainOrder
 from anabranch.spark.internals import query_hold
 from anabranch.spark.internals.query_hold import HeldQuery
 from anabranch.testing import DRAIN, run
+from tests.integration.flights import SCHEMA, closed, computed, flights, put, written
 from tests.integration.harness import PATIENCE, Deployed, Site
-from tests.integration.test_event_time import SCHEMA, closed, computed, flights, put, written
 from tests.support.surfaces import lacking
 
 

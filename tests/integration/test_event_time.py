@@ -2,34 +2,20 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
-from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 import pytest
 
 from anabranch import Job, tumbling
+from anabranch.container.checkpoint import copying
+from tests.integration.flights import SCHEMA, Flight, Windows, closed, computed, flights, put, written
 from tests.integration.harness import Deployed, Site
 
-HOUR = timedelta(hours=1)
-START = datetime(2013, 1, 1, tzinfo=UTC)
 PARTITIONS = 2
 ROWS = 96
-SCHEMA = "dest string, at timestamp"
-
-Flight = dict[str, str]
-Windows = dict[tuple[str, str], int]
-
-
-def flights(seed: int, hours: int, each: int = 2) -> list[Flight]:
-    """Flights in time order but for ten minutes of disorder."""
-    dice = random.Random(seed)
-    count = hours * each
-    made = [START + HOUR * (n / each) - timedelta(minutes=dice.uniform(0, 9)) for n in range(count)]
-    return [{"dest": dice.choice(["ATL", "BOS", "LAX"]), "at": at.isoformat()} for at in made]
 
 
 def by_destination(emit: Any = "on_close", **read: Any) -> Job:
@@ -37,31 +23,6 @@ def by_destination(emit: Any = "on_close", **read: Any) -> Job:
     flights = job.read("flights", key="tail string", schema=SCHEMA, event_time="at", watermark="10 minutes", **read)
     flights.partition_by("dest").window(tumbling("1 hour")).agg(n="count(*)", emit=emit).write("hourly")
     return job
-
-
-def put(site: Site, partition: int, several: list[Flight]) -> None:
-    site.put("flights", partition, several, [b"k"] * len(several))
-
-
-def computed(several: Iterable[Flight]) -> Windows:
-    starts = ((f["dest"], datetime.fromisoformat(f["at"]).replace(minute=0, second=0, microsecond=0)) for f in several)
-    return dict(Counter((dest, start.strftime("%Y-%m-%dT%H:%M")) for dest, start in starts))
-
-
-def written(site: Site) -> Windows:
-    rows = [((v["dest"], v["window_start"][:16]), v["n"]) for v in site.values("hourly")]
-    assert len(dict(rows)) == len(rows), "a window was written twice"
-    return dict(rows)
-
-
-def closed(expected: Windows, watermark: int) -> Windows:
-    """The windows that end before the watermark."""
-    until = datetime.fromtimestamp(watermark / 1000, UTC)
-    return {
-        (dest, start): n
-        for (dest, start), n in expected.items()
-        if datetime.fromisoformat(start).replace(tzinfo=UTC) + HOUR <= until
-    }
 
 
 def check(site: Site, run: Deployed, several: list[Flight]) -> Windows:
@@ -183,7 +144,7 @@ def test_a_clone_of_the_stateful_lane_goes_on_with_the_same_windows(site: Site) 
     (number,) = [n for n, lane in enumerate(run.lanes) if lane.stage == "1"]
     parent = run.lanes[number]
     child = msgspec.structs.replace(parent, id="1-0000cafe", predecessors=(parent.id,), folder_epoch=7)
-    run.folder(parent).clone(f"{site.place.root}/j/{child.id}/7")
+    copying.clone(run.folder(parent), f"{site.place.root}/j/{child.id}/7")
     run.lanes[number] = child
     run.epoch = 7
     put(site, 1, behind[len(behind) // 3 :])

@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 from anabranch import Job
+from anabranch.container.checkpoint import copying, edits
 from anabranch.container.checkpoint.filesystem import Tree
 from anabranch.container.checkpoint.folder import Folder
 from anabranch.container.checkpoint.offset_log import Entry
@@ -22,6 +23,7 @@ from anabranch.errors import ConflictError, DamagedError, StateError
 from anabranch.model.lane import Lane
 from anabranch.spark.query.publishing import Publishing
 from anabranch.spark.query.query import LaneQuery
+from tests.integration.counting import counting, counts, expected, feed
 from tests.integration.harness import Deployed, Site
 from tests.support import spark_java
 
@@ -30,39 +32,11 @@ class Interrupted(Exception):
     """The test stops a batch here."""
 
 
-def counting(site: Site, partitions: int = 2, **settings: Any) -> Deployed:
-    """A lane of running counts by key; the records of a partition have keys of its own."""
-    site.log.create("in", partitions)
-    job = Job("j")
-    job.read("in", key="k string", schema="n int").agg(c="count(*)").write("out")
-    return site.deployed(job, **settings)
-
-
-def copying(site: Site) -> Deployed:
+def copying_job(site: Site) -> Deployed:
     site.log.create("in", 2)
     job = Job("j")
     job.read("in", key="k string", schema="n int").write("out")
     return site.deployed(job)
-
-
-def feed(site: Site, partition: int, start: int, count: int) -> None:
-    keys = [f"p{partition}-{n % 3}".encode() for n in range(start, start + count)]
-    site.put("in", partition, [{"n": n} for n in range(start, start + count)], keys)
-
-
-def expected(rows: dict[int, int]) -> dict[str, int]:
-    """Count by key after so many records of each partition."""
-    return dict(Counter(f"p{p}-{n % 3}" for p, count in rows.items() for n in range(count)))
-
-
-def counts(site: Site, stream: str = "out") -> dict[str, int]:
-    """The last count of each key, and every update is one higher than what was before it."""
-    last: dict[str, int] = {}
-    for record in site.all_records(stream):
-        value = json.loads(record["value"])
-        assert value["c"] > last.get(value["k"], 0), "an older count came after a newer one"
-        last[value["k"]] = value["c"]
-    return last
 
 
 def once(query: LaneQuery) -> None:
@@ -110,7 +84,7 @@ def test_a_pending_batch_is_finished_exactly_once(site: Site, monkeypatch: pytes
 
 
 def test_a_planned_batch_takes_in_exactly_up_to_its_ends(site: Site) -> None:
-    run = copying(site)
+    run = copying_job(site)
     (lane,) = run.lanes
     folder = Folder(site.spark, f"file://{site.root}/lane")
     query = run.query(lane, folder.uri)
@@ -163,8 +137,8 @@ def test_halves_of_a_stateful_lane_go_on_exactly_with_a_batch_in_flight(
             ssps=tuple(ssp for ssp in lane.ssps if ssp.partition in mine),
             tasks=tuple(f"Partition_{p}" for p in mine),
         )
-        copy = folder.clone(f"file://{site.root}/half-{number}")
-        copy.keep({"in": mine})
+        copy = copying.clone(folder, f"file://{site.root}/half-{number}")
+        edits.keep(copy, {"in": mine})
         assert (copy.planned(), copy.committed(), copy.pending) == (1, 0, True)
         assert copy.entry(1).positions(0) == dict.fromkeys(mine, 15)
         halves.append((half, copy))
@@ -187,16 +161,16 @@ def test_a_copy_has_all_that_a_lane_goes_on_from(site: Site, monkeypatch: pytest
     folder.make()
     folder.note_streams({"in": "id"})
     for batch in range(3):
-        folder._tree.write(f"offsets/{batch}", f"offset {batch}")
-        folder._tree.write(f"commits/{batch}", f"commit {batch}")
-        folder._tree.write(f"state/0/1/{batch}.changelog", f"state {batch}")
-    folder._tree.write("metadata", '{"id": "former"}')
+        folder.tree.write(f"offsets/{batch}", f"offset {batch}")
+        folder.tree.write(f"commits/{batch}", f"commit {batch}")
+        folder.tree.write(f"state/0/1/{batch}.changelog", f"state {batch}")
+    folder.tree.write("metadata", '{"id": "former"}')
     if not local:
         monkeypatch.setattr(Tree, "local", None)
-    copy = folder.clone(f"file://{site.root}/copy")
-    assert _texts(site.root / "copy") == {**_texts(site.root / "original"), "metadata": copy._tree.read("metadata")}
-    assert json.loads(copy._tree.read("metadata"))["id"] != "former"
-    assert (copy.committed(), copy._tree.read("state/0/1/2.changelog")) == (2, "state 2")
+    copy = copying.clone(folder, f"file://{site.root}/copy")
+    assert _texts(site.root / "copy") == {**_texts(site.root / "original"), "metadata": copy.tree.read("metadata")}
+    assert json.loads(copy.tree.read("metadata"))["id"] != "former"
+    assert (copy.committed(), copy.tree.read("state/0/1/2.changelog")) == (2, "state 2")
 
 
 @pytest.mark.parametrize("local", [True, False])
@@ -240,16 +214,16 @@ def test_a_copy_that_broke_off_can_be_made_again(site: Site, monkeypatch: pytest
     with monkeypatch.context() as patched:
         patched.setattr(Tree, "write", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            folder.clone(f"file://{site.root}/copy")
-    assert folder.clone(f"file://{site.root}/copy").stream_ids() == {"in": "id"}
+            copying.clone(folder, f"file://{site.root}/copy")
+    assert copying.clone(folder, f"file://{site.root}/copy").stream_ids() == {"in": "id"}
 
 
 def test_a_folder_is_not_cloned_over_another(site: Site) -> None:
     folder = Folder(site.spark, f"file://{site.root}/lane")
     folder.make()
-    folder.clone(f"file://{site.root}/copy")
+    copying.clone(folder, f"file://{site.root}/copy")
     with pytest.raises(ConflictError, match=r"/copy exists already"):
-        folder.clone(f"file://{site.root}/copy")
+        copying.clone(folder, f"file://{site.root}/copy")
 
 
 def test_a_damaged_entry_names_its_file(site: Site) -> None:

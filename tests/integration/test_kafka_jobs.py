@@ -334,7 +334,7 @@ def test_slots_that_are_refreshed_meanwhile_go_on(kafka: KafkaSite) -> None:
     for n in (2, 4, 6):
         kafka.put(source, 0, [{"n": n}], [b"k"])
         _until(query, lambda n=n: n in numbers(kafka, output))  # type: ignore[misc]
-        lane_query.refresh()
+        lane_query.outputs.refresh()
     query.stop()
     assert numbers(kafka, output) == [2, 4, 6]
 

@@ -13,8 +13,8 @@ import pytest
 from anabranch import Job, MapState, Processor, ValueState
 from anabranch.api.timers import Timers
 from anabranch.spark.functions import isolation
+from tests.integration.dead_letters import counted, letters
 from tests.integration.harness import Deployed, Site
-from tests.integration.test_dead_letters import counted, letters
 
 COUNT = 5000
 KILLERS = (1734, 1735, 4321)

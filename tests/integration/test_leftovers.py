@@ -150,9 +150,9 @@ def test_what_a_batch_has_left_stays_where_something_was_written(
     put(site.root / "lane", {"metadata": METADATA, f"offsets/.0.{UUID}.tmp": "v1", "state/0/0/1.zip": "zip"})
     folder = Folder(site.spark, f"file://{site.root}/lane")
     folder.clear_leftovers(anew=False)
-    assert sorted(folder._tree.all_files()) == ["metadata", "state/0/0/1.zip"]
+    assert sorted(folder.tree.all_files()) == ["metadata", "state/0/0/1.zip"]
     folder.clear_leftovers(anew=True)
-    assert folder._tree.all_files() == ["metadata"]
+    assert folder.tree.all_files() == ["metadata"]
     assert not (site.root / "lane/state").exists()
 
 

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from anabranch import crash_points
+from anabranch.container.checkpoint import copying
 from anabranch.container.checkpoint.filesystem import Tree
 from anabranch.container.checkpoint.folder import Folder
 from anabranch.coordinator.coordinator import Coordinator
@@ -21,9 +22,9 @@ from anabranch.protocol.commands import ScaleRequest
 from anabranch.protocol.deployment import StartRequest
 from anabranch.protocol.status import JobStatus
 from anabranch.systems.systems import Systems
+from tests.integration.counting import counting, counts, expected, feed
 from tests.integration.harness import Deployed, Site
-from tests.integration.test_container import serve, until
-from tests.integration.test_folder import counting, counts, expected, feed
+from tests.integration.serving import serve, until
 from tests.support.logs import captured
 
 
@@ -49,11 +50,11 @@ def ran(site: Site, batches: int = 2) -> tuple[Deployed, Folder]:
 
 def test_a_standby_follows_its_folder_and_has_nothing_that_is_being_written(site: Site) -> None:
     run, folder = ran(site)
-    standby = folder.standby(0)
+    standby = copying.standby(folder, 0)
     state = Path(folder.uri) / "state" / "0" / "0"
     (state / "SSTs").mkdir(exist_ok=True)
     (state / "SSTs" / "old.sst").touch()
-    assert folder.refresh(standby) == folder.committed() >= 1
+    assert copying.refresh(folder, standby) == folder.committed() >= 1
     before = content(standby)
     assert before == content(folder)
     (state / ".9.changelog.1234.tmp").write_bytes(b"half of it")
@@ -64,7 +65,7 @@ def test_a_standby_follows_its_folder_and_has_nothing_that_is_being_written(site
     with pytest.MonkeyPatch.context() as patch:
         was = Tree.copy
         patch.setattr(Tree, "copy", lambda *args, **more: (copied.append(args[1]), was(*args, **more)))
-        assert folder.refresh(standby) == folder.committed()
+        assert copying.refresh(folder, standby) == folder.committed()
     whole = content(folder)
     assert content(standby) == {name: its for name, its in whole.items() if not name.endswith(".tmp")}
     assert {*whole} - {*before} <= {*copied, "state/0/0/.9.changelog.1234.tmp"}
@@ -118,14 +119,14 @@ def test_who_begins_with_a_standby_has_what_a_copy_has(
     if not local:
         monkeypatch.setattr(Tree, "local", None)
     folder = run.folder(run.lanes[0])
-    cold = content(folder.clone(f"file:{site.root}/cold"))
+    cold = content(copying.clone(folder, f"file:{site.root}/cold"))
     assert cold == content(folder)
-    standby = folder.standby(0)
+    standby = copying.standby(folder, 0)
     for odd in (lambda *_: None, old, torn, overtaken, more, barred):
-        folder.refresh(standby)
+        copying.refresh(folder, standby)
         odd(folder, standby)
         with captured() as said:
-            warm = folder.clone(f"file:{site.root}/{odd.__name__}/1")
+            warm = copying.clone(folder, f"file:{site.root}/{odd.__name__}/1")
         assert content(warm) == cold, odd
         assert warm.committed() == folder.committed()
         assert not standby.exists()
@@ -136,7 +137,7 @@ def test_who_begins_with_a_standby_has_what_a_copy_has(
 
 def test_a_lane_goes_on_exactly_from_a_standby_and_after_a_kill_in_the_middle(site: Site) -> None:
     run, folder = ran(site)
-    folder.refresh(folder.standby(0))
+    copying.refresh(folder, copying.standby(folder, 0))
     feed(site, 0, 10, 5)
     feed(site, 1, 0, 5)
     target = f"file:{site.place.root}/{run.lanes[0].job}/{run.lanes[0].id}/{run.epoch}"
@@ -146,9 +147,9 @@ def test_a_lane_goes_on_exactly_from_a_standby_and_after_a_kill_in_the_middle(si
         raise Killed
 
     with pytest.raises(Killed), crash_points.watched(kill):
-        folder.clone(target)
+        copying.clone(folder, target)
     assert Folder(site.spark, target).exists()
-    assert not folder.standby(0).exists()
+    assert not copying.standby(folder, 0).exists()
     run.epoch += 1  # whoever comes then
     run.lanes = [msgspec.structs.replace(run.lanes[0], abandoned=True)]
     run.ran()
@@ -159,9 +160,9 @@ def test_a_lane_goes_on_exactly_from_a_standby_and_after_a_kill_in_the_middle(si
 def test_standbys_of_a_parted_lane_are_for_one_follower_each(site: Site) -> None:
     _, folder = ran(site)
     for number in (0, 1):
-        folder.refresh(folder.standby(number))
+        copying.refresh(folder, copying.standby(folder, number))
     with captured() as said:
-        made = [folder.clone(f"file:{site.root}/half-{number}/1") for number in range(3)]
+        made = [copying.clone(folder, f"file:{site.root}/half-{number}/1") for number in range(3)]
     assert [line["warm"] for line in said if line["event"] == "a folder was copied"] == [True, True, False]
     assert content(made[0]) == content(made[1]) == content(made[2]) == content(folder)
 
@@ -178,11 +179,11 @@ def test_a_full_disk_costs_the_standby_and_no_more(site: Site, monkeypatch: pyte
 
     monkeypatch.setattr(shutil, "copyfile", full)
     with pytest.raises(OSError, match="No space left"):
-        folder.refresh(folder.standby(0))
+        copying.refresh(folder, copying.standby(folder, 0))
     monkeypatch.undo()
-    assert not [name for name in content(folder.standby(0)) if ".part" in name]
+    assert not [name for name in content(copying.standby(folder, 0)) if ".part" in name]
     assert content(folder) == before
-    assert content(folder.clone(f"file:{site.root}/copy")) == before
+    assert content(copying.clone(folder, f"file:{site.root}/copy")) == before
 
 
 @pytest.mark.long

@@ -22,8 +22,8 @@ from anabranch.coordinator.api.operations import OPERATIONS
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
 from tests.acceptance.harness import Workspace
-from tests.unit.coordinator.test_input_monitor import Counts, running
-from tests.unit.coordinator.test_scaling import JOB
+from tests.unit.coordinator.inputs import Counts, running
+from tests.unit.coordinator.workers import JOB
 
 _NAMES = {"job": [JOB, "nobody"], "container": [f"{JOB}:0:1", f"{JOB}:0:9"], "sha256": ["0" * 64]}
 TOKENS = {"nobody": None, "read": "the-token-of-readers", "operate": "the-token-of-operators"}

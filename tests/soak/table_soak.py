@@ -12,8 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from anabranch import crash_points
-from tests.acceptance.harness import LATE, TABLE, Workspace, flights
-from tests.acceptance.test_exactly_once import NARROW
+from tests.acceptance.harness import LATE, NARROW, TABLE, Workspace, flights
 from tests.jobs import numbered
 from tests.soak import drained, failover, scaled, tabled
 from tests.soak.tabled import FunctionWorkspace, TabledWorkspace

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from anabranch.config import Settings, SparkSettings
 from anabranch.spark.session import session
 from tests.acceptance.harness import Workspace
-from tests.integration.test_strict_values import check
+from tests.integration.strict_checks import check
 from tests.soak import strict_values
 
 SCHEMAS, VALUES = 10, 220

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -20,8 +19,7 @@ from anabranch.coordinator.processes import Processes
 from anabranch.coordinator.store import Store
 from anabranch.systems import folders
 from anabranch.systems.embedded.log import Log
-
-NOBODY = 65_534
+from tests.support.permissions import open_to_others
 
 
 @pytest.fixture
@@ -31,21 +29,6 @@ def place() -> Iterator[Path]:
     made.chmod(0o755)
     yield made
     shutil.rmtree(made)
-
-
-def open_to_others(folder: Path) -> list[str]:
-    """What lies below a folder and lets others read or write it, by the modes of all folders on the way. Where that
-    can be, another user tries it, too."""
-    found = []
-    for path in sorted(folder.rglob("*")):
-        way = [each for each in path.parents if each.is_relative_to(folder) and each != folder]
-        if path.stat().st_mode & 0o066 and all(each.stat().st_mode & 0o011 for each in way):
-            found.append(str(path.relative_to(folder)))
-    if os.geteuid() == 0:
-        question = ["find", str(folder), "-mindepth", "1", "(", "-readable", "-o", "-writable", ")"]
-        tried = subprocess.run(question, user=NOBODY, group=NOBODY, extra_groups=[], capture_output=True, text=True)
-        assert sorted(str(Path(line).relative_to(folder)) for line in tried.stdout.splitlines()) == sorted(found)
-    return found
 
 
 def test_nobody_else_reads_a_store_a_token_a_log_a_lane_or_a_stream(place: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a job may be told of its own life."""
+"""What a job can be notified of."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ ON_DRAIN = -1
 
 @dataclass(frozen=True)
 class DrainedTask:
-    """A task of a stage that has drained: all that it has taken in is written, windows and timers too."""
+    """A task that has drained: everything it took in has been written, including its windows and timers.
+
+    Attributes:
+        job: the job's name.
+        stage: the stage's number, as text.
+        name: the task's name, such as ``Partition_3``.
+    """
 
     job: str
     stage: str

@@ -1,4 +1,4 @@
-"""A job: what a job file builds. It needs no Spark: it writes down a graph."""
+"""A job: what a job file builds. Building one needs no Spark; each call records an operator in a graph."""
 
 from __future__ import annotations
 
@@ -28,12 +28,26 @@ class _Frames(Protocol):
 
 
 class Job:
-    """A named graph of operators over streams. One job file holds one job.
+    """A named graph of operators over streams. A job file holds one job.
 
     Args:
-        name: letters, digits, dots, dashes and underscores. State, streams and folders of the job hang on it.
+        name: up to 100 letters, digits, dots, dashes and underscores, beginning with a letter or digit. The job's
+            streams, positions and state belong to this name.
 
-    ``module`` is the name of the one that the job was made in.
+    Attributes:
+        module: the name of the module that created the job.
+
+    Raises:
+        GraphError: the name is empty, too long, or has other characters.
+
+    Example:
+        ```python
+        from anabranch import Job
+
+        job = Job("late")
+        flights = job.read("flights", key="tailnum string", schema="dest string, dep_delay int")
+        flights.where("dep_delay >= 15").write("late-flights")
+        ```
     """
 
     def __init__(self, name: str) -> None:
@@ -49,14 +63,31 @@ class Job:
 
     @property
     def functions(self) -> dict[int, Any]:
-        """What operators call, by the number of their node; and the function for drains."""
+        """The functions that operators call, by node number, and the ``on_drain`` function."""
         return self._builder.functions
 
     def on_drain(self, function: Callable[[DrainedTask], None]) -> Callable[[DrainedTask], None]:
-        """Call a function for each task that has drained, before its container ends: ``@job.on_drain``.
+        """Call a function for each task that has drained, before its container ends. Use it as a decorator.
 
-        It runs beside the driver, once all that the task has taken in is written, with all windows and timers. It is
-        called again if the container dies before the coordinator has heard of it, or if it raises.
+        The function runs in the container's driver process, after everything the task took in has been written,
+        including its windows and timers. It is called again if it raises, or if the container dies before it has
+        reported the drain: make it idempotent.
+
+        Args:
+            function: takes one :class:`~anabranch.api.hooks.DrainedTask`, with the names of the job, stage and task.
+
+        Returns:
+            The function itself.
+
+        Raises:
+            GraphError: the job has an ``on_drain`` function already.
+
+        Example:
+            ```python
+            @job.on_drain
+            def drained(task):
+                print(task.job, task.stage, task.name)
+            ```
         """
         if ON_DRAIN in self.functions:
             raise GraphError(f"on_drain at {caller()} is the second one", "call both from one function")
@@ -79,22 +110,42 @@ class Job:
     ) -> Stream:
         """Read a stream.
 
+        The columns are those of the key followed by those of the value. A column may not be in both.
+
         Args:
-            stream: its name; ``[streams.NAME]`` in the configuration binds it to a system.
-            key: how the message key is decoded, as ``"tailnum string"``; several fields: a JSON array.
-            schema: fields of the value, as ``"carrier string, dep_delay int"``. Without it, values stay as they are
-                in a column ``value`` (string or binary, by the stream's format; JSON streams need a schema).
-            read_as: how columns of JSON are read that aren't read by their type alone, by name: times that are numbers
-                as ``"epoch-seconds"``, ``"epoch-millis"`` or ``"epoch-micros"``, dates as ``"epoch-days"``, floats
-                whose NaN and infinity become null as ``"nan-is-null"``, a string that takes a value of any kind as its
-                text as ``"json"``. docs/values.md.
-            event_time: the column, a timestamp, that says when what a record tells of has happened. Windows need it.
-            watermark: how much older than the newest of its partition a record may be, as ``"10 minutes"``.
-            event_time_range: which event times are plausible: from a date on, and at most so much ahead of today, as
-                ``("1900-01-01", "1 day")``, the default. A record with another one is a dead letter, and doesn't move
-                the watermark.
-            broadcast: every task reads all of it.
-            start: where a new job begins.
+            stream: the stream's name. ``[streams.NAME]`` in the configuration binds it to a system.
+            key: the columns in the message key, such as ``"tailnum string"``. Several columns are a JSON array in the
+                key.
+            schema: the columns in the value, such as ``"carrier string, dep_delay int"``. JSON streams need it. Streams
+                of the formats ``string`` and ``raw`` have one column, ``value``, and take none.
+            read_as: how to read JSON columns that are not written in the usual form of their type, by column name.
+                ``"epoch-seconds"``, ``"epoch-millis"`` and ``"epoch-micros"`` read numbers as timestamps,
+                ``"epoch-days"`` as dates; ``"nan-is-null"`` reads NaN and infinity as null; ``"json"`` reads a value of
+                any kind into a string column, as JSON text. See docs/reference/values.md.
+            event_time: the ``timestamp`` column that says when the recorded event happened. Event-time windows, joins
+                and timers need it.
+            watermark: how much older than the newest record of its partition a record may be, such as ``"10 minutes"``.
+                Required with ``event_time``.
+            event_time_range: which event times are plausible: the earliest date, and how far beyond today a time may
+                be. The default is ``("1900-01-01", "1 day")``. A record outside the range becomes a dead letter and
+                does not move the watermark.
+            broadcast: let every task read the whole stream.
+            start: where a new job begins, ``"earliest"`` or ``"latest"``. Ignored once the job has run.
+            name: the operator's name in ``plan`` and errors. Default: the stream's name.
+
+        Raises:
+            GraphError: an argument is missing, malformed, or does not go with another one.
+
+        Example:
+            ```python
+            flights = job.read(
+                "flights",
+                key="tailnum string",
+                schema="dest string, dep_delay int, at timestamp",
+                event_time="at",
+                watermark="10 minutes",
+            )
+            ```
         """
         delay = arguments.watermark_delay(event_time, watermark)
         args: dict[str, Any] = {"stream": stream, "key": key, "schema": schema, "broadcast": broadcast, "start": start}
@@ -108,45 +159,63 @@ class Job:
     def table(
         self, stream: str, *, key: str, schema: str | None = None, read_as: Mapping[str, str] | None = None
     ) -> Table:
-        """What a stream says last of each key, for ``join_table``; a record without a value takes its key out.
+        """Use a stream as a table for :meth:`Stream.join_table`: the latest value of each key.
+
+        A record with a null value deletes its key.
 
         Args:
-            key: how the message key is decoded, as for ``read``.
-            schema: fields of the value, as for ``read``.
-            read_as: how some of them are read, as for ``read``.
+            stream: the stream's name. It is read from its beginning at each refresh, so keep it small (compact its
+                topic).
+            key: the columns in the message key, as for :meth:`read`.
+            schema: the columns in the value, as for :meth:`read`.
+            read_as: how to read some of them, as for :meth:`read`.
+
+        Example:
+            ```python
+            airports = job.table("airports", key="iata string", schema="city string")
+            flights.join_table(airports, on={"dest": "iata"}, how="left").write("flights-with-city")
+            ```
         """
         return Table(stream, key, schema, read_as)
 
     def preview(self, stream: str, n: int = 20, *, config: Path | str | None = None) -> list[dict[str, Any]]:
-        """The first rows of a stream, for notebooks; changes nothing anywhere.
+        """The first rows of a stream as dicts, for notebooks. Writes nothing.
 
-        Of a stream that the job reads: its first records, as ``read`` declares them. Of one that it writes: rows that
-        it would write, computed on what is in the inputs now; see :meth:`to_dataframe`. It runs on this process's Spark
-        session, or starts one.
+        For a stream that the job reads: its first records, as ``read`` declares them. For a stream that it writes: rows
+        that the job would write, computed from what the inputs hold now, as by :meth:`to_dataframe`. Uses this
+        process's Spark session, or starts one.
 
         Args:
-            config: an ``anabranch.toml`` (default: that of the working folder).
+            stream: a stream that the job reads or writes.
+            n: the largest number of rows.
+            config: the path of an ``anabranch.toml``. Default: the one in the working folder.
 
         Raises:
-            UsageError: the job neither reads nor writes the stream.
-            AnabranchError: the job can't be planned: a missing stream, for one.
+            UsageError: the job neither reads nor writes the stream, or has a ``process``.
+            AnabranchError: the job cannot be planned, because a stream is missing for example.
+
+        Example:
+            ```python
+            job.preview("late-flights", n=5)
+            ```
         """
         return _frames().preview(self, stream, n, config)
 
     def to_dataframe(self, spark: Any, output: str | None = None, *, config: Path | str | None = None) -> Any:
-        """A batch DataFrame of what the job would write to a stream, over all records that are in the inputs now.
+        """A batch DataFrame of everything the job would write to a stream, given the records that its inputs hold now.
 
-        A running ``agg`` gives one row for each key, the last; a window, its row as if nothing more came. Rows go
-        through a ``partition_by`` as they are. What can't be processed is left out, or fails with ``on_error="fail"``.
+        A running ``agg`` gives one row per key, the latest; a window gives its row as if no more records came. Records
+        that cannot be processed are left out, or raise an error with ``on_error = "fail"``. Writes nothing.
 
         Args:
-            spark: the SparkSession to make it with.
-            output: a stream that the job writes (default: its only one).
-            config: an ``anabranch.toml`` (default: that of the working folder).
+            spark: the SparkSession to use.
+            output: a stream that the job writes. Default: its only one.
+            config: the path of an ``anabranch.toml``. Default: the one in the working folder.
 
         Raises:
-            UsageError: the job doesn't write it, or writes several and none was named.
-            AnabranchError: the job can't be planned: a missing stream, for one.
+            UsageError: the job does not write this stream; it writes several and none was named; or it has a
+                ``process``.
+            AnabranchError: the job cannot be planned, because a stream is missing for example.
         """
         return _frames().to_dataframe(self, spark, output, config)
 

@@ -1,4 +1,4 @@
-"""The processor: what a user writes for ``Stream.process``."""
+"""The processor: the class that a user writes for ``Stream.process``."""
 
 from __future__ import annotations
 
@@ -13,11 +13,16 @@ __all__ = ["Processor"]
 
 
 class Processor:
-    """Takes messages one by one, with state and timers for each key.
+    """Processes messages one at a time, with state and timers for each key. Subclass it.
 
-    State is declared in the class, and used in the two functions, where it is that of the message's (or the timer's)
-    key::
+    Declare state as class attributes. Inside the two methods, an attribute is the state of the current key. Other
+    attributes belong to a worker process, not to a key: use only constants.
 
+    Both methods return rows (dicts, or whatever ``map`` may return), by ``yield``, as a list, or ``None`` for no rows.
+    A message on which a method raises becomes a dead letter, and its changes to state and timers are undone.
+
+    Example:
+        ```python
         class Silence(Processor):
             seen = ValueState("timestamp")
 
@@ -27,27 +32,36 @@ class Processor:
 
             def on_timer(self, key, at, timers):
                 if self.seen.get() == at - timedelta(hours=1):
-                    yield {"plane": key["tailnum"], "silent_since": self.seen.get()}
-
-    Each function gives rows, as dicts, or nothing. Attributes that aren't state belong to a worker process, not to a
-    key: set none there but constants.
+                    yield {"tailnum": key["tailnum"], "silent_since": self.seen.get()}
+        ```
     """
 
     def on_message(self, message: dict[str, Any], timers: Timers) -> Iterable[dict[str, Any]] | None:
-        """Called for each message; those of a key in the order of their partition."""
+        """Called for each message, in the order of its partition for messages of one key.
+
+        Args:
+            message: the columns of the row.
+            timers: the timers of the message's key.
+        """
         raise NotImplementedError
 
     def on_timer(self, key: dict[str, Any], at: datetime, timers: Timers) -> Iterable[dict[str, Any]] | None:
-        """Called once for each timer, after the messages of a batch. ``key``: the columns of the stage key."""
+        """Called once for each due timer, the earliest first, after the messages of a batch.
+
+        Args:
+            key: the columns of the stage key.
+            at: the time for which the timer was registered, in UTC.
+            timers: the timers of the key.
+        """
         raise NotImplementedError
 
     @classmethod
     def states(cls) -> dict[str, State]:
-        """What was declared, by name."""
+        """The declared state, by attribute name."""
         found = {name: each for base in reversed(cls.__mro__) for name, each in vars(base).items()}
         return {name: each for name, each in found.items() if isinstance(each, State)}
 
     @classmethod
     def has_timers(cls) -> bool:
-        """Whether there is an ``on_timer``."""
+        """Whether the class defines ``on_timer``."""
         return cls.on_timer is not Processor.on_timer

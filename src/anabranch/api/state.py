@@ -53,7 +53,13 @@ class StoredMap(Protocol):
 
 
 class State:
-    """What all kinds have in common. In a processor's class it is a declaration; in a running one, the state."""
+    """What all kinds of state have in common. In a processor's class it declares state; in a running processor it is
+    the state.
+
+    Args:
+        type: an SQL type, such as ``"long"`` or ``"array<string>"``, or named fields, such as
+            ``"count long, last timestamp"``: values are dicts then.
+    """
 
     kind: ClassVar[str]
 
@@ -93,7 +99,19 @@ class State:
 
 
 class ValueState(State):
-    """One value for each key."""
+    """One value for each key.
+
+    Args:
+        type: the SQL type of the value, such as ``"long"``, or named fields, such as ``"count long, last timestamp"``:
+            the value is a dict then.
+
+    Example:
+        ```python
+        count = ValueState("long")
+        ...
+        self.count.set(self.count.get(0) + 1)
+        ```
+    """
 
     kind = "value"
     _value: Any
@@ -104,19 +122,24 @@ class ValueState(State):
         self._value, self._known, self._changed = None, False, False
 
     def get(self, default: Any = None) -> Any:
-        """The value, or ``default`` if there is none."""
+        """The value, or ``default`` if the key has none."""
         if not self._known:
             self._value, self._known = self._held.get(), True
         return default if self._value is None else _own(self._value)
 
     def set(self, value: Any) -> None:
-        """``None`` is no value: :meth:`clear` takes it away."""
+        """Replace the value.
+
+        Raises:
+            UsageError: the value is None, or not of the declared type. Use :meth:`clear` to remove the value.
+        """
         if value is None:
             raise UsageError("the value None can't be kept", "call clear() to have none")
         self._held.check(value)
         self._become(_own(value))
 
     def clear(self) -> None:
+        """Remove the value."""
         self._become(None)
 
     def flush(self) -> None:
@@ -137,7 +160,11 @@ class ValueState(State):
 
 
 class ListState(State):
-    """A list of values for each key. To append costs little, however long it is."""
+    """A list of values for each key. Appending does not read the list.
+
+    Args:
+        type: the SQL type of a value, or named fields, as for :class:`ValueState`.
+    """
 
     kind = "list"
     _base: list[Any] | None
@@ -148,12 +175,17 @@ class ListState(State):
         self._base, self._added, self._replaced = None, [], False
 
     def get(self) -> list[Any]:
-        """All values, in the order in which they came; empty if there are none."""
+        """All values, in the order in which they were appended; empty if there are none."""
         if self._base is None:
             self._base = list(self._held.get())
         return [_own(value) for value in (*self._base, *self._added)]
 
     def append(self, value: Any) -> None:
+        """Add a value at the end.
+
+        Raises:
+            UsageError: the value is None, or not of the declared type.
+        """
         if value is None:
             raise UsageError("the value None can't be kept in a list", "append another one")
         self._held.check(value)
@@ -161,7 +193,11 @@ class ListState(State):
         self._added.append(_own(value))
 
     def set(self, values: Iterable[Any]) -> None:
-        """These instead of all that there are."""
+        """Replace the whole list.
+
+        Raises:
+            UsageError: a value is None, or not of the declared type.
+        """
         given = [_own(value) for value in values]
         if any(value is None for value in given):
             raise UsageError("the value None can't be kept in a list", "leave it out")
@@ -170,6 +206,7 @@ class ListState(State):
         self._become(given)
 
     def clear(self) -> None:
+        """Remove all values."""
         self._become([])
 
     def flush(self) -> None:
@@ -194,7 +231,20 @@ class ListState(State):
 
 
 class MapState(State):
-    """A map for each key: entries are read and written one by one, however many there are."""
+    """A map for each key. Entries are read and written one by one, however many there are.
+
+    Args:
+        names: the SQL type of the entries' names: a simple type, such as ``"string"``.
+        type: the SQL type of the entries' values, or named fields, as for :class:`ValueState`.
+
+    Example:
+        ```python
+        seen = MapState("string", "timestamp")
+        ...
+        if message["dest"] not in self.seen:
+            self.seen.set(message["dest"], message["at"])
+        ```
+    """
 
     kind = "map"
     _known: dict[Any, Any]
@@ -202,7 +252,6 @@ class MapState(State):
     _cleared: bool
 
     def __init__(self, names: str, type: str) -> None:
-        """``names``: the SQL type of the entries' names; ``type``: that of their values, as for a ValueState."""
         super().__init__(type)
         self.names = _checked(names)
 
@@ -214,7 +263,7 @@ class MapState(State):
         self._known, self._changed, self._cleared = {}, {}, False
 
     def get(self, name: Any, default: Any = None) -> Any:
-        """The entry, or ``default`` if there is none."""
+        """The value of an entry, or ``default`` if there is no such entry."""
         if name not in self._known:
             found = None if self._cleared else self._held.get(name)
             self._known[name] = _GONE if found is None else found
@@ -225,6 +274,11 @@ class MapState(State):
         return self.get(name) is not None
 
     def set(self, name: Any, value: Any) -> None:
+        """Add an entry, or replace its value.
+
+        Raises:
+            UsageError: the name or the value is None, or not of its declared type.
+        """
         if name is None or value is None:
             raise UsageError("None can't be kept in a map", "call delete(name) to have no entry")
         self._held.check_name(name)
@@ -232,16 +286,17 @@ class MapState(State):
         self._become(name, _own(value))
 
     def delete(self, name: Any) -> None:
-        """Nothing happens if there is no such entry."""
+        """Remove an entry, if there is one."""
         self._become(name, _GONE)
 
     def items(self) -> Iterator[tuple[Any, Any]]:
-        """All entries, in no order."""
+        """All entries as pairs of name and value, in no particular order."""
         whole = {} if self._cleared else dict(self._held.items())
         whole |= {name: self._known[name] for name in self._changed}
         return iter([(name, _own(value)) for name, value in whole.items() if value is not _GONE])
 
     def clear(self) -> None:
+        """Remove all entries."""
         was = self._known, self._changed, self._cleared
         self._held  # noqa: B018
 

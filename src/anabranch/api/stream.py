@@ -1,4 +1,4 @@
-"""Streams: each call writes down one operator of a job."""
+"""Streams: each call records one operator of a job."""
 
 from __future__ import annotations
 
@@ -21,24 +21,38 @@ __all__ = ["Stream"]
 
 
 class Stream:
-    """What an operator gives: the start of the next one. Never changed; each call adds an operator to the job."""
+    """The result of an operator, and the start of the next one.
+
+    A stream never changes: each method returns a new one and adds an operator to the job. Use a stream twice and the
+    job has two branches. Every branch ends in :meth:`write` or :meth:`foreach_batch`. Conditions and expressions are
+    Spark SQL. All methods raise :class:`~anabranch.errors.GraphError` for arguments that can never be right, naming the
+    line in the job file; errors in SQL are found when the job is planned."""
 
     def __init__(self, builder: GraphBuilder, node: Node) -> None:
         self._builder = builder
         self._node = node
 
     def where(self, condition: str) -> Stream:
-        """Keep the rows for which the SQL condition is true."""
+        """Keep the rows for which an SQL condition is true.
+
+        Example: ``flights.where("dep_delay >= 15 and dest is not null")``.
+        """
         return self._then("where", {"condition": arguments.sql("where", condition)})
 
     def select(self, *expressions: str) -> Stream:
-        """These SQL expressions (``"a"``, ``"b * 2 as c"``, ``"*"``) become the columns."""
+        """Make these SQL expressions the columns.
+
+        Example: ``flights.select("tailnum", "dep_delay / 60 as hours", "upper(dest) as to")``.
+        """
         if not expressions:
             raise GraphError(f"select at {caller()} has no columns", 'name at least one, as in select("dest")')
         return self._then("select", {"expressions": [arguments.sql("select", e) for e in expressions]})
 
     def with_columns(self, **expressions: str) -> Stream:
-        """Add or replace columns by SQL expressions."""
+        """Add columns, or replace them, by SQL expressions.
+
+        Example: ``flights.with_columns(hours="dep_delay / 60", late="dep_delay >= 15")``.
+        """
         if not expressions:
             raise GraphError(f"with_columns at {caller()} has no columns", 'write with_columns(late="delay > 15")')
         return self._then(
@@ -46,32 +60,79 @@ class Stream:
         )
 
     def transform(self, function: Callable[[Any], Any], *, name: str | None = None) -> Stream:
-        """A function of a Spark DataFrame to a DataFrame; stateless, and it keeps the column ``_anabranch``."""
+        """Apply a function from a Spark DataFrame to a DataFrame.
+
+        The function must be stateless (no aggregates, ``distinct``, window functions, sorts or limits) and must keep
+        the column ``_anabranch``. It runs once, in the driver. An exception in what it computes fails the lane.
+
+        Args:
+            function: takes a DataFrame and returns one.
+            name: the operator's name.
+
+        Example: ``flights.transform(lambda df: df.withColumn("far", df.distance > 1000))``.
+        """
         return self._then("transform", {}, name, arguments.function("transform", function))
 
     def map_arrow(
         self, function: Callable[[Any], Any], *, schema: str | None = None, name: str | None = None
     ) -> Stream:
-        """A function of a ``pyarrow.RecordBatch`` to a RecordBatch of any number of rows.
+        """Apply a function to Arrow batches. The fastest way to run Python.
 
-        ``schema`` is the result's (default: the input's). A batch holds rows of one partition in order.
+        Args:
+            function: takes a ``pyarrow.RecordBatch`` with rows of one partition, in order, and returns a RecordBatch or
+                a Table with any number of rows. Up to 10,000 rows come at once.
+            schema: the columns of the result, such as ``"tailnum string, n int"``. Default: the input's.
+            name: the operator's name.
+
+        Example: ``flights.map_arrow(lambda batch: batch.filter(batch.column("dep_delay").is_valid()))``.
         """
         return self._then("map_arrow", {"schema": schema}, name, arguments.function("map_arrow", function))
 
     def map(self, function: Callable[[Any], Any], *, schema: str | None = None, name: str | None = None) -> Stream:
-        """A function of one message (a dict) to one message; plain or ``async``. ``schema``: default the input's."""
+        """Replace each message with another one.
+
+        Args:
+            function: takes a message as a dict and returns a row: a dict, dataclass, NamedTuple or ``Row``. Columns
+                that it leaves out are null. It may be ``async``. A message on which it raises becomes a dead letter.
+            schema: the columns of the result. Default: the input's. Values are converted exactly or the message is
+                rejected; see docs/reference/function-results.md.
+            name: the operator's name.
+
+        Example: ``flights.map(lambda m: {**m, "dest": m["dest"].lower()})``.
+        """
         return self._then("map", {"schema": schema}, name, arguments.function("map", function))
 
     def flat_map(self, function: Callable[[Any], Any], *, schema: str | None = None, name: str | None = None) -> Stream:
-        """A function of one message (a dict) to any number of them (an iterable)."""
+        """Replace each message with any number of messages.
+
+        Args:
+            function: takes a message as a dict and returns an iterable of rows, or an async generator. If one of the
+                rows is not valid, none of them is used and the message becomes a dead letter.
+            schema: the columns of the result. Default: the input's.
+            name: the operator's name.
+
+        Example: ``lines.flat_map(lambda m: [{"word": word} for word in m["value"].split()], schema="word string")``.
+        """
         return self._then("flat_map", {"schema": schema}, name, arguments.function("flat_map", function))
 
     def filter(self, function: Callable[[Any], Any], *, name: str | None = None) -> Stream:
-        """Keep the messages (dicts) for which the function is true. ``where`` is faster when SQL can say it."""
+        """Keep the messages for which a function returns true. Use :meth:`where` if SQL can express the condition: it
+        is faster.
+
+        Args:
+            function: takes a message as a dict and returns ``True``, ``False`` or ``None``. It may be ``async``.
+            name: the operator's name.
+        """
         return self._then("filter", {}, name, arguments.function("filter", function))
 
     def merge(self, *others: Stream) -> Stream:
-        """The rows of all of them; columns of the same names and types. Order holds per partition of each input."""
+        """The rows of several streams as one stream.
+
+        All must have columns of the same names and types; numbers become the wider type. Order is kept within each
+        partition of each input.
+
+        Example: ``domestic.merge(international).write("all-flights")``.
+        """
         for other in others:
             if other._builder is not self._builder:
                 raise GraphError(
@@ -92,15 +153,21 @@ class Stream:
         prefix: str | None = None,
         name: str | None = None,
     ) -> Stream:
-        """Pairs of a row here and a row of another stream with the same stage key, not further apart in event time.
+        """Pair each row with the rows of another stream that have the same stage key and a close event time.
 
-        Both sides have event time, and a key of the same columns. A pair comes as soon as both rows are there.
+        Both streams need event time and a key of the same names and types. A pair is written as soon as both rows are
+        there. Rows wait in state until the watermark shows that no partner can come.
 
         Args:
-            within: how far apart, as ``"10 minutes"``, in either direction; so far is within.
-            how: ``"left"``: a row here that has found none comes once, with nulls, when the watermark has passed the
-                time in which one could come.
-            prefix: put before the names of the other side's columns, but for the key.
+            other: another stream of the same job.
+            within: the largest distance between the two event times, in either direction, such as ``"10 minutes"``.
+                Inclusive.
+            how: ``"inner"``, or ``"left"``: a row of this stream without a partner is written once, with nulls, when
+                the watermark has passed the time at which one could still come.
+            prefix: put before the names of the other stream's columns, except the key.
+            name: the operator's name, which owns its state.
+
+        Example: ``departures.join(landings, within="8 hours", how="left", prefix="landed_")``.
         """
         if not isinstance(other, Stream):
             raise GraphError(
@@ -133,20 +200,23 @@ class Stream:
         prefix: str | None = None,
         name: str | None = None,
     ) -> Stream:
-        """Each row with the columns of the rows of a table that have the same values in some columns.
+        """Add the columns of a small table to each row.
 
-        The table is read whole and goes to every executor: it must be small. Each batch has one version of it.
+        The table is read whole and sent to every executor, so it must fit in memory. Each batch uses one version of it.
 
         Args:
-            table: where it is, for all containers; a stream, as :meth:`Job.table` has it; or a function of a
+            table: a path or URI that all containers can read; a stream, made by :meth:`Job.table`; or a function from a
                 SparkSession to a DataFrame.
-            on: the columns that both have; or those of the stream, each with that of the table.
-            how: ``"left"``: a row for which there is none comes too, with nulls.
-            refresh: how long it may be used before it is read again, as ``"10 minutes"``. Without it, a lane reads it
-                once.
-            format: of what is there (default: what the name ends with, else ``"parquet"``). CSV has a header.
-            schema: of what is there (default: as Spark finds it).
+            on: a column that both have, several of them, or a dict from the stream's columns to the table's.
+            how: ``"inner"``, or ``"left"``: rows without a match are kept, with nulls.
+            refresh: how old the table may be before the next batch reads it again, such as ``"10 minutes"``. Without
+                it, a lane reads the table once.
+            format: the files' format. Default: by the name's extension, else ``"parquet"``. CSV files have a header.
+            schema: the table's columns. Default: as Spark finds them.
             prefix: put before the names of the table's columns.
+            name: the operator's name.
+
+        Example: ``flights.join_table("airports.csv", on={"dest": "iata"}, how="left", refresh="10 minutes")``.
         """
         columns = {on: on} if isinstance(on, str) else dict(on) if isinstance(on, Mapping) else {c: c for c in on}
         if not columns:
@@ -164,12 +234,17 @@ class Stream:
         partitions: int | None = None,
         name: str | None = None,
     ) -> Stream:
-        """Start a new stage whose key is these columns.
+        """Start a new stage, keyed by these columns.
 
         Args:
-            via: ``"stream"``: through a durable intermediate stream, elastic and movable. ``"spark"``: a shuffle
-                inside the query: faster, but the stage can't be scaled, spread or placed.
-            partitions: of the intermediate stream (default: the most that an input of the stage has).
+            columns: the new stage key.
+            via: ``"stream"`` writes the rows to a durable intermediate stream, so the next stage can be scaled and
+                moved. ``"spark"`` shuffles inside the query: faster, but the stage needs factor 1 and one container.
+            partitions: the partition count of the intermediate stream. Default: the largest count among the stage's
+                inputs.
+            name: the operator's name, which is also part of the intermediate stream's name.
+
+        Example: ``flights.partition_by("dest").agg(flights="count(*)").write("flights-by-destination")``.
         """
         if not columns:
             raise GraphError(f"partition_by at {caller()} names no column", 'write partition_by("dest")')
@@ -190,13 +265,15 @@ class Stream:
         time: Literal["event", "processing"] = "event",
         on_late: Literal["drop", "dead-letter", "fail"] = "drop",
     ) -> Windowed:
-        """Windows, for the ``agg`` that follows: ``window(tumbling("1 hour")).agg(n="count(*)")``.
+        """Divide each key's rows into windows. Only ``agg`` can follow.
 
         Args:
             window: ``tumbling("1 hour")``, ``sliding("1 hour", "10 minutes")`` or ``session("30 minutes")``.
-            time: ``"event"``: by the time that ``read(event_time=...)`` names. ``"processing"``: by when the job takes
-                a record in; such windows close as time goes on.
-            on_late: what becomes of a row all of whose windows are closed.
+            time: ``"event"`` uses the column named by ``read(event_time=...)``; ``"processing"`` uses the time at which
+                the record's batch was planned.
+            on_late: what happens to a row whose windows are all closed: ``"drop"``, ``"dead-letter"`` or ``"fail"``.
+
+        Example: ``flights.window(tumbling("1 hour")).agg(flights="count(*)", mean_delay="avg(dep_delay)")``.
         """
         if not isinstance(window, Window):
             raise GraphError(
@@ -224,11 +301,17 @@ class Stream:
         name: str | None = None,
         **aggregates: str,
     ) -> Stream:
-        """Running aggregates per stage key: an updated row for each key that a batch touched.
+        """Running aggregates for each stage key: an updated row for every key that a batch changed.
+
+        The latest row of a key is the current one. The columns are the key, ``by``, and the aggregates.
 
         Args:
             by: further columns to group by, below the stage key.
-            aggregates: result column = SQL aggregate, as in ``flights="count(*)"``.
+            emit: only ``"on_update"``; aggregates that close are those of a :meth:`window`.
+            name: the operator's name, which owns its state.
+            aggregates: result columns and their SQL aggregates, such as ``flights="count(*)"``.
+
+        Example: ``flights.agg(by="carrier", flights="count(*)", worst="max(dep_delay)")``.
         """
         if emit != "on_update":
             raise GraphError(
@@ -245,15 +328,17 @@ class Stream:
         timers: Literal["event_time", "processing_time"] | None = None,
         name: str | None = None,
     ) -> Stream:
-        """Messages one by one, with state and timers for each stage key; see :class:`anabranch.Processor`.
+        """Process messages one at a time, with state and timers for each stage key. See :class:`anabranch.Processor`.
 
-        Late messages come too: ``timers.now`` is the watermark.
+        Late messages are processed too: compare their event time with ``timers.now``, the watermark.
 
         Args:
-            processor: an instance; each worker gets a copy.
-            schema: of the rows that it gives (default: the input's).
-            timers: the clock that they go by: ``"event_time"``, the watermark, or ``"processing_time"``, when batches
-                begin: then there is one each second at least, or each ``[job] interval``.
+            processor: an instance of your class. Each worker gets a copy.
+            schema: the columns of the rows that it yields. Default: the input's.
+            timers: the clock of its timers. ``"event_time"`` is the watermark. ``"processing_time"`` is the time at
+                which a batch begins; a batch then begins at least every second, or every ``[job] interval`` if that is
+                longer.
+            name: the operator's name, which owns its state.
         """
         processor = arguments.processor(processor)
         if timers not in (None, EVENT_TIME, PROCESSING_TIME):
@@ -271,11 +356,35 @@ class Stream:
         return self._then("process", args, name, processor)
 
     def write(self, stream: str, *, key: str | None = None, name: str | None = None) -> None:
-        """Write to a stream. ``key``: an SQL expression (default: the stage key)."""
+        """Write to a stream, or to the table that ``[outputs.NAME]`` binds to this name.
+
+        Args:
+            stream: the name of the stream. It is created if it does not exist.
+            key: an SQL expression for the message key. Default: the stage key.
+            name: the operator's name. Default: the stream's name.
+        """
         self._then("write", {"stream": stream, "key": key}, name, derived=stream)
 
     def foreach_batch(self, function: Callable[[Any, str, int, int], None], *, name: str | None = None) -> None:
-        """Call ``function(df, lane, batch, epoch)`` for each batch: at least once; deduplicate by the last three."""
+        """Call a function for each batch, at least once.
+
+        After a crash the function may be called again with the same ``lane`` and ``batch``, and then gets the same
+        rows: use the two to write only once.
+
+        Args:
+            function: takes a DataFrame, the lane's id, the batch number, and the epoch: a number that is higher for
+                each process that takes over the lane. It runs in the driver.
+            name: the operator's name.
+
+        Example:
+            ```python
+            def save(df, lane, batch, epoch):
+                df.write.mode("overwrite").parquet(f"out/{lane}/{batch}")
+
+
+            flights.foreach_batch(save, name="save")
+            ```
+        """
         self._then("foreach_batch", {}, name, arguments.function("foreach_batch", function))
 
     def _then(

@@ -1,4 +1,4 @@
-"""Tables that rows are joined with: a stream's last record of each key, files, or what a function reads."""
+"""Tables that rows can be joined with: the latest value per key of a stream, files, or what a function reads."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Table:
-    """A stream as a table; see :meth:`Job.table`."""
+    """A stream used as a table. :meth:`Job.table` makes one."""
 
     stream: str
     key: str

@@ -1,4 +1,4 @@
-"""The timers of a key: each is a moment, and goes off once, when the clock of its operator has come there."""
+"""The timers of a key: each is a time at which ``on_timer`` is called once."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class StoredTimers(Protocol):
 
 
 class Timers:
-    """The timers of the present key.
+    """The timers of the current key. ``process`` passes it to both methods of a processor.
 
-    A key has at most one timer for each millisecond: to register one again changes nothing.
-    """
+    Times have millisecond precision. A key has at most one timer per millisecond: registering one again changes
+    nothing."""
 
     def __init__(self, stored: StoredTimers | None, clock: str | None, journal: Journal) -> None:
         """``clock``: what they go by; ``stored`` None: the operator has none."""
@@ -45,28 +45,39 @@ class Timers:
 
     @property
     def now(self) -> datetime | None:
-        """With event time the watermark, None before there is one; with processing time when the batch began."""
+        """The current time on the operator's clock: the watermark (None before there is one), or when the batch
+        began.
+        """
         return moment(self._now) if self._now > 0 else None
 
     @property
     def draining(self) -> bool:
-        """Whether the job drains: ``now`` is at its end, each timer goes off, and none is registered any more."""
+        """Whether the job drains. ``now`` is in the year 9999 then, every timer fires, and no new one is kept."""
         return self._now >= INFINITY
 
     def register(self, at: datetime) -> None:
-        """Let ``on_timer`` be called at this time, rounded up to a millisecond; at once, if it is past.
+        """Call ``on_timer`` at this time. Does nothing while the job drains.
 
-        While the job drains nothing happens.
+        Args:
+            at: a datetime with a time zone, rounded up to a millisecond. If it is in the past, the timer fires in the
+                same batch when a message registers it, or in the next batch when a timer does.
+
+        Raises:
+            UsageError: ``at`` has no time zone, or the operator has no timers (``process(..., timers=...)``).
         """
         if not self.draining:
             self._become(_ms(at), True)
 
     def delete(self, at: datetime) -> None:
-        """Take a timer away. Nothing happens if there is none."""
+        """Remove a timer, if there is one at this time.
+
+        Raises:
+            UsageError: ``at`` has no time zone, or the operator has no timers.
+        """
         self._become(_ms(at), False)
 
     def registered(self) -> list[datetime]:
-        """Those that haven't gone off yet, the earliest first."""
+        """The times of the key's timers that have not fired, in UTC, the earliest first."""
         its = set(self._kept.all())
         its = (its | {at for at, there in self._changed.items() if there}) - {
             at for at, there in self._changed.items() if not there

@@ -1,4 +1,4 @@
-"""A stream that is cut into windows."""
+"""A stream divided into windows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Then(Protocol):
 
 
 class Windowed:
-    """A stream cut into windows: only an ``agg`` can follow."""
+    """A stream divided into windows, as :meth:`Stream.window` gives it. Only ``agg`` can follow."""
 
     def __init__(self, then: _Then, window: Window, time: str, on_late: str) -> None:
         self._then = then
@@ -40,13 +40,20 @@ class Windowed:
         name: str | None = None,
         **aggregates: str,
     ) -> Stream:
-        """Aggregates per stage key and window, with the columns ``window_start`` and ``window_end``.
+        """Aggregates for each stage key and window.
+
+        The columns are the key, ``by``, ``window_start`` and ``window_end`` (timestamps; the end is exclusive), and the
+        aggregates.
 
         Args:
             by: further columns to group by, below the stage key.
-            emit: ``"on_close"``: one row for each window, when the watermark has passed its end; ``"on_update"``: an
-                updated row for each that a batch touched (not of sessions).
-            aggregates: result column = SQL aggregate, as in ``flights="count(*)"``.
+            emit: ``"on_close"`` gives one row per window, once the watermark has passed its end. ``"on_update"`` gives
+                an updated row for every window that a batch changed; not for sessions.
+            name: the operator's name, which owns its state.
+            aggregates: result columns and their SQL aggregates, such as ``flights="count(*)"``.
+
+        Raises:
+            GraphError: ``emit`` has another value, or is ``"on_update"`` for sessions.
         """
         if emit not in ("on_close", "on_update"):
             raise GraphError(f"agg at {caller()} has emit={emit!r}", 'use emit="on_close" or emit="on_update"')

@@ -15,7 +15,7 @@ from rich.table import Table
 from anabranch import config as configuration
 from anabranch.assignment.racks.matrix import Matrix
 from anabranch.assignment.racks.problem import Answer, Problem
-from anabranch.cli import connect, haste, output, progress, scale, tables
+from anabranch.cli import connect, haste, options, output, progress, scale, tables
 from anabranch.cli import traffic as pictures
 from anabranch.errors import NotFoundError, UsageError
 from anabranch.protocol.commands import AssignRequest, ScaleResult
@@ -33,7 +33,7 @@ class Strategy(StrEnum):
 
 @app.command()
 def solve(
-    problem: Annotated[Path, typer.Argument(help="The problem, as JSON: see docs/assignment.md.")],
+    problem: Annotated[Path, typer.Argument(help="A file with the problem, as JSON.")],
     strategy: Annotated[Strategy | None, typer.Option(help="In place of the problem's own.")] = None,
     svg: Annotated[Path | None, typer.Option(help="Write the traffic from rack to rack as a picture.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, with a reason for each task.")] = False,
@@ -65,12 +65,12 @@ def solve(
 
 @app.command("apply")
 def apply(
-    job: Annotated[str, typer.Argument(help="The job's name.")],
-    timeout: Annotated[float, typer.Option(help="Seconds to wait for it.")] = 300.0,
+    job: options.Job,
+    timeout: options.Timeout = 300.0,
     now: haste.Now = False,
-    detach: Annotated[bool, typer.Option("--detach", help="Don't wait.")] = False,
-    config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    detach: options.Detach = False,
+    config: options.Config = None,
+    json: options.Json = False,
 ) -> None:
     """Move a running job's tasks to where they should be by the racks as they are now, and wait for it.
 
@@ -92,10 +92,10 @@ def apply(
 
 @app.command()
 def explain(
-    job: Annotated[str, typer.Argument(help="The job's name.")],
+    job: options.Job,
     task: Annotated[str, typer.Argument(help="One of its tasks: anabranch describe JOB lists them.")],
-    config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    config: options.Config = None,
+    json: options.Json = False,
 ) -> None:
     """Say why a task of a running job is where it is, or where it should be."""
     with connect.client(configuration.load(config).coordinator, job) as client:
@@ -132,7 +132,9 @@ def _bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError as error:
-        raise NotFoundError(f"there is no file {path}", "docs/assignment.md shows what to write in one") from error
+        raise NotFoundError(
+            f"there is no file {path}", '"Assignment problems" in the documentation shows what to write in one'
+        ) from error
     except OSError as error:
         raise UsageError(f"{path} can't be read: {error.strerror}", "name a file with a problem as JSON") from error
 

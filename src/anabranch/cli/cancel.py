@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
 from anabranch import config as configuration
-from anabranch.cli import connect, progress, scale
+from anabranch.cli import connect, options, progress, scale
 
 
 def cancel(
-    job: Annotated[str, typer.Argument(help="The job's name.")],
-    timeout: Annotated[float, typer.Option(help="Seconds to wait for it.")] = 300.0,
-    detach: Annotated[bool, typer.Option("--detach", help="Don't wait.")] = False,
-    config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
+    job: options.Job,
+    timeout: options.Timeout = 300.0,
+    detach: options.Detach = False,
+    config: options.Config = None,
 ) -> None:
     """Let a job that is being changed, or drains, go back to what it was, and wait for it. Ctrl-C ends only the
     waiting."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from anabranch import config as configuration
-from anabranch.cli import connect, output, progress
+from anabranch.cli import connect, options, output, progress
 from anabranch.config import Settings
 from anabranch.coordinator import maintenance, queries
 from anabranch.model.lane import Lane, LaneState
@@ -25,10 +24,10 @@ if TYPE_CHECKING:
 
 
 def check(
-    job: Annotated[str, typer.Argument(help="The job's name.")],
+    job: options.Job,
     repair: Annotated[bool, typer.Option("--repair", help="Mend what can be mended and loses nothing.")] = False,
-    config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    config: options.Config = None,
+    json: options.Json = False,
 ) -> None:
     """Look whether the folders, streams and outputs of a job are whole. Ends with 1 if something is wrong."""
     settings = configuration.load(config)

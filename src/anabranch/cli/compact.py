@@ -5,13 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from anabranch import config as configuration
-from anabranch.cli import output, progress
+from anabranch.cli import options, output, progress
 from anabranch.config import Settings
 from anabranch.coordinator import maintenance, queries
 from anabranch.coordinator.store import Store
@@ -32,8 +31,8 @@ class Compacted:
 
 def compact(
     job: Annotated[str, typer.Argument(help="The name of a job that is stopped.")],
-    config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    config: options.Config = None,
+    json: options.Json = False,
 ) -> None:
     """Remove the state that a stopped job's lanes keep of tasks which other lanes own. Killed, it has done nothing."""
     from anabranch.spark.session import session

@@ -19,7 +19,7 @@ import typer
 
 from anabranch import cache_dir, own_files
 from anabranch import config as configuration
-from anabranch.cli import connect, progress, waiting
+from anabranch.cli import connect, options, progress, waiting
 from anabranch.clocks import boottime
 from anabranch.config import Settings
 from anabranch.coordinator.api.client import AWAY, Client
@@ -46,8 +46,8 @@ _TOLD = "the container was told to end"
 
 
 def container(
-    job: Annotated[str, typer.Argument(help="The job's name.")],
-    coordinator: Annotated[str | None, typer.Option(help="Its URL; default: [coordinator] url.")] = None,
+    job: options.Job,
+    coordinator: options.Url = None,
     rack: Annotated[
         str | None,
         typer.Option(
@@ -96,46 +96,29 @@ def _run(
     Returns:
         what a new process should follow with; None: nothing is to follow.
     """
-    from anabranch.cli import replacing
-    from anabranch.container import error_text, executors, watchdog
+    from anabranch.container import executors
     from anabranch.container.reconciler import Container
     from anabranch.container.restarts import ProcessBrokenError
-    from anabranch.spark.internals import java_process
     from anabranch.spark.query import resolution
-    from anabranch.spark.session import session
+    from anabranch.spark.query.plan import LoadedJob
 
     progress.say(f"starting Spark for a container of job {running.job} ...")
-    spark = session.start(settings, file.home, None, running.program.cores)
-    replacer.take_java(lambda: java_process.kill(spark), java_process.is_child(spark))
-    watchdog.watch_java(lambda: java_process.is_gone(spark), ended, replacer.replace)
+    cores = running.program.cores
     try:
-        executors.ready(spark, settings, file.graph, running.program.cores, progress.say, leaving.asked)
-        made = Container(
-            spark,
-            client,
-            settings,
-            file.graph,
-            file.functions,
-            resolution.restored(running.program.schemas),
-            running.formats,
-            file.home,
-            replaced=replacer.restarts if replacer.is_possible else None,
-            trace=_trace,
-        )
-        replacer.take_lanes(lambda: made.batches)
-        me = _registration(running.job, running.deployment, settings.systems.rack)
-        _serve(made, client, me, period, leaving, ended, _survives(file.graph, settings))
+        with replacer.session(settings, file.home, None, cores, ended) as spark:
+            executors.ready(spark, settings, file.graph, cores, progress.say, leaving.asked)
+            schemas = resolution.restored(running.program.schemas)
+            made = Container(
+                LoadedJob(spark, settings, file.graph, file.functions, schemas, running.formats, file.home),
+                client,
+                replaced=replacer.restarts if replacer.is_possible else None,
+                trace=_trace,
+            )
+            replacer.take_lanes(lambda: made.batches)
+            me = _registration(running.job, running.deployment, settings.systems.rack)
+            _serve(made, client, me, period, leaving, ended, _survives(file.graph, settings))
     except ProcessBrokenError as broken:
-        ended.set()  # its seat is given back: the watchdogs have nothing to see to any more
-        replacer.within(_STOPS_WITHIN, broken.restarts)
         return broken.restarts
-    except Exception as error:
-        if error_text.is_of_java(error) and java_process.is_gone(spark, within=replacing.SEEN_WITHIN):
-            watchdog.end_without_java(replacer.replace)
-        raise
-    finally:
-        session.stop(spark)
-        ended.set()
     return None
 
 

@@ -10,6 +10,7 @@ import socket
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -17,7 +18,7 @@ from urllib.parse import urlsplit
 import typer
 
 from anabranch import config as configuration
-from anabranch.cli import progress
+from anabranch.cli import options, progress
 from anabranch.clocks import boottime
 from anabranch.config import CoordinatorSettings, secrets
 from anabranch.config.addresses import LAST_PORT, check_urls
@@ -56,7 +57,7 @@ def coordinator(
             help="Who starts containers: others, or this one, on this machine. Default: [coordinator] launcher."
         ),
     ] = None,
-    config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
+    config: options.Config = None,
 ) -> None:
     """Serve the jobs of a store, until Ctrl-C or SIGTERM: jobs go on without it."""
     settings = configuration.load(config).coordinator
@@ -77,29 +78,29 @@ def coordinator(
     election = Election(store, reached, boottime, lease, grace)
     local = (launcher or settings.launcher) == "local"
     launches = _launcher(settings, settings.url or reached, config) if local else None
-    try:
-        with (
-            Leadership(served, store, settings.store, election, reached, fencing.fence, launches) as leading,
-            InputMonitor(served),
-        ):
-            names = [*settings.hosts, host, reached, *(settings.url or "").split(",")]
-            trail = audit.Audit(
-                token_file.sibling(token_file.of(settings), ".audit"), lambda event: store.note([event])
-            )
-            routes = server_api.app(served, leading, token, read_token=tokens.read, hosts=names, trail=trail)
-            server = listening.Server(routes, listener, trust)
-            _collect_seldom()
-            progress.say(f"coordinator at {reached}, store {store.url}; Ctrl-C ends it, and jobs go on")
-            if settings.token is None:
-                progress.say(f"requests must bring the token in {settings.token_file}, as verbs of this user do here")
-            progress.shared(settings.store)
-            if local:
-                progress.say(f"it starts containers here; what they say is in {settings.logs}")
-            ended.wait()
-            server.close()
-            trail.close()
-    finally:
-        store.close()
+    requests = token_file.sibling(token_file.of(settings), ".audit")
+    names = [*settings.hosts, host, reached, *(settings.url or "").split(",")]
+    with (
+        closing(store),
+        Leadership(served, store, settings.store, election, reached, fencing.fence, launches) as leading,
+        InputMonitor(served),
+        closing(audit.Audit(requests, lambda event: store.note([event]))) as trail,
+    ):
+        routes = server_api.app(served, leading, token, read_token=tokens.read, hosts=names, trail=trail)
+        server = listening.Server(routes, listener, trust)
+        _collect_seldom()
+        _greet(settings, store, reached, local)
+        ended.wait()
+        server.close()
+
+
+def _greet(settings: CoordinatorSettings, store: Store, url: str, local: bool) -> None:
+    progress.say(f"coordinator at {url}, store {store.url}; Ctrl-C ends it, and jobs go on")
+    if settings.token is None:
+        progress.say(f"requests must bring the token in {settings.token_file}, as verbs of this user do here")
+    progress.shared(settings.store)
+    if local:
+        progress.say(f"it starts containers here; what they say is in {settings.logs}")
 
 
 def _check_reach(settings: CoordinatorSettings, host: str, url: str | None) -> None:

@@ -12,7 +12,7 @@ import typer
 
 from anabranch import config as configuration
 from anabranch import own_files
-from anabranch.cli import connect, progress
+from anabranch.cli import connect, options, progress
 from anabranch.config import CoordinatorSettings
 from anabranch.coordinator import endpoint, token_file
 from anabranch.errors import ConflictError
@@ -22,9 +22,9 @@ _PATH = "/ui/"
 
 def dashboard(
     job: Annotated[str | None, typer.Argument(help="The job's name; default: all jobs.")] = None,
-    coordinator: Annotated[str | None, typer.Option(help="Its URL; default: [coordinator] url.")] = None,
+    coordinator: options.Url = None,
     no_open: Annotated[bool, typer.Option("--print", help="Only print the address, without the token.")] = False,
-    config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
+    config: options.Config = None,
 ) -> None:
     """Open the coordinator's page in the browser, with its token."""
     settings = configuration.load(config).coordinator

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from anabranch.cli import connect, drain, haste, output, progress, scale, start
+from anabranch.cli import connect, drain, haste, options, output, progress, scale, start
 from anabranch.config import Settings
 from anabranch.coordinator.api.client import Client
 from anabranch.errors import ConflictError, UsageError
@@ -23,7 +23,7 @@ from anabranch.protocol.deployment import DeployRequest, DeployResult
 
 def deploy(
     job: Annotated[Path, typer.Argument(help="The job file.")],
-    coordinator: Annotated[str | None, typer.Option(help="Its URL; default: [coordinator] url.")] = None,
+    coordinator: options.Url = None,
     drained: Annotated[
         bool, typer.Option("--drain", help="Drain the job first: what has changed doesn't matter then.")
     ] = False,
@@ -34,11 +34,11 @@ def deploy(
     drop_state: Annotated[
         list[str] | None, typer.Option(help="An operator that the new version doesn't have, and whose state may go.")
     ] = None,
-    config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
-    timeout: Annotated[float, typer.Option(help="Seconds to wait for it.")] = 300.0,
+    config: options.Config = None,
+    timeout: options.Timeout = 300.0,
     now: haste.Now = False,
-    detach: Annotated[bool, typer.Option("--detach", help="Don't wait.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    detach: options.Detach = False,
+    json: options.Json = False,
 ) -> None:
     """Let another version of a job follow the one that runs, and wait for it. Ctrl-C ends only the waiting."""
     settings = preparation.settings_of(job, config)

@@ -8,13 +8,12 @@ import subprocess
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Annotated
 
 import msgspec
 import typer
 
 from anabranch import config as configuration
-from anabranch.cli import progress
+from anabranch.cli import options, progress
 from anabranch.config import Settings
 from anabranch.coordinator.store import address
 from anabranch.coordinator.store.store import Store
@@ -29,8 +28,8 @@ _MAVEN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
 
 
 def doctor(
-    config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    config: options.Config = None,
+    json: options.Json = False,
 ) -> None:
     """Check what a job needs here; exits 1 if something is missing."""
     results = list(_results(configuration.load(config)))

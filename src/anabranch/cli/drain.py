@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from anabranch import config as configuration
-from anabranch.cli import connect, output, progress
+from anabranch.cli import connect, options, output, progress
 from anabranch.config import CoordinatorSettings
 from anabranch.coordinator.api.client import AWAY, Client
 from anabranch.deadlines import wait_until
@@ -26,14 +25,14 @@ _POLL = 0.05
 
 
 def drain(
-    job: Annotated[str, typer.Argument(help="The job's name.")],
+    job: options.Job,
     up_to: Annotated[
         str, typer.Option(help="What it takes in: what is planned, or all up to the latest record there is now.")
     ] = "planned",
-    timeout: Annotated[float, typer.Option(help="Seconds to wait for it.")] = 300.0,
-    detach: Annotated[bool, typer.Option("--detach", help="Don't wait.")] = False,
-    config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    timeout: options.Timeout = 300.0,
+    detach: options.Detach = False,
+    config: options.Config = None,
+    json: options.Json = False,
 ) -> None:
     """Let a running job finish what it has taken in, emit all its windows and end. Ctrl-C ends only the waiting."""
     settings = configuration.load(config).coordinator

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from anabranch import config as configuration
-from anabranch.cli import connect, haste, progress, scale
+from anabranch.cli import connect, haste, options, progress, scale
 from anabranch.protocol.commands import ExpandRequest
 
 
 def expand(
-    job: Annotated[str, typer.Argument(help="The job's name.")],
-    timeout: Annotated[float, typer.Option(help="Seconds to wait for it.")] = 300.0,
+    job: options.Job,
+    timeout: options.Timeout = 300.0,
     now: haste.Now = False,
-    detach: Annotated[bool, typer.Option("--detach", help="Don't wait.")] = False,
-    config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    detach: options.Detach = False,
+    config: options.Config = None,
+    json: options.Json = False,
 ) -> None:
     """Let a running job read partitions that were added to its inputs, and wait for it. Ctrl-C ends only the waiting.
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from anabranch import config as configuration
-from anabranch.cli import connect, progress
+from anabranch.cli import connect, options, progress
 from anabranch.deadlines import wait_until
 from anabranch.errors import OutOfTimeError
 
@@ -18,10 +17,10 @@ _POLL = 0.2
 def fence(
     container: Annotated[str, typer.Argument(help="Its id, as in status: JOB:SEAT:EPOCH.")],
     why: Annotated[str, typer.Option(help="The reason, for the log of events.")] = "",
-    coordinator: Annotated[str | None, typer.Option(help="Its URL; default: [coordinator] url.")] = None,
+    coordinator: options.Url = None,
     timeout: Annotated[float, typer.Option(help="Seconds to wait until its lanes are fenced.")] = 60.0,
-    detach: Annotated[bool, typer.Option("--detach", help="Don't wait.")] = False,
-    config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
+    detach: options.Detach = False,
+    config: options.Config = None,
 ) -> None:
     """Take a container's seat away, and wait until its lanes are fenced. Ctrl-C ends only the waiting."""
     job = container.split(":")[0]

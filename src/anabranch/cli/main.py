@@ -6,7 +6,10 @@ import atexit
 import contextlib
 import gc
 import importlib
+import importlib.util
+import inspect
 import os
+import pkgutil
 import sys
 import threading
 from typing import Any, NoReturn
@@ -15,71 +18,81 @@ import typer
 import typer.main
 from typer.core import TyperGroup
 
-from anabranch import logs
+from anabranch import cli, logs
 from anabranch.errors import AnabranchError
 
-_VERBS = {
-    "init": "init:init",
-    "run": "run:run",
-    "coordinator": "coordinator:coordinator",
-    "container": "container:container",
-    "start": "start:start",
-    "plan": "planning:plan",
-    "jobs": "status:jobs",
-    "status": "status:status",
-    "describe": "status:describe",
-    "events": "status:events",
-    "why": "why:why",
-    "show": "show:app",
-    "dashboard": "dashboard:dashboard",
-    "fence": "fence:fence",
-    "scale": "scale:scale",
-    "deploy": "deploy:deploy",
-    "rollback": "rollback:rollback",
-    "rewind": "rewind:rewind",
-    "expand": "expand:expand",
-    "drain": "drain:drain",
-    "cancel": "cancel:cancel",
-    "compact": "compact:compact",
-    "sizing": "sizing:sizing",
-    "stop": "stop:stop",
-    "check": "check:check",
-    "doctor": "doctor:doctor",
-    "demo": "demo:demo",
-    "stream": "stream:app",
-    "assign": "assign:app",
-    "inspect": "inspecting:app",
-}
-"""Where each is: a module of this package, and its function, or its Typer of several."""
+_ORDER = [
+    "init",
+    "run",
+    "coordinator",
+    "container",
+    "start",
+    "plan",
+    "jobs",
+    "status",
+    "describe",
+    "events",
+    "why",
+    "show",
+    "dashboard",
+    "fence",
+    "scale",
+    "deploy",
+    "rollback",
+    "rewind",
+    "expand",
+    "drain",
+    "cancel",
+    "compact",
+    "sizing",
+    "stop",
+    "check",
+    "doctor",
+    "demo",
+    "stream",
+    "assign",
+    "inspect",
+]
+"""The order of verbs in the help text. A verb that isn't named here comes after them."""
 
 
 class _Verbs(TyperGroup):
-    """Imports a verb when it is asked for: together, what all of them need takes more than a second."""
+    """The verbs of this package. A verb is the function, or the Typer called ``app``, of the module of its name.
+
+    It is imported when it is asked for: together, what all of them need takes more than a second.
+    """
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
-        self.commands: dict[str, Any] = dict.fromkeys(_VERBS)
+        self.commands: dict[str, Any] = dict.fromkeys(_ORDER)
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return list(self.commands)
+        modules = sorted(module.name for module in pkgutil.iter_modules(cli.__path__))
+        return [name for name in dict.fromkeys([*_ORDER, *modules]) if self.get_command(ctx, name) is not None]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if self.commands.get(cmd_name) is None and cmd_name in _VERBS:
-            self.commands[cmd_name] = _imported(cmd_name)
+        if self.commands.get(cmd_name) is None and (found := _imported(cmd_name)) is not None:
+            self.commands[cmd_name] = found
         return self.commands.get(cmd_name)
 
 
 def _imported(name: str) -> Any:
-    module, _, member = _VERBS[name].partition(":")
+    """The verb of this name; None: there is none."""
+    path = f"{cli.__name__}.{name}"
+    if path == __name__ or not name.isidentifier() or importlib.util.find_spec(path) is None:
+        return None
     gc.disable()  # there is none in what is imported, and to look for it takes a tenth of the time
     try:
-        verb = getattr(importlib.import_module(f"anabranch.cli.{module}"), member)
+        module = importlib.import_module(path)
     finally:
         gc.enable()
-    if isinstance(verb, typer.Typer):
-        found: Any = typer.main.get_group(verb)
+    if isinstance(several := getattr(module, "app", None), typer.Typer):
+        found: Any = typer.main.get_group(several)
         found.name = name
         return _literal(found)
+    verb = getattr(module, name, None)
+    if not inspect.isfunction(verb):
+        return None
     alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     alone.command(name)(verb)
     return _literal(typer.main.get_command(alone))

@@ -207,6 +207,12 @@ def stuck(status: JobStatus) -> list[str]:
     return [f"lane {each.lane.id}: {each.report.stuck}" for each in status.lanes if each.report and each.report.stuck]
 
 
+def unserved(status: JobStatus) -> None:
+    """Say so if nobody serves a job."""
+    if not status.served:
+        say("nothing runs: this is what the store holds")
+
+
 def summary(status: JobStatus) -> None:
     """What a job did in this run, one line a lane."""
     for lane in status.lanes:

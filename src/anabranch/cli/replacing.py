@@ -8,18 +8,22 @@ import contextlib
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping
-from typing import NoReturn
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
 
 from anabranch.cli import progress
 from anabranch.cli.main import started_with
+from anabranch.config import Settings
 from anabranch.container import restarts
-from anabranch.container.restarts import Restarts
+from anabranch.container.restarts import ProcessBrokenError, Restarts
 
-__all__ = ["SEEN_WITHIN", "VARIABLE", "Replacer"]
+__all__ = ["STOPS_WITHIN", "VARIABLE", "Replacer"]
 
 VARIABLE = "ANABRANCH_RESTARTS"
-SEEN_WITHIN = 1.0
+STOPS_WITHIN = 60.0
+"""Seconds that a process may take to stop all that it has begun."""
+_SEEN_WITHIN = 1.0
 """Seconds until it is seen that a Java process has ended which doesn't answer any more."""
 
 
@@ -54,6 +58,36 @@ class Replacer:
         """The Java process has started. ``kill`` ends it at once; ``is_child``: it is this process's."""
         self._kill_java = kill
         self.is_possible = self._may and bool(self._words) and is_child
+
+    @contextlib.contextmanager
+    def session(
+        self, settings: Settings, home: str, printed: Path | None, cores: int, ended: threading.Event
+    ) -> Iterator[Any]:
+        """A Spark session, until the end of the block, as :func:`anabranch.spark.session.start` starts it. The process
+        is replaced if its Java process ends, or if the block can't go on and should have stopped by then.
+
+        ``ended`` is set once there is nothing that a watchdog need look after any more.
+        """
+        from anabranch.container import error_text, watchdog
+        from anabranch.spark.internals import java_process
+        from anabranch.spark.session import session
+
+        spark = session.start(settings, home, printed, cores)
+        self.take_java(lambda: java_process.kill(spark), java_process.is_child(spark))
+        watchdog.watch_java(lambda: java_process.is_gone(spark), ended, self.replace)
+        try:
+            yield spark
+        except ProcessBrokenError as broken:
+            ended.set()  # a container has given its seat back
+            self.within(STOPS_WITHIN, broken.restarts)
+            raise
+        except Exception as error:
+            if error_text.is_of_java(error) and java_process.is_gone(spark, within=_SEEN_WITHIN):
+                watchdog.end_without_java(self.replace)
+            raise
+        finally:
+            session.stop(spark)
+            ended.set()
 
     def take_lanes(self, batches: Callable[[], Mapping[str, int]]) -> None:
         """There are lanes; ``batches``: the last committed one of each."""

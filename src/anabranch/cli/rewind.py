@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from anabranch import config as configuration
-from anabranch.cli import connect, haste, scale
+from anabranch.cli import connect, haste, options, scale
 from anabranch.errors import NotFoundError, UsageError
 from anabranch.protocol.commands import RewindRequest, StateHandling
 
@@ -21,16 +21,16 @@ _EXAMPLE = 'it holds offsets by SSP: {"kafka/flights/0": 120}'
 
 
 def rewind(
-    job: Annotated[str, typer.Argument(help="The job's name.")],
+    job: options.Job,
     to: Annotated[str, typer.Option(help="earliest; a time, as 2026-11-22T10:00:00Z; or a JSON file of positions.")],
     state: Annotated[
         str | None, typer.Option(help="What becomes of state: keep or clear. Needed where there is some.")
     ] = None,
-    timeout: Annotated[float, typer.Option(help="Seconds to wait for it.")] = 300.0,
+    timeout: options.Timeout = 300.0,
     now: haste.Now = False,
-    detach: Annotated[bool, typer.Option("--detach", help="Don't wait.")] = False,
-    config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    detach: options.Detach = False,
+    config: options.Config = None,
+    json: options.Json = False,
 ) -> None:
     """Let a running job read its streams again, and wait until it does. Ctrl-C ends only the waiting."""
     wish = msgspec.structs.replace(wished(to, state), now=now)

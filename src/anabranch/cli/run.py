@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from anabranch.cli import haste, progress, tables
+from anabranch.cli import haste, options, progress, tables
 from anabranch.config import Settings, secrets
 from anabranch.coordinator import endpoint, token_file
 from anabranch.coordinator.api import dashboard, listening
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from anabranch.cli.replacing import Replacer
 
 _RESET_STATE = "--reset-state"
-_STOPS_WITHIN = 60.0
 _LOOK = 0.5
 
 
@@ -54,7 +53,7 @@ def run(
     reset_state: Annotated[
         bool, typer.Option(_RESET_STATE, help="After a drain: begin without the state that it has kept.")
     ] = False,
-    config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
+    config: options.Config = None,
 ) -> None:
     """Run a job here: coordinator and container in one process."""
     from anabranch.cli import replacing
@@ -94,39 +93,24 @@ def execute(
         store = Store(store_url)
         coordinator = Coordinator(store, systems=Systems(settings, name))
         new, formats = _checked(file, settings, plan, coordinator, drained)
-        from anabranch.container import error_text, executors, watchdog
-        from anabranch.container.restarts import ProcessBrokenError
-        from anabranch.spark.internals import java_process
+        from anabranch.container import executors
         from anabranch.spark.session import session
 
         session.java_version()
         printed = endpoint.run_folder(store_url) / f"{name}.spark.log"
         progress.say(f"starting Spark for job {name} (what it and functions print goes to {printed}) ...")
         cores = preparation.cores(plan, settings)
-        spark = session.start(settings, file.home, printed, cores)
-        ended = threading.Event()
-        replacer.take_java(lambda: java_process.kill(spark), java_process.is_child(spark))
-        watchdog.watch_java(lambda: java_process.is_gone(spark), ended, replacer.replace)
         try:
-            executors.ready(spark, settings, file.graph, cores, progress.say)
-            prepared = _prepared(file, settings, plan, formats, new)
-            coordinator.start(preparation.start_message(prepared, available_now, reset_state=reset_state))
-            replacer.is_done(_RESET_STATE)
-            requests = token_file.sibling(token_file.of(settings.coordinator), ".audit")
-            trail = served.enter_context(closing(Audit(requests, lambda event: store.note([event]))))
-            with InputMonitor(coordinator):
-                return _serve(prepared, coordinator, spark, show, served, replacer, printed, trail)
-        except ProcessBrokenError as broken:
-            ended.set()
-            replacer.within(_STOPS_WITHIN, broken.restarts)
-            raise
-        except Exception as error:
-            if error_text.is_of_java(error) and java_process.is_gone(spark, within=replacing.SEEN_WITHIN):
-                watchdog.end_without_java(replacer.replace)
-            raise
+            with replacer.session(settings, file.home, printed, cores, threading.Event()) as spark:
+                executors.ready(spark, settings, file.graph, cores, progress.say)
+                prepared = _prepared(file, settings, plan, formats, new)
+                coordinator.start(preparation.start_message(prepared, available_now, reset_state=reset_state))
+                replacer.is_done(_RESET_STATE)
+                requests = token_file.sibling(token_file.of(settings.coordinator), ".audit")
+                trail = served.enter_context(closing(Audit(requests, lambda event: store.note([event]))))
+                with InputMonitor(coordinator):
+                    return _serve(prepared, coordinator, spark, show, served, replacer, printed, trail)
         finally:
-            session.stop(spark)
-            ended.set()
             served.close()
             store.close()
 
@@ -200,14 +184,8 @@ def _serve(
     shown = threading.Thread(target=tables.watch, args=(coordinator, name, over, show), daemon=True)
     try:
         container = Container(
-            spark,
+            prepared.loaded(spark),
             coordinator,
-            prepared.settings,
-            prepared.file.graph,
-            prepared.file.functions,
-            prepared.schemas,
-            prepared.formats,
-            prepared.file.home,
             replaced=replacer.restarts if replacer.is_possible else None,
             trace=partial(_trace, printed),
         )

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from anabranch import config as configuration
-from anabranch.cli import connect, haste, output, progress
+from anabranch.cli import connect, haste, options, output, progress
 from anabranch.coordinator.api.client import AWAY, Client
 from anabranch.deadlines import wait_until
 from anabranch.errors import ConflictError, JobFailedError, OutOfTimeError, UsageError
@@ -22,14 +21,14 @@ _POLL = 0.2
 
 
 def scale(
-    job: Annotated[str, typer.Argument(help="The job's name.")],
+    job: options.Job,
     factor: Annotated[int | None, typer.Option(help="Into how many key buckets each partition is cut.")] = None,
     containers: Annotated[int | None, typer.Option(help="In how many containers it runs.")] = None,
-    timeout: Annotated[float, typer.Option(help="Seconds to wait for it.")] = 300.0,
+    timeout: options.Timeout = 300.0,
     now: haste.Now = False,
-    detach: Annotated[bool, typer.Option("--detach", help="Don't wait.")] = False,
-    config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    detach: options.Detach = False,
+    config: options.Config = None,
+    json: options.Json = False,
 ) -> None:
     """Change a running job's factor or containers, and wait for it. Ctrl-C ends only the waiting."""
     with connect.client(configuration.load(config).coordinator, job) as client:

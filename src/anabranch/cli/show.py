@@ -12,14 +12,12 @@ from rich import table as rich_table
 
 from anabranch import config as configuration
 from anabranch.cli import connect, output, tables
+from anabranch.cli.options import Config, Job, Json
 from anabranch.coordinator.api.operations import Operations
 from anabranch.model.document import Document
 
 app = typer.Typer(no_args_is_help=True, help="Show one part of what is known of jobs.")
 
-Job = Annotated[str, typer.Argument(help="The job's name.")]
-Config = Annotated[Path | None, typer.Option(help="The configuration file.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Stage = Annotated[str, typer.Option(help="Of this stage only.")]
 
 T = TypeVar("T")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
 from anabranch import config as configuration
-from anabranch.cli import connect, output, progress, tables
+from anabranch.cli import connect, options, output, progress, tables
 from anabranch.protocol.status import LaneSizing, Sizing
 
 _FIGURES = ("busy", "functions", "lag", "in/s", "read/s", "batch s")
@@ -17,8 +16,8 @@ _FIGURES = ("busy", "functions", "lag", "in/s", "read/s", "batch s")
 
 def sizing(
     job: Annotated[str, typer.Argument(help="The name of a job that runs.")],
-    config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    config: options.Config = None,
+    json: options.Json = False,
 ) -> None:
     """Show how the lanes of a running job cope: how busy they are, how far behind, and which bucket is the slowest."""
     with connect.client(configuration.load(config).coordinator, job) as client:

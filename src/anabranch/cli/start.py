@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from anabranch import config as configuration
-from anabranch.cli import connect, progress, waiting
+from anabranch.cli import connect, options, progress, waiting
 from anabranch.config import Settings
 from anabranch.coordinator.api.client import Client
 from anabranch.errors import ConflictError, JobFailedError, NotFoundError, UsageError
@@ -28,8 +28,8 @@ _SETTLED = frozenset(DeploymentState) - {DeploymentState.PLANNED, DeploymentStat
 
 def start(
     job: Annotated[str, typer.Argument(help="The job file; or the name of a job, to let it go on.")],
-    coordinator: Annotated[str | None, typer.Option(help="Its URL; default: [coordinator] url.")] = None,
-    config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
+    coordinator: options.Url = None,
+    config: options.Config = None,
     available_now: Annotated[
         bool, typer.Option("--available-now", help="End when the inputs are read to their present ends.")
     ] = False,
@@ -37,7 +37,7 @@ def start(
         bool, typer.Option("--reset-state", help="After a drain: begin without the state that it has kept.")
     ] = False,
     timeout: Annotated[float, typer.Option(help="Seconds to wait until it runs.")] = 300.0,
-    detach: Annotated[bool, typer.Option("--detach", help="Don't wait.")] = False,
+    detach: options.Detach = False,
 ) -> None:
     """Start a job on a coordinator, and wait until it runs. Ctrl-C ends only the waiting."""
     if job.endswith(".py"):

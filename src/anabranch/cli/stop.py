@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from anabranch import config as configuration
-from anabranch.cli import connect, haste, progress
+from anabranch.cli import connect, haste, options, progress
 from anabranch.config import CoordinatorSettings
+from anabranch.deadlines import wait_until
 from anabranch.errors import OutOfTimeError, UnreachableError
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.protocol.status import JobStatus
 
+_POLL = 0.2
+
 
 def stop(
-    job: Annotated[str, typer.Argument(help="The job's name.")],
-    timeout: Annotated[float, typer.Option(help="Seconds to wait for it.")] = 300.0,
+    job: options.Job,
+    timeout: options.Timeout = 300.0,
     now: Annotated[
         bool,
         typer.Option(
@@ -26,8 +27,8 @@ def stop(
             help="At once: batches that run are done again when the job goes on; what is written at least once, twice.",
         ),
     ] = False,
-    detach: Annotated[bool, typer.Option("--detach", help="Don't wait.")] = False,
-    config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
+    detach: options.Detach = False,
+    config: options.Config = None,
 ) -> None:
     """Stop a running job, and wait for it: where it goes on exactly, or now. Ctrl-C ends only the waiting."""
     where = configuration.load(config).coordinator
@@ -36,17 +37,23 @@ def stop(
     haste.said(now)
     if detach:
         return
-    deadline, waits = time.monotonic() + timeout, haste.Waits()
-    while _runs(status := _status(where, job)):
+    waits = haste.Waits()
+
+    def look() -> JobStatus | None:
+        status = _status(where, job)
+        if status is not None and not _runs(status):
+            return status
         if status is not None:
             waits.tell(status)
-        if time.monotonic() > deadline:
-            raise OutOfTimeError(
-                f"job {job} has not stopped within {timeout:g} s",
-                f"it goes on stopping; see anabranch status {job}",
-            )
-        time.sleep(0.2)
-    progress.say(f"job {job}: {connect.status(where, job).state}")
+        return None
+
+    def late() -> OutOfTimeError:
+        return OutOfTimeError(
+            f"job {job} has not stopped within {timeout:g} s",
+            f"it goes on stopping; see anabranch status {job}",
+        )
+
+    progress.say(f"job {job}: {wait_until(look, timeout, late, _POLL).state}")
 
 
 def _status(where: CoordinatorSettings, job: str) -> JobStatus | None:
@@ -57,9 +64,9 @@ def _status(where: CoordinatorSettings, job: str) -> JobStatus | None:
         return None
 
 
-def _runs(status: JobStatus | None) -> bool:
+def _runs(status: JobStatus) -> bool:
     """Whether any of it does."""
-    if status is None or not status.served:
-        return status is None
+    if not status.served:
+        return False
     ended = status.state in (DeploymentState.STOPPED, DeploymentState.FAILED, DeploymentState.DRAINED)
     return not ended or any(container.alive for container in status.containers)

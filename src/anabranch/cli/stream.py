@@ -15,6 +15,7 @@ import pyarrow as pa
 import typer
 
 from anabranch.cli import json_lines
+from anabranch.cli.options import Json
 from anabranch.errors import AnabranchError, NotFoundError, UsageError
 from anabranch.systems.contract import Offsets, System
 
@@ -24,7 +25,6 @@ app = typer.Typer(no_args_is_help=True, help="Make, widen, list, fill and read s
 
 Name = Annotated[str, typer.Argument(help="The stream.")]
 Config = Annotated[Path | None, typer.Option(help="The configuration file (default: anabranch.toml).")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 _POLL_SECONDS = 0.1
 

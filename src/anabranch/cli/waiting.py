@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from anabranch.cli import progress
 from anabranch.coordinator.api.client import AWAY, Client
+from anabranch.deadlines import wait_until
 from anabranch.errors import AnabranchError, OutOfTimeError
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.protocol.status import JobStatus
@@ -39,17 +40,21 @@ def answered(ask: Callable[[], T], unless: Callable[[], bool] = lambda: False) -
 def until(client: Client, job: str, states: Collection[str], timeout: float) -> JobStatus:
     """A job's status once it is in one of the states; says what it waits for. OutOfTimeError if it isn't in time."""
     deadline, seen, told = time.monotonic() + timeout, "", ""
-    while True:
+    state = ""
+
+    def look() -> JobStatus | None:
+        nonlocal seen, told, state
         status = answered(lambda: client.status(job), unless=lambda: time.monotonic() > deadline)
-        if status.state in states:
+        state = status.state
+        if state in states:
             return status
         if status.launching is not None and status.launching.gave_up:
             raise AnabranchError(
                 f"containers of job {job} can't be started: {status.launching.reason}",
                 f"their logs are in {status.launching.logs}; anabranch start {job} tries again",
             )
-        now = f"job {job} is {status.state}"
-        if not any(container.alive for container in status.containers) and status.state == DeploymentState.STARTING:
+        now = f"job {job} is {state}"
+        if not any(container.alive for container in status.containers) and state == DeploymentState.STARTING:
             now += ": no container has come yet"
             if status.launching is None:
                 now += f"; anabranch container {job} --coordinator {client.url}"
@@ -57,9 +62,12 @@ def until(client: Client, job: str, states: Collection[str], timeout: float) -> 
             progress.say(now)
             told = now
         seen = now
-        if time.monotonic() > deadline:
-            raise OutOfTimeError(
-                f"job {job} is {status.state} after {timeout:g} s, not {' or '.join(states)}",
-                f"it goes on by itself; see anabranch status {job}",
-            )
-        time.sleep(_POLL)
+        return None
+
+    def late() -> OutOfTimeError:
+        return OutOfTimeError(
+            f"job {job} is {state} after {timeout:g} s, not {' or '.join(states)}",
+            f"it goes on by itself; see anabranch status {job}",
+        )
+
+    return wait_until(look, timeout, late, _POLL)

@@ -57,7 +57,7 @@ def warm(spark: Any, leaving: threading.Event) -> None:
             coordinator = Coordinator(store)
             coordinator.start(preparation.start_message(prepared, until_caught_up=False))
             until = _Until(coordinator, len(plan.lanes), leaving)
-            container = Container(spark, until, settings, file.graph, {}, prepared.schemas, {}, file.home)
+            container = Container(prepared.loaded(spark), until)
             container.run(_registration(), until.reached)
             if not until.reached.is_set():
                 raise JobFailedError(f"job {_JOB} failed: {coordinator.status(_JOB).error}")

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
 import msgspec
 import typer
 
 from anabranch import config as configuration
-from anabranch.cli import connect
+from anabranch.cli import connect, options
 
 
 def why(
-    job: Annotated[str, typer.Argument(help="The job's name.")],
-    config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    job: options.Job,
+    config: options.Config = None,
+    json: options.Json = False,
 ) -> None:
     """Say what holds a job back, the worst first, and what to do."""
     found = connect.read(configuration.load(config).coordinator, job, lambda asked: asked.findings(job))

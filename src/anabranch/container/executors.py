@@ -112,7 +112,7 @@ def _check(spark: SparkSession, settings: Settings, graph: Graph, slots: int) ->
             raise AnabranchError(
                 f"executors of {spark.sparkContext.master} can't run Python functions: {_why(error)}",
                 f"{os.environ['PYSPARK_PYTHON']} must be there on every machine, with the packages that anabranch and "
-                "the job need: see docs/clusters.md",
+                'the job need: see "Run on a Spark cluster" in the documentation',
             ) from error
     if rows:
         folder = shared[rows[0]["missing"]]

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterable, Mapping
 from fractions import Fraction
 
 from anabranch import logs
 from anabranch.errors import AnabranchError
+from anabranch.model.graph import Graph
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import WHOLE, parsed
+from anabranch.operators.rules import is_boundary
+from anabranch.planning import stages
 from anabranch.protocol.lane_report import LaneReport
 from anabranch.systems.contract import System
+from anabranch.systems.systems import Systems
 
-__all__ = ["Reader", "Readers", "behind", "forget"]
+__all__ = ["Purge", "Reader", "Readers", "behind", "forget"]
 
 Reader = tuple[str, str]
 """A stage and a group of it."""
 Readers = Mapping[Reader, Collection[str]]
+
+_EVERY = 60.0
 
 log = logs.get_logger()
 
@@ -72,3 +79,28 @@ def forget(system: System, before: dict[str, dict[int, int]]) -> None:
             system.purge(stream, wanted)
         except AnabranchError as error:
             log.warning("records that were read can't be deleted", stream=stream, error=str(error))
+
+
+class Purge:
+    """Now and then, deletes what was read of the intermediate streams that don't forget by themselves."""
+
+    def __init__(self, graph: Graph, systems: Systems) -> None:
+        self._own = {stages.stream_of(graph, node) for node in graph.nodes if is_boundary(node)}
+        self._systems = systems
+        self._readers: dict[Reader, set[str]] = {}
+        self._purged_at = time.monotonic()
+
+    def note(self, lane: Lane) -> None:
+        """Keep what the lanes of a stage and group read."""
+        self._readers[lane.stage, lane.group] = {ssp.stream for ssp in lane.ssps}
+
+    def turn(self, lanes: Collection[tuple[Lane, LaneReport]]) -> None:
+        """Delete what all of the container's lanes have behind them, if that was done long ago."""
+        if time.monotonic() < self._purged_at + _EVERY:
+            return
+        self._purged_at = time.monotonic()
+        streams: dict[str, set[str]] = {}
+        for ssp in {ssp for lane, _ in lanes for ssp in lane.ssps if ssp.stream in self._own}:
+            streams.setdefault(ssp.system, set()).add(ssp.stream)
+        for name, read in streams.items():
+            forget(self._systems.named(name), behind(lanes, read, self._readers))

@@ -5,48 +5,41 @@ from __future__ import annotations
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache, partial
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from pyspark.sql import SparkSession
 
 from anabranch import logs
 from anabranch.clocks import boottime
-from anabranch.config import Settings
-from anabranch.container import batch_size_memory, purge
 from anabranch.container.checkpoint import claims
 from anabranch.container.checkpoint.folder import Folder
 from anabranch.container.checkpoint.lane_folders import Place
 from anabranch.container.checkpoint.standbys import Copies
 from anabranch.container.drain_hook import DrainHook
 from anabranch.container.heartbeats import Beats, Coordination, Direct
-from anabranch.container.inputs import Inputs
-from anabranch.container.lane.attempt import Offsets, one_at_a_time
+from anabranch.container.lane.attempt import Offsets
+from anabranch.container.lane.building import QueryBuilder
 from anabranch.container.lane.handover import Handover, PrestartedQuery, Prestarter
 from anabranch.container.lane.life import Life
 from anabranch.container.lane.runner import LaneRunner, Trace, logged
 from anabranch.container.lane.supervisor import LaneSupervisor
 from anabranch.container.lane.surroundings_wait import Patience
 from anabranch.container.preparing import Preparations
+from anabranch.container.purge import Purge
 from anabranch.container.restarts import ProcessBrokenError, Restarts
 from anabranch.container.retries import Attempts, Standstill
 from anabranch.container.seat_lease import Agent
 from anabranch.errors import AnabranchError
 from anabranch.event_time import durations
-from anabranch.formats import Format
-from anabranch.model.graph import Graph
 from anabranch.model.lane import Lane
-from anabranch.operators.rules import is_boundary
-from anabranch.planning import stages
 from anabranch.protocol.container import HeartbeatResponse, Registration, WantedLane
 from anabranch.protocol.lane_report import LaneReport
-from anabranch.spark.query import preanalysis, query
-from anabranch.spark.query.gate import Gate
+from anabranch.spark.query import query
+from anabranch.spark.query.plan import LoadedJob
 from anabranch.spark.query.preanalysis import Foreseen
-from anabranch.spark.query.pruning import Needs
 from anabranch.spark.query.query import LaneQuery
 from anabranch.systems.systems import Systems
 
@@ -58,51 +51,41 @@ log = logs.get_logger()
 
 
 class Container:
-    """One container of a job. ``functions`` are the job file's, by node; ``home`` is its folder; ``formats`` are those
-    of streams that aren't JSON.
+    """One container of a job.
 
     ``period``: seconds between two beats, at most. ``copies``: the standbys that it keeps, with a seat or without.
     ``replaced``: how often this process was replaced; None: it can't be. ``trace`` takes what lanes fail for.
+    ``purges``: it deletes what all lanes have read of the streams between stages.
     """
 
     def __init__(
         self,
-        spark: SparkSession,
+        job: LoadedJob,
         coordination: Coordination,
-        settings: Settings,
-        graph: Graph,
-        functions: Mapping[int, Callable[..., Any]],
-        schemas: Mapping[int, Any],
-        formats: Mapping[str, Format],
-        home: str,
         period: float = _PERIOD,
         replaced: Restarts | None = None,
         trace: Trace = logged,
+        purges: bool = True,
     ) -> None:
+        self._job = job
+        self._coordination = coordination
         self._period = period
         self._replaced = replaced
         self._trace = trace
-        self._coordination = coordination
-        self._settings = settings
-        self._graph = graph
-        self._functions = functions
-        self._schemas = schemas
-        self._needs: Needs = {}
-        self._formats = formats
-        self._home = home
         self._clocks = tempfile.TemporaryDirectory(prefix="anabranch-clocks-")
-        systems = Systems(settings, graph.job)
-        self._place = Place(spark, settings.storage.root, Path(self._clocks.name), systems)
+        systems = Systems(job.settings, job.graph.job)
+        place = Place(job.spark, job.settings.storage.root, Path(self._clocks.name), systems)
+        self._builder = QueryBuilder(job, place)
         self._turn = threading.Event()
-        self._preparations: Preparations[Foreseen] = Preparations(self._take, self._turn.set, self._foresee)
+        self._preparations: Preparations[Foreseen] = Preparations(
+            self._builder.take, self._turn.set, self._builder.foreseen
+        )
         self._prestarter = Prestarter(self._prestart, lambda lane: self._preparations.foreseen(lane) is not None)
         self._closing: list[tuple[WantedLane, list[Lane]]] = []
-        self.copies = Copies(lambda lane, epoch: self._place.of(graph.job, lane, epoch), self._turn.set)
+        self.copies = Copies(lambda lane, epoch: place.of(job.graph.job, lane, epoch), self._turn.set)
         self._keepers: dict[str, LaneSupervisor] = {}
-        self._readers: dict[purge.Reader, set[str]] = {}
-        self._noted: dict[str, dict[int, int]] = {}
-        self._forgotten = time.monotonic()
-        self._hook = DrainHook(functions, lambda: [keeper.lane for keeper in tuple(self._keepers.values())])
+        self._purge = Purge(job.graph, systems) if purges else None
+        self._hook = DrainHook(job.functions, lambda: [keeper.lane for keeper in tuple(self._keepers.values())])
 
     def run(self, registration: Registration, leaving: threading.Event | None = None) -> None:
         """Register and reconcile until the coordinator says that nothing is left to run, or ``leaving`` is set.
@@ -127,7 +110,8 @@ class Container:
                 answer = beats.take(self.reports, self.copies.reports)
                 if answer is not None:
                     self._reconcile(answer)
-                    self._forget()
+                    if self._purge is not None:
+                        self._purge.turn([(keeper.lane, keeper.report) for keeper in self._keepers.values()])
                     if answer.done and all(keeper.ended for keeper in self._keepers.values()):
                         return
                 self._close_prepared()
@@ -154,7 +138,7 @@ class Container:
 
     @property
     def spark(self) -> SparkSession:
-        return self._place.spark
+        return self._job.spark
 
     @property
     def reports(self) -> tuple[LaneReport, ...]:
@@ -173,7 +157,8 @@ class Container:
             else:
                 keeper.stop(answer.at_once)
         for lane_id, each in wanted.items():
-            self._readers[each.lane.stage, each.lane.group] = {ssp.stream for ssp in each.lane.ssps}
+            if self._purge is not None:
+                self._purge.note(each.lane)
             if lane_id not in self._keepers:
                 self._keepers[lane_id] = self._kept(each, answer.until_caught_up)
         self.copies.want(answer.copies)
@@ -205,9 +190,9 @@ class Container:
         return LaneSupervisor(
             wanted,
             lambda newest, life: self._runner(newest, until_caught_up, standstill, life),
-            Attempts(self._settings.job.attempts),
+            Attempts(self._job.settings.job.attempts),
             replaceable=lambda: self._restarts_for(lane.id) is not None,
-            patience=Patience(self._settings.job.wait_seconds),
+            patience=Patience(self._job.settings.job.wait_seconds),
         )
 
     def _restarts_for(self, lane: str, why: str = "") -> Restarts | None:
@@ -225,18 +210,18 @@ class Container:
                 raise ProcessBrokenError(following)
 
     def _standstill(self) -> Standstill:
-        job = self._settings.job
+        job = self._job.settings.job
         patience = durations.parse(job.stall_after) / 1000
         if job.trigger == "real-time":  # positions are known where batches end
-            patience += query.real_time_seconds(self._settings)
+            patience += query.real_time_seconds(self._job.settings)
         return Standstill(patience)
 
     def _runner(self, lane: Lane, until_caught_up: bool, standstill: Standstill, life: Life) -> LaneRunner:
-        starting = self._starting(lane, lane.begins)
-        until = self._until(lane) if until_caught_up else None
+        starting = self._builder.starting(lane, lane.begins)
+        until = self._builder.until(lane) if until_caught_up else None
 
         def build(folder: Folder, clock: str, positions: Offsets, dropped: Callable[[int], None]) -> LaneQuery:
-            query = self._query(lane, folder, clock, positions, until or {}, dropped)
+            query = self._builder.query(lane, folder, clock, positions, until or {}, dropped)
             found = self._preparations.foreseen(lane)
             known = None if found is None or until else found.known(query)
             if known is not None and folder.planned() < 0:
@@ -244,7 +229,7 @@ class Container:
             return known or query
 
         return LaneRunner(
-            self._place,
+            self._builder.place,
             lane,
             lane.epoch,
             build,
@@ -263,118 +248,21 @@ class Container:
             life=life,
         )
 
-    def _query(
-        self,
-        lane: Lane,
-        folder: Folder,
-        clock: str = "",
-        starting: Offsets | None = None,
-        until: Offsets | None = None,
-        dropped: Callable[[int], None] = lambda _: None,
-    ) -> LaneQuery:
-        return LaneQuery(
-            spark=self._place.spark,
-            settings=self._settings,
-            graph=self._graph,
-            functions=self._functions,
-            schemas=self._schemas,
-            formats=self._formats,
-            lane=lane,
-            epoch=lane.epoch,
-            folder=folder.uri,
-            planned=lru_cache(maxsize=1)(folder.batch),
-            clock=clock,
-            home=self._home,
-            starting=starting or {},
-            inherited=lambda: self._place.inherited(lane),
-            remembered=lambda quick: batch_size_memory.remembered(self._place, lane, quick=quick),
-            until=until or {},
-            dropped=dropped,
-            needs=self._needs,
-            gate=Gate(check_owner=folder.check_owner),
-        )
-
-    def _take(self, lane: Lane) -> None:
-        """Take the outputs of a lane that is new, and see that they hold nothing of it."""
-        self._query(lane, self._place.at(lane, lane.epoch)).take(new=True)
-        self._place.check_new(lane, self._place.published(lane))
-
-    def _foresee(self, lane: Lane) -> Foreseen | None:
-        """Let Spark analyze the query of a coming lane, if it can."""
-        query = self._query(lane, self._place.at(lane, lane.epoch), str(self._place.clock(lane)))
-        with one_at_a_time:
-            return preanalysis.foreseen(query)
-
     def _prestart(self, lane: Lane, starting: Offsets) -> PrestartedQuery | None:
-        """Begin the query of a coming lane that will begin there, if it was foreseen; in fresh partitions it begins
-        where its ``read`` says."""
-        starting = self._starting(lane, starting)
-        foreseen = self._preparations.foreseen(lane)
-        folder = self._place.at(lane, lane.epoch)
-        query = self._query(lane, folder, str(self._place.clock(lane)), starting)
-        known = None if foreseen is None else foreseen.known(query)
-        if foreseen is None or known is None:
-            return None
-        with one_at_a_time:
-            ahead = PrestartedQuery(foreseen, known, folder, starting)
-        try:
-            Inputs(self._place.systems, lane, starting).take(folder)
-        except Exception:
-            ahead.abandon()
-            raise
-        return ahead
+        return self._builder.prestarted(lane, starting, self._preparations.foreseen(lane))
 
     def _prestarted(self, lane: Lane, starting: Offsets) -> PrestartedQuery | None:
         """The query of a lane that was begun ahead, if the lane begins so."""
         ahead = self._prestarter.take(lane)
         if ahead is None:
             return None
-        query = self._query(lane, self._place.at(lane, lane.epoch), str(self._place.clock(lane)), starting)
+        place = self._builder.place
+        query = self._builder.query(lane, place.at(lane, lane.epoch), str(place.clock(lane)), starting)
         if ahead.begins_as(query, starting):
             return ahead
         log.info("a lane begins otherwise than was foreseen", lane=lane.id)
         ahead.abandon()
         return None
-
-    def _starting(self, lane: Lane, begins: Offsets) -> Offsets:
-        """Where a lane begins, by the whole SSP: as is known, and else where its ``read`` says."""
-        given = dict(begins)
-        reads = [n for n in self._graph.nodes if n.kind == "read" and n.args["start"] == "latest"]
-        latest = {stream for n in reads for stream in lane.streams_of(n.args["stream"])}
-        places: dict[tuple[str, bool], dict[int, int]] = {}
-        for ssp in (*lane.ssps, *lane.broadcast):
-            if ssp.whole in given:
-                continue
-            at_end = ssp.stream in latest and ssp.whole not in lane.fresh
-            if (ssp.stream, at_end) not in places:
-                system = self._place.systems.named(ssp.system)
-                places[ssp.stream, at_end] = system.ends(ssp.stream) if at_end else system.starts(ssp.stream)
-            given[ssp.whole] = places[ssp.stream, at_end][ssp.partition]
-        return given
-
-    def _until(self, lane: Lane) -> Offsets:
-        """The noted ends of the inputs that the job doesn't write itself: noted once for all lanes."""
-        own = {stages.stream_of(self._graph, n) for n in self._graph.nodes if is_boundary(n)}
-        found: Offsets = {}
-        for ssp in (*lane.ssps, *lane.broadcast):
-            if ssp.stream not in own:
-                if ssp.stream not in self._noted:
-                    self._noted[ssp.stream] = self._place.systems.named(ssp.system).high_watermarks(ssp.stream)
-                found[ssp.whole] = self._noted[ssp.stream].get(ssp.partition, 0)  # 0: it came later
-        return found
-
-    def _forget(self) -> None:
-        """Now and then, delete what was read of the intermediate streams that don't forget by themselves."""
-        if time.monotonic() < self._forgotten + _FORGET_EVERY:
-            return
-        self._forgotten = time.monotonic()
-        own = {stages.stream_of(self._graph, node) for node in self._graph.nodes if is_boundary(node)}
-        lanes = [(keeper.lane, keeper.report) for keeper in self._keepers.values()]
-        streams: dict[str, set[str]] = {}
-        for ssp in {ssp for lane, _ in lanes for ssp in lane.ssps if ssp.stream in own}:
-            streams.setdefault(ssp.system, set()).add(ssp.stream)
-        for name, its in streams.items():
-            purge.forget(self._place.systems.named(name), purge.behind(lanes, its, self._readers))
 
     def _stop_all(self) -> None:
         self.copies.end()

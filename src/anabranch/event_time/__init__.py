@@ -1,1 +1,1 @@
-"""Event time: durations, windows and a lane's watermark, as pure functions of plain data (docs/event-time.md)."""
+"""Event time: durations, windows and a lane's watermark, as pure functions (docs/explanation/event-time.md)."""

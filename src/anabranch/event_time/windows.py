@@ -1,4 +1,4 @@
-"""Windows, as a job file names them. All of their lengths are in milliseconds."""
+"""Windows, as a job file names them. All lengths are in milliseconds."""
 
 from __future__ import annotations
 
@@ -27,33 +27,45 @@ START_AND_END = ("window_start", "window_end")
 
 @dataclass(frozen=True)
 class Tumbling:
-    """Windows of one size, side by side, from 1970-01-01T00:00:00Z on."""
+    """Windows of one size without gaps, aligned to 1970-01-01T00:00Z. Make one with :func:`tumbling`.
+
+    Attributes:
+        size: milliseconds.
+    """
 
     size: int
 
     def start_of(self, at: int) -> int:
-        """The start of the window that holds a time. All in milliseconds since 1970."""
+        """The start of the window that contains a time. Both in milliseconds since 1970."""
         return at - at % self.size
 
 
 @dataclass(frozen=True)
 class Sliding:
-    """Windows of one size, one beginning with every ``slide`` from 1970-01-01T00:00:00Z on."""
+    """Overlapping windows of one size, aligned to 1970-01-01T00:00Z. Make one with :func:`sliding`.
+
+    Attributes:
+        size: milliseconds.
+        slide: milliseconds from the start of a window to the start of the next one.
+    """
 
     size: int
     slide: int
 
     def starts_of(self, at: int) -> list[int]:
-        """The starts of the windows that hold a time, the first one first. All in milliseconds since 1970."""
+        """The starts of the windows that contain a time, the earliest first. All in milliseconds since 1970."""
         last = at - at % self.slide
         return list(range(last, at - self.size, -self.slide))[::-1]
 
 
 @dataclass(frozen=True)
 class Session:
-    """Windows of a key that last for as long as its rows are no further apart than the ``gap``.
+    """Windows of a key that last as long as its rows are no further apart than a gap. Make one with :func:`session`.
 
-    One begins with its first row, and ends a gap after its last one.
+    A session begins with its first row and ends one gap after its last row.
+
+    Attributes:
+        gap: milliseconds.
     """
 
     gap: int
@@ -76,19 +88,26 @@ def of_builtins(held: dict[str, Any]) -> Window:
 
 
 def tumbling(size: str) -> Tumbling:
-    """Windows side by side, as ``tumbling("1 hour")``.
+    """Windows of one size without gaps: ``tumbling("1 hour")``.
+
+    Args:
+        size: a number and a unit: weeks, days, hours, minutes, seconds or milliseconds.
 
     Raises:
-        GraphError: not a duration, or an empty one.
+        GraphError: ``size`` is not a duration, or is zero.
     """
     return Tumbling(_length(size, 'tumbling("1 hour")'))
 
 
 def sliding(size: str, slide: str) -> Sliding:
-    """Windows that overlap: ``sliding("1 hour", "10 minutes")`` are of an hour each, and one begins every ten minutes.
+    """Overlapping windows: ``sliding("1 hour", "10 minutes")`` are one hour long and begin every ten minutes.
+
+    Args:
+        size: the length of a window, as for :func:`tumbling`.
+        slide: the time between two starts. Not longer than ``size``.
 
     Raises:
-        GraphError: not durations, empty ones, or a slide that is longer than the size.
+        GraphError: one of them is not a duration or is zero, or ``slide`` is longer than ``size``.
     """
     cure = 'sliding("1 hour", "10 minutes")'
     found = Sliding(_length(size, cure), _length(slide, cure))
@@ -101,10 +120,14 @@ def sliding(size: str, slide: str) -> Sliding:
 
 
 def session(gap: str) -> Session:
-    """Windows that end when nothing has come for a while: ``session("30 minutes")``.
+    """Windows that end when a key has had no rows for a while: ``session("30 minutes")``.
+
+    Args:
+        gap: a duration, as for :func:`tumbling`. A row that comes exactly this long after the last one still belongs to
+            the session.
 
     Raises:
-        GraphError: not a duration, or an empty one.
+        GraphError: ``gap`` is not a duration, or is zero.
     """
     return Session(_length(gap, 'session("30 minutes")'))
 

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from anabranch import config
 from anabranch.config import Settings
@@ -27,6 +27,9 @@ from anabranch.planning.real_time import RealTime
 from anabranch.protocol.deployment import Program, StartRequest
 from anabranch.systems.systems import Systems
 
+if TYPE_CHECKING:
+    from anabranch.spark.query.plan import LoadedJob
+
 
 @dataclass(frozen=True)
 class Prepared:
@@ -37,6 +40,13 @@ class Prepared:
     plan: Plan
     schemas: Mapping[int, Any]
     formats: Mapping[str, Format]
+
+    def loaded(self, spark: Any) -> LoadedJob:
+        """The job as lanes run it in a session of Spark."""
+        from anabranch.spark.query.plan import LoadedJob
+
+        file = self.file
+        return LoadedJob(spark, self.settings, file.graph, file.functions, self.schemas, self.formats, file.home)
 
 
 def settings_of(job: Path, file: Path | None) -> Settings:

@@ -66,7 +66,7 @@ def _class(name: str, where: str) -> type[System]:
             why = f"it lacks {', '.join(lacking)}" if lacking else "it doesn't inherit from it"
             raise ConfigError(
                 f"systems.{name} has the class {where!r}, which is no anabranch.systems.contract.System: {why}",
-                "see docs/contributing/adding-a-system.md",
+                'see "Add a system" in the documentation',
             )
         _loaded[where] = found
     return _loaded[where]

@@ -1,4 +1,6 @@
-"""Outputs that aren't streams: tables. Each batch of a lane is one commit, with a mark by which it happens once."""
+"""Outputs that are tables rather than streams. Each batch of a lane is one commit, and its mark makes it happen
+once.
+"""
 
 from anabranch.tables import marks
 from anabranch.tables.contract import Owner, RowWriter, Table

@@ -1,4 +1,4 @@
-"""What a table gives, so that each batch of each lane is in it exactly once."""
+"""What a table provides so that each batch of each lane is in it exactly once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,13 @@ __all__ = ["Owner", "RowWriter", "Table"]
 
 @dataclass(frozen=True)
 class Owner:
-    """One incarnation of a lane: the process that has it under ``epoch``. Any two epochs of a job compare."""
+    """One incarnation of a lane: the process that runs it under an epoch.
+
+    Attributes:
+        job: the job's name.
+        lane: the lane's id.
+        epoch: a number that is higher for each process that takes over a lane of the job.
+    """
 
     job: str
     lane: str
@@ -24,83 +30,99 @@ class Owner:
 
 
 class RowWriter(Protocol):
-    """Takes the rows of one Spark task, in a Python worker. Not after :meth:`close` or :meth:`abort`.
+    """Takes the rows of one Spark task, in a Python worker. It is not used after :meth:`close` or :meth:`abort`.
 
-    A task may run twice, also at the same time: what is written must be found under names of its own.
+    Spark may run a task twice, even at the same time: each writer must write under names of its own.
     """
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """Take rows, in order. Never none."""
+        """Take a batch of rows, in order. A batch is never empty."""
         ...
 
     def close(self) -> list[bytes]:
-        """Make them durable where no reader sees them; gives what :meth:`Table.commit` finds them by."""
+        """Make the rows durable where no reader sees them.
+
+        Returns:
+            Bytes by which :meth:`Table.commit` finds the rows.
+        """
         ...
 
     def abort(self) -> None:
-        """Take back what was written, as far as that can be done."""
+        """Undo what was written, as far as possible."""
         ...
 
 
 class Table(Protocol):
-    """A table of one output: a class that is made with the output's name and settings, ``Class("orders", settings)``.
+    """A table that one output writes to: a class that is created with the output's name and settings, ``Class("orders",
+    settings)``.
 
-    Where a setting isn't allowed, making it raises ConfigError; nothing is connected to before it is asked something.
-    It can be pickled: it travels to Python workers.
+    The constructor raises ConfigError for a setting that is not allowed, and connects to nothing. An instance can be
+    pickled: it travels to Python workers.
 
-    The heart of it is a *mark* for each lane: the highest epoch that has had it, and its last committed batch. It is
-    kept in the table itself, is read and changed atomically with the rows, and outlives any process.
+    The heart of a table is a *mark* for each lane: the highest epoch that has owned the lane, and its last committed
+    batch. The mark is kept in the table itself, is read and changed atomically with the rows, and outlives any process.
     """
 
     def id(self) -> str:
-        """What tells the table from another one of the same name, made after it was deleted.
+        """What distinguishes this table from one of the same name that was created after this one was deleted.
 
         Raises:
-            NotFoundError: there is none.
+            NotFoundError: the table does not exist.
         """
         ...
 
     def prepare(self, schema: pa.Schema, create: bool) -> None:
-        """See that the table takes rows of these columns. ``create``: the job is new: make it if it isn't there.
+        """Check that the table accepts rows with these columns, and create it if necessary.
+
+        Args:
+            schema: the columns of the rows.
+            create: the job is new: create the table if it does not exist.
 
         Raises:
-            NotFoundError: there is none, and it isn't to be made.
-            ConflictError: it has other columns.
+            NotFoundError: the table does not exist and is not to be created.
+            ConflictError: the table has other columns.
         """
         ...
 
     def fence(self, owner: Owner, new: bool | None) -> None:
-        """Give the lane's mark the owner's epoch. When this returns, nobody with a lower one can commit any more.
+        """Put the owner's epoch into the lane's mark. When this returns, nobody with a lower epoch can commit any more.
 
-        Idempotent; after an error, it is called again. What a former owner has committed must be whole after it.
-        Others than the owner call it, too, at any time.
+        Idempotent, and called again after an error. What a former owner committed must be complete afterwards.
+        Processes other than the owner call it too, at any time.
 
         Args:
-            new: the lane has never run a batch. None: that isn't known.
+            owner: the new owner of the lane.
+            new: whether the lane has never run a batch; None if that is not known.
 
         Raises:
             FencedError: the mark has a higher epoch.
-            StateError: the lane is new, and its mark has a batch; or it isn't, and has no mark.
+            StateError: the lane is new but its mark has a batch, or the lane is not new and has no mark.
         """
         ...
 
     def last(self, job: str, lane: str) -> int:
-        """The last batch of a lane that is committed, -1 if none is."""
+        """The number of a lane's last committed batch, -1 if there is none."""
         ...
 
     def writers(self, job: str) -> list[str]:
-        """The lanes of a job that have a batch here."""
+        """The ids of a job's lanes that have committed a batch to this table."""
         ...
 
     def writer(self, owner: Owner, schema: pa.Schema) -> RowWriter:
-        """Takes the rows of one task of a batch, in these columns."""
+        """A writer for the rows of one Spark task, with these columns."""
         ...
 
     def commit(self, owner: Owner, batch: int, parts: Sequence[bytes]) -> None:
-        """Make what the tasks wrote a part of the table, in this order, and the batch the lane's last: both or none.
+        """Add what the tasks wrote to the table, in this order, and record the batch as the lane's last one: both or
+        neither.
 
-        A batch that is committed already, or an earlier one, is a replay: nothing is changed then. It may have been
-        written anew, with other parts.
+        A batch with the number of the last committed one, or a lower one, is a replay: change nothing then. Its parts
+        may differ from those of the first time.
+
+        Args:
+            owner: who commits.
+            batch: the batch's number.
+            parts: what the writers' ``close`` returned.
 
         Raises:
             FencedError: the mark has a higher epoch. Nothing was changed.
@@ -108,7 +130,8 @@ class Table(Protocol):
         ...
 
     def leave(self, owner: Owner) -> None:
-        """The owner itself has no task at work: take away what only it needed, also of a batch that has failed, and
-        leave the mark.
+        """Remove what only this owner needed, including what a failed batch left. Keep the mark.
+
+        Called when none of the owner's tasks is at work.
         """
         ...

@@ -1,4 +1,4 @@
-"""The mark of a lane in a table, and the rules by which each kind of table keeps it."""
+"""The mark of a lane in a table, and the rules that every kind of table follows for it."""
 
 from __future__ import annotations
 
@@ -14,18 +14,28 @@ NOTHING = -1
 
 @dataclass(frozen=True)
 class Mark:
-    """The highest epoch that has had the lane, and its last committed batch."""
+    """The state of a lane in a table.
+
+    Attributes:
+        epoch: the highest epoch that has owned the lane.
+        batch: the lane's last committed batch, -1 if there is none.
+    """
 
     epoch: int
     batch: int
 
 
 def check(mark: Mark | None, owner: Owner, where: str) -> Mark:
-    """The mark of a lane that the owner may commit for.
+    """The mark of a lane for which the owner may commit.
+
+    Args:
+        mark: what the table holds; None if it holds none.
+        owner: who wants to commit.
+        where: the table, for error messages.
 
     Raises:
-        FencedError: a newer process has it.
-        StateError: there is none, and a fence has made one.
+        FencedError: the mark has a higher epoch.
+        StateError: there is no mark, although fencing creates one.
     """
     if mark is None:
         raise _unmarked(owner, where)
@@ -38,7 +48,10 @@ def check(mark: Mark | None, owner: Owner, where: str) -> Mark:
 
 
 def fenced(mark: Mark | None, owner: Owner, where: str, new: bool | None) -> Mark | None:
-    """The mark that a fence must leave, None if it is there already. Errors: see :meth:`Table.fence`."""
+    """The mark that fencing must leave, or None if it is there already.
+
+    Args and errors are those of :meth:`Table.fence`.
+    """
     if mark is None:
         if new is False:
             raise _unmarked(owner, where)

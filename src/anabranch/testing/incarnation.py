@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import time
 import uuid
@@ -148,19 +147,12 @@ class Incarnation:
         prepared = Prepared(file, settings, plan, schemas, formats)
         self._coordinator.start(preparation.start_message(prepared, until_caught_up))
         self._coordination = _Watched(self._coordinator, job, self._deadline)
-        container = Container(
-            self._spark,
+        return Container(
+            prepared.loaded(self._spark),
             self._coordination,
-            settings,
-            file.graph,
-            file.functions,
-            schemas,
-            formats,
-            file.home,
             period=_PERIOD,
+            purges=False,  # results have what was read between stages, too
         )
-        container._forgotten = math.inf  # results have what was read between stages, too
-        return container
 
     def _create(self, plan: Plan) -> None:
         """The streams of a test keep all their records, whatever time they have."""

@@ -1,4 +1,4 @@
-"""Key bytes of a row, as Spark makes them (docs/job.md, "Key bytes"), for the keys that tests put."""
+"""Key bytes of a row, as Spark makes them (docs/reference/operators.md, "Key bytes"), for the keys that tests put."""
 
 from __future__ import annotations
 

@@ -26,14 +26,14 @@ Headers = Mapping[str, bytes | str | None] | Sequence[tuple[str, bytes | str | N
 
 @dataclass(frozen=True)
 class Message:
-    """A row with more than its value. What is left out is as for a plain row.
+    """A row together with its key, headers, timestamp or partition. What is left out is as for a plain row.
 
     Args:
         value: a dict (a JSON value), bytes or str (the value as it is), or None (no value).
-        key: bytes, str (as UTF-8) or None (no key). Left out: from the value's columns that ``read(key=...)`` declares.
-        headers: a dict, or pairs where a name comes twice.
-        timestamp: with its zone. Left out: now.
-        partition: left out: by the key as in Kafka; without a key, in turn.
+        key: bytes, str (as UTF-8) or None (no key). Default: made from the columns that ``read(key=...)`` declares.
+        headers: a dict, or pairs if a name occurs twice.
+        timestamp: a datetime with a time zone. Default: now.
+        partition: the partition's number. Default: by the key, as Kafka does; without a key, in turn.
     """
 
     value: Mapping[str, Any] | bytes | str | None

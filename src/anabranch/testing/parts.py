@@ -22,21 +22,25 @@ class Sentinel:
 
 
 BATCH = Sentinel("BATCH")
-"""What stands before it is run until the job is idle; only then the rest is put."""
+"""What comes before is run until the job is idle; only then is the rest added."""
 
 KILL = Sentinel("KILL")
-"""The job dies here, as by ``kill -9``, and a new incarnation goes on. See :func:`anabranch.testing.run`."""
+"""The job dies here, as by ``kill -9``, and a new incarnation continues. See :func:`anabranch.testing.run`."""
 
 
 DRAIN = Sentinel("DRAIN")
-"""The job drains, with all that stands before it; what comes after it is for another deployment. See
-:func:`anabranch.testing.run`."""
+"""The job drains with everything that comes before; another deployment reads the rest. See
+:func:`anabranch.testing.run`.
+"""
 
 
 @dataclass(frozen=True)
 class SCALE(Sentinel):
-    """The job's factor becomes ``factor`` while it runs: the first batches of what stands before it have been run, the
-    rest is run afterwards, with what comes then. ``SCALE(4)``."""
+    """The job's factor changes while the job runs, after the first batches of what comes before: ``SCALE(4)``.
+
+    Args:
+        factor: the new factor, a power of two.
+    """
 
     factor: int
 
@@ -49,8 +53,13 @@ class SCALE(Sentinel):
 
 @dataclass(frozen=True)
 class REWIND(Sentinel):
-    """The job is rewound while it runs, as by ``anabranch rewind``: ``REWIND("earliest", state="clear")``, or with
-    offsets by stream and partition: ``REWIND({"flights": {0: 12}})``. When, is as with ``SCALE``."""
+    """The job is rewound while it runs, as by ``anabranch rewind``, at the same moment as with :class:`SCALE`.
+
+    Args:
+        to: ``"earliest"``, a time with its zone as text, or offsets by stream and partition:
+            ``REWIND({"flights": {0: 12}})``.
+        state: ``"keep"`` or ``"clear"``; required if the job has state behind what is rewound.
+    """
 
     to: str | Mapping[str, Mapping[int, int]] = field(compare=False)
     state: str | None = field(compare=False)
@@ -65,8 +74,13 @@ class REWIND(Sentinel):
 
 @dataclass(frozen=True)
 class EXPAND(Sentinel):
-    """The stream gets ``partitions`` while the job runs: what stands before it was put by the former count, what comes
-    after it by the new one. ``EXPAND(8)``."""
+    """The stream gets more partitions while the job runs: ``EXPAND(8)``.
+
+    Rows before it are put by the old partition count, rows after it by the new one.
+
+    Args:
+        partitions: the new count, a multiple of the old one.
+    """
 
     partitions: int
 

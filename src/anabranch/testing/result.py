@@ -1,4 +1,4 @@
-"""What a job wrote in a test: values as rows, or whole records; and what each KILL left behind."""
+"""What a job wrote in a test, as values or as whole records, and what each KILL left behind."""
 
 from __future__ import annotations
 
@@ -16,7 +16,16 @@ __all__ = ["Pending", "Record", "Result", "decoded"]
 
 @dataclass(frozen=True)
 class Record:
-    """A record of a stream. ``value``: decoded by the stream's format (json: as parsed; string: str; others: bytes)."""
+    """A record of a stream.
+
+    Attributes:
+        partition: the partition's number.
+        offset: the record's offset in the partition.
+        key: the message key, or None.
+        value: decoded by the stream's format: JSON as parsed, ``string`` as str, others as bytes.
+        headers: pairs of name and value.
+        timestamp: the record's time, in UTC.
+    """
 
     partition: int
     offset: int
@@ -28,7 +37,13 @@ class Record:
 
 @dataclass(frozen=True)
 class Pending:
-    """A batch that a KILL left planned and published, and not committed. ``committed``: the last one that was."""
+    """A batch that a KILL left planned and published, but not committed.
+
+    Attributes:
+        lane: the lane's id.
+        batch: the batch's number.
+        committed: the number of the last committed batch, -1 if there is none.
+    """
 
     lane: str
     batch: int
@@ -36,11 +51,12 @@ class Pending:
 
 
 class Result:
-    """All that is in the streams that a job writes, partition after partition: its outputs, the streams between its
-    stages, and dead letters.
+    """Everything in the streams that a job wrote: its outputs, the streams between its stages, and dead letters.
 
-    Rows of one key are in order. With ``partitions=1``, all are.
-    ``kills``: for each KILL of the inputs, the batches that it left pending.
+    Rows come partition by partition. Rows of one key are in order; with ``partitions=1`` all rows are.
+
+    Attributes:
+        kills: for each KILL, the batches that it left pending.
     """
 
     def __init__(self, streams: Mapping[str, Iterable[Record]], kills: Iterable[tuple[Pending, ...]] = ()) -> None:
@@ -53,11 +69,19 @@ class Result:
         return tuple(self._streams)
 
     def __getitem__(self, stream: str) -> list[Any]:
-        """The values of a stream: for JSON, dicts. Raises NotFoundError if the job doesn't write it."""
+        """The values of a stream; dicts for JSON streams.
+
+        Raises:
+            NotFoundError: the job does not write this stream.
+        """
         return [record.value for record in self.records(stream)]
 
     def records(self, stream: str) -> list[Record]:
-        """The whole records of a stream. Raises NotFoundError if the job doesn't write it."""
+        """The whole records of a stream.
+
+        Raises:
+            NotFoundError: the job does not write this stream.
+        """
         if stream not in self._streams:
             near = difflib.get_close_matches(stream, self._streams, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
@@ -67,11 +91,18 @@ class Result:
         return list(self._streams[stream])
 
     def latest(self, stream: str, *columns: str) -> dict[Any, Any]:
-        """The last row of each value of the columns (several: of each tuple), as for the updates of an ``agg``.
+        """The last row for each value of a column, or for each tuple of values of several columns.
+
+        Use it for the updates of an ``agg``.
 
         Raises:
-            NotFoundError: the job doesn't write the stream.
-            UsageError: no columns, or a value that is no JSON object.
+            NotFoundError: the job does not write this stream.
+            UsageError: no column is named, or a value is not a JSON object.
+
+        Example:
+            ```python
+            assert result.latest("by-destination", "dest")["MIA"]["flights"] == 2
+            ```
         """
         if not columns:
             raise UsageError(f"latest({stream!r}) names no column", f'write latest({stream!r}, "a-column")')

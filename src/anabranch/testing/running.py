@@ -1,4 +1,4 @@
-"""``run``: a job on lists of rows, through the real coordinator, container and Spark, until it is idle."""
+"""``run``: runs a job on lists of rows, through the real coordinator, container and Spark, until it is idle."""
 
 from __future__ import annotations
 
@@ -66,58 +66,58 @@ def run(
     timeout: float = 120,
     **settings: Any,
 ) -> Result:
-    """Run a job on lists of rows until it is idle, and give what it wrote.
+    """Run a job on lists of rows until it is idle, and return what it wrote.
 
-    All is real but the process: planner, coordinator, container, Spark and the embedded log, or a Kafka broker. The
-    first call starts a small Spark session, or takes the one that this process has; later calls take it again.
+    Nothing is imitated except the process: planner, coordinator, container, Spark, and the embedded log or Kafka broker
+    are real. The first call starts a small Spark session, or uses the one that this process has; later calls reuse it.
 
-    ``KILL`` in an input: what stands before it is put and run. When each lane has published the batch that takes it
-    to the end of its inputs, and before any commits it, all lanes are aborted. The coordinator is not told. Another
-    coordinator and another container, with a higher epoch, go on in the same folders, and do those batches again
-    first. It is no SIGKILL: Python and the JVM live on, and with them your module's variables and Python workers. What
-    a lane could have kept in memory is gone: its query, its state and its writer are made anew.
+    Sentinels between the rows of an input make something happen at that point. The first sentinels of all inputs happen
+    together, then the second ones, and so on:
 
-    ``BATCH`` in an input: what stands before it is run until the job is idle; only then the rest is put.
-
-    ``SCALE(4)`` in an input: what stands before it is put, and when the job has run a batch of it, its factor becomes 4
-    as by ``anabranch scale``. With a small ``max_rows_per_batch`` that falls into the middle of the rows. It stays so
-    to the end, or to the next one.
-
-    ``REWIND("earliest", state="clear")`` in an input: the same, but the job is rewound, as by ``anabranch rewind``.
-
-    ``EXPAND(8)`` in an input: what stands before it is put, and when the job has run a batch of it, the stream gets 8
-    partitions, and the job goes along as by ``anabranch expand``. What comes after it is put by the new count.
-
-    ``DRAIN`` in an input: what stands before it is put, and when the job has run a batch of it, it drains as by
-    ``anabranch drain --up-to latest``: all of it is taken in, and every window comes out. What comes after it is read
-    by another deployment, which keeps running aggregates.
-
-    The first sentinels of all inputs are one moment, the second ones another, and so on.
+    - ``BATCH``: run what comes before until the job is idle, then add the rest.
+    - ``KILL``: run what comes before. Once every lane has published the batch that reaches the end of its inputs, and
+      before any lane commits it, abort all lanes without telling the coordinator. A new coordinator and a new container
+      with a higher epoch continue in the same folders and repeat those batches. Python and the JVM live on, and with
+      them your module's variables; queries, state in memory and writers do not.
+    - ``SCALE(4)``: when the job has run a batch of what comes before, change its factor as ``anabranch scale`` does. A
+      small ``max_rows_per_batch`` makes this happen in the middle of the rows.
+    - ``REWIND("earliest", state="clear")``: at such a moment, rewind the job as ``anabranch rewind`` does. -
+    ``EXPAND(8)``: at such a moment, give the stream 8 partitions. The rows that follow are put by the new count. -
+    ``DRAIN``: at such a moment, drain the job as ``anabranch drain --up-to latest`` does. A new deployment, which keeps
+      running aggregates, reads what comes after.
 
     Args:
         job: a Job, or the path of a job file.
-        inputs: for each stream that the job reads, its rows in order: dicts (JSON values; the columns of
-            ``read(key=...)`` become the message key), bytes or str (values as they are), None, or Message. Values in
-            Avro and the like are bytes, in results too; no schema is registered.
-        broker: ``"host:port"`` of a Kafka broker to run it on. All its streams are topics there, the inputs too, under
-            names that no other run has; they are deleted at the end, with the run's consumer groups. Login and the
-            like are taken from ``[systems.kafka]``. Left out: on an embedded log, whatever the file says.
-        partitions: of the inputs, or of each by name (2 for those not named).
-        config: an ``anabranch.toml``; its sections ``[job]``, ``[streams]`` and ``[systems.kafka]`` count. Left out:
-            found as by ``anabranch run``, for a Job in the working folder.
-        folder: a new or empty folder to keep store and lanes in, and the streams of an embedded log. Left out: a
-            temporary one.
-        timeout: seconds for all of it, without the start of Spark.
-        settings: of the section ``[job]``, over the file's: ``max_rows_per_batch=100``. Left out, ``state_partitions``
-            and ``attempts`` are 1, and ``target_batch_seconds`` 0, so that batches are the same each time; ``on_error``
-            and ``on_null_key`` are ``"fail"`` where the file doesn't set them.
+        inputs: the rows of each stream that the job reads, in order. A row is a dict (a JSON value; columns that
+            ``read(key=...)`` declares become the message key), bytes or str (the value as it is), None, or a
+            :class:`Message`. Values in Avro, protocol buffers or a registry's format are bytes, in results too.
+        broker: ``"host:port"`` of a Kafka broker. All streams become topics with names of this run's own, which are
+            deleted at the end together with the run's consumer groups. Credentials come from ``[systems.kafka]``.
+            Default: the embedded log, whatever the configuration says.
+        partitions: the partition count of the inputs, or of each by name (2 for those not named).
+        config: the path of an ``anabranch.toml``; its sections ``[job]``, ``[streams]`` and ``[systems.kafka]`` count.
+            Default: found as by ``anabranch run``; for a Job, in the working folder.
+        folder: a new or empty folder to keep streams, store and lanes in. Default: a temporary one.
+        timeout: seconds for the whole run, not counting the start of Spark.
+        settings: settings of ``[job]`` that override the file's, such as ``max_rows_per_batch=100``. Unless set,
+            ``state_partitions`` and ``attempts`` are 1, ``target_batch_seconds`` is 0 so that batches are the same each
+            time, and ``on_error`` and ``on_null_key`` are ``"fail"``.
+
+    Returns:
+        The rows of every stream that the job wrote.
 
     Raises:
-        UsageError: an input that the job doesn't read or that is missing, or a row that can't be put.
+        UsageError: an input is missing, is not read by the job, or holds a row that cannot be put.
         JobFailedError: a lane failed; the message is what ``anabranch run`` prints.
-        OutOfTimeError: it was not idle in time.
-        AnabranchError: the broker doesn't answer; the Spark session that runs here has no Kafka connector; or whatever
-            else ``anabranch run`` would refuse the job for, as GraphError.
+        OutOfTimeError: the job was not idle in time.
+        AnabranchError: the broker does not answer, the Spark session has no Kafka connector, or ``anabranch run`` would
+            refuse the job; then it is the same error, such as GraphError.
+
+    Example:
+        ```python
+        result = run(job, {"flights": [{"tailnum": "N1", "dest": "MIA", "dep_delay": 20}, KILL]})
+        assert result["late-flights"] == [{"tailnum": "N1", "dest": "MIA", "dep_delay": 20}]
+        ```
     """
     if not structlog.is_configured():
         structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("warning"))

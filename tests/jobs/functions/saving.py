@@ -1,5 +1,5 @@
-"""A function for ``foreach_batch`` that keeps each batch once, as docs/outputs.md tells: its rows and that it has them
-are one transaction, in a SQLite file."""
+"""A function for ``foreach_batch`` that keeps each batch once, as docs/how-to/write-your-own-table.md says: a batch's
+rows and its number are one transaction, in a SQLite file."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from anabranch.coordinator.autosizing import Findings
 from anabranch.coordinator.scalability import UNKNOWN
 from tests.simulation.autosizer import checks, simulator, traces
 from tests.simulation.autosizer.simulator import Run, Trace, Work
-from tests.unit.coordinator.test_autosizing import BEHIND, LIMITS, LONG, decided, going_on, report, status
+from tests.unit.coordinator.figures import BEHIND, LIMITS, LONG, decided, going_on, report, status
 
 WORK = Work(0.002, shares=traces.even())  # 850 records a second at factor 1
 

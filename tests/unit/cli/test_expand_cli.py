@@ -14,8 +14,8 @@ from anabranch.coordinator.api import listening
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.errors import ConflictError
-from tests.unit.coordinator.test_input_monitor import IN, Counts, running
-from tests.unit.coordinator.test_scaling import JOB
+from tests.unit.coordinator.inputs import IN, Counts, running
+from tests.unit.coordinator.workers import JOB
 
 Run = Callable[..., tuple[str, str]]
 

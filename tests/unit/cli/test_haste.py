@@ -14,7 +14,7 @@ from anabranch.protocol.commands import ScaleRequest
 from anabranch.protocol.lane_report import LaneReport
 from anabranch.protocol.status import JobStatus, LaneStatus
 from tests.unit.coordinator.helpers import FIRST, Clock, lane, report
-from tests.unit.coordinator.test_scaling import JOB, Worker, start
+from tests.unit.coordinator.workers import JOB, Worker, start
 
 
 def running(clock: Clock, store: Store) -> tuple[Coordinator, Worker]:

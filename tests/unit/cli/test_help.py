@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
 from click.testing import CliRunner
 
+from anabranch import cli
 from anabranch.cli.coordinator import PORT, default_port
 from anabranch.cli.main import app
 
@@ -41,3 +43,14 @@ def test_no_setting_is_taken_for_markup(verb: str) -> None:
 )
 def test_a_coordinator_listens_where_verbs_look_for_it(host: str, url: str | None, port: int) -> None:
     assert default_port(host, url) == port
+
+
+def test_a_verb_is_the_function_of_the_module_of_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "hello.py").write_text('def hello(name: str) -> None:\n    """Greet."""\n    print("hello", name)\n')
+    (tmp_path / "greetings.py").write_text("def hello(name: str) -> None: ...\n")
+    monkeypatch.setattr(cli, "__path__", [*cli.__path__, str(tmp_path)])
+    verbs: Any = typer.main.get_command(app)
+    assert verbs.list_commands(None)[-1] == "hello"  # after all that have a place of their own
+    assert CliRunner().invoke(verbs, ["hello", "you"]).output == "hello you\n"
+    for other in ("greetings", "connect", "main", "no-such"):
+        assert verbs.get_command(None, other) is None

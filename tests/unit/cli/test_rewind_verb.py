@@ -17,8 +17,8 @@ from anabranch.cli.main import app
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.errors import ConflictError, NotFoundError, UsageError
 from anabranch.protocol.status import JobStatus
-from tests.unit.coordinator.test_rewinding import begun, clock, coordinator, store, systems
-from tests.unit.coordinator.test_scaling import JOB, Worker, running
+from tests.unit.coordinator.rewinds import begun, clock, coordinator, store, systems
+from tests.unit.coordinator.workers import JOB, Worker, running
 
 __all__ = ["clock", "coordinator", "store", "systems"]  # fixtures
 

@@ -14,9 +14,9 @@ from anabranch.coordinator.api import listening, server
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.protocol.commands import ScaleRequest
+from tests.unit.coordinator.figures import with_figures
 from tests.unit.coordinator.helpers import Clock
-from tests.unit.coordinator.test_reads import with_figures
-from tests.unit.coordinator.test_scaling import JOB
+from tests.unit.coordinator.workers import JOB
 
 PARTS = ("live", "partitions", "placement", "graph", "deployments", "changes", "history")
 

@@ -6,7 +6,7 @@ import pytest
 
 from anabranch.container.error_text import Remedy
 from anabranch.container.restarts import MOST, Restarts, Step, step
-from tests.unit.container.test_retries import Supervised
+from tests.unit.container.supervised import Supervised
 
 
 @pytest.mark.parametrize(

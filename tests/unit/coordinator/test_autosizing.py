@@ -20,70 +20,12 @@ from anabranch.model.factor import FACTORS
 from anabranch.protocol.commands import ScaleRequest
 from anabranch.protocol.container import WantedLane
 from anabranch.protocol.lane_report import BatchProgress, LanePhase, LaneReport
-from anabranch.protocol.status import ContainerStatus, JobStatus, LaneStatus
-from tests.unit.coordinator import test_scaling
-from tests.unit.coordinator.helpers import FIRST, SECOND, Clock, lane
-from tests.unit.coordinator.leadership.test_leadership import PROGRAM
-from tests.unit.coordinator.test_scaling import JOB, Worker
-
-LONG = 1e6
-SSP = "embedded/flights/0"
-LIMITS = AutoscaleSettings(min=1, max=64, target_busy=0.7, target_lag_seconds=60)
-BEHIND = {"busy": 1.0, "working": 1.0, "seconds": 3.0, "usual_seconds": 3.0, "rows_per_second": 100.0}
-
-
-def report(lane_id: str = FIRST, lag: int = 0, **figures: Any) -> LaneReport:
-    """Without a lag, so much arrives as is done."""
-    known = {"phase": "running", "span": 30.0, "rows_per_second": 100.0, "seconds": 1.0, "busy": 1.0}
-    done = 0.0 if lag else figures.get("rows_per_second", 100.0) * figures.get("busy", 1.0)
-    return LaneReport(lane=lane_id, ends={SSP: lag}, positions={SSP: 0}, **{**known, "arriving": done, **figures})
-
-
-def status(
-    *reports: LaneReport | None, factor: int = 4, state: str = "running", alive: bool = True, generation: int = 1
-) -> JobStatus:
-    lanes = (LaneStatus(lane=lane(FIRST if each is None else each.lane), report=each) for each in reports)
-    seat = ContainerStatus(container="delays:0:1", seat="0", epoch=1, host="h", pid=1, alive=alive)
-    return JobStatus(
-        job="delays",
-        deployment=1,
-        generation=generation,
-        state=state,
-        factor=factor,
-        lanes=tuple(lanes),
-        containers=(seat,),
-    )
-
-
-def going_on(told: JobStatus, second: int) -> JobStatus:
-    """Records are done meanwhile, so that the figures are new each second."""
-    lanes = []
-    for each in told.lanes:
-        its = each.report
-        if its is not None:
-            its = msgspec.structs.replace(its, rows=its.rows + int(second * its.rows_per_second * its.busy))
-        lanes.append(msgspec.structs.replace(each, report=its))
-    return msgspec.structs.replace(told, lanes=tuple(lanes))
-
-
-def decided(
-    told: JobStatus,
-    limits: AutoscaleSettings = LIMITS,
-    since: float = LONG,
-    undone: bool = False,
-    seconds: int = 130,
-    pause: float = 1.0,
-    threads: int = 64,
-) -> Verdict:
-    """The first change that comes of so many seconds of such figures, else what is said at last."""
-    findings, verdict = Findings(), Verdict(None, "")
-    for second in range(seconds):
-        told_now = going_on(told, second)
-        look, findings = autosizing.looked(limits, told_now, threads, pause, findings, float(second))
-        verdict = autosizing.decide(limits, told_now, since, undone, look, findings, float(second))
-        if verdict.factor is not None:
-            return verdict
-    return verdict
+from anabranch.protocol.status import JobStatus
+from tests.unit.coordinator import workers
+from tests.unit.coordinator.figures import BEHIND, LIMITS, LONG, SSP, decided, going_on, report, status
+from tests.unit.coordinator.helpers import FIRST, SECOND, Clock
+from tests.unit.coordinator.programs import PROGRAM
+from tests.unit.coordinator.workers import JOB, Worker
 
 
 @pytest.mark.parametrize(
@@ -423,7 +365,7 @@ def coordinator_of(store: Store, clock: Clock, grace: float | None = 2) -> Coord
 
 def started(coordinator: Coordinator, **settings: Any) -> Coping:
     program = msgspec.structs.replace(PROGRAM, settings={"job": {"autoscale": {"max": 8}, **settings}})
-    coordinator.start(msgspec.structs.replace(test_scaling.start(), program=program))
+    coordinator.start(msgspec.structs.replace(workers.start(), program=program))
     worker = Coping(coordinator)
     worker.turns()
     assert coordinator.status(JOB).state == "running"
@@ -499,7 +441,7 @@ def test_a_backlog_at_the_start_raises_it_at_once_without_a_batch_having_ended(s
     coordinator = coordinator_of(store, clock)
     limits = {"max": 64, "target_lag_seconds": 10}
     program = msgspec.structs.replace(PROGRAM, settings={"job": {"autoscale": limits}})
-    coordinator.start(msgspec.structs.replace(test_scaling.start(), program=program))
+    coordinator.start(msgspec.structs.replace(workers.start(), program=program))
     worker = Slow(coordinator)
     worker.turns(3)
     assert coordinator.status(JOB).state == "running"
@@ -528,7 +470,7 @@ def test_a_backlog_at_the_start_raises_it_at_once_without_a_batch_having_ended(s
 
 def test_sizing_says_so_without_an_autosizer_too(store: Store, clock: Clock) -> None:
     coordinator = coordinator_of(store, clock)
-    coordinator.start(test_scaling.start())
+    coordinator.start(workers.start())
     worker = Slow(coordinator)
     worker.turns(4)
     sizing = coordinator.sizing(JOB)
@@ -621,7 +563,7 @@ def test_a_job_that_cannot_be_scaled_is_told_of_once(
 def test_a_job_in_one_process_is_scaled_at_its_beats(store: Store, clock: Clock) -> None:
     coordinator = coordinator_of(store, clock, grace=None)
     its = {"job": {"autoscale": {"max": 4, "cooldown": "10 seconds"}}}
-    coordinator.start(msgspec.structs.replace(test_scaling.start(), program=None, settings=its))
+    coordinator.start(msgspec.structs.replace(workers.start(), program=None, settings=its))
     worker = Coping(coordinator)
     worker.working = 1.0
     worker.turns()

@@ -9,7 +9,7 @@ from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Event, Store
 from anabranch.protocol.commands import ScaleRequest
 from tests.unit.coordinator.helpers import Clock
-from tests.unit.coordinator.test_scaling import JOB, running
+from tests.unit.coordinator.workers import JOB, running
 
 
 def event(number: int, what: str, why: str = "", who: str = "coordinator") -> Event:

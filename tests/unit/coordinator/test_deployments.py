@@ -23,8 +23,7 @@ from anabranch.protocol.drain import DrainNotification
 from anabranch.protocol.lane_report import LanePhase, LaneReport
 from anabranch.protocol.status import LaunchStatus
 from tests.unit.coordinator.helpers import Clock
-from tests.unit.planning.test_compatibility import version
-from tests.unit.planning.test_plan import around
+from tests.unit.planning.factory import around, version
 
 IDS = count()
 

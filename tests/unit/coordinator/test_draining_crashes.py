@@ -12,8 +12,9 @@ import pytest
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.model.lane import LaneState
+from tests.unit.coordinator.drainer import Drainer, lanes_of, running, said, sources, start
 from tests.unit.coordinator.helpers import Clock
-from tests.unit.coordinator.test_draining import JOB, Drainer, lanes_of, running, said, sources, start
+from tests.unit.coordinator.workers import JOB
 
 MOST = 40
 

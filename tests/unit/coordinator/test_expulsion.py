@@ -15,11 +15,11 @@ from anabranch.coordinator.store import Store
 from anabranch.errors import ConflictError, FencedError, NotFoundError, NotLeadingError, StoreUnavailableError
 from anabranch.model.lane import Lane, LaneState
 from anabranch.protocol.container import Heartbeat, HeartbeatResponse, Registration, RegistrationResponse
-from anabranch.protocol.deployment import Program, StartRequest
+from anabranch.protocol.deployment import StartRequest
 from tests.unit.coordinator.helpers import FIRST, FLIGHTS, SECOND, Clock, Seat, lane, plan, report, wanted
+from tests.unit.coordinator.programs import PROGRAM
 
 LEASE, GRACE = 10.0, 2.0
-PROGRAM = Program(artifact="a" * 64, file="job.py", settings={"job": {"cores": 1}}, schemas={})
 
 
 def planned(**fields: Any) -> StartRequest:

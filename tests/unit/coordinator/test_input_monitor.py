@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -17,31 +15,12 @@ from anabranch.coordinator.input_monitor import InputMonitor, counted
 from anabranch.coordinator.store import Store
 from anabranch.errors import AnabranchError, ConflictError
 from anabranch.metrics import exposition
-from anabranch.model.job_model import Matched
 from anabranch.protocol.commands import ExpandRequest, ScaleRequest
 from anabranch.protocol.lane_report import LanePhase
 from anabranch.systems.embedded import EmbeddedSystem
 from tests.unit.coordinator.helpers import Clock, wait_for
-from tests.unit.coordinator.test_scaling import JOB, Worker, open_lanes, start
-
-IN = "embedded/in"
-
-
-class Counts:
-    """What systems would say."""
-
-    def __init__(self) -> None:
-        self.counts = {IN: 2}
-        self.asked: list[list[str]] = []
-        self.away = False
-
-    def __call__(
-        self, job: str, settings: Mapping[str, Any], streams: Iterable[str], patterns: Iterable[Matched]
-    ) -> Mapping[str, int]:
-        self.asked.append(list(streams))
-        if self.away:
-            raise AnabranchError("the cluster doesn't answer", "look")
-        return dict(self.counts)
+from tests.unit.coordinator.inputs import IN, Counts, running
+from tests.unit.coordinator.workers import JOB, Worker, open_lanes, start
 
 
 @pytest.fixture
@@ -62,14 +41,6 @@ def counts() -> Counts:
 @pytest.fixture
 def coordinator(store: Store, clock: Clock, counts: Counts) -> Coordinator:
     return Coordinator(store, clock=clock, lease=10, grace=2, counting=counts)
-
-
-def running(coordinator: Coordinator) -> Worker:
-    coordinator.start(start())
-    worker = Worker(coordinator)
-    worker.turns()
-    assert coordinator.status(JOB).state == "running"
-    return worker
 
 
 def whys(coordinator: Coordinator, what: str) -> list[str]:

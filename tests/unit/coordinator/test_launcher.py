@@ -24,7 +24,7 @@ from anabranch.coordinator.store import Store
 from anabranch.errors import AnabranchError, ConflictError
 from anabranch.protocol.container import Registration
 from tests.unit.coordinator.helpers import Clock, plan
-from tests.unit.coordinator.test_expulsion import PROGRAM
+from tests.unit.coordinator.programs import PROGRAM
 
 JOB = "delays"
 RESTS = "import time; time.sleep(60)"

@@ -14,7 +14,7 @@ from anabranch.coordinator.store import Store
 from anabranch.protocol.commands import ScaleRequest
 from anabranch.protocol.lane_report import BatchProgress, LanePhase, LaneReport
 from tests.unit.coordinator.helpers import lane
-from tests.unit.coordinator.test_scaling import JOB, Worker, start
+from tests.unit.coordinator.workers import JOB, Worker, start
 
 
 def told(name: str, **fields: Any) -> dict[str, LaneReport]:

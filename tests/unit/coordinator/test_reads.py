@@ -7,7 +7,6 @@ import threading
 import time
 from pathlib import Path
 
-import msgspec
 import pytest
 from starlette.testclient import TestClient
 
@@ -17,8 +16,9 @@ from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Event, Store
 from anabranch.errors import NotFoundError, UsageError
 from anabranch.protocol.commands import ScaleRequest
+from tests.unit.coordinator.figures import with_figures
 from tests.unit.coordinator.helpers import Clock
-from tests.unit.coordinator.test_scaling import JOB, Worker, running, start
+from tests.unit.coordinator.workers import JOB, running, start
 
 
 @pytest.fixture
@@ -29,16 +29,6 @@ def coordinator() -> Coordinator:
 @pytest.fixture
 def asked(coordinator: Coordinator) -> TestClient:
     return TestClient(server.app(coordinator))
-
-
-def with_figures(coordinator: Coordinator, **given: int) -> Worker:
-    worker = running(coordinator, **given)
-    name, found = next(iter(worker.reports.items()))
-    ends = {ssp: at + 10 * (place + 1) for place, (ssp, at) in enumerate(found.positions.items())}
-    figures = {"rows_per_second": 30.0, "arriving": 20.0, "held_by": next(iter(ends)), "watermark": 7}
-    worker.reports[name] = msgspec.structs.replace(found, ends=ends, **figures)
-    worker.turn()
-    return worker
 
 
 def test_live_has_a_row_for_each_open_lane_and_each_container(coordinator: Coordinator) -> None:

@@ -13,9 +13,9 @@ from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.history import DAY, STEP, Ring
 from anabranch.coordinator.store import Store
 from anabranch.errors import NotFoundError, UsageError
+from tests.unit.coordinator.figures import with_figures
 from tests.unit.coordinator.helpers import Clock
-from tests.unit.coordinator.test_reads import with_figures
-from tests.unit.coordinator.test_scaling import JOB
+from tests.unit.coordinator.workers import JOB
 
 
 @settings(deadline=None)

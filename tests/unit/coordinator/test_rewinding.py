@@ -5,17 +5,14 @@ from __future__ import annotations
 import random
 from collections import Counter
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import msgspec
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch import Job
-from anabranch.config import EmbeddedSettings, Settings, SystemsSettings
 from anabranch.coordinator import start_offsets
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
@@ -33,17 +30,16 @@ from anabranch.planning.transition.change import Change
 from anabranch.protocol.commands import RewindRequest, ScaleRequest
 from anabranch.protocol.deployment import StartRequest
 from anabranch.protocol.lane_report import LanePhase
-from anabranch.systems.embedded import EmbeddedSystem
-from anabranch.systems.records import RECORD_SCHEMA
 from anabranch.systems.systems import Systems
 from tests.unit.coordinator.helpers import Clock
-from tests.unit.coordinator.leadership.test_leadership import PROGRAM
-from tests.unit.coordinator.test_scaling import JOB, Worker, lose, open_lanes, running
-from tests.unit.planning.test_plan import around
-from tests.unit.planning.test_transitions import job, new_id
+from tests.unit.coordinator.programs import PROGRAM
+from tests.unit.coordinator.rewinds import AT, PARTITIONS, begun, clock, coordinator, store, systems
+from tests.unit.coordinator.workers import JOB, Worker, lose, open_lanes, running
+from tests.unit.planning.factory import around, job, new_id
+
+__all__ = ["clock", "coordinator", "store", "systems"]  # fixtures
 
 MID = "j-again-1"
-PARTITIONS = 2
 LENGTH = 12
 Origin = tuple[int, int, int]
 """A pass over the input, a partition of it, an offset."""
@@ -183,45 +179,10 @@ def test_state_holds_what_was_read_since_it_was_cleared(seed: int, containers: i
 
 # The coordinator
 
-AT = 1_700_000_000_000
-"""Unix ms of the first record; each further one is a second later."""
-RECORDS = 20
-
-
-@pytest.fixture
-def systems(tmp_path: Path) -> Systems:
-    """The stream ``in``, of two partitions with ten records each."""
-    embedded = EmbeddedSystem(tmp_path / "streams")
-    embedded.create("in", PARTITIONS)
-    rows = [{"key": None, "value": b"", "headers": None, "timestamp": (AT + 1000 * n) * 1000} for n in range(RECORDS)]
-    for row in rows:
-        with embedded.appender("in") as appender:
-            appender.append(pa.RecordBatch.from_pylist([row], RECORD_SCHEMA))
-    return Systems(Settings(systems=SystemsSettings(embedded=EmbeddedSettings(root=tmp_path / "streams"))))
-
 
 @pytest.fixture
 def ends(systems: Systems) -> dict[str, int]:
     return {f"embedded/in/{p}": end for p, end in systems.named("embedded").ends("in").items()}
-
-
-@pytest.fixture
-def store() -> Store:
-    return Store("sqlite://")
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def coordinator(store: Store, clock: Clock, systems: Systems) -> Coordinator:
-    return Coordinator(store, clock=clock, lease=10, grace=2, systems=systems)
-
-
-def begun(coordinator: Coordinator) -> dict[str, list[int]]:
-    return {lane.group: [position.offset for position in lane.starting] for lane in open_lanes(coordinator)}
 
 
 def chained(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import msgspec
 import pytest
 
@@ -11,69 +9,12 @@ from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.errors import AnabranchError, ConflictError
 from anabranch.metrics import exposition
-from anabranch.model.lane import Lane, LaneState
-from anabranch.model.ssp import wholes
-from anabranch.planning import plan as planning
+from anabranch.model.lane import LaneState
 from anabranch.protocol.commands import ScaleRequest
-from anabranch.protocol.container import WantedLane
-from anabranch.protocol.deployment import StartRequest
 from anabranch.protocol.lane_report import LanePhase, LaneReport
-from tests.unit.coordinator.helpers import Clock, Seat
-from tests.unit.coordinator.leadership.test_leadership import PROGRAM
-from tests.unit.planning.test_plan import around
-from tests.unit.planning.test_transitions import job, new_id
-
-JOB = "j"
-
-
-def start(factor: int = 1, containers: int = 1, partitions: int = 2) -> StartRequest:
-    made = job()
-    plan = planning.make(made.graph, around("partition", factor, containers, **{"in": partitions}))
-    lanes = planning.lanes_of(plan, 4, new_id)
-    return StartRequest(graph=made.graph, model=plan.model, lanes=lanes, fingerprint={}, program=PROGRAM)
-
-
-class Worker:
-    """A container in a seat that does what it is told, and reads so many messages of each partition."""
-
-    def __init__(self, coordinator: Coordinator, seat: str = "0", pid: int = 1) -> None:
-        self.seat = Seat(coordinator, JOB, seat, pid)
-        self.reports: dict[str, LaneReport] = {}
-        self.closing: set[str] = set()
-        self.read = 0
-        self.fails: Callable[[Lane], bool] = lambda lane: False
-        self.closes = True
-
-    def turn(self) -> tuple[WantedLane, ...]:
-        """A beat, and what it is told is done at once."""
-        answer = self.seat.beat(*self.reports.values())
-        for one in answer.wanted:
-            self._do(one)
-        wanted = {one.lane.id for one in answer.wanted}
-        self.reports = {name: told for name, told in self.reports.items() if name in wanted}
-        return answer.wanted
-
-    def turns(self, count: int = 4) -> None:
-        for _ in range(count):
-            self.turn()
-
-    def _do(self, one: WantedLane) -> None:
-        lane, phase = one.lane, "running"
-        begins = {str(whole): 0 for whole in wholes(lane.ssps)}
-        for position in lane.starting:
-            begins[str(position.ssp.whole)] = position.offset
-        if one.closing and self.closes:
-            phase = "ended"
-        elif self.fails(lane):
-            phase = "failed"
-        self.reports[lane.id] = LaneReport(
-            lane=lane.id,
-            phase=phase,
-            folder_epoch=lane.folder_epoch or lane.epoch,
-            positions={ssp: max(self.read, at) for ssp, at in begins.items()},
-            batch=max(lane.first_batch, 7),
-            error="it can't" if phase == "failed" else None,
-        )
+from tests.unit.coordinator.helpers import Clock
+from tests.unit.coordinator.programs import PROGRAM
+from tests.unit.coordinator.workers import JOB, Worker, lose, open_lanes, running, start
 
 
 @pytest.fixture
@@ -89,28 +30,6 @@ def clock() -> Clock:
 @pytest.fixture
 def coordinator(store: Store, clock: Clock) -> Coordinator:
     return Coordinator(store, clock=clock, lease=10, grace=2)
-
-
-def running(coordinator: Coordinator, **given: int) -> Worker:
-    coordinator.start(start(**given))
-    worker = Worker(coordinator)
-    worker.turns()
-    assert coordinator.status(JOB).state == "running"
-    return worker
-
-
-def lose(coordinator: Coordinator, clock: Clock) -> Worker:
-    """Another process, in the place of one that isn't heard any more."""
-    for _ in range(13):
-        clock.at += 1
-        coordinator.tick()
-    for fence in coordinator.fences():
-        coordinator.fenced(fence.lane)
-    return Worker(coordinator, pid=2)
-
-
-def open_lanes(coordinator: Coordinator) -> list[Lane]:
-    return [each.lane for each in coordinator.status(JOB).lanes]
 
 
 def test_a_container_hears_of_coming_lanes_until_they_are_wanted(coordinator: Coordinator) -> None:

@@ -13,7 +13,7 @@ from anabranch.protocol.lane_report import LanePhase, LaneReport
 from anabranch.protocol.status import LaneSizing, Sizing
 from anabranch.spark.functions import busy_time
 from tests.unit.coordinator.helpers import FIRST
-from tests.unit.coordinator.test_scaling import JOB, Worker, start
+from tests.unit.coordinator.workers import JOB, Worker, start
 
 LANE = Lane(
     id=FIRST,

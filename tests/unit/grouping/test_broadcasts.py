@@ -21,8 +21,7 @@ from anabranch.model.ssp import SSP, wholes
 from anabranch.planning import plan as planning
 from anabranch.planning.transition import opening, rescale
 from anabranch.planning.transition.change import Change
-from tests.unit.planning.test_plan import around
-from tests.unit.planning.test_transitions import new_id
+from tests.unit.planning.factory import around, new_id
 
 RULES = SSP(system="embedded", stream="rules", partition=0)
 FINEST = 16

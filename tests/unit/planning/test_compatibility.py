@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -13,14 +12,11 @@ from hypothesis import strategies as st
 
 from anabranch import Job, tumbling
 from anabranch.errors import ConflictError, UsageError
-from anabranch.model.graph import Graph
-from anabranch.operators.keys import field_names
-from anabranch.operators.rules import is_boundary
-from anabranch.planning import compatibility, stages
+from anabranch.planning import compatibility
 from anabranch.planning.compatibility import Comparison, Version
+from tests.unit.planning.factory import version
 
 SCHEMA = "dest string, delay int, at timestamp"
-SETTINGS = {"factor": "1", "containers": "1", "grouper": "partition", "state_partitions": "4", "watermark_scope": "ssp"}
 
 
 def job(
@@ -44,35 +40,6 @@ def job(
     keyed = flights.partition_by(by, partitions=partitions, name=renamed)
     keyed.window(tumbling(size)).agg(name=name, **(aggregates or {"n": "count(*)"})).write("dests")
     return made
-
-
-def columns_of(graph: Graph) -> dict[int, list[tuple[str, str]]]:
-    """The columns after each operator, as far as the jobs here need it."""
-    found: dict[int, list[tuple[str, str]]] = {}
-    for node in graph.nodes:
-        if node.kind == "read":
-            declared = ", ".join(filter(None, [node.args.get("key"), node.args.get("schema")]))
-            kinds = [each.strip().split(" ", 1)[1] for each in declared.split(",") if each]
-            found[node.id] = list(zip(field_names(declared), kinds, strict=True))
-        elif node.kind == "agg":
-            found[node.id] = [(name, "long") for name in node.args["aggregates"]]
-        else:
-            found[node.id] = found[node.inputs[0]]
-    return found
-
-
-def version(made: Job, **changed: str) -> Version:
-    graph = made.graph
-    schemas = {
-        str(i): json.dumps({"type": "struct", "fields": [{"name": n, "type": t} for n, t in columns]})
-        for i, columns in columns_of(graph).items()
-    }
-    own = {stages.stream_of(graph, n): n for n in graph.nodes if is_boundary(n)}
-    outputs = [*own, *(n.args["stream"] for n in graph.nodes if n.kind == "write")]
-    read = [n.args["stream"] for n in graph.nodes if n.kind == "read"]
-    fingerprint = {f"output stream {name}": f"id of {name}" for name in outputs}
-    fingerprint |= {f"partitions of embedded/{name}": "4" for name in read}
-    return Version(graph, schemas, {**fingerprint, **SETTINGS, **changed})
 
 
 def compared(after: Version, before: Version | None = None, **args: Any) -> Comparison:

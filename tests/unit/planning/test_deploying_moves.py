@@ -17,7 +17,7 @@ from anabranch.planning import plan as planning
 from anabranch.planning.transition import deploy, opening
 from anabranch.planning.transition.change import Change
 from anabranch.planning.transition.deploy import Next
-from tests.unit.planning.test_plan import around
+from tests.unit.planning.factory import around
 
 PARTITIONS = {"in": 2, "more": 2, "rules": 1}
 IDS = count()

@@ -11,8 +11,7 @@ from anabranch import config as configuration
 from anabranch.errors import ConfigError
 from anabranch.planning import plan as planning
 from anabranch.planning.plan import PlannedLane
-from tests.unit.planning.test_plan import around
-from tests.unit.planning.test_transitions import job
+from tests.unit.planning.factory import around, job
 
 
 def planned(made: Job, lanes: int, factor: int = 1, containers: int = 1, **partitions: int) -> list[PlannedLane]:

@@ -35,11 +35,10 @@ from anabranch.protocol.container import Registration
 from anabranch.protocol.deployment import StartRequest
 from anabranch.systems.embedded import EmbeddedSystem
 from tests.unit.coordinator.helpers import Clock
-from tests.unit.coordinator.leadership.test_leadership import PROGRAM
-from tests.unit.coordinator.test_input_monitor import Counts
-from tests.unit.coordinator.test_scaling import Worker
-from tests.unit.planning.test_plan import around
-from tests.unit.planning.test_transitions import new_id
+from tests.unit.coordinator.inputs import Counts
+from tests.unit.coordinator.programs import PROGRAM
+from tests.unit.coordinator.workers import Worker
+from tests.unit.planning.factory import around, new_id
 
 PATTERN = "in-.*"
 KINDS = ("outputs-embedded", "counted")

@@ -13,26 +13,14 @@ from anabranch import Job, tumbling
 from anabranch.assignment.assignor import Rules
 from anabranch.errors import ConfigError, GraphError, NotFoundError
 from anabranch.grouping import groupers
-from anabranch.grouping.request import Request
 from anabranch.model import document, names
 from anabranch.model.ssp import SSP
-from anabranch.model.task import Task
 from anabranch.model.traffic import Traffic
 from anabranch.planning import plan as planning
 from anabranch.planning.plan import Plan, Surroundings
+from tests.unit.planning.factory import around
 
 EXACT, ROUGH = planning.EXACTLY_ONCE, planning.AT_LEAST_ONCE
-
-
-def around(grouper: str = "partition", factor: int = 1, containers: int = 1, **partitions: int) -> Surroundings:
-    return Surroundings(
-        factor=factor,
-        containers=containers,
-        grouper_name=grouper,
-        grouper=groupers.named(grouper) if ":" not in grouper else lone_task,
-        partitions={name.replace("_", "-"): number for name, number in partitions.items()},
-        systems={},
-    )
 
 
 def test_inputs_whose_keys_were_together_may_grow_one_by_one() -> None:
@@ -43,12 +31,6 @@ def test_inputs_whose_keys_were_together_may_grow_one_by_one() -> None:
     with pytest.raises(GraphError, match="into different tasks"):
         planning.make(job.graph, around(a=8, b=4))
     planning.make(job.graph, replace(around(a=8, b=4), bases={"a": 4, "b": 4}))
-
-
-def lone_task(request: Request) -> tuple[Task, ...]:
-    """A user's own grouper: everything in one task."""
-    ssps = tuple(part for stream in request.grouped for ssp in stream.ssps for part in request.buckets(ssp))
-    return (Task(name="everything", index=0, stage=request.stage, ssps=ssps, broadcast=request.broadcast),)
 
 
 def delays() -> Job:

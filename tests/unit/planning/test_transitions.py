@@ -6,7 +6,6 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count
 from typing import Any
 
 import msgspec
@@ -25,23 +24,9 @@ from anabranch.planning import plan as planning
 from anabranch.planning.transition import deploy, expand, follow, opening, rescale, rewind
 from anabranch.planning.transition.change import Change
 from anabranch.planning.transition.deploy import Next
-from tests.unit.planning.test_plan import around
+from tests.unit.planning.factory import around, job, new_id
 
-IDS = count()
 KEYS = st.lists(st.none() | st.binary(max_size=2), max_size=40)
-
-
-def new_id() -> str:
-    return f"{next(IDS):08x}"
-
-
-def job(stateful: bool = True) -> Job:
-    made = Job("j")
-    rows = made.read("in", key="k binary", schema="n int")
-    rows.where("n > 0").write("out")
-    if stateful:
-        rows.agg(n="count(*)", name="counted").write("counts")
-    return made
 
 
 @dataclass

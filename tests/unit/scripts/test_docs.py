@@ -20,14 +20,18 @@ PAGES = sorted(
 )
 FOLDERS = (".ci", ".devcontainer", ".github", "bench", "dashboard", "docs", "examples", "scripts", "src", "tests")
 """A path that begins with one of these is a path in this repository, on every page."""
-CONTRIBUTING = ("CONTRIBUTING.md", "docs/contributing/", "docs/reference/")
+CONTRIBUTING = ("CONTRIBUTING.md", "docs/contributing/", "docs/reference/glossary.md")
 """Pages for contributors: paths in them may be relative to the package, and dotted names of ours are checked."""
+TESTS_PAGE = "docs/contributing/testing.md"
+"""Cites parts of tests by their bare names: only its paths from the root of the repository are checked."""
 OF_A_USER = {"tests/test_job.py"}
 """Paths in a user's own project."""
 
 FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"\[(?:[^\]\[]|\[[^\]]*\])*\]\(([^)\s]+)\)")
+GENERATED = re.compile(r"^::: (\S+)$", re.MULTILINE)
+"""What mkdocstrings puts there has its dotted name as its anchor."""
 HEADING = re.compile(r"^#+\s+(.*?)\s*#*$", re.MULTILINE)
 PATH = re.compile(r"[\w.-]+(?:/[\w.*{},-]+)*/?")
 MODULE = re.compile(r"anabranch(?:\.\w+)+")
@@ -53,7 +57,7 @@ def _leads(page: str, text: str, link: str, root: Path) -> bool:
 
 def anchors(text: str) -> set[str]:
     """The anchors that GitHub gives the headings of a page."""
-    slugs: dict[str, int] = {}
+    slugs: dict[str, int] = dict.fromkeys(GENERATED.findall(text), 0)
     for heading in HEADING.findall(FENCE.sub("", text)):
         plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()
         slug = re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
@@ -69,7 +73,11 @@ def _is_known(page: str, code: str, root: Path) -> bool:
     if PATH.fullmatch(path) and _is_path(page, path):
         files = list(_files(page, path, root))
         return bool(files) and (not symbol or any(_defines(file, symbol) for file in files))
-    return MODULE.fullmatch(code) is None or not page.startswith(CONTRIBUTING) or _is_module(code, root)
+    return MODULE.fullmatch(code) is None or not _is_for_contributors(page) or _is_module(code, root)
+
+
+def _is_for_contributors(page: str) -> bool:
+    return page.startswith(CONTRIBUTING) and page != TESTS_PAGE
 
 
 def _is_path(page: str, path: str) -> bool:
@@ -77,11 +85,11 @@ def _is_path(page: str, path: str) -> bool:
         return False
     if path.startswith(tuple(f"{folder}/" for folder in FOLDERS)):
         return True
-    return page.startswith(CONTRIBUTING) and (path.endswith(SUFFIXES) or (path.endswith("/") and path.islower()))
+    return _is_for_contributors(page) and (path.endswith(SUFFIXES) or (path.endswith("/") and path.islower()))
 
 
 def _files(page: str, path: str, root: Path) -> Iterator[Path]:
-    for start in (root, root / "src" / "anabranch") if page.startswith(CONTRIBUTING) else (root,):
+    for start in (root, root / "src" / "anabranch") if _is_for_contributors(page) else (root,):
         if re.search(r"[*{]", path):
             for pattern in _expanded(path):
                 yield from start.glob(pattern)
@@ -167,9 +175,9 @@ def test_no_document_outside_of_the_repository_is_cited() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("[a](docs/job.md) [b](docs/job.md#key-bytes) [c](#here)\n\n# Here", []),
+        ("[a](docs/reference/operators.md) [b](docs/reference/operators.md#key-bytes) [c](#here)\n\n# Here", []),
         ("[a](docs/no.md)", ["link to docs/no.md"]),
-        ("[a](docs/job.md#no-such-heading)", ["link to docs/job.md#no-such-heading"]),
+        ("[a](docs/reference/operators.md#no-such-heading)", ["link to docs/reference/operators.md#no-such-heading"]),
         ("[a](#nowhere)", ["link to #nowhere"]),
         ("[a](https://example.com/docs/no.md)", []),
         ("`scripts/test` `examples/delays.py` `tests/unit/test_*.py` `coordinator/no.py` `python`", []),

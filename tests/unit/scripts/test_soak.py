@@ -8,7 +8,7 @@ from tests.soak import __main__, leftovers
 from tests.support.paths import ROOT
 
 TESTS = ROOT / "tests"
-TEXT = (TESTS.parent / "docs" / "testing.md").read_text()
+TEXT = (TESTS.parent / "docs" / "contributing" / "testing.md").read_text()
 
 
 def section(title: str) -> str:

@@ -1,4 +1,4 @@
-"""What every table must do, the one of docs/outputs.md too; and how settings bind outputs to them."""
+"""What every table must do, also that of docs/how-to/write-your-own-table.md; how settings bind outputs to them."""
 
 from __future__ import annotations
 

@@ -81,10 +81,9 @@ def _solve(
 ) -> tuple[Whole, int]:
     """The containers of ``tasks``: ``own`` of them in each, such that those that come ``later`` can fill it up to
     ``total``."""
-    by_stage = it.by_stage
     count, racks = len(it.slots), len(it.racks)
     numbers = np.zeros(len(it.tasks), np.int64)
-    stages, numbers[tasks] = np.unique(it.stage_of[tasks] if by_stage else 0 * tasks, return_inverse=True)
+    stages, numbers[tasks] = np.unique(it.stage_of[tasks] if it.by_stage else 0 * tasks, return_inverse=True)
     groups = len(stages)
     stage = numbers[tasks]
 
@@ -98,22 +97,8 @@ def _solve(
     rack_nodes = net.nodes(groups * racks).reshape(groups, racks)
     containers = net.nodes(count)
     sink = net.nodes(1, -len(tasks) - len(later))
-    if by_stage:
-        seats = net.nodes(groups * count).reshape(groups, count)
-        for number in range(groups):
-            share = between(int((stage == number).sum()), it.slots)
-            net.arcs(seats[number], containers, share.upper, share.lower)
-    else:
-        seats = containers[None, :]
-    if len(later):
-        totals = net.nodes(count)
-        net.arcs(containers, totals, own.upper, own.lower)
-        net.arcs(totals, sink, total.upper, total.lower)
-        for size in Counter(it.stage_of[later].tolist()).values() if by_stage else [len(later)]:
-            share = between(size, it.slots) if by_stage else Bounds(0 * it.slots, 0 * it.slots + size)
-            net.arcs(net.nodes(1, size), totals, share.upper, share.lower)
-    else:
-        net.arcs(containers, sink, own.upper, own.lower)
+    seats = _seats(net, it, np.bincount(stage, minlength=groups), containers) if it.by_stage else containers[None, :]
+    _limit(net, it, containers, sink, own, total, later)
 
     traffic = it.active_traffic
     moves = (it.on != -1).astype(np.int64)
@@ -150,6 +135,29 @@ def _solve(
     others = others[np.lexsort((others, rack[others], numbers[others]))]
     by_rack = np.argsort(it.rack_of, kind="stable")
     found[others] = np.repeat(np.tile(by_rack, groups), flow[to_seats].reshape(groups, count)[:, by_rack].ravel())
-
     parts = ((to_near, near_cost), (to_anywhere, far[tasks]), (to_home, home_cost))
     return found[tasks], sum(int(flow[arcs] @ costs) for arcs, costs in parts)
+
+
+def _seats(net: Network, it: Instance, sizes: Whole, containers: Whole) -> Whole:
+    """A node for each stage in each container, by stage, through which at most the stage's even share of tasks goes."""
+    seats = net.nodes(len(sizes) * len(containers)).reshape(len(sizes), len(containers))
+    for number, size in enumerate(sizes.tolist()):
+        share = between(size, it.slots)
+        net.arcs(seats[number], containers, share.upper, share.lower)
+    return seats
+
+
+def _limit(
+    net: Network, it: Instance, containers: Whole, sink: Whole, own: Bounds, total: Bounds, later: Whole
+) -> None:
+    """Let ``own`` tasks end in each container, such that the tasks that come ``later`` can fill it up to ``total``."""
+    if not len(later):
+        net.arcs(containers, sink, own.upper, own.lower)
+        return
+    totals = net.nodes(len(containers))
+    net.arcs(containers, totals, own.upper, own.lower)
+    net.arcs(totals, sink, total.upper, total.lower)
+    for size in Counter(it.stage_of[later].tolist()).values() if it.by_stage else [len(later)]:
+        share = between(size, it.slots) if it.by_stage else Bounds(0 * it.slots, 0 * it.slots + size)
+        net.arcs(net.nodes(1, size), totals, share.upper, share.lower)

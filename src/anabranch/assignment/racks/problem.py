@@ -140,7 +140,9 @@ def read(raw: bytes, name: str = "this") -> Problem:
     except ConfigError:
         raise
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"{name} is no assignment problem: {error}", "docs/assignment.md shows one") from error
+        raise UsageError(
+            f"{name} is no assignment problem: {error}", '"Assignment problems" in the documentation shows one'
+        ) from error
 
 
 def _once(kind: str, names: Iterable[str]) -> None:

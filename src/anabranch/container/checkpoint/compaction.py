@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from anabranch import crash_points
+from anabranch.container.checkpoint import copying
 from anabranch.container.checkpoint.folder import Folder
 from anabranch.errors import StateError
 from anabranch.model.lane import Lane
@@ -61,7 +62,7 @@ def rewrite(spark: SparkSession, found: Look, target: str) -> Held:
         StateError: what was written isn't what it should be.
     """
     lane, batch, keys = found.lane, found.batch, found.keys
-    made = found.folder.bare(target)
+    made = copying.bare(found.folder, target)
     state_rewrite.rewrite(
         spark,
         found.folder.uri,

@@ -12,8 +12,9 @@ from urllib.parse import urlsplit
 from pyspark.sql import SparkSession
 
 from anabranch.container import surroundings
-from anabranch.container.checkpoint import damage
-from anabranch.container.checkpoint.folder import Come, Folder
+from anabranch.container.checkpoint import copying, damage, edits
+from anabranch.container.checkpoint.edits import NewStream
+from anabranch.container.checkpoint.folder import Folder
 from anabranch.container.error_text import Failure
 from anabranch.deadlines import wait_until
 from anabranch.errors import ConflictError, FencedError, StateError
@@ -75,7 +76,7 @@ class Place:
                 "restore the storage root; going on would write records twice",
             )
         if lane.folder_epoch and lane.abandoned:
-            folder = folder.clone(self.at(lane, epoch).uri)
+            folder = copying.clone(folder, self.at(lane, epoch).uri)
         _lock(folder, unless)
         parted = not lane.folder_epoch and _has_former_state(
             lane
@@ -120,7 +121,7 @@ class Place:
         for ssp in lane.fresh:
             first = self.systems.named(ssp.system).starts(ssp.stream)
             added.setdefault(ssp.stream, {})[ssp.partition] = first[ssp.partition]
-        copy = former.clone(folder.uri, kept, added, self._come(lane))
+        copy = copying.clone(former, folder.uri, kept, added, self._new_streams(lane))
         copy.clear_broken(former)
         if copy.pending or copy.planned() != lane.first_batch - 1:
             raise StateError(
@@ -132,13 +133,13 @@ class Place:
         for ssp, offset in lane.begins.items():
             begins.setdefault(ssp.stream, {})[ssp.partition] = offset
         if lane.rewind is not None and lane.rewind.to and copy.planned() >= 0:
-            copy.rewind(begins)
+            edits.rewind(copy, begins)
         if lane.drained is not None and copy.planned() >= 0:
-            copy.rewind(begins)
-            copy.reset_time(self.inherited(lane))
+            edits.rewind(copy, begins)
+            edits.reset_time(copy, self.inherited(lane))
         return copy
 
-    def _come(self, lane: Lane) -> list[Come]:
+    def _new_streams(self, lane: Lane) -> list[NewStream]:
         """The streams of inputs that are bound to patterns, but for the first ones, of which some may be new."""
         systems = {ssp.stream: ssp.system for ssp in lane.ssps}
         found = []
@@ -146,7 +147,7 @@ class Place:
             for after, stream in itertools.pairwise(streams):
                 system = self.systems.named(systems[stream])
                 id = system.id(stream)
-                found.append(Come(stream, id, after, system.offset(stream, id, {})))
+                found.append(NewStream(stream, id, after, system.offset(stream, id, {})))
         return found
 
     def inherited(self, lane: Lane) -> Progress:

@@ -10,6 +10,7 @@ import msgspec
 
 from anabranch import logs
 from anabranch.container import error_text
+from anabranch.container.checkpoint import copying
 from anabranch.container.checkpoint.folder import Folder
 from anabranch.protocol.standby import StandbyAction, StandbyOrder, StandbyReport
 
@@ -98,14 +99,14 @@ class Copies:
 
     def _keep(self, copy: StandbyOrder) -> None:
         source = self._folder(copy.lane, copy.epoch)
-        standby = source.standby(copy.number)
+        standby = copying.standby(source, copy.number)
         if copy.to == StandbyAction.REMOVE:
             standby.remove()
             with self._lock:
                 self._kept.pop(_key(copy), None)
             self._wake()
         elif copy.to == StandbyAction.REFRESH and (last := source.committed()) > self._batch(copy):
-            self._tell(copy, batch=min(last, source.refresh(standby)), error="")
+            self._tell(copy, batch=min(last, copying.refresh(source, standby)), error="")
 
     def _batch(self, copy: StandbyOrder) -> int:
         with self._lock:

@@ -112,7 +112,7 @@ class Attempt:
     def use(self, query: LaneQuery) -> LaneQuery:
         """Let this be the query. What former ones have counted stays."""
         if self.query is not None and self.query is not query:
-            self.counts.late += self.query.late
+            self.counts.late += self.query.outputs.late
             query.pacer.go_on(self.query.pacer)
         self.query = query
         return query
@@ -131,6 +131,10 @@ class Attempt:
         """What the pending batch reads, by SSP: the first offset and the one after the last."""
         try:
             folder = self.folder_in_use
-            return self.current.ranges(folder.batch(folder.planned())) if folder is not None and folder.pending else {}
+            return (
+                self.current.sources.ranges(folder.batch(folder.planned()))
+                if folder is not None and folder.pending
+                else {}
+            )
         except Exception:  # the folder may be what failed
             return {}

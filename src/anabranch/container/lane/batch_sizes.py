@@ -41,10 +41,10 @@ class BatchSizes:
     def outlasting(self) -> BatchProgress | None:
         """How far the batch is, if it will take longer than it may, and can be begun anew with fewer rows."""
         query = self._attempt.query
-        if query is None or query.stateful or math.isinf(query.allowed):
+        if query is None or query.plan.stateful or math.isinf(query.outputs.allowed):
             return None
         progress = self._attempt.report.batch_progress
-        if progress is None or progress.planned <= 1 or not pacing.outlasts(progress, query.allowed):
+        if progress is None or progress.planned <= 1 or not pacing.outlasts(progress, query.outputs.allowed):
             return None
         return progress if self._can_shrink() else None
 
@@ -71,7 +71,7 @@ class BatchSizes:
     def shrink(self, query: LaneQuery) -> None:
         """Plan a pending batch anew that took too long, and of which nothing was published."""
         most, self._most = self._most, 0
-        if not most or query.real_time or not self._can_shrink():
+        if not most or query.plan.real_time or not self._can_shrink():
             return
         attempt, folder = self._attempt, self._attempt.folder
         began = folder.committed() >= attempt.lane.first_batch
@@ -86,5 +86,5 @@ class BatchSizes:
 
     def _can_shrink(self) -> bool:
         attempt, folder = self._attempt, self._attempt.folder
-        stateless = attempt.query is not None and not attempt.query.stateful
+        stateless = attempt.query is not None and not attempt.query.plan.stateful
         return stateless and folder.pending and attempt.place.published(attempt.lane) < folder.planned()

@@ -35,7 +35,7 @@ class Boundary:
         ``turn`` is called meanwhile; None: sees that the batch goes on."""
         attempt, query, life = self._attempt, self._attempt.current, self._life
         ending = self._breaking(turn is None)
-        if query.real_time:
+        if query.plan.real_time:
             started.stop()
         else:
             stop_at_batch.end(
@@ -75,7 +75,7 @@ class Boundary:
             )
         last = folder.batch(folder.planned()) if folder.planned() >= 0 else None
         if last is None or not folder.pending:
-            query.look_back(last)
+            query.outputs.look_back(last)
             return
         self._queries.mend_time(query)
         with one_at_a_time:
@@ -89,8 +89,13 @@ class Boundary:
     def _takes_back(self, query: LaneQuery) -> bool:
         """Take the batch back that a former query has begun, if nobody may have seen anything of it."""
         attempt, folder = self._attempt, self._attempt.folder
-        repeats = query.repeats and not self._life.closes_now()
-        if repeats or query.real_time or folder.batch(folder.planned()).drains or not breaking_off.is_quiet(folder):
+        repeats = query.outputs.repeats and not self._life.closes_now()
+        if (
+            repeats
+            or query.plan.real_time
+            or folder.batch(folder.planned()).drains
+            or not breaking_off.is_quiet(folder)
+        ):
             return False
         return breaking_off.taken_back(attempt.place, attempt.lane, attempt.epoch, folder)
 
@@ -117,8 +122,8 @@ class Boundary:
         attempt, query = self._attempt, self._attempt.current
         if not self._life.closes():
             return ""  # it stays planned
-        if number == self._queries.pending_at_start and query.repeats and not self._life.closes_now():
-            return f"was begun before, and {query.repeats}"
+        if number == self._queries.pending_at_start and query.outputs.repeats and not self._life.closes_now():
+            return f"was begun before, and {query.outputs.repeats}"
         try:
             return "is seen in part" if attempt.place.seen(attempt.lane) >= number else ""
         except AnabranchError as error:
@@ -129,7 +134,7 @@ class Boundary:
         attempt, folder, closes = self._attempt, self._attempt.folder, self._life.closes
         quiet.wait(attempt)
         if folder.pending and not closes():
-            attempt.current.refresh()  # else its open transactions would keep readers waiting
+            attempt.current.outputs.refresh()  # else its open transactions would keep readers waiting
             return
         if folder.pending and not breaking_off.taken_back(attempt.place, attempt.lane, attempt.epoch, folder):
             self.finish(seen=True)

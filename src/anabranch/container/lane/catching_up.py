@@ -46,14 +46,14 @@ def _has_told_time(attempt: Attempt) -> bool:
     if folder.planned() < 0:
         return True
     time = clock.read(attempt.clock)
-    if time is None and query is not None and query.has_event_time:
+    if time is None and query is not None and query.sources.has_event_time:
         return False
     if time is not None:
         heard = time.heard(attempt.place.systems.named, clock.unix_ms())
         if folder.batch(folder.planned()).progress != heard:
             return False
     # Timers of processing time call for one batch after the other: whichever runs is finished when the lane stops.
-    return (query is not None and query.ticks) or folder.settled()
+    return (query is not None and query.plan.ticks) or folder.settled()
 
 
 def _end_of(attempt: Attempt, ssp: SSP, ends: Mapping[SSP, int]) -> int:

@@ -80,7 +80,7 @@ class LaneDrain:
         drains; else once all that write its inputs have ended."""
         if self._attempt.query is None:
             self._attempt.query = self._attempt.build_query()
-        own = self._attempt.query.own
+        own = self._attempt.query.plan.own
         return any(ssp.stream not in own for ssp in self._attempt.inputs.ssps)
 
     def by_batches(self) -> bool:
@@ -152,7 +152,7 @@ class LaneDrain:
 
     def _settled(self, outcome: Outcome) -> bool:
         if outcome.drained:
-            self._attempt.current.settle()
+            self._attempt.current.outputs.settle()
             self._drained(self._attempt.lane)
         self._attempt.reporter.update(halted="", drained=outcome.drained)
         return outcome.drained

@@ -135,11 +135,14 @@ class Drain:
         at = self._held()
         if any(at[ssp] < end for ssp, end in parsed(dict(until)).items() if ssp in at):
             return False
-        if not any(ssp.stream in self.query.own for ssp in self.ssps):
+        if not any(ssp.stream in self.query.plan.own for ssp in self.ssps):
             return True
         if not self.upstream_ended():
             return False
-        held, places = self._held(), {(ssp.system, ssp.stream) for ssp in self.ssps if ssp.stream in self.query.own}
+        held, places = (
+            self._held(),
+            {(ssp.system, ssp.stream) for ssp in self.ssps if ssp.stream in self.query.plan.own},
+        )
         ends = {place: self.systems.named(place[0]).high_watermarks(place[1]) for place in places}
         return all(
             held[ssp] >= ends[ssp.system, ssp.stream][ssp.partition]
@@ -149,18 +152,18 @@ class Drain:
 
     def _closes(self) -> bool:
         """Whether a last batch has anything to do."""
-        return self.folder.planned() >= 0 and (self.query.stateful or self.query.tells_time)
+        return self.folder.planned() >= 0 and (self.query.plan.stateful or self.query.outputs.tells_time)
 
     def _plan_last(self) -> int:
         entry = self._next().with_watermark(INFINITY)
-        return self.folder.plan(entry.with_time(INFINITY) if self.query.ticks else entry)
+        return self.folder.plan(entry.with_time(INFINITY) if self.query.plan.ticks else entry)
 
     def _next(self) -> Entry:
         """The next batch, which reads nothing yet."""
         last = self.folder.planned()
         time = clock.read(self.clock)
-        if time is None and self.query.has_event_time:
-            self.query.look_back(self.folder.batch(last))
+        if time is None and self.query.sources.has_event_time:
+            self.query.outputs.look_back(self.folder.batch(last))
             time = clock.read(self.clock)
         reached = None if time is None else time.heard(self.systems.named, self.now())
         entry = self.folder.entry(last)
@@ -175,7 +178,7 @@ class Drain:
         """Where to read to now: source streams up to where they should be, those between stages to their ends; none
         beyond what a reader may see."""
         held, stop = self._held(), parsed(dict(until))
-        wanted = {ssp: stop.get(ssp, held[ssp]) for ssp in self.ssps if ssp.stream not in self.query.own}
+        wanted = {ssp: stop.get(ssp, held[ssp]) for ssp in self.ssps if ssp.stream not in self.query.plan.own}
         behind = {(ssp.system, ssp.stream) for ssp in self.ssps if wanted.get(ssp, math.inf) > held[ssp]}
         there = {place: self.systems.named(place[0]).ends(place[1]) for place in behind}
         found = dict(held)

@@ -39,11 +39,11 @@ def _cause(attempt: Attempt, error: Exception) -> Failure:
     if wrong is not None:
         return replace(error_text.failure(wrong), remedy=Remedy.NONE)
     query = attempt.query
-    failed = error_text.failure(error, query.home if query is not None else "")
+    failed = error_text.failure(error, query.job.home if query is not None else "")
     if ours or query is None:
         return failed
     operator = operator_error(
-        root_cause.text_of(error), failed.what.rstrip("."), query.operators, attempt.pending_ranges()
+        root_cause.text_of(error), failed.what.rstrip("."), query.plan.operators, attempt.pending_ranges()
     )
     if operator is None:
         return failed

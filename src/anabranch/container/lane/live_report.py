@@ -88,7 +88,7 @@ class Live:
             self._ratios = self._ratios if tracker is None else tracker.ratios
             tracker, self._run = Tracker(_planned(query, at.number), at.since, self._ratios), at.run
             self._tracker = tracker
-        heard: list[Heard] = [] if query.listener is None else query.listener.of(at.run, at.number)
+        heard: list[Heard] = [] if query.workers.listener is None else query.workers.listener.of(at.run, at.number)
         look: Look = tracker.look(heard, now, at.step, at.stepped)
         self._load.runs(report, now, now - at.since, look.worked)
         found = {"batch_progress": look.progress, **self._figures}
@@ -119,20 +119,20 @@ class Live:
 
 def oldest(query: LaneQuery) -> Work | None:
     """The message that functions of a lane have worked on longest, if that is a second or more."""
-    at, listener = query.under_way.now, query.listener
+    at, listener = query.under_way.now, query.workers.listener
     return None if at is None or listener is None else listener.oldest(at.run)
 
 
 def _planned(query: LaneQuery, number: int) -> Planned:
     def name(source: int, partition: int, bucket: int) -> str:
-        return str(query.ssp_of(source, partition, bucket) or f"{source}/{partition}#{bucket}")
+        return str(query.sources.ssp_of(source, partition, bucket) or f"{source}/{partition}#{bucket}")
 
     return Planned(
         number=number,
-        ranges=query.ranges_by_source(query.planned(number)),
-        labels=query.labels,
-        stateful=query.stateful,
+        ranges=query.sources.ranges_by_source(query.planned(number)),
+        labels=query.sources.labels,
+        stateful=query.plan.stateful,
         state_tasks=query.lane.state_partitions,
-        slots=query.slotted_partitions,
+        slots=query.outputs.slotted_partitions,
         name=name,
     )

@@ -87,13 +87,13 @@ class Monitor:
     def note_speed(self, *, ends: bool = False) -> None:
         """Let those know who run such a lane next."""
         query = self._attempt.query
-        if query is not None and not query.real_time and query.pacer.is_known:
+        if query is not None and not query.plan.real_time and query.pacer.is_known:
             self._speed.note(query.pacer.limit, ends=ends)
 
     def dead_letters(self) -> int:
         """How many records this lane has ever put aside: the streams that hold them know it."""
         query = self._attempt.query
-        return query.put_aside if query is not None else self._attempt.lane.put_aside
+        return query.outputs.put_aside if query is not None else self._attempt.lane.put_aside
 
     def _take_batch(self, ran: Ran) -> None:
         query, report = self._attempt.query, self._reporter.current
@@ -103,7 +103,7 @@ class Monitor:
         self._seen_batch = ran.number
         self._take_pace(ran)
         self._reporter.batch_ended(
-            self._attempt.current.take_busy(),
+            self._attempt.current.workers.take_busy(),
             batch=ran.number,
             rows=self._rows,
             seconds=ran.seconds,
@@ -114,8 +114,8 @@ class Monitor:
             dead_letters=self.dead_letters(),
             dropped=counts.dropped,
             late_groups=self._late_groups,
-            late=dict(counts.late + query.late) if query is not None else {},
-            windows=ran.state_rows if query is not None and query.empties else 0,
+            late=dict(counts.late + query.outputs.late) if query is not None else {},
+            windows=ran.state_rows if query is not None and query.plan.empties else 0,
             changeover=self._changeover(ran),
             first_output=report.first_output or (ran.ended if ran.rows else 0.0),
             last_output=ran.ended if ran.rows else report.last_output,
@@ -126,7 +126,7 @@ class Monitor:
 
     def _take_pace(self, ran: Ran) -> None:
         query = self._attempt.query
-        if query is not None and not query.real_time:
+        if query is not None and not query.plan.real_time:
             query.pacer.took(ran.number, ran.seconds)
             self._reporter.update(limit=query.pacer.limit)
             self.note_speed()

@@ -11,6 +11,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch import logs
 from anabranch.container import starting
+from anabranch.container.checkpoint import edits
 from anabranch.container.lane import breaking_off
 from anabranch.container.lane.attempt import POLL, Attempt, one_at_a_time
 from anabranch.container.lane.batch_sizes import BatchSizes
@@ -87,9 +88,9 @@ class Queries:
 
     def mend_time(self, query: LaneQuery) -> None:
         folder = self._attempt.folder
-        if folder.pending and query.out_of_time(folder.batch(folder.planned())):
+        if folder.pending and query.outputs.out_of_time(folder.batch(folder.planned())):
             log.warning("a batch was planned before the last one: the clock was set back", lane=self._attempt.lane.id)
-            folder.mend_time()
+            edits.mend_time(folder)
 
     def start(self) -> StreamingQuery:
         """Start a query that runs on; or go on with the one that was begun ahead."""
@@ -100,7 +101,7 @@ class Queries:
         last, pending = folder.planned(), folder.pending
         self.pending_at_start = last if pending else -1
         batch = folder.batch(last) if last >= 0 else None
-        self._monitor.carry_idle(last, query.settings.job.idle_seconds)
+        self._monitor.carry_idle(last, query.job.settings.job.idle_seconds)
         taken = last < attempt.lane.first_batch and attempt.started is None and self._outputs_taken()
         with starting.shared.place() as until_started:
             with one_at_a_time:
@@ -149,7 +150,7 @@ class Queries:
         assert prestarted is not None
         self._monitor.prestarted = prestarted
         query = self._made()
-        self._monitor.carry_idle(-1, query.settings.job.idle_seconds)
+        self._monitor.carry_idle(-1, query.job.settings.job.idle_seconds)
         self._attempt.reporter.update(begun=True)
         log.debug("a lane goes on with a query that was begun ahead", lane=self._attempt.lane.id)
         return self._runs(query, prestarted.go_on(query))
@@ -163,11 +164,11 @@ class Queries:
             batch=attempt.folder.committed(),
             positions=texts(attempt.positions()),
             run=str(started.runId),
-            limit=0 if query.real_time else query.pacer.limit,
-            sequential=query.sequential,
-            repeats=query.repeats,
+            limit=0 if query.plan.real_time else query.pacer.limit,
+            sequential=query.plan.sequential,
+            repeats=query.outputs.repeats,
         )
-        if not query.has_event_time:
+        if not query.sources.has_event_time:
             self._monitor.note_time(Progress())
         self._upkeep.sample(query)
         return started

@@ -85,8 +85,8 @@ class Reporter:
         work = live_report.oldest(query) if query is not None else None
         if work is None or query is None:
             return {}
-        ssp = query.ssp_of(work.source, work.partition, work.bucket)
+        ssp = query.sources.ssp_of(work.source, work.partition, work.bucket)
         where = f"offset {work.offset} of {ssp}" if ssp is not None else f"a row of state partition {work.partition}"
         bucket = f"bucket {work.bucket} of {self._lane.factor}"
         text = f"{work.label} has worked on {where} ({bucket}) for {work.seconds:.0f} s"
-        return {"stuck": text, "overdue": work.seconds > query.message_patience}
+        return {"stuck": text, "overdue": work.seconds > query.plan.message_patience}

@@ -234,9 +234,9 @@ class LaneRunner:
         if (
             query is not None
             and not life.state.drained  # that has settled already
-            and (not closes or query.own & self.lane.outputs.keys())
+            and (not closes or query.plan.own & self.lane.outputs.keys())
         ):
-            query.settle()
+            query.outputs.settle()
         time = clock.read(attempt.clock)
         if has_begun and not (time is None and self._monitor.time_noted) and not folder.pending:
             self._monitor.note_time(Progress() if time is None else time.progress)
@@ -273,7 +273,7 @@ class LaneRunner:
         if query is None or not (self.life.closes() or attempt.until is not None or self.life.state.drained):
             return {}
         wrote: dict[str, int] = {}
-        for stream in sorted(query.own & self.lane.outputs.keys()):
+        for stream in sorted(query.plan.own & self.lane.outputs.keys()):
             name = self.lane.system(stream)
             ends = attempt.place.systems.named(name).high_watermarks(stream)
             wrote |= texts({SSP(system=name, stream=stream, partition=p): end for p, end in ends.items()})

@@ -61,7 +61,7 @@ class Upkeep:
         """See to what is due. Raises StateError if an output is gone."""
         query = self._attempt.query
         if monotonic() > self._refreshed + _REFRESH_EVERY and query is not None:
-            query.refresh()
+            query.outputs.refresh()
             self._refreshed = monotonic()
         if monotonic() > self._checked + _CHECK_OUTPUTS_EVERY:
             self._monitor.outputs.check()
@@ -72,8 +72,8 @@ class Upkeep:
     def sample(self, query: LaneQuery) -> None:
         """Look at some keys of the inputs, until something is odd about them."""
         reporter = self._attempt.reporter
-        if query.stateful and not reporter.current.warnings:
-            reporter.update(warnings=self._attempt.inputs.warnings(query.own))
+        if query.plan.stateful and not reporter.current.warnings:
+            reporter.update(warnings=self._attempt.inputs.warnings(query.plan.own))
             for warning in reporter.current.warnings:
                 log.warning(warning, lane=self._attempt.lane.id)
         self._sampled = monotonic()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
-import time
 
 import uvicorn
 from starlette.applications import Starlette
@@ -14,6 +13,7 @@ from anabranch.coordinator.api.audit import Trail
 from anabranch.coordinator.api.limits import PromptHeads
 from anabranch.coordinator.api.server import app
 from anabranch.coordinator.coordinator import Coordinator
+from anabranch.deadlines import wait_until
 from anabranch.errors import AnabranchError, ConflictError
 
 __all__ = ["Server", "listen", "serve"]
@@ -49,12 +49,16 @@ class Server:
         # uvicorn takes signals in a main thread only.
         self._thread = threading.Thread(target=self._server.run, args=([listener],), name="anabranch-http", daemon=True)
         self._thread.start()
-        end = time.monotonic() + _STARTED_WITHIN
-        while not self._server.started:
-            if not self._thread.is_alive() or time.monotonic() > end:
-                self.close()
-                raise AnabranchError(f"the coordinator can't listen on {self.url}", "see its log")
-            time.sleep(0.005)
+        wait_until(self._started, _STARTED_WITHIN, self._unstarted, 0.005)
+
+    def _started(self) -> bool | None:
+        if not self._thread.is_alive():
+            raise self._unstarted()
+        return self._server.started or None
+
+    def _unstarted(self) -> AnabranchError:
+        self.close()
+        return AnabranchError(f"the coordinator can't listen on {self.url}", "see its log")
 
     def end(self) -> None:
         ending = threading.Timer(_HEARD_WITHIN, self._refuse)

@@ -4,9 +4,9 @@
 steps that are stored first. ``run`` takes these steps while it holds the job.
 
 A new verb is a module here, a row of the same name in :mod:`anabranch.coordinator.api.operations`, the documents that
-it takes and gives in :mod:`anabranch.protocol`, and its file in :mod:`anabranch.cli`, named in ``main.py``.
-The server, the client, OpenAPI and the coordinator need not be told of it. (A call that only reads is a method of
-:class:`anabranch.coordinator.coordinator.Coordinator`.)
+it takes and gives in :mod:`anabranch.protocol`, and a module of the same name in :mod:`anabranch.cli`.
+The server, the client, OpenAPI, the coordinator and the command line need not be told of it. (A call that only reads
+is a method of :class:`anabranch.coordinator.coordinator.Coordinator`.)
 """
 
 from __future__ import annotations

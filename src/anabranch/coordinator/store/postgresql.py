@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
 from anabranch.coordinator.store.address import Address
+from anabranch.deadlines import wait_until
 from anabranch.errors import AnabranchError, ConfigError, StoreUnavailableError
 
 __all__ = ["engine", "explanation", "lock_for_schema"]
@@ -84,13 +85,16 @@ def lock_for_schema(connection: sa.Connection, where: str) -> None:
     Raises:
         StoreUnavailableError: another process does so for very long.
     """
-    end = time.monotonic() + _MIGRATES_WITHIN
-    while not connection.execute(sa.select(sa.func.pg_try_advisory_xact_lock(_SCHEMA_LOCK))).scalar_one():
-        if time.monotonic() > end:
-            raise StoreUnavailableError(
-                f"another process has been migrating the store {where} for more than {_MIGRATES_WITHIN} s", "try again"
-            )
-        time.sleep(_LOOKS_EVERY)
+
+    def lock() -> bool | None:
+        return connection.execute(sa.select(sa.func.pg_try_advisory_xact_lock(_SCHEMA_LOCK))).scalar_one() or None
+
+    def late() -> StoreUnavailableError:
+        return StoreUnavailableError(
+            f"another process has been migrating the store {where} for more than {_MIGRATES_WITHIN} s", "try again"
+        )
+
+    wait_until(lock, _MIGRATES_WITHIN, late, _LOOKS_EVERY)
     for limit in ("statement_timeout", "idle_in_transaction_session_timeout"):
         connection.exec_driver_sql(f"SET LOCAL {limit} = '{_MIGRATES_WITHIN}s'")
 

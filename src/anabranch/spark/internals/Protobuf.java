@@ -27,7 +27,7 @@ import org.sparkproject.spark_core.protobuf.InvalidProtocolBufferException;
 import org.sparkproject.spark_core.protobuf.Message;
 
 /**
- * Reads and writes messages of protocol buffers, by a descriptor set. docs/values.md has the rules.
+ * Reads and writes messages of protocol buffers, by a descriptor set. docs/reference/values.md has the rules.
  *
  * Spark's own module for this isn't part of Spark, takes unsigned numbers for signed ones, and a field of another type
  * for a missing one. Spark's core has the library within it. Janino compiles this file, as it does StrictJson.java.

@@ -11,7 +11,7 @@ import org.apache.avro.Schema;
 import org.apache.spark.sql.api.java.UDF1;
 
 /**
- * Says why bytes aren't one Avro value of a schema, in whole and no more: null if they are. docs/values.md has the rules.
+ * Says why bytes aren't one Avro value of a schema, in whole and no more: null if they are. docs/reference/values.md has the rules.
  *
  * Spark's from_avro ignores what follows the value, takes any bytes for text and any number for a time, and asks for as
  * much memory as a broken length says. Janino compiles this file, as it does StrictJson.java.

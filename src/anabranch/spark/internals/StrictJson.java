@@ -37,7 +37,7 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Reads a JSON value as a declared schema says, or says why it can't. docs/values.md has the rules.
+ * Reads a JSON value as a declared schema says, or says why it can't. docs/reference/values.md has the rules.
  *
  * Spark's from_json guesses: it ignores what follows the document, takes the last of two equal names, rounds decimals
  * and reads 10:15 as a time of today. Janino compiles this file when a session first needs it, so it keeps to what
@@ -608,7 +608,7 @@ public final class StrictJson implements UDF1, Serializable {
     }
   }
 
-  /** Dates and times of ISO 8601, in the forms that docs/values.md lists. Null where a text isn't one. */
+  /** Dates and times of ISO 8601, in the forms that docs/reference/values.md lists. Null where a text isn't one. */
   static final class Times {
     static LocalDate date(String text) {
       if (text.charAt(4) != '-' || text.charAt(7) != '-') return null;

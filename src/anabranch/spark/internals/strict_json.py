@@ -24,7 +24,7 @@ def row(
     """JSON bytes as a struct of the columns ``wanted``, null where they can't be read as ``declared``.
 
     Args:
-        read_as: how columns are read that aren't read by their type alone; docs/values.md.
+        read_as: how columns are read that aren't read by their type alone; docs/reference/values.md.
         result: the type of the struct.
         array: the columns are the elements of an array, and the bytes were written by us: a key.
     """

@@ -1,4 +1,4 @@
-"""Keys and values between bytes and columns (docs/job.md, "Key bytes")."""
+"""Keys and values between bytes and columns (docs/reference/operators.md, "Key bytes")."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ _SIMPLE: tuple[type[DataType], ...] = (
 
 @dataclass(frozen=True)
 class JsonReader:
-    """JSON objects, read strictly by a declared schema: docs/values.md.
+    """JSON objects, read strictly by a declared schema: docs/reference/values.md.
 
     ``declared``: all columns, which are checked; ``schema``: those of the rows; ``read_as``: see ``READ_AS``.
     """

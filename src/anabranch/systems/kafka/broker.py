@@ -11,7 +11,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -20,6 +19,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from anabranch.deadlines import wait_until
 from anabranch.errors import AnabranchError, NotFoundError
 from anabranch.systems.kafka.broker_properties import ADDRESS, SCRAM, Ports, Tls, login, of_broker
 
@@ -296,26 +296,28 @@ def _wait(witness: _Broker, wanted: Sequence[_Broker]) -> None:
         {**witness.client, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100},
         logger=logging.Logger("quiet", logging.CRITICAL),
     )
-    deadline = time.monotonic() + READY_SECONDS
     missing = {broker.index for broker in wanted}
-    while missing:
+
+    def look() -> bool | None:
         for broker in wanted:
             if not broker.runs:
                 raise (_AddressInUseError if broker.said(IN_USE) else AnabranchError)(
                     f"broker {broker.index} ended while it started:\n{broker.tail()}",
                     f"mend what it names; all of it is in {broker.log}",
                 )
-        if time.monotonic() > deadline:
-            raise AnabranchError(
-                f"brokers {sorted(missing)} did not serve within {READY_SECONDS:.0f} s:\n{witness.tail()}",
-                f"see {', '.join(str(broker.log) for broker in wanted)}",
-            )
         with suppress(KafkaException):
             answer = admin.describe_cluster(request_timeout=POLL_SECONDS).result()
             if witness.is_of(answer.cluster_id):
-                missing -= {node.id for node in answer.nodes}
-        if missing:
-            time.sleep(POLL_SECONDS / 10)
+                missing.difference_update(node.id for node in answer.nodes)
+        return None if missing else True
+
+    def late() -> AnabranchError:
+        return AnabranchError(
+            f"brokers {sorted(missing)} did not serve within {READY_SECONDS:.0f} s:\n{witness.tail()}",
+            f"see {', '.join(str(broker.log) for broker in wanted)}",
+        )
+
+    wait_until(look, READY_SECONDS, late, POLL_SECONDS / 10)
 
 
 def _free_ports(count: int) -> list[Ports]:

@@ -21,6 +21,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from anabranch.config import KafkaSettings
+from anabranch.deadlines import wait_until
 from anabranch.errors import AnabranchError, OutOfTimeError, StateError, UnsupportedFormatError
 from anabranch.model.document import Document
 from anabranch.systems.kafka.clients import librdkafka
@@ -251,22 +252,31 @@ def prepare(settings: KafkaSettings, job: str, slots: int) -> None:
     Raises:
         AnabranchError: the cluster doesn't let us, or not in time.
     """
-    admin, name, deadline = AdminClient(librdkafka(settings)), topic(job), time.monotonic() + _PATIENCE
-    asked = False
-    while (count := _partitions(admin, name)) < slots:
-        if time.monotonic() > deadline:
-            raise AnabranchError(
-                f"topic {name} still has {count} partitions of {slots}", "look at the cluster's controller, try again"
-            )
-        if asked:
-            time.sleep(0.05)
-        elif count == 0:
+    admin, name = AdminClient(librdkafka(settings)), topic(job)
+    asked, count = False, 0
+
+    def look() -> int | None:
+        nonlocal asked, count
+        count = _partitions(admin, name)
+        if count >= slots:
+            return count
+        asked = not asked
+        if not asked:  # it may only not be seen yet: asked for again if it isn't the next time either
+            return None
+        if count == 0:
             made = admin.create_topics([NewTopic(name, slots, settings.replication_factor)])
             _settle(made[name].exception(), name, slots, KafkaError.TOPIC_ALREADY_EXISTS)
         else:
             made = admin.create_partitions([NewPartitions(name, slots)])
             _settle(made[name].exception(), name, slots, KafkaError.INVALID_PARTITIONS)
-        asked = not asked
+        return None
+
+    def late() -> AnabranchError:
+        return AnabranchError(
+            f"topic {name} still has {count} partitions of {slots}", "look at the cluster's controller, try again"
+        )
+
+    wait_until(look, _PATIENCE, late, 0.05)
 
 
 def _partitions(admin: AdminClient, name: str) -> int:

@@ -356,3 +356,23 @@ def add_spread(
                 model.row(0, math.inf, [(at[task.name, one], 1.0) for at in held for one in inside] + [(mark, -1.0)])
                 found.append((mark, 1.0))
     return found
+
+
+def checked(asked: Problem, answer: Answer) -> list[Task]:
+    """Valid, and its own figures true; the tasks that have standbys."""
+    by_id = {one.id: one for one in asked.containers}
+    count = copies(asked)
+    tasks = [task for task in asked.tasks if task.stateful]
+    for task in asked.tasks:
+        where = answer.standby[task.name]
+        assert len(where) == len(set(where)) == (count if task.stateful else 0)
+        assert {*where, answer.active[task.name]} <= set(by_id)
+        assert answer.active[task.name] not in where
+    loads = Counter(itertools.chain(*answer.standby.values()))
+    assert answer.standby_loads == {one: loads[one] for one in by_id}
+    assert answer.cost == cost(asked, answer.active, answer.standby)
+    assert answer.gap == answer.cost - answer.lower_bound
+    if count:
+        spread = sum(distinct(asked, [answer.active[t.name], *answer.standby[t.name]]) for t in tasks)
+        assert answer.spread == spread <= answer.most_spread
+    return tasks

@@ -13,8 +13,7 @@ from anabranch.assignment.racks.problem import Container, Partition, Problem, Ta
 from anabranch.assignment.racks.reasons import explained
 from anabranch.assignment.racks.solver import solve
 from tests.unit.assignment.racks import helpers as referee
-from tests.unit.assignment.racks.helpers import changed
-from tests.unit.assignment.racks.test_standby import checked
+from tests.unit.assignment.racks.helpers import changed, checked
 
 RULES = [
     pytest.param({}, id="reliability"),

@@ -260,6 +260,6 @@ def test_traffic_from_rack_to_rack(tmp_path: Path) -> None:
 
 
 def test_the_documented_problem_is_one() -> None:
-    page = ROOT / "docs" / "assignment.md"
+    page = ROOT / "docs" / "reference" / "assignment-problems.md"
     answer = solve(problems.read(page.read_text().split("```json\n")[1].split("```")[0].encode()))
     assert (answer.active, answer.standby, answer.gap) == ({"Partition_0": "c1"}, {"Partition_0": ("c2",)}, 0)

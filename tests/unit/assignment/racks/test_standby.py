@@ -16,29 +16,9 @@ from anabranch.assignment.racks.reasons import explained
 from anabranch.assignment.racks.solver import solve
 from anabranch.errors import ConfigError
 from tests.unit.assignment.racks import helpers as referee
-from tests.unit.assignment.racks.helpers import changed
+from tests.unit.assignment.racks.helpers import changed, checked
 
 ORDERS = ["reliability", "cost"]
-
-
-def checked(asked: Problem, answer: Answer) -> list[Task]:
-    """Valid, and its own figures true; the tasks that have standbys."""
-    by_id = {one.id: one for one in asked.containers}
-    count = referee.copies(asked)
-    tasks = [task for task in asked.tasks if task.stateful]
-    for task in asked.tasks:
-        where = answer.standby[task.name]
-        assert len(where) == len(set(where)) == (count if task.stateful else 0)
-        assert {*where, answer.active[task.name]} <= set(by_id)
-        assert answer.active[task.name] not in where
-    loads = Counter(itertools.chain(*answer.standby.values()))
-    assert answer.standby_loads == {one: loads[one] for one in by_id}
-    assert answer.cost == referee.cost(asked, answer.active, answer.standby)
-    assert answer.gap == answer.cost - answer.lower_bound
-    if count:
-        spread = sum(referee.distinct(asked, [answer.active[t.name], *answer.standby[t.name]]) for t in tasks)
-        assert answer.spread == spread <= answer.most_spread
-    return tasks
 
 
 def value_of(asked: Problem, answer: Answer, tasks: Sequence[Task], reliable: bool) -> referee.Value:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from anabranch.container.checkpoint import copying
 from anabranch.container.checkpoint.standbys import Copies
 from anabranch.protocol.standby import StandbyOrder, StandbyReport
 from tests.unit.coordinator.helpers import Clock, wait_for
@@ -59,6 +60,8 @@ class Kept:
 @pytest.fixture
 def kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[Kept]:
     monkeypatch.setattr("anabranch.container.checkpoint.standbys._LOOK_EVERY", 0.005)
+    monkeypatch.setattr(copying, "standby", Folder.standby)
+    monkeypatch.setattr(copying, "refresh", Folder.refresh)
     made = Kept()
     yield made
     made.copies.end()

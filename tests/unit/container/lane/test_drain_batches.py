@@ -105,7 +105,7 @@ class Lane:
         drain = Drain(
             lane="0-a",
             folder=cast(Folder, self),
-            query=cast(LaneQuery, self),
+            query=cast(LaneQuery, SimpleNamespace(plan=self, sources=self, outputs=self, pacer=self.pacer)),
             clock=Path("/nowhere/clock"),
             systems=cast(Systems, self),
             ssps=self.ssps,

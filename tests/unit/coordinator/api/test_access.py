@@ -25,7 +25,7 @@ from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Event, Store
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.protocol.deployment import Program, RunningDeployment
-from tests.unit.coordinator.api.test_request_checks import NAMES, filled
+from tests.unit.coordinator.api.requests import NAMES, filled
 from tests.unit.coordinator.helpers import plan
 
 TOKEN, READS = "the-token-of-operators", "the-token-of-readers"

@@ -16,11 +16,10 @@ from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.protocol.container import Registration
 from anabranch.protocol.deployment import Program
+from tests.unit.coordinator.api.requests import SHA, filled
 from tests.unit.coordinator.helpers import plan
 
-SHA = "0" * 64
 PROGRAM = Program(artifact=SHA, file="delays.py", settings={}, schemas={})
-NAMES = {"job": "delays", "container": "delays:0:1", "sha256": SHA}
 
 
 class Served:
@@ -64,12 +63,6 @@ def served() -> Iterator[Served]:
     server = listening.serve(coordinator)
     yield Served(coordinator, server)
     server.close()
-
-
-def filled(path: str) -> str:
-    for name, value in NAMES.items():
-        path = path.replace(f"{{{name}}}", value)
-    return path
 
 
 FOREIGN = [

@@ -25,10 +25,9 @@ from anabranch.protocol.commands import AssignRequest, ScaleRequest
 from anabranch.protocol.container import Registration
 from anabranch.protocol.deployment import StartRequest
 from tests.unit.coordinator.helpers import Clock
-from tests.unit.coordinator.leadership.test_leadership import PROGRAM
-from tests.unit.coordinator.test_scaling import Worker
-from tests.unit.planning.test_plan import around
-from tests.unit.planning.test_transitions import new_id
+from tests.unit.coordinator.programs import PROGRAM
+from tests.unit.coordinator.workers import Worker
+from tests.unit.planning.factory import around, new_id
 
 JOB, IN = "j", "kafka/in"
 RACKS = ("a", "b", "c")

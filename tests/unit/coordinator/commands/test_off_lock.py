@@ -21,7 +21,7 @@ from anabranch.model.outline import Basis, digest
 from anabranch.protocol.commands import AssignRequest, ExpandRequest, RewindRequest, ScaleRequest, ScaleResult
 from anabranch.protocol.container import Registration
 from tests.unit.coordinator.helpers import Clock
-from tests.unit.coordinator.test_scaling import JOB, Worker, running
+from tests.unit.coordinator.workers import JOB, Worker, running
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from anabranch.protocol.container import Heartbeat, Registration
 from anabranch.protocol.deployment import DeployRequest, RollbackRequest
 from anabranch.protocol.drain import DrainNotification
 from tests.unit.coordinator.helpers import FIRST, SECOND, Clock, Seat, plan, wanted
-from tests.unit.coordinator.test_expulsion import PROGRAM
+from tests.unit.coordinator.programs import PROGRAM
 
 LEASE, GRACE = 10.0, 2.0
 HASH = "a" * 64

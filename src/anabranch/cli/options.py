@@ -1,0 +1,18 @@
+"""The arguments and options that many verbs have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["Config", "Detach", "Job", "Json", "Timeout", "Url"]
+
+Job = Annotated[str, typer.Argument(help="The job's name.")]
+Config = Annotated[Path | None, typer.Option(help="The configuration file.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Detach = Annotated[bool, typer.Option("--detach", help="Don't wait.")]
+Timeout = Annotated[float, typer.Option(help="Seconds to wait for it.")]
+Url = Annotated[str | None, typer.Option(help="Its URL; default: [coordinator] url.")]
+"""Of a coordinator."""

@@ -1,0 +1,146 @@
+"""Copies of a checkpoint folder: the folder of a lane that follows another one, and standbys."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from anabranch import crash_points, logs
+from anabranch.container.checkpoint import edits, filesystem
+from anabranch.container.checkpoint.edits import NewStream
+from anabranch.container.checkpoint.folder import METADATA, OUTPUTS, PROGRESS, STARTING, STREAMS, Folder
+from anabranch.errors import ConflictError
+from anabranch.spark.internals import checkpoint_layout
+
+__all__ = ["bare", "clone", "refresh", "standby", "standbys"]
+
+_STATE = "state"
+_STANDBY = "standby"
+# Commits before offsets: a copy made while the source is still written to never has a commit without its offset.
+_ORDER = ("commits", "offsets", METADATA, "sources", _STATE, STREAMS, STARTING, OUTPUTS)
+
+log = logs.get_logger()
+
+
+def clone(
+    folder: Folder,
+    target: str,
+    keeping: Mapping[str, Iterable[int]] | None = None,
+    adding: Mapping[str, Mapping[int, int]] | None = None,
+    new: Iterable[NewStream] = (),
+) -> Folder:
+    """A copy under another query id; it begins with a standby of the folder's, if there is one. Raises
+    ConflictError if the target is there already.
+
+    ``keeping``: only these partitions of each stream; None: all. ``adding``: partitions that weren't read before,
+    each with the offset to begin at. ``new``: streams that weren't read before.
+    """
+    with _copied(folder, target, _ORDER, standbys(folder)) as copy:
+        if keeping is not None:
+            edits.keep(copy, keeping)
+        for stream in new:
+            edits.add_stream(copy, stream)
+        edits.widen(copy, adding or {})
+    return copy
+
+
+def bare(folder: Folder, target: str) -> Folder:
+    """As :func:`clone`, but of the state only its schemas."""
+    names = [name for name in (*_ORDER, PROGRESS) if name != _STATE]
+    with _copied(folder, target, [*names, *_schemas(folder)]) as copy:
+        return copy
+
+
+def standby(folder: Folder, number: int) -> Folder:
+    """The place of a standby: a copy of the folder that is kept up to date while its lane runs, beside it. It only
+    saves time: it may be gone at any time, or be old."""
+    return folder.other(f"{_beside(folder)}{number}")
+
+
+def standbys(folder: Folder) -> list[Folder]:
+    """The standbys that there are, the newest first."""
+    found = folder.tree.fs.globStatus(folder.tree.path_of(f"{_beside(folder)}*"))
+    numbers = [str(each.getPath().getName()).rpartition("-")[2] for each in found or ()]
+    there = [standby(folder, int(number)) for number in numbers if number.isdecimal()]
+    return sorted(there, key=lambda each: -each.committed()) if len(there) > 1 else there
+
+
+def _beside(folder: Folder) -> str:
+    """How the names of its standbys begin."""
+    lane, _, epoch = folder.uri.rpartition("/")
+    return f"{lane}/{_STANDBY}-{epoch}-"
+
+
+def refresh(folder: Folder, standby: Folder) -> int:
+    """Bring a standby of the folder up to date, whose lane may run meanwhile; gives the last batch that it has."""
+    filesystem.update(folder.tree, standby.tree, _ORDER, lives=True)
+    return standby.committed()
+
+
+@contextmanager
+def _copied(folder: Folder, target: str, names: Iterable[str], standbys: Iterable[Folder] = ()) -> Iterator[Folder]:
+    copy = folder.other(target)
+    if copy.tree.local is None:
+        copy.lock()  # another process may be about to make the same copy
+    if copy.exists():
+        raise ConflictError(f"{target} exists already", "a lane's folder is made once; choose a higher epoch")
+    begun, names = time.monotonic(), [*names]
+    warm = any(_becomes(standby, copy) for standby in standbys)
+    copy.make()
+    try:
+        copied = _fill(folder, copy, names, warm=warm)
+        seconds = round(time.monotonic() - begun, 2)
+        log.info("a folder was copied", folder=folder.uri, to=target, files=copied, seconds=seconds, warm=warm)
+        _relocate(copy)
+        copy.note_id()
+        yield copy
+    except Exception:
+        copy.remove()  # whoever tries again makes it anew
+        raise
+
+
+def _becomes(folder: Folder, copy: Folder) -> bool:
+    """Whether a standby has become another folder."""
+    try:
+        return folder.tree.move(copy.tree)
+    except Exception as error:
+        log.warning("a standby is of no use", folder=folder.uri, error=str(error))
+        copy.remove()
+        return False
+
+
+def _fill(folder: Folder, copy: Folder, names: Sequence[str], *, warm: bool) -> int:
+    try:
+        if warm:
+            crash_points.reach(crash_points.ADOPTED, folder.tree.path.getParent().getName(), folder.committed())
+        return filesystem.update(folder.tree, copy.tree, names, lives=False)
+    except Exception as error:
+        if not warm:
+            raise
+        log.warning("a standby is of no use, and all is copied", folder=folder.uri, error=str(error))
+        copy.remove()
+        copy.make()
+        return _fill(folder, copy, names, warm=False)
+
+
+def _schemas(folder: Folder) -> list[str]:
+    """The folders that say how state is made."""
+    found = (_found(folder, f"{_STATE}/{each}") for each in checkpoint_layout.SCHEMAS)
+    return [*itertools.chain.from_iterable(found)]
+
+
+def _found(folder: Folder, pattern: str) -> list[str]:
+    """What there is of a pattern, by names in the folder."""
+    begin = f"{folder.tree.fs.makeQualified(folder.tree.path).toString()}/"
+    found = folder.tree.fs.globStatus(folder.tree.at(pattern))
+    return [str(each.getPath().toString()).removeprefix(begin) for each in found or ()]
+
+
+def _relocate(folder: Folder) -> None:
+    """Let what Spark keeps of a ``process`` name the schemas in this folder, not those where it was copied from:
+    it holds whole paths, and that folder will go."""
+    whole = folder.tree.fs.makeQualified(folder.tree.at(_STATE)).toString()
+    for name in _found(folder, f"{_STATE}/{checkpoint_layout.OPERATORS}"):
+        folder.tree.write(name, checkpoint_layout.relocated(folder.tree.read(name), whole))

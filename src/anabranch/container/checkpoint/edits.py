@@ -1,0 +1,94 @@
+"""Changes of what was planned in a checkpoint folder: from where, and from when on, its next batch goes on.
+
+The folder is a copy that hasn't run yet, unless a function says otherwise.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from anabranch.container.checkpoint import offset_log
+from anabranch.container.checkpoint.folder import Folder
+from anabranch.container.checkpoint.offset_log import Entry
+from anabranch.event_time.progress import Progress
+
+__all__ = ["NewStream", "add_stream", "keep", "mend_time", "reset_time", "rewind", "widen"]
+
+
+@dataclass(frozen=True)
+class NewStream:
+    """A stream that a lane begins to read, with the ``id`` that it has now. Its source comes behind that of the stream
+    ``after``; ``offset`` is as Spark would write it, with no partitions yet."""
+
+    name: str
+    id: str
+    after: str
+    offset: dict[str, Any]
+
+
+def reset_time(folder: Folder, now: Progress) -> None:
+    """Let the next batch begin in event time as a new lane does that knows ``now``."""
+    last = folder.planned()
+    entry, (version, told, rest) = folder.entry(last), folder.commit(last)
+    time = entry.metadata["batchTimestampMs"]
+    if entry.drains and folder.exists(f"offsets/{last - 1}"):
+        time = folder.entry(last - 1).metadata["batchTimestampMs"]
+    reset = entry.with_watermark(0).with_time(time).with_progress(now)
+    folder.tree.write(f"offsets/{last}", offset_log.format(reset))
+    reset_commit = json.dumps({**told, "nextBatchWatermarkMs": 0})
+    folder.tree.write(f"commits/{last}", "\n".join([version, reset_commit, *rest]))
+
+
+def mend_time(folder: Folder) -> None:
+    """Let the pending batch of a lane that is held have been planned at its watermark."""
+    last = folder.planned()
+    folder.tree.write(f"offsets/{last}", offset_log.format(folder.entry(last).planned_in_time()))
+
+
+def keep(folder: Folder, partitions: Mapping[str, Iterable[int]]) -> None:
+    """Drop all other partitions from every entry of the offset log."""
+    kept = {stream: set(numbers) for stream, numbers in partitions.items()}
+    for batch in folder.tree.numbers("offsets"):
+        folder.tree.write(f"offsets/{batch}", offset_log.format(folder.entry(batch).keeping(kept)))
+
+
+def rewind(folder: Folder, positions: Mapping[str, Mapping[int, int]]) -> None:
+    """Let the next batch begin at these positions, stream → partition → offset.
+
+    The last batch, which was another lane's, then seems to have ended there.
+    """
+    last = folder.planned()
+    entry = folder.entry(last)
+    for stream, number in folder.sources(last).items():
+        entry = entry.with_positions(number, {**entry.positions(number), **positions.get(stream, {})})
+    folder.tree.write(f"offsets/{last}", offset_log.format(entry))
+
+
+def add_stream(folder: Folder, stream: NewStream) -> None:
+    """Let the next batch begin to read one more stream; one that it has already is left as it is."""
+    last = folder.planned()
+    if last < 0 or stream.name in folder.sources(last):
+        return
+    number = folder.sources(last)[stream.after] + 1
+    # The other entries say where batches began whose records nobody reads again: Spark only counts their sources.
+    for batch in folder.tree.numbers("offsets"):
+        entry = folder.entry(batch).with_source(number, stream.offset if batch == last else None)
+        folder.tree.write(f"offsets/{batch}", offset_log.format(entry))
+    folder.note_stream(stream.name, stream.id)
+
+
+def widen(folder: Folder, partitions: Mapping[str, Mapping[int, int]]) -> None:
+    """Let the next batch begin to read more partitions: stream → partition → offset. No batch may be pending."""
+    last = folder.planned()
+    if last >= 0 and partitions:
+        folder.tree.write(f"offsets/{last}", offset_log.format(_widened(folder, last, partitions)))
+
+
+def _widened(folder: Folder, batch: int, partitions: Mapping[str, Mapping[int, int]]) -> Entry:
+    entry = folder.entry(batch)
+    for stream, number in folder.sources(batch).items():
+        entry = entry.with_positions(number, {**partitions.get(stream, {}), **entry.positions(number)})
+    return entry

@@ -1,0 +1,112 @@
+"""Builds the queries of lanes: from what the job is, where the lane's folder is, and where it begins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+from anabranch.container import batch_size_memory
+from anabranch.container.checkpoint.folder import Folder
+from anabranch.container.checkpoint.lane_folders import Place
+from anabranch.container.inputs import Inputs
+from anabranch.container.lane.attempt import Offsets, one_at_a_time
+from anabranch.container.lane.handover import PrestartedQuery
+from anabranch.model.lane import Lane
+from anabranch.operators.rules import is_boundary
+from anabranch.planning import stages
+from anabranch.spark.query import preanalysis
+from anabranch.spark.query.gate import Gate
+from anabranch.spark.query.plan import LoadedJob
+from anabranch.spark.query.preanalysis import Foreseen
+from anabranch.spark.query.query import LaneQuery
+
+__all__ = ["QueryBuilder"]
+
+
+class QueryBuilder:
+    """Builds the queries of a job's lanes in a container."""
+
+    def __init__(self, job: LoadedJob, place: Place) -> None:
+        self.job = job
+        self.place = place
+        self._noted: dict[str, dict[int, int]] = {}
+
+    def query(
+        self,
+        lane: Lane,
+        folder: Folder,
+        clock: str = "",
+        starting: Offsets | None = None,
+        until: Offsets | None = None,
+        dropped: Callable[[int], None] = lambda _: None,
+    ) -> LaneQuery:
+        return LaneQuery(
+            job=self.job,
+            lane=lane,
+            epoch=lane.epoch,
+            folder=folder.uri,
+            planned=lru_cache(maxsize=1)(folder.batch),
+            clock=clock,
+            starting=starting or {},
+            inherited=lambda: self.place.inherited(lane),
+            remembered=lambda quick: batch_size_memory.remembered(self.place, lane, quick=quick),
+            until=until or {},
+            dropped=dropped,
+            gate=Gate(check_owner=folder.check_owner),
+        )
+
+    def take(self, lane: Lane) -> None:
+        """Take the outputs of a lane that is new, and see that they hold nothing of it."""
+        self.query(lane, self.place.at(lane, lane.epoch)).outputs.take(new=True)
+        self.place.check_new(lane, self.place.published(lane))
+
+    def foreseen(self, lane: Lane) -> Foreseen | None:
+        """Let Spark analyze the query of a coming lane, if it can."""
+        query = self.query(lane, self.place.at(lane, lane.epoch), str(self.place.clock(lane)))
+        with one_at_a_time:
+            return preanalysis.foreseen(query)
+
+    def prestarted(self, lane: Lane, starting: Offsets, foreseen: Foreseen | None) -> PrestartedQuery | None:
+        """Begin the query of a coming lane that will begin there, if it was foreseen; in fresh partitions it begins
+        where its ``read`` says."""
+        starting = self.starting(lane, starting)
+        folder = self.place.at(lane, lane.epoch)
+        query = self.query(lane, folder, str(self.place.clock(lane)), starting)
+        known = None if foreseen is None else foreseen.known(query)
+        if foreseen is None or known is None:
+            return None
+        with one_at_a_time:
+            ahead = PrestartedQuery(foreseen, known, folder, starting)
+        try:
+            Inputs(self.place.systems, lane, starting).take(folder)
+        except Exception:
+            ahead.abandon()
+            raise
+        return ahead
+
+    def starting(self, lane: Lane, begins: Offsets) -> Offsets:
+        """Where a lane begins, by the whole SSP: as is known, and else where its ``read`` says."""
+        given = dict(begins)
+        reads = [n for n in self.job.graph.nodes if n.kind == "read" and n.args["start"] == "latest"]
+        latest = {stream for n in reads for stream in lane.streams_of(n.args["stream"])}
+        places: dict[tuple[str, bool], dict[int, int]] = {}
+        for ssp in (*lane.ssps, *lane.broadcast):
+            if ssp.whole in given:
+                continue
+            at_end = ssp.stream in latest and ssp.whole not in lane.fresh
+            if (ssp.stream, at_end) not in places:
+                system = self.place.systems.named(ssp.system)
+                places[ssp.stream, at_end] = system.ends(ssp.stream) if at_end else system.starts(ssp.stream)
+            given[ssp.whole] = places[ssp.stream, at_end][ssp.partition]
+        return given
+
+    def until(self, lane: Lane) -> Offsets:
+        """The noted ends of the inputs that the job doesn't write itself: noted once for all lanes."""
+        own = {stages.stream_of(self.job.graph, n) for n in self.job.graph.nodes if is_boundary(n)}
+        found: Offsets = {}
+        for ssp in (*lane.ssps, *lane.broadcast):
+            if ssp.stream not in own:
+                if ssp.stream not in self._noted:
+                    self._noted[ssp.stream] = self.place.systems.named(ssp.system).high_watermarks(ssp.stream)
+                found[ssp.whole] = self._noted[ssp.stream].get(ssp.partition, 0)  # 0: it came later
+        return found

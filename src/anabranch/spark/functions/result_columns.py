@@ -1,0 +1,237 @@
+"""Columns of what Python functions return: the values of a type of Arrow, also those of arrays, maps and structs."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import enum
+import zoneinfo
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from anabranch.spark.functions import result_values
+from anabranch.spark.functions.error_text import shortened
+from anabranch.spark.functions.result_values import Wrong
+
+__all__ = ["Column", "column_of", "fields_of", "is_alike"]
+
+_NONE = type(None)
+_ZONES = (dt.timezone, zoneinfo.ZoneInfo)
+
+
+class Column:
+    """The values of one type. ``usual``: the types of Python whose values Arrow converts exactly or refuses;
+    none where it would take what it shouldn't."""
+
+    def __init__(
+        self,
+        type_: pa.DataType,
+        kind: str,
+        usual: frozenset[type],
+        convert: Callable[[Any], Any],
+        nullable: bool = True,
+    ) -> None:
+        self.type = type_
+        self.kind = kind if nullable else f"{kind} NOT NULL"
+        self._usual = usual | {_NONE} if nullable else usual
+        self._convert = convert
+        self._nullable = nullable
+
+    def array(self, values: list[Any]) -> pa.Array:
+        if set(map(type, values)) <= self._usual and self._are_plain(values):
+            built = self.built(values)
+            if self.is_right(built):
+                return built
+        return self.built([self.plain(value) for value in values])
+
+    def built(self, plain: list[Any]) -> pa.Array:
+        return pa.array(plain, self.type)
+
+    def plain(self, value: object) -> Any:
+        """The value as Arrow takes it; raises :class:`Wrong`."""
+        if result_values.is_missing(value):
+            if not self._nullable:
+                raise Wrong(None, "give a value, or declare the column without NOT NULL")
+            return None
+        result_values.check_awaited(value)
+        if isinstance(value, enum.Enum):
+            value = result_values.of_enum(value)
+        return self._convert(value)
+
+    def _are_plain(self, values: list[Any]) -> bool:
+        if pa.types.is_timestamp(self.type):
+            zones = {value.tzinfo for value in values if value is not None}
+            if self.type.tz is None:
+                return zones <= {None}
+            return all(isinstance(zone, _ZONES) for zone in zones)
+        return True
+
+    def is_right(self, built: pa.Array) -> bool:
+        """Whether all numbers are finite, and all times of the years that Python has."""
+        if pa.types.is_floating(self.type):
+            return bool(pc.all(pc.is_finite(built), min_count=0).as_py())
+        if pa.types.is_timestamp(self.type):
+            ends = pc.min_max(built.cast(pa.int64()))
+            first, last = ends["min"].as_py(), ends["max"].as_py()
+            return first is None or (first >= result_values.FIRST_US and last <= result_values.LAST_US)
+        return True
+
+
+_INTEGERS = {
+    pa.int8(): ("tinyint", 8),
+    pa.int16(): ("smallint", 16),
+    pa.int32(): ("int", 32),
+    pa.int64(): ("bigint", 64),
+}
+
+
+def column_of(type_: pa.DataType, nullable: bool) -> Column:
+    kind, usual, convert = _kind(type_)
+    return Column(type_, kind, frozenset(usual), convert, nullable)
+
+
+def is_alike(given: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether a cast only changes how values are kept, and fails where it would change them."""
+    types = pa.types
+    if given == wanted or types.is_null(given):
+        return True
+    if types.is_dictionary(given):
+        return is_alike(given.value_type, wanted)
+    if types.is_list(wanted):
+        lists = types.is_list(given) or types.is_large_list(given) or types.is_fixed_size_list(given)
+        return lists and is_alike(given.value_type, wanted.value_type)
+    if types.is_struct(wanted):
+        named = types.is_struct(given) and [each.name for each in given] == [each.name for each in wanted]
+        return named and all(is_alike(a.type, b.type) for a, b in zip(given, wanted, strict=True))
+    if types.is_map(wanted):
+        alike = types.is_map(given) and is_alike(given.key_type, wanted.key_type)
+        return alike and is_alike(given.item_type, wanted.item_type)
+    if types.is_timestamp(wanted):
+        return types.is_timestamp(given) and (given.tz is None) == (wanted.tz is None)
+    return any(of(wanted) and any(takes(given) for takes in takers) for of, takers in _ALIKE)
+
+
+_TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+_BINARIES = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary)
+_ALIKE = (
+    (pa.types.is_integer, (pa.types.is_integer,)),
+    (pa.types.is_floating, (pa.types.is_floating, pa.types.is_integer)),
+    (pa.types.is_decimal, (pa.types.is_decimal, pa.types.is_integer)),
+    (pa.types.is_string, _TEXTS),
+    (pa.types.is_binary, _BINARIES),
+    (pa.types.is_date, (pa.types.is_date,)),
+    (pa.types.is_duration, (pa.types.is_duration,)),
+    (pa.types.is_time, (pa.types.is_time,)),
+)
+
+
+def _kind(type_: pa.DataType) -> tuple[str, Sequence[type], Callable[[Any], Any]]:
+    types = pa.types
+    if type_ in _INTEGERS:
+        name, bits = _INTEGERS[type_]
+        return name, [int], result_values.integer(bits)
+    if types.is_boolean(type_):
+        return "boolean", [bool], result_values.boolean
+    if types.is_floating(type_):
+        return ("double" if type_ == pa.float64() else "float"), [float], result_values.floating(type_)
+    if types.is_decimal(type_):
+        return f"decimal({type_.precision},{type_.scale})", [], result_values.decimal(type_.precision, type_.scale)
+    if types.is_string(type_) or types.is_large_string(type_):
+        return "string", [str], result_values.string
+    if types.is_binary(type_) or types.is_large_binary(type_):
+        return "binary", [bytes], result_values.binary
+    if types.is_date(type_):
+        return "date", [dt.date], result_values.date
+    if types.is_timestamp(type_):
+        if type_.tz is None:
+            return "timestamp_ntz", [dt.datetime], result_values.naive
+        return "timestamp", [dt.datetime], result_values.zoned
+    if types.is_duration(type_):
+        return "interval day to second", [], result_values.duration
+    if types.is_time(type_):
+        return "time", [], result_values.time_of_day
+    if types.is_map(type_):
+        return "map", [], _map(column_of(type_.key_type, False), column_of(type_.item_type, True))
+    if types.is_list(type_) or types.is_large_list(type_):
+        return "array", [], _list(column_of(type_.value_type, type_.value_field.nullable))
+    if types.is_struct(type_):
+        return "struct", [], _struct({field.name: column_of(field.type, field.nullable) for field in type_})
+    if types.is_null(type_):
+        return "void", [], result_values.nothing
+    return str(type_), [], lambda value: value  # Arrow converts it, or refuses
+
+
+def _list(element: Column) -> Callable[[Any], list[Any]]:
+    def convert(value: Any) -> list[Any]:
+        if not isinstance(value, list | tuple) and not (isinstance(value, np.ndarray) and value.ndim == 1):
+            raise Wrong(value, "give a list or a tuple; list(…) makes one")
+        return [_below(element, each, f"[{number}]") for number, each in enumerate(value)]
+
+    return convert
+
+
+def _map(names: Column, entries: Column) -> Callable[[Any], list[tuple[Any, Any]]]:
+    def convert(value: Any) -> list[tuple[Any, Any]]:
+        if isinstance(value, Mapping):
+            pairs = list(value.items())
+        elif isinstance(value, list) and all(isinstance(each, tuple) and len(each) == 2 for each in value):
+            pairs = value
+        else:
+            raise Wrong(value, "give a dict")
+        found = [
+            (_below(names, name, "{key}"), _below(entries, entry, f"[{shortened(name)}]")) for name, entry in pairs
+        ]
+        for number, (name, _) in enumerate(found):
+            if len(found) < _FEW and any(name == other for other, _ in found[:number]):
+                raise Wrong(value, f"it has the key {shortened(name)} twice")
+        if len(found) >= _FEW and _has_twice([name for name, _ in found]):
+            raise Wrong(value, "it has a key twice")
+        return found
+
+    return convert
+
+
+_FEW = 16
+
+
+def _has_twice(names: list[Any]) -> bool:
+    try:
+        return len(set(names)) < len(names)
+    except TypeError:  # lists and dicts can't be in a set
+        return any(name in names[:number] for number, name in enumerate(names))
+
+
+def _struct(columns: Mapping[str, Column]) -> Callable[[Any], dict[str, Any]]:
+    def convert(value: Any) -> dict[str, Any]:
+        fields = fields_of(value)
+        if fields is None:
+            raise Wrong(value, "give a dict, a dataclass or a NamedTuple with its fields")
+        unknown = next((name for name in fields if name not in columns), None)
+        if unknown is not None:
+            raise Wrong(value, f"it has the unknown field {shortened(unknown)}")
+        return {name: _below(column, fields.get(name), f".{name}") for name, column in columns.items()}
+
+    return convert
+
+
+def _below(column: Column, value: object, path: str) -> Any:
+    try:
+        return column.plain(value)
+    except Wrong as wrong:
+        raise wrong.below(path, column.kind) from None
+
+
+def fields_of(value: object) -> Mapping[str, Any] | None:
+    """The fields of what can be a row: a mapping, a dataclass, a NamedTuple, or a Row of PySpark."""
+    if isinstance(value, Mapping):
+        return value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    names = getattr(value, "_fields", None) or getattr(value, "__fields__", None)
+    if isinstance(value, tuple) and isinstance(names, tuple | list) and len(names) == len(value):
+        return dict(zip(names, value, strict=True))
+    return None

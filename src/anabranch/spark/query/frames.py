@@ -1,0 +1,142 @@
+"""The streaming frames of a lane: its sources and operators as Spark is to compute them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from time import monotonic
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from anabranch.grouping.ownership import owned
+from anabranch.operators.rules import is_timed
+from anabranch.spark.operators import evaluation, joining, lookups, routing
+from anabranch.spark.operators.frames_of_operators import Context
+from anabranch.spark.operators.lookups import Lookups
+from anabranch.spark.query import clock, ownership
+from anabranch.spark.query.outputs import LaneOutputs
+from anabranch.spark.query.pacer import Pacer
+from anabranch.spark.query.pacing import place_of
+from anabranch.spark.query.plan import LanePlan
+from anabranch.spark.query.source import Source, by_node
+from anabranch.spark.query.sources import LaneSources
+from anabranch.spark.query.workers import LaneWorkers
+from anabranch.spark.values import codec, meta_column
+from anabranch.systems.source import Limits
+
+__all__ = ["LaneFrames"]
+
+
+@dataclass(frozen=True)
+class LaneFrames:
+    """``folder``: the checkpoint folder as Spark takes it; ``clock``: a local file for the lane's event time;
+    ``nothing``: its batches read nothing; ``pacer`` gives what sizes them."""
+
+    plan: LanePlan
+    sources: LaneSources
+    workers: LaneWorkers
+    outputs: LaneOutputs
+    folder: str
+    clock: str
+    nothing: bool
+    pacer: Callable[[], Pacer]
+
+    @cached_property
+    def context(self) -> Context:
+        job = self.plan.settings.job
+        return replace(
+            self.plan.bare_context,
+            on_error=self.outputs.rejecting(job.on_error),
+            on_null_key=self.outputs.rejecting(job.on_null_key),
+            on_late=partial(self.outputs.aside.rejects, keep=True) if self.plan.late_rows else None,
+            watermarked=self._watermarked,
+            following=self._following,
+            home=self.plan.job.home,
+            shuffle_partitions=self.plan.lane.state_partitions,
+            factor=self.plan.lane.factor,
+            threads=job.threads,
+            busy=self.workers.busy.add,
+            line=self.workers.line,
+            message_seconds=self.plan.message_limit,
+            routing=self.workers.routing,
+            routed=routing.before(self.plan.group),
+            table=self._tables_joined.now,
+            own_state=ownership.of_state(self.plan.lane) if self.plan.group.stateful is not None else None,
+            own_tasks=owned(self.plan.lane) if self.plan.lane.predecessors else None,
+        )
+
+    def streamed(self, source: Source) -> DataFrame:
+        until = {ssp.partition: self.plan.until[ssp] for ssp in source.ssps if ssp in self.plan.until}
+        limits = Limits(
+            max_rows=0 if self.plan.real_time else self.pacer().shares[place_of(source)],
+            fail_on_loss=self.plan.systems.on_data_loss(source.stream) == "fail",
+            lane=self.plan.lane.id,
+            commits=f"{self.folder.removeprefix('file://')}/commits",
+            nothing=self.nothing,
+            line=self.workers.line,
+        )
+        return source.streamed(until, limits)
+
+    def _clock_frame(self, rows: bool) -> DataFrame:
+        carried = clock.carried(self.plan.systems)
+        options = {"file": self.clock, "systems": carried, "rows": str(rows).lower()}
+        return self.plan.job.spark.readStream.format(clock.FORMAT).options(**options).load()
+
+    def _watermarked(self, frame: DataFrame, column: str, behind: int) -> DataFrame:
+        """The frame with the lane's watermark on a column: of a row of the clock's, which then goes no further.
+
+        Only the clock has ``withWatermark``, and it comes first: else a sparse stream would hold the watermark back.
+        ``behind``: how many ms the operator has to stay behind the watermark.
+        """
+        if not self.sources.has_event_time:
+            delays = [
+                source.args.get("watermark", 0) for source in self.plan.graph.nodes if "event_time" in source.args
+            ]
+            return frame.withWatermark(codec.quoted(column), f"{max(delays) + behind} milliseconds")
+        told = self._clock_frame(rows=True).select(
+            *[
+                F.col("watermark").alias(f.name) if f.name == column else F.lit(None).cast(f.dataType).alias(f.name)
+                for f in frame.schema
+            ]
+        )
+        both = told.withWatermark(codec.quoted(column), f"{behind} milliseconds").union(frame)
+        return both.where(f"if(spark_partition_id() >= 0, {meta_column.NAME} is not null, false)")
+
+    def _following(self, frame: DataFrame, column: str, behind: int) -> DataFrame:
+        """Another frame of the same operator, with the same watermark."""
+        return (
+            joining.followed(frame, column) if self.sources.has_event_time else self._watermarked(frame, column, behind)
+        )
+
+    @cached_property
+    def _tables_joined(self) -> Lookups:
+        records = partial(lookups.everything, self.plan.systems)
+        fails = self.plan.settings.job.on_error == "fail"
+        load = partial(
+            lookups.load, functions=self.plan.job.functions, records=records, formats=self.plan.job.formats, fails=fails
+        )
+        return Lookups(load, self.plan.job.schemas, monotonic)
+
+    def ticking(self, frame: DataFrame) -> DataFrame:
+        """A frame without state that still has batches when only the lane's event time has gone on."""
+        if not self.sources.delays or (self.plan.group.stateful is not None and is_timed(self.plan.group.stateful)):
+            return frame
+        nothing = [F.lit(None).cast(f.dataType).alias(f.name) for f in frame.schema]
+        return self._clock_frame(rows=False).select(*nothing).union(frame)
+
+    @cached_property
+    def whole(self) -> tuple[DataFrame | None, int | None]:
+        """The streaming frame, of what is written, or of the rows of an operator and its id; None: there isn't one."""
+        group, context, sinks = self.plan.group, self.context, self.outputs.sinks
+        frames = by_node(self.sources.all, lambda s: s.rows(s.observed(s.opened(self.streamed(s)))))
+        way = evaluation.trunk(group, frames, context)
+        if way is None:
+            return None, None
+        last, frame = way
+        if sinks and not self.outputs.tables and evaluation.fans_out(group, last):
+            rows = evaluation.fan_out(group, last, frame, sinks)
+            if rows is not None:
+                return self.ticking(rows), None
+        return self.ticking(frame), last.id

@@ -1,0 +1,315 @@
+"""Where a lane's rows go: its sinks, their slots, what publishes them, and what it can't process."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial, reduce
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from anabranch.event_time.progress import Progress
+from anabranch.formats import JSON, Format
+from anabranch.model.graph import Node
+from anabranch.operators import rule
+from anabranch.operators.rules import is_boundary, is_shuffle, on_late
+from anabranch.planning import stages
+from anabranch.spark import values
+from anabranch.spark.functions.wrap import Rejecting
+from anabranch.spark.operators import evaluation, frames_of_operators
+from anabranch.spark.operators.evaluation import Sink
+from anabranch.spark.operators.labels import label
+from anabranch.spark.query import dead_letters, tables
+from anabranch.spark.query.dead_letters import Aside, Letters
+from anabranch.spark.query.gate import Gate
+from anabranch.spark.query.plan import LanePlan
+from anabranch.spark.query.planned_batch import Batch
+from anabranch.spark.query.publishing import Publishing
+from anabranch.spark.query.sink import Keyless
+from anabranch.spark.query.sources import LaneSources
+from anabranch.spark.query.tables import TablePublisher
+from anabranch.spark.query.workers import LaneWorkers
+from anabranch.spark.values import meta_column, task_header
+from anabranch.spark.values.decoding import FAULTS
+from anabranch.spark.values.task_header import TaskNames
+from anabranch.systems.output import Publisher, Target, Written
+from anabranch.systems.reading.spark import PlainWriter, spark_side
+from anabranch.tables.contract import Owner, Table
+
+__all__ = ["LaneOutputs"]
+
+_ASIDE, _DROP, _FAIL = "dead-letter", "drop", "fail"
+_KEYLESS = "the key is null, and the operator keeps its rows by key"
+
+
+@dataclass(frozen=True)
+class LaneOutputs:
+    """What becomes of the rows of a lane, and of what it can't process.
+
+    ``planned`` gives what the offset log says of a batch; ``clock``: a local file for the lane's event time;
+    ``inherited`` gives how far in event time the lanes were that it goes on from; ``dropped`` is told how many records
+    each batch has dropped; what others may see of a batch passes the ``gate``.
+    """
+
+    plan: LanePlan
+    sources: LaneSources
+    workers: LaneWorkers
+    epoch: int
+    planned: Callable[[int], Batch]
+    clock: str
+    inherited: Callable[[], Progress]
+    dropped: Callable[[int], None]
+    gate: Gate
+
+    @property
+    def allowed(self) -> float:
+        """The seconds that a batch may take."""
+        slotted = [publisher for publisher in self.publishers.values() if publisher.slotted]
+        return min((publisher.batch_seconds for publisher in slotted), default=math.inf)
+
+    def rejecting(self, policy: str) -> Rejecting | None:
+        return None if policy == _FAIL else partial(self.aside.rejects, keep=policy != _DROP)
+
+    @property
+    def repeats(self) -> str:
+        """What it does again with a batch that is run again; empty: nothing."""
+        written = [node for node in self.plan.group.sinks if node.kind != "foreach_batch"]
+        plain = sorted(
+            stream
+            for stream in (stages.stream_of(self.plan.graph, node) for node in written)
+            if self.plan.is_plain(stream)
+        )
+        called = [label(node) for node in self.plan.group.sinks if node.kind == "foreach_batch"]
+        told = [f"writes at least once to {', '.join(plain)}"] if plain else []
+        return " and ".join([*told, *(f"is given to {name}" for name in called)])
+
+    def take(self, new: bool) -> None:
+        """Make the lane's outputs ours: nobody who had them before can write to them any more. ``new``: nobody had."""
+        for publisher in self.publishers.values():
+            publisher.take(new)
+
+    def refresh(self) -> None:
+        """Say once more that the lane's slots are ours, so that what tells it doesn't expire."""
+        for publisher in self.publishers.values():
+            if publisher.slotted:
+                publisher.take(new=False)
+
+    @cached_property
+    def scattered(self) -> bool:
+        """Whether records of one partition may be in several Spark tasks, without state, when they are written."""
+        read = [stages.stream_of(self.plan.graph, node) for node in self.plan.group.sources]
+        return len(set(read)) < len(read) or any(self._spreads(node) for node in self.plan.group.nodes)
+
+    def _spreads(self, node: Node) -> bool:
+        """Whether records of one partition may be in several Spark tasks behind it."""
+        return node.kind == "transform" or is_shuffle(node) or self.plan.group.rejoins(node)
+
+    @cached_property
+    def _gathers(self) -> bool:
+        """Whether what one slot puts aside may come from several Spark tasks, where it must be written by one; or even
+        one record may, of a broadcast."""
+        job = self.plan.settings.job
+        keyed = any(rule(node).stateful or node.kind == "partition_by" for node in self.plan.group.nodes)
+        aside = job.on_error == _ASIDE or (keyed and job.on_null_key == _ASIDE)
+        aside = aside or any(on_late(node) == _ASIDE for node in self.plan.group.nodes)
+        letters = {self.plan.lane.system(stream) for stream in self.plan.lane.dead_letters.values()}
+        slotted = any(self.publishers[name].slotted for name in letters)
+        shared = self.workers.splits and bool(self.plan.lane.broadcast)
+        shuffled = self.plan.group.stateful is not None and rule(self.plan.group.stateful).function
+        return aside and (shared or ((self.scattered or self.workers.splits or shuffled) and slotted))
+
+    @cached_property
+    def aside(self) -> Aside:
+        read = {source.number: source.stream for source in self.sources.all}
+        letters = {
+            stream: Letters(
+                Target(dead, self.plan.lane.outputs[dead]), self.publishers[self.plan.lane.system(dead)].output
+            )
+            for stream, dead in self.plan.lane.dead_letters.items()
+        }
+        return Aside(
+            job=self.plan.lane.job,
+            streams=read,
+            systems={source.stream: source.system for source in self.sources.all},
+            letters=letters,
+            operators={label(node): node.name for node in self.plan.group.nodes} | self.plan.late_rows,
+            slots=self.plan.lane.slots,
+            said=dead_letters.listening(self.plan.job.spark.sparkContext),
+            gathers=self._gathers,
+        )
+
+    @cached_property
+    def late(self) -> Counter[str]:
+        """How many rows were put aside for they were late, by SSP."""
+        return Counter()
+
+    @cached_property
+    def publishers(self) -> dict[str, Publisher]:
+        """How the lane writes exactly once, by the system."""
+        written = [stages.stream_of(self.plan.graph, n) for n in self.plan.group.sinks if n.kind != "foreach_batch"]
+        exact = [
+            *self.plan.lane.dead_letters.values(),
+            *(stream for stream in written if not self.plan.is_plain(stream)),
+        ]
+        return {name: self._publisher(name) for name in sorted({self.plan.lane.system(stream) for stream in exact})}
+
+    def _publisher(self, system: str) -> Publisher:
+        tables = {name: table for name, table in self.tables.items() if self.plan.lane.system(name) == system}
+        if tables:
+            return TablePublisher(self.plan.lane, self.epoch, tables)
+        return self.plan.systems.named(system).publisher(self.plan.lane, self.epoch)
+
+    @cached_property
+    def tables(self) -> dict[str, Table]:
+        """The tables that the lane writes, by output."""
+        return self.plan.systems.tables(self.plan.lane)
+
+    def table(self, node: Node) -> str:
+        """The output of a sink that writes to a table; '' of others."""
+        output = "" if node.kind == "foreach_batch" else stages.stream_of(self.plan.graph, node)
+        return output if output in self.tables else ""
+
+    def written_to_table(self, node: Node, rows: DataFrame) -> list[Written]:
+        """Write what comes to the sink of a table."""
+        output = self.table(node)
+        owner = Owner(self.plan.lane.job, self.plan.lane.id, self.epoch)
+        schema = tables.schema_of(self.plan.job.schemas[node.inputs[0]], label(node))
+        rows = rows.drop(meta_column.NAME)
+        if not self.aside.gathers:
+            return tables.write(rows, self.tables[output], output, owner, schema)
+        kept = rows.persist()
+        try:
+            kept.count()  # as for streams: first what was put aside
+            self.gate.check()
+            dead_letters.put(self.plan.job.spark, self.aside)
+            return tables.write(kept, self.tables[output], output, owner, schema)
+        finally:
+            kept.unpersist()
+
+    def _keyless(self, frames: dict[int, DataFrame]) -> DataFrame:
+        """Of some records' rows, those that come to the state with null keys, as :meth:`Source.faulty` tells it."""
+        at = [meta_column.field(name) for name in ("source", "partition", "offset")]
+        sides = evaluation.before_state(self.plan.group, frames, self.plan.bare_context)
+        said = [F.lit("null_key").alias("fault"), F.lit(_KEYLESS).alias("reason")]
+        found = [side.where(frames_of_operators.keyless()).select(*at, *said) for side in sides]
+        return reduce(DataFrame.union, found)
+
+    @cached_property
+    def sinks(self) -> dict[int, Sink]:
+        traced = any(is_boundary(node) for node in self.plan.group.sinks)
+        windowed = self.plan.group.stateful is not None and "window" in self.plan.group.stateful.args
+        return {
+            node.id: Sink(
+                number,
+                node,
+                values.writing(self._written_as(node), ours=is_boundary(node)),
+                traced,
+                self._slots(node),
+                self._named(node),
+                windowed,
+            )
+            for number, node in enumerate(self.plan.group.sinks)
+            if node.kind != "foreach_batch" and not self.table(node)
+        }
+
+    def _named(self, node: Node) -> TaskNames | None:
+        """See :class:`Sink`."""
+        bound = self.plan.settings.streams.get(stages.stream_of(self.plan.graph, node))
+        return task_header.of_lane(self.plan.lane) if bound is not None and bound.task_header else None
+
+    def _written_as(self, node: Node) -> Format:
+        return JSON if is_boundary(node) else self.plan.format_of(node.args["stream"])
+
+    def _slots(self, node: Node) -> dict[tuple[int, int], int] | None:
+        """See :class:`Sink`."""
+        stream = stages.stream_of(self.plan.graph, node)
+        if self.plan.is_plain(stream) or not self.publishers[self.plan.lane.system(stream)].slotted:
+            return None
+        if self.plan.group.stateful is not None:
+            return {}
+        return {
+            (s.number, ssp.partition): self.plan.lane.slots.index(str(ssp)) for s in self.sources.all for ssp in s.ssps
+        }
+
+    @property
+    def slotted_partitions(self) -> dict[int, tuple[int, int]]:
+        """The source and partition that the rows of a slot come from, where they come of records as they are."""
+        if self.plan.group.stateful is not None or not any(each.slotted for each in self.publishers.values()):
+            return {}
+        slots = {ssp: number for number, ssp in enumerate(self.plan.lane.slots)}
+        places = {str(ssp): (source.number, ssp.partition) for source in self.sources.all for ssp in source.ssps}
+        return {slots[ssp]: place for ssp, place in places.items() if ssp in slots}
+
+    def plain(self, streams: Mapping[int, str]) -> dict[int, PlainWriter]:
+        """What writes the outputs that are written at least once, by their numbers. They are all of one system: outputs
+        of several are those of several groups."""
+        plain = {number: stream for number, stream in streams.items() if self.plan.is_plain(stream)}
+        if not plain:
+            return {}
+        (name,) = {self.plan.lane.system(stream) for stream in plain.values()}
+        system = self.plan.systems.named(name)
+        return dict.fromkeys(plain, spark_side(system).plain(system, plain))
+
+    @cached_property
+    def publishing(self) -> Publishing:
+        job = self.plan.settings.job
+        streams = {s.number: stages.stream_of(self.plan.graph, s.node) for s in self.sinks.values()}
+        targets = {n: Target(stream, self.plan.lane.outputs[stream]) for n, stream in streams.items()}
+        boundaries = {s.number: s.node for s in self.sinks.values() if is_boundary(s.node)}
+        keyless = {number: label(node) for number, node in boundaries.items()}
+        wanted = stages.timed(self.plan.graph)
+        dropping = [*(["null_key"] if job.on_null_key == _DROP else []), *(FAULTS if job.on_error == _DROP else [])]
+        stateful = self.plan.group.stateful
+        return Publishing(
+            spark=self.plan.job.spark,
+            lane=self.plan.lane,
+            publishers=self.publishers,
+            plain=self.plain(streams),
+            targets=targets,
+            timed=[targets[n] for n, node in boundaries.items() if node.id in wanted and self.sources.delays],
+            without_key=Keyless(keyless, self.rejecting(job.on_null_key)) if keyless else None,
+            aside=self.aside,
+            sources=self.sources.all,
+            reports=self.plan.lane.reports,
+            dropping=dropping,
+            keyless_rows=self._keyless,
+            into_state=label(stateful) if stateful is not None else "",
+            planned=self.planned,
+            clock=Path(self.clock) if self.sources.has_event_time else None,
+            delays=self.sources.delays,
+            window=self.plan.window,
+            late_rows=frozenset(self.plan.late_rows),
+            late=self.late.update,
+            gate=self.gate,
+            dropped=self.dropped,
+            inherited=self.inherited if self.plan.lane.predecessors or self.plan.lane.drained is not None else None,
+            unruly=self.scattered or (stateful is None and self.workers.splits),
+            line=self.workers.line,
+        )
+
+    def out_of_time(self, batch: Batch) -> bool:
+        """Whether records of a batch would fall into windows of processing time that are closed: when it was planned,
+        the clock had been set back."""
+        return self.plan.by_intake and batch.at < batch.watermark and self.publishing.reads(batch)
+
+    def look_back(self, last: Batch | None) -> None:
+        """Find out how far the lane is in event time, after the last batch that was committed."""
+        self.publishing.begin(last, pending=False)
+
+    def settle(self) -> None:
+        """Let readers see what the lane has published, once it has ended."""
+        self.publishing.settle()
+
+    @property
+    def tells_time(self) -> bool:
+        """Whether others go by the lane's event time."""
+        return bool(self.publishing.timed)
+
+    @property
+    def put_aside(self) -> int:
+        """How many records this lane has ever put aside."""
+        return self.publishing.put_aside()

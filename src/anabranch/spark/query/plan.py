@@ -1,0 +1,190 @@
+"""What a lane is to do, by its job's graph: its group of operators, and the settings that they go by."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from anabranch.api.timers import PROCESSING_TIME
+from anabranch.config import Settings
+from anabranch.event_time import durations, windows
+from anabranch.event_time.windows import Window
+from anabranch.formats import JSON, Format
+from anabranch.model.graph import Graph, Node
+from anabranch.model.lane import Lane
+from anabranch.model.ssp import SSP
+from anabranch.operators import rule
+from anabranch.operators.rules import is_boundary, is_by_intake, is_shuffle, late_of, on_late
+from anabranch.planning import groups, plan, stages
+from anabranch.planning.groups import Group
+from anabranch.planning.stages import Stage
+from anabranch.planning.transition import after_drain
+from anabranch.spark.operators import late_rows
+from anabranch.spark.operators.frames_of_operators import Context
+from anabranch.spark.query.pruning import Needs
+from anabranch.systems.systems import Systems
+
+__all__ = ["LanePlan", "LoadedJob"]
+
+_DRAINING_SECONDS = 60.0
+_ASIDE, _FAIL = "dead-letter", "fail"
+_UNKNOWN = ("transform", "foreach_batch")
+"""Operators that call functions of the job once for a batch, which may take any time for it."""
+
+
+@dataclass(frozen=True)
+class LoadedJob:
+    """What the lanes of a job share in this process.
+
+    ``functions``: by node. ``schemas``: the columns after each operator. ``formats``: of streams that aren't JSON.
+    ``home``: the job's folder. ``needs``: the columns that groups need, as far as lanes have found that out.
+    """
+
+    spark: SparkSession
+    settings: Settings
+    graph: Graph
+    functions: Mapping[int, Callable[..., Any]]
+    schemas: Mapping[int, Any]
+    formats: Mapping[str, Format]
+    home: str
+    needs: Needs = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LanePlan:
+    """``until``: offsets by whole SSP that are never read beyond."""
+
+    job: LoadedJob
+    lane: Lane
+    until: Mapping[SSP, int]
+
+    @property
+    def graph(self) -> Graph:
+        return self.job.graph
+
+    @property
+    def settings(self) -> Settings:
+        return self.job.settings
+
+    @property
+    def message_patience(self) -> float:
+        """After how many seconds on one message a drain is given up. Where messages are bounded, it goes on: a worker
+        ends that takes too long on one."""
+        return _DRAINING_SECONDS if math.isinf(self.message_limit) else math.inf
+
+    @property
+    def message_limit(self) -> float:
+        """How many seconds a function may work on one message at all."""
+        timeout = self.settings.job.message_timeout
+        return math.inf if timeout is None else durations.parse(timeout) / 1000
+
+    @property
+    def stateful(self) -> bool:
+        """Whether it keeps state."""
+        return self.group.stateful is not None
+
+    @property
+    def empties(self) -> bool:
+        """Whether all of its state goes out when time ends."""
+        return self.stateful and not after_drain.keeps_state(self.graph, self.lane.group)
+
+    @property
+    def sequential(self) -> bool:
+        """Whether its functions work on one key after another: Spark gives a processor the rows of a key at a time."""
+        functions = [node for node in self.group.nodes if rule(node).function]
+        return bool(functions) and all(node.kind == "process" for node in functions)
+
+    @property
+    def ticks(self) -> bool:
+        """Whether it has timers of processing time: then Spark begins a batch whenever none runs."""
+        stateful = self.group.stateful
+        return stateful is not None and stateful.args.get("timers") == PROCESSING_TIME
+
+    @property
+    def own(self) -> frozenset[str]:
+        """The streams between the job's stages."""
+        return frozenset(stages.stream_of(self.graph, node) for node in self.graph.nodes if is_boundary(node))
+
+    @property
+    def real_time(self) -> bool:
+        """Whether records go through one by one. Up to noted ends, they go in batches."""
+        return self.settings.job.trigger == "real-time" and not self.until
+
+    @property
+    def operators(self) -> tuple[Node, ...]:
+        """The operators that it runs."""
+        return self.group.nodes
+
+    @property
+    def by_intake(self) -> bool:
+        """Whether it has windows of processing time: of when a record's batch was planned first."""
+        return self.group.stateful is not None and is_by_intake(self.group.stateful)
+
+    @property
+    def window(self) -> Window | None:
+        """By which windows of processing time go."""
+        stateful = self.group.stateful
+        return windows.of_builtins(stateful.args["window"]) if stateful is not None and self.by_intake else None
+
+    @cached_property
+    def stage(self) -> Stage:
+        return next(s for s in stages.cut(self.graph) if s.id == self.lane.stage)
+
+    @cached_property
+    def _groups(self) -> tuple[Group, ...]:
+        """All groups of the stage, of which the lane runs one."""
+        written = [stages.stream_of(self.graph, s) for s in self.stage.sinks if s.kind != "foreach_batch"]
+        return groups.cut(self.graph, self.stage, {stream: self._kind(stream) for stream in written})
+
+    def _kind(self, stream: str) -> str:
+        return plan.kind(self.where[stream], self.is_plain(stream))
+
+    @cached_property
+    def systems(self) -> Systems:
+        """The systems that its streams live in."""
+        return Systems(self.settings, self.lane.job)
+
+    @cached_property
+    def where(self) -> Mapping[str, str]:
+        return stages.systems(self.graph, self.systems.bound(), self.systems.default)
+
+    @cached_property
+    def group(self) -> Group:
+        return next(group for group in self._groups if group.name == self.lane.group)
+
+    @property
+    def looks_for_null_keys(self) -> bool:
+        """Whether rows with null keys may come to the lane's state and must be told of: they are those of records with
+        null keys, as long as neither a shuffle nor a function has given rows other keys."""
+        stateful = self.group.stateful
+        shuffled = any(is_shuffle(node) for node in self.group.nodes)
+        if stateful is None or shuffled or self.settings.job.on_null_key == _FAIL:
+            return False
+        return not any(i in self.bare_context.changed for i in stateful.inputs)
+
+    @cached_property
+    def bare_context(self) -> Context:
+        graph, stage = self.graph, self.stage
+        changed = stages.changed(graph, stage)
+        return Context(self.job.functions, stages.key_columns(graph, stage), stages.event_times(graph), changed)
+
+    def format_of(self, stream: str) -> Format:
+        return self.job.formats.get(stream, JSON)
+
+    def is_plain(self, stream: str) -> bool:
+        return self.settings.is_plain(stream)
+
+    @property
+    def calls_functions(self) -> bool:
+        """Whether a record may take any time."""
+        return any(rule(node).function or node.kind in _UNKNOWN for node in self.group.nodes)
+
+    @property
+    def late_rows(self) -> dict[str, str]:
+        """By what messages call it, the name of what puts late rows aside."""
+        return {late_rows.label_of(node): late_of(node) for node in self.group.nodes if on_late(node) == _ASIDE}

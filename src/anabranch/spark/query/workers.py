@@ -1,0 +1,56 @@
+"""The Python workers of a lane: how rows get to them, and what they tell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from pyspark import Accumulator
+
+from anabranch.grouping.ownership import owned
+from anabranch.spark.functions import busy_time, hearing
+from anabranch.spark.functions.busy_time import Busy
+from anabranch.spark.functions.hearing import Listener
+from anabranch.spark.operators import routing
+from anabranch.spark.operators.routing import Routing
+from anabranch.spark.query.plan import LanePlan
+from anabranch.task_progress.counts import Line
+
+__all__ = ["LaneWorkers"]
+
+
+@dataclass(frozen=True)
+class LaneWorkers:
+    """What the driver has to do with the workers in which the functions of a lane run."""
+
+    plan: LanePlan
+
+    @property
+    def line(self) -> Line | None:
+        """Where Python workers tell how far they are; None: nobody hears them."""
+        return None if self.listener is None else self.listener.line
+
+    @cached_property
+    def listener(self) -> Listener | None:
+        """What hears the lane's Python workers."""
+        return hearing.listening(self.plan.job.spark.sparkContext)
+
+    @cached_property
+    def busy(self) -> Accumulator[Busy]:
+        return busy_time.listening(self.plan.job.spark.sparkContext)
+
+    def take_busy(self) -> Busy:
+        """The seconds that Python functions have worked on each bucket since the last call."""
+        return busy_time.heard(self.busy)
+
+    @cached_property
+    def routing(self) -> Routing | None:
+        """How rows get to Python functions; None: those of a partition are in one Spark task anyway."""
+        virtual = [(number, bucket) for number, mine in owned(self.plan.lane).items() for bucket in mine]
+        cores = self.plan.job.spark.sparkContext.defaultParallelism
+        return routing.over(virtual, self.plan.lane.factor, cores) if routing.before(self.plan.group) else None
+
+    @property
+    def splits(self) -> bool:
+        """Whether functions work on rows of one partition in several Spark tasks."""
+        return self.routing is not None and (self.routing.splits or bool(self.plan.lane.broadcast))

@@ -1,0 +1,7 @@
+"""Programs of jobs, as a coordinator is given them."""
+
+from __future__ import annotations
+
+from anabranch.protocol.deployment import Program
+
+PROGRAM = Program(artifact="a" * 64, file="job.py", settings={"job": {"cores": 1}}, schemas={})
