@@ -1,6 +1,7 @@
 """Kills, races and freezes with lanes' folders on a store that has no locks: ``s3`` and ``hdfs``.
 
-Which one a seed is: seeds that can be divided by four race, the ones after them freeze, all others kill.
+Which one a seed is: seeds that can be divided by four race, the ones after them freeze, and all others kill; but every
+fourth one on HDFS lets that fail.
 """
 
 from __future__ import annotations
@@ -19,25 +20,34 @@ __all__ = ["copied", "on_hdfs", "on_s3", "scenario"]
 
 COUNT = 6000
 ROWS = {"job__max_rows_per_batch": 700}
+LOST = 37
+"""Of so many calls that write, one is carried out, and its answer lost."""
 _STEPS = (crash_points.PLANNED, crash_points.PUBLISHED, crash_points.COMMITTED)
 _MOST_SECONDS = 12.0
 """From the start of a process to a kill at no step."""
 
 
 def on_s3(folder: Path, stack: ExitStack) -> Workspace:
-    """A workspace whose storage root is on an S3 server of its own."""
+    """A workspace whose storage root is on an S3 server of its own, of whose answers some are lost."""
     server = stack.enter_context(s3.serving(folder))
-    workspace = Workspace(folder, **server.settings(), **ROWS)
+    proxy = stack.enter_context(s3.Proxy(server.port, loses=LOST))
+    workspace = Workspace(folder, **server.settings(proxy.port), **ROWS)
     workspace.lanes = server.root / JOB
     return workspace
 
 
+class OnHdfs(Workspace):
+    """A workspace whose storage root is on an HDFS, which Hadoop's configuration names."""
+
+    def __init__(self, folder: Path, server: hdfs.Server) -> None:
+        super().__init__(folder, storage__root="hdfs:///lanes", **ROWS)
+        self.environment["HADOOP_CONF_DIR"] = str(server.conf)
+        self.server = server
+
+
 def on_hdfs(folder: Path, stack: ExitStack) -> Workspace:
-    """A workspace whose storage root is on an HDFS of its own, which Hadoop's configuration names."""
-    server = stack.enter_context(hdfs.serving(folder / "hdfs"))
-    workspace = Workspace(folder, storage__root="hdfs:///lanes", **ROWS)
-    workspace.environment["HADOOP_CONF_DIR"] = str(server.conf)
-    return workspace
+    """A workspace on an HDFS of its own."""
+    return OnHdfs(folder, stack.enter_context(hdfs.serving(folder / "hdfs")))
 
 
 def copied(workspace: Workspace, stack: ExitStack) -> Workspace:
@@ -57,7 +67,8 @@ def scenario(seed: int, workspace: Workspace) -> str:
     dice = random.Random(seed)
     several = flights(seed, COUNT)
     workspace.put(several)
-    how = (raced, frozen, killed, killed)[seed % 4](dice, workspace)
+    last = troubled if isinstance(workspace, OnHdfs) else killed
+    how = (raced, frozen, killed, last)[seed % 4](dice, workspace)
     workspace.finish()
     workspace.check_outputs(several)
     return how
@@ -68,6 +79,27 @@ def killed(dice: random.Random, workspace: Workspace) -> str:
     hold, process = _held(dice, workspace, dice.choice(_STEPS))
     process.kill()
     return "; ".join([f"at {hold}", *(_killed_at_any_moment(dice, workspace) for _ in range(2))])
+
+
+def troubled(dice: random.Random, workspace: Workspace) -> str:
+    """What befalls an HDFS, in the middle of a batch: safe mode, a full quota, another start of the name node."""
+    assert isinstance(workspace, OnHdfs)
+    server, away = workspace.server, dice.uniform(1, 8)
+    hold, process = _held(dice, workspace, dice.choice(_STEPS))
+    process.release()
+    kind = dice.choice(("safe mode", "quota", "restart"))
+    if kind == "safe mode":
+        server.safe_mode(on=True)
+        time.sleep(away)
+        server.safe_mode(on=False)
+    elif kind == "quota":
+        server.limit("/lanes", 1)
+        time.sleep(away)
+        server.limit("/lanes", None)
+    else:
+        server.restart()
+    code = process.wait()
+    return f"{kind} for {away:.1f} s at {hold}, exit code {code}"
 
 
 def raced(dice: random.Random, workspace: Workspace) -> str:

@@ -7,22 +7,28 @@ import os
 import shutil
 import socket
 import subprocess
+import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO, Self
 
 from anabranch import cache_dir
 from tests.support.paths import ROOT
 
-__all__ = ["BUCKET", "Server", "jars", "serving"]
+__all__ = ["BUCKET", "Proxy", "Server", "jars", "serving"]
 
 BUCKET = "lanes"
 VERSION = "1.8.0"
 _PACKAGE = f"github.com/versity/versitygw/cmd/versitygw@v{VERSION}"
 _KEY, _SECRET = "anabranch", "anabranch-secret"
 _STARTS_WITHIN = 30.0
+_PIECE = 1 << 16
+_CARRIED_OUT = 0.2
+"""Seconds after which a call has been carried out."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,11 @@ class Server:
         }
         return {"spark.jars": ",".join(jars()), **{f"spark.hadoop.fs.s3a.{name}": settings[name] for name in settings}}
 
+    @property
+    def keys(self) -> dict[str, str]:
+        """Where AWS's tools look for them: in the environment."""
+        return {"AWS_ACCESS_KEY_ID": _KEY, "AWS_SECRET_ACCESS_KEY": _SECRET}
+
     def settings(self, port: int = 0) -> dict[str, object]:
         """Those of a workspace whose storage root is here."""
         return {"storage__root": f"s3a://{BUCKET}/root", "spark__conf": json.dumps(self.conf(port))}
@@ -53,6 +64,93 @@ class Server:
     def root(self) -> Path:
         """The storage root, as files."""
         return self.folder / BUCKET / "root"
+
+
+class Proxy:
+    """Forwards calls to a server, and counts them by method. Inside ``with``.
+
+    Args:
+        latency: seconds that each call takes longer.
+        loses: of every so many calls that write, one is carried out, and its answer lost with the connection; 0: none.
+    """
+
+    def __init__(self, to_port: int, latency: float = 0.0, loses: int = 0) -> None:
+        self.calls: Counter[str] = Counter()
+        self.latency = latency
+        self._to, self._loses = to_port, loses
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=100)
+        self.port: int = self._listener.getsockname()[1]
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                near, _ = self._listener.accept()
+            except OSError:
+                return
+            near.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            threading.Thread(target=self._serve, args=(near,), daemon=True).start()
+
+    def _serve(self, near: socket.socket) -> None:
+        far = socket.create_connection(("127.0.0.1", self._to))
+        far.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        is_lost = threading.Event()
+        threading.Thread(target=_pass_on, args=(far, near, is_lost), daemon=True).start()
+        reader = near.makefile("rb")
+        try:
+            while head := self._head(reader):
+                lines, left, loses = head
+                if loses and not left:
+                    is_lost.set()
+                far.sendall(lines)
+                while left and (piece := reader.read(min(left, _PIECE))):
+                    left -= len(piece)
+                    if loses and not left:
+                        is_lost.set()
+                    far.sendall(piece)
+                if loses:
+                    time.sleep(_CARRIED_OUT)
+                    break
+        except OSError:
+            pass  # one of them has closed the connection
+        finally:
+            far.close()
+            with suppress(OSError):
+                near.shutdown(socket.SHUT_RDWR)
+            near.close()
+
+    def _head(self, reader: BinaryIO) -> tuple[bytes, int, bool] | None:
+        """The next call's first lines, the size of what follows them, and whether its answer is to be lost; None: there
+        is none."""
+        lines, size, lost = [], 0, False
+        while line := reader.readline():
+            name, _, value = line.partition(b":")
+            if name.lower() == b"content-length":
+                size = int(value)
+            if not lines:
+                method = line.split()[0].decode()
+                self.calls[method] += 1
+                lost = bool(self._loses) and method == "PUT" and self.calls[method] % self._loses == 0
+                time.sleep(self.latency)
+            lines.append(line)
+            if line == b"\r\n":
+                return b"".join(lines), size, lost
+        return None
+
+
+def _pass_on(source: socket.socket, target: socket.socket, is_lost: threading.Event) -> None:
+    with suppress(OSError):
+        while piece := source.recv(_PIECE):
+            if not is_lost.is_set():
+                target.sendall(piece)
+    with suppress(OSError):
+        target.close()
 
 
 def jars() -> list[str]:

@@ -186,18 +186,31 @@ public class CheckpointFiles implements CheckpointFileManager {
   public static String files(FileSystem fs, Path folder, boolean below) throws IOException {
     StringBuilder found = new StringBuilder();
     String begin = fs.makeQualified(folder).toString() + "/";
-    try {
-      if (below) {
+    if (below && isObjectStore(fs)) { // one call for a thousand files, whatever their folders
+      try {
         RemoteIterator files = fs.listFiles(folder, true);
         while (files.hasNext()) line(found, begin, (FileStatus) files.next());
-      } else {
-        FileStatus[] each = fs.listStatus(folder);
-        for (int i = 0; i < each.length; i++) if (each[i].isFile()) line(found, begin, each[i]);
+      } catch (FileNotFoundException none) {
+        return found.toString();
       }
-    } catch (FileNotFoundException none) {
-      return found.toString();
+    } else {
+      list(fs, folder, below, begin, found);
     }
     return found.toString();
+  }
+
+  private static void list(FileSystem fs, Path folder, boolean below, String begin, StringBuilder found)
+      throws IOException {
+    FileStatus[] each;
+    try {
+      each = fs.listStatus(folder);
+    } catch (FileNotFoundException none) {
+      return;
+    }
+    for (int i = 0; i < each.length; i++) {
+      if (each[i].isFile()) line(found, begin, each[i]);
+      else if (below) list(fs, each[i].getPath(), true, begin, found);
+    }
   }
 
   private static void line(StringBuilder found, String begin, FileStatus file) {
