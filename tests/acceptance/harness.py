@@ -27,9 +27,9 @@ from anabranch.coordinator.api.client import Client
 from anabranch.model.hashing import partition_for
 from anabranch.systems.contract import System
 from anabranch.systems.embedded import EmbeddedSystem
-from anabranch.systems.kafka import broker
 from anabranch.systems.kafka.system import KafkaSystem
 from anabranch.systems.records import RECORD_SCHEMA
+from anabranch.testing import broker
 from tests.support import jvm, kafka_peers
 
 ROOT = Path(__file__).parents[2]

@@ -12,8 +12,8 @@ from confluent_kafka.admin import AdminClient
 from anabranch import Job, tumbling
 from anabranch.errors import AnabranchError, ConfigError, JobFailedError, UsageError
 from anabranch.spark.internals import class_path
-from anabranch.systems.kafka.broker import Cluster
 from anabranch.testing import KILL, Message, Result, run
+from anabranch.testing.broker import Cluster
 
 pytestmark = pytest.mark.usefixtures("spark")
 

@@ -17,7 +17,8 @@ from py4j.java_gateway import JavaGateway
 
 from anabranch.model.traffic import Traffic
 from anabranch.protocol.commands import AssignRequest
-from anabranch.systems.kafka import broker, jars
+from anabranch.systems.kafka import jars
+from anabranch.testing import broker
 from tests.acceptance.harness import Process, Workspace
 from tests.jobs import JOBS
 from tests.soak.failover import SETTINGS, ended_well, seat_of

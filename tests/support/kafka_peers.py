@@ -12,7 +12,8 @@ from typing import NamedTuple
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from anabranch.systems.kafka import broker, jars
+from anabranch.systems.kafka import jars
+from anabranch.testing import broker
 
 PATIENCE = 200.0
 PROPERTIES = {

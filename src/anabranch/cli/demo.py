@@ -92,7 +92,8 @@ def _workspace(folder: Path | None) -> Iterator[Path]:
 @contextmanager
 def _broker(place: Path) -> Iterator[str]:
     """A Kafka broker in the folder; gives its address."""
-    from anabranch.systems.kafka import broker, jars
+    from anabranch.systems.kafka import jars
+    from anabranch.testing import broker
 
     fetched = jars.broker_folder()
     if fetched is None:

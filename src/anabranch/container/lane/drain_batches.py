@@ -62,7 +62,6 @@ class Drain:
         now: the time in Unix ms.
     """
 
-    lane: str
     folder: Folder
     query: LaneQuery
     clock: Path
@@ -92,14 +91,14 @@ class Drain:
                 if not self._closes():
                     return Outcome(drained=True)
                 number = self._plan_last()
-                crash_points.reach(crash_points.ENDING, self.lane, number)
+                crash_points.reach(crash_points.ENDING, self.query.lane.id, number)
                 self.end()
                 if self.folder.pending:  # it was broken off
                     break
-                crash_points.reach(crash_points.DRAINED, self.lane, number)
+                crash_points.reach(crash_points.DRAINED, self.query.lane.id, number)
                 return Outcome(drained=True)
             self.tell()
-            crash_points.reach(crash_points.HALTED, self.lane, self.folder.planned())
+            crash_points.reach(crash_points.HALTED, self.query.lane.id, self.folder.planned())
             self.pause(_POLL)
         return Outcome(drained=False)
 
@@ -163,7 +162,7 @@ class Drain:
         last = self.folder.planned()
         time = clock.read(self.clock)
         if time is None and self.query.sources.has_event_time:
-            self.query.outputs.look_back(self.folder.batch(last))
+            self.query.outputs.time.begin(self.folder.batch(last), pending=False)
             time = clock.read(self.clock)
         reached = None if time is None else time.heard(self.systems.named, self.now())
         entry = self.folder.entry(last)

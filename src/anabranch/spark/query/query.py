@@ -147,7 +147,7 @@ class LaneQuery:
             return self._start_real_time()
         if not taken:
             self.outputs.take(new=last is None or last.number < self.lane.first_batch)
-        self.outputs.publishing.begin(last, pending)
+        self.outputs.time.begin(last, pending)
         return self._start(once, self.publish)
 
     def begin_ahead(self, each: Callable[[DataFrame, int], None]) -> StreamingQuery:
