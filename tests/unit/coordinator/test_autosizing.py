@@ -349,16 +349,6 @@ class Coping(Worker):
             self.reports[one.lane.id] = msgspec.structs.replace(told, **figures)
 
 
-@pytest.fixture
-def store() -> Store:
-    return Store("sqlite://")
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
 def coordinator_of(store: Store, clock: Clock, grace: float | None = 2) -> Coordinator:
     return Coordinator(store, clock=clock, now=lambda: clock.at, lease=10, grace=grace)
 
