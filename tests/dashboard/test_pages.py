@@ -158,8 +158,7 @@ def test_whatever_is_chosen_is_the_same_in_another_browser(played: Played, visit
     shown = []
     for address in addresses:
         settled(page, address)
-        page.wait_for_load_state("networkidle")
-        shown.append(_controls(page))
+        shown.append(_at_rest(page))
     for address, before in zip(addresses, shown, strict=True):
         again = visit(f"{played.url}{address}")
         settled(again)
@@ -170,6 +169,17 @@ def test_whatever_is_chosen_is_the_same_in_another_browser(played: Played, visit
         until(lambda: page.url.endswith(address) and _controls(page) == before)  # noqa: B023
     page.go_forward()
     until(lambda: page.url.endswith(addresses[1]) and _controls(page) == shown[1])
+
+
+def _at_rest(page: Page) -> list[str]:
+    """The same, once all of the page has come: it has been so for a second."""
+    seen = _controls(page)
+    for _ in range(int(SLOWEST / 1000)):
+        page.wait_for_timeout(1_000)
+        before, seen = seen, _controls(page)
+        if len(seen) > 1 and seen == before:
+            break
+    return seen
 
 
 def _controls(page: Page) -> list[str]:
