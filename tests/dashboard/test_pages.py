@@ -183,13 +183,14 @@ def _at_rest(page: Page) -> list[str]:
 
 
 def _controls(page: Page) -> list[str]:
-    """What is chosen and which rows there are; not what changes by itself, as the ids of lanes that a plan would start."""
+    """What is chosen and which rows there are. The ids of lanes that a plan would start are others each time."""
     found: list[str] = page.evaluate(
         """() => [
             document.querySelector('main h1')?.textContent,
             ...[...document.querySelectorAll('main :is(select, input)')].map((each) =>
                 each.type === 'checkbox' ? String(each.checked) : each.value),
-            ...[...document.querySelectorAll('main [data-row]')].map((each) => each.dataset.row.replace(/^false .*/, 'new')),
+            ...[...document.querySelectorAll('main [data-row]')].map((each) =>
+                each.dataset.row.replace(/^false .*/, 'new')),
             ...[...document.querySelectorAll('main [aria-sort]')].map((each) => each.textContent),
         ]"""
     )
