@@ -43,7 +43,9 @@ PAGES = {
     "coordinator": "#/coordinators",
 }
 SCHEMES = ("light", "dark")
-_COLOURS = 12
+_COLOURS = 24
+_METHOD = Image.Quantize.MAXCOVERAGE
+"""Keeps colours that are seldom: a state's, a line's."""
 LARGEST = 45_000
 """Bytes of a picture: a page that needs more is cut shorter."""
 TROUBLE = "ValueError: 'no number' in column n of embedded/flights/1, offset 88,120 (map, delays.py:12)"
@@ -135,7 +137,7 @@ def shoot(page: Page, path: Path) -> int:
         size = {"x": 0, "y": 0, "width": 1_100, "height": min(high, height)}
         page.screenshot(path=path, full_page=True, clip=size)  # type: ignore[arg-type]
         with Image.open(path) as taken:
-            drawn = taken.convert("RGB").quantize(_COLOURS, dither=Image.Dither.NONE)
+            drawn = taken.convert("RGB").quantize(_COLOURS, _METHOD, dither=Image.Dither.NONE)
         drawn.save(path, optimize=True)
         if path.stat().st_size <= LARGEST:
             break
