@@ -3,7 +3,7 @@
 import { Empty, Loaded, Moment, Panel, Text } from "../parts/basics";
 import { Command } from "../parts/basics";
 import { jobPath, liveOf } from "../data";
-import { count } from "../format";
+import { count, counted } from "../format";
 import { useResource } from "../poll";
 import { link, route, setQuery } from "../router";
 import { mayChange } from "../session";
@@ -121,11 +121,11 @@ function Bytes({ name, of }: { name: string; of: Content | null }) {
   const isBinary = of.text === undefined || of.text === null;
   return (
     <div class="bytes">
-      <span class="dim">{name}</span> <code>{hex || isBinary ? hexOf(of) : <Text of={of.text} />}</code>
+      <span class="dim">{name}</span> <code>{of.bytes === 0 ? "empty" : hex || isBinary ? hexOf(of) : <Text of={of.text} />}</code>
       <span class="dim">
-        {" "}{count(of.bytes)} bytes{of.cut && ", cut"}
+        {" "}{counted(of.bytes, "byte")}{of.cut && ", cut"}
       </span>{" "}
-      {!isBinary && (
+      {!isBinary && of.bytes > 0 && (
         <button type="button" onClick={() => setHex(!hex)} aria-pressed={hex}>
           hex
         </button>
