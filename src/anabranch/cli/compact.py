@@ -34,7 +34,7 @@ def compact(
     config: options.Config = None,
     json: options.Json = False,
 ) -> None:
-    """Remove the state that a stopped job's lanes keep of tasks which other lanes own. Killed, it has done nothing."""
+    """Remove the state that a stopped job's lanes keep for tasks that other lanes own. Safe to kill and repeat."""
     from anabranch.spark.session import session
 
     settings = configuration.load(config)
