@@ -33,8 +33,8 @@ from anabranch.errors import AnabranchError
 from anabranch.protocol.status import JobStatus
 from anabranch.systems.contract import System
 from anabranch.systems.embedded import EmbeddedSystem
-from anabranch.systems.kafka import broker
 from anabranch.systems.kafka.system import KafkaSystem
+from anabranch.testing import broker
 from bench.support import records
 from bench.support.cluster import fetched_jars
 from bench.support.processes import EndedError, Side, explained, interruptible, side

@@ -15,7 +15,8 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
 from anabranch.config import KafkaSettings
-from anabranch.systems.kafka import broker, jars
+from anabranch.systems.kafka import jars
+from anabranch.testing import broker
 from bench.support.processes import side
 
 ROOT = Path(__file__).parents[2]

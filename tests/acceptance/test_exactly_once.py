@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from anabranch import crash_points
-from anabranch.systems.kafka.broker import Cluster
+from anabranch.testing.broker import Cluster
 from tests.acceptance.harness import NARROW, Workspace
 from tests.jobs import numbered
 

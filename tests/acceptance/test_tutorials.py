@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.systems.kafka.broker import Cluster
+from anabranch.testing.broker import Cluster
 from tests.acceptance.harness import ANABRANCH
 from tests.support import jvm
 from tests.support.paths import ROOT

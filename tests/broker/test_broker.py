@@ -17,7 +17,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from anabranch.errors import AnabranchError
-from anabranch.systems.kafka import broker, jars
+from anabranch.systems.kafka import jars
+from anabranch.testing import broker
 
 pytestmark = pytest.mark.integration
 
@@ -26,7 +27,7 @@ PATIENCE = 100.0
 OWNER = """
 import sys
 from pathlib import Path
-from anabranch.systems.kafka import broker
+from anabranch.testing import broker
 cluster = broker.start(Path(sys.argv[1]), Path(sys.argv[2]))
 print(cluster.bootstrap_servers, flush=True)
 sys.stdin.read()
@@ -36,7 +37,7 @@ sys.stdin.read()
 @pytest.fixture(scope="module")
 def folder() -> Path:
     found = jars.broker_folder()
-    assert found is not None, "a broker's jars are needed: scripts/fetch-jars fetches them"
+    assert found is not None, "a broker's jars are needed: anabranch jars fetch broker gets them"
     return found
 
 

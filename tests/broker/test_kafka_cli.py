@@ -20,8 +20,9 @@ from confluent_kafka import Producer
 from anabranch.cli.main import called
 from anabranch.model.hashing import partition_for
 from anabranch.spark.session import session
-from anabranch.systems.kafka import broker, jars
-from anabranch.systems.kafka.broker import Cluster
+from anabranch.systems.kafka import jars
+from anabranch.testing import broker
+from anabranch.testing.broker import Cluster
 from tests.support import kafka_peers
 
 PATIENCE = 200.0

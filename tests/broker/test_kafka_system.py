@@ -21,12 +21,13 @@ from anabranch.errors import AnabranchError, ConflictError, LogError, NotFoundEr
 from anabranch.model.hashing import partition_for
 from anabranch.systems import fetching
 from anabranch.systems.contract import Appender, System
-from anabranch.systems.kafka import broker, jars
+from anabranch.systems.kafka import jars
 from anabranch.systems.kafka.cluster import Cluster
 from anabranch.systems.kafka.controls import ControlLog
 from anabranch.systems.kafka.system import INTERNAL, KafkaSystem
 from anabranch.systems.kafka.topics import Topics
 from anabranch.systems.records import RECORD_SCHEMA
+from anabranch.testing import broker
 from tests.broker.reading import values
 from tests.support.kafka_peers import RACK
 

@@ -27,13 +27,13 @@ from anabranch.config import KafkaSettings
 from anabranch.errors import AnabranchError, ConfigError, FencedError, StateError
 from anabranch.model.hashing import partitions_for
 from anabranch.systems.kafka import markers, transactions
-from anabranch.systems.kafka.broker import Cluster
 from anabranch.systems.kafka.clients import librdkafka
 from anabranch.systems.kafka.holder import Holder
 from anabranch.systems.kafka.markers import Marker, Markers
 from anabranch.systems.kafka.system import KafkaSystem
 from anabranch.systems.kafka.transactions import SlotTransaction, SlotWriter, fence
 from anabranch.systems.records import RECORD_SCHEMA
+from anabranch.testing.broker import Cluster
 
 pytestmark = pytest.mark.integration
 

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from anabranch.config import KafkaSettings, Settings, SparkSettings, StreamSettings, SystemsSettings
 from anabranch.spark.session import session
-from anabranch.systems.kafka.broker import Cluster
+from anabranch.testing.broker import Cluster
 from tests.integration.harness import KafkaSite, Site
 from tests.support import jvm
 

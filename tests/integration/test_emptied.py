@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.systems.kafka.broker import Cluster
 from anabranch.testing import DRAIN, Message, run
+from anabranch.testing.broker import Cluster
 from tests.integration.harness import PATIENCE
 from tests.soak import emptied
 

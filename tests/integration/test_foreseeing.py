@@ -17,8 +17,8 @@ from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP
 from anabranch.spark.query.preanalysis import Foreseen
 from anabranch.spark.query.query import LaneQuery
-from anabranch.systems.kafka.broker import Cluster
 from anabranch.testing import KILL, SCALE, Message, run
+from anabranch.testing.broker import Cluster
 from tests.support import spark_java
 
 pytestmark = pytest.mark.usefixtures("spark")

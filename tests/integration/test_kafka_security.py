@@ -8,7 +8,8 @@ from pyspark.sql import SparkSession
 
 from anabranch import Job
 from anabranch.config import KafkaSettings, StreamSettings
-from anabranch.systems.kafka import broker, jars
+from anabranch.systems.kafka import jars
+from anabranch.testing import broker
 from tests.integration.harness import KafkaSite
 from tests.support import kafka_peers
 

@@ -12,8 +12,8 @@ from confluent_kafka.admin import AdminClient
 from anabranch import Job, tumbling
 from anabranch.errors import AnabranchError, ConfigError, JobFailedError, UsageError
 from anabranch.spark.internals import class_path
-from anabranch.systems.kafka.broker import Cluster
 from anabranch.testing import KILL, Message, Result, run
+from anabranch.testing.broker import Cluster
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -137,7 +137,7 @@ def test_a_session_without_the_connector_is_refused(broker: str, monkeypatch: py
     before = left(broker)
     monkeypatch.setattr(class_path, "has_kafka_connector", lambda _: False)
     with pytest.raises(
-        AnabranchError, match=r"session of this process has no Kafka connector(.|\n)*scripts/fetch-jars"
+        AnabranchError, match=r"session of this process has no Kafka connector(.|\n)*anabranch jars fetch"
     ):
         run(late(), {"flights": []}, broker=broker)
     assert left(broker) == before

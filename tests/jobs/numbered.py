@@ -11,7 +11,7 @@ from typing import Any
 from anabranch import crash_points
 from anabranch.model.hashing import partition_for
 from anabranch.systems.kafka import markers
-from anabranch.systems.kafka.broker import Cluster
+from anabranch.testing.broker import Cluster
 from tests.acceptance.harness import PARTITIONS, PATIENCE, Workspace, record_batch
 from tests.support import kafka_peers
 from tests.support.kafka_peers import Seen

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from anabranch import crash_points
-from anabranch.systems.kafka import broker
+from anabranch.testing import broker
 from tests.acceptance.harness import PATIENCE, Process, Workspace, record_batch
 from tests.jobs import JOBS
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Collection
 from pathlib import Path
 
-from anabranch.systems.kafka.broker import Cluster
+from anabranch.testing.broker import Cluster
 from tests.acceptance.harness import PATIENCE, Workspace, record_batch
 from tests.jobs import JOBS
 from tests.support import cluster, jvm

@@ -20,7 +20,7 @@ from anabranch import crash_points
 from anabranch.coordinator.store import Store
 from anabranch.model.ssp import SSP
 from anabranch.planning.transition import after_drain
-from anabranch.systems.kafka.broker import Cluster
+from anabranch.testing.broker import Cluster
 from tests.acceptance.harness import PATIENCE, Process, Workspace, record_batch
 from tests.jobs import JOBS
 from tests.soak import joining

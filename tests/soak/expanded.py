@@ -17,7 +17,7 @@ from typing import Any
 from anabranch.coordinator.api.client import Client
 from anabranch.grouping import expansion
 from anabranch.model.hashing import bucket, partition_for
-from anabranch.systems.kafka.broker import Cluster
+from anabranch.testing.broker import Cluster
 from tests.acceptance.harness import PATIENCE, Process, Workspace, record_batch
 from tests.jobs import JOBS
 from tests.soak.failover import SETTINGS, ended_well

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from anabranch.grouping import expansion
-from anabranch.systems.kafka.broker import Cluster
+from anabranch.testing.broker import Cluster
 from tests.acceptance.harness import PATIENCE, Workspace, record_batch
 from tests.jobs import JOBS
 from tests.soak.failover import SETTINGS, ended_well

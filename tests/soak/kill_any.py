@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.errors import NotFoundError
-from anabranch.systems.kafka.broker import Cluster
+from anabranch.testing.broker import Cluster
 from tests.acceptance.harness import (
     MIDNIGHT,
     PATIENCE,

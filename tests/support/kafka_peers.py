@@ -12,7 +12,8 @@ from typing import NamedTuple
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from anabranch.systems.kafka import broker, jars
+from anabranch.systems.kafka import jars
+from anabranch.testing import broker
 
 PATIENCE = 200.0
 PROPERTIES = {
@@ -34,7 +35,7 @@ class Seen(NamedTuple):
 def start(folder: Path) -> broker.Cluster:
     """A cluster of one broker."""
     found = jars.broker_folder()
-    assert found is not None, "a broker's jars are needed: run scripts/fetch-jars"
+    assert found is not None, "a broker's jars are needed: anabranch jars fetch broker"
     return broker.start(folder, found, racks=[RACK], properties=PROPERTIES)
 
 

@@ -16,6 +16,7 @@ from anabranch.coordinator.api.operation import Operation
 from anabranch.coordinator.api.operations import Operations
 from anabranch.coordinator.commands import assign, autoscale, expand
 from anabranch.coordinator.commands.context import Context
+from anabranch.coordinator.dead_letters import DeadLetterReader, Wanted
 from anabranch.coordinator.event_kinds import LoggedEvent
 from anabranch.coordinator.jobs import seats
 from anabranch.coordinator.jobs.registry import JobRegistry
@@ -23,6 +24,7 @@ from anabranch.coordinator.launch_policy import Demand
 from anabranch.coordinator.membership import Membership
 from anabranch.coordinator.naming import check_name
 from anabranch.coordinator.reads import Reads
+from anabranch.coordinator.retention import Retain, Retention
 from anabranch.coordinator.store import EventRange, Store
 from anabranch.errors import NotFoundError, OutOfTimeError
 from anabranch.formats import Format
@@ -35,6 +37,7 @@ from anabranch.protocol.status import Assignment, JobStatus, LaunchStatus, Sizin
 from anabranch.systems.systems import Systems
 from anabranch.views.about import CoordinatorInfo, DeploymentInfo, GraphView, Partitions, Placement
 from anabranch.views.changes import ChangeRecord
+from anabranch.views.dead_letters import DeadLetters
 from anabranch.views.findings import Finding
 from anabranch.views.history import History
 from anabranch.views.live import Live
@@ -77,6 +80,7 @@ class Coordinator(Operations):
         systems: of the one job that runs in this process; None: those that jobs' settings name.
         counting: finds out how many partitions streams have; see :func:`input_monitor.counted`.
         locating: finds out which racks they are in; see :func:`input_monitor.located`.
+        retain: how much of the past the store keeps.
     """
 
     def __init__(
@@ -90,11 +94,14 @@ class Coordinator(Operations):
         systems: Systems | None = None,
         counting: input_monitor.Counting = input_monitor.counted,
         locating: input_monitor.Locating = input_monitor.located,
+        retain: Retain | None = None,
     ) -> None:
         self.registry = JobRegistry(store, clock, lease, now, grace, first)
         self.membership = Membership(self.registry)
         self.reads = Reads(self.registry, lambda: self.membership.invalid_heartbeats)
         self._store = store
+        self._retention = Retention(store, retain or Retain(), clock)
+        self._dead_letters = DeadLetterReader(store, systems, now)
         self._context = Context(self.registry, systems, counting, locating)
 
     def call(self, operation: Operation[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -238,6 +245,12 @@ class Coordinator(Operations):
                 return found
             time.sleep(min(_LOOK_AGAIN / 4, left))
 
+    def dead_letters(
+        self, job: str, stream: str = "", partition: str = "", before: int = 0, limit: int = 100
+    ) -> DeadLetters:
+        """See :meth:`DeadLetterReader.newest`; ``partition`` empty: of all."""
+        return self._dead_letters.newest(job, stream, Wanted.of(partition, before, limit))
+
     def known_formats(self, job: str) -> dict[str, Format]:
         """The formats that a job keeps, by stream; none for one that never ran."""
         return queries.known_formats(self._store, job)
@@ -284,10 +297,12 @@ class Coordinator(Operations):
         for job in jobs:
             autoscale.autoscale(self.registry, job)
         self.reads.histories.sample()
+        self._retention.look()
 
     def look(self) -> None:
         """Look at the inputs of jobs: see :func:`anabranch.coordinator.commands.expand.look`."""
         self.reads.histories.sample()  # a job in one process has nobody else who looks at the time
+        self._retention.look()
         expand.look(self._context)
 
     def fences(self) -> list[Fence]:

@@ -16,7 +16,7 @@ from anabranch.api.job import Job
 from anabranch.config import Settings
 from anabranch.errors import UsageError
 from anabranch.formats import JSON
-from anabranch.launch import loading, preparation
+from anabranch.launch import loading, notebook_progress, preparation
 from anabranch.launch.loading import JobFile
 from anabranch.model.graph import Node
 from anabranch.model.job_model import StageModel
@@ -28,7 +28,7 @@ from anabranch.planning.plan import Plan
 from anabranch.planning.stages import Stage
 from anabranch.spark.functions.wrap import Rejecting
 from anabranch.spark.operators import frames_of_operators, lookups
-from anabranch.spark.operators.frames_of_operators import Context
+from anabranch.spark.operators.frames_of_operators import Context, Workers
 from anabranch.spark.operators.labels import label
 from anabranch.spark.query import dead_letters, ownership, records, resolution, sql_errors
 from anabranch.spark.query.dead_letters import Aside
@@ -52,7 +52,9 @@ def preview(job: Job, stream: str, n: int, config: Config) -> list[dict[str, Any
     running = SparkContext._active_spark_context is not None
     spark = SparkSession.builder.getOrCreate() if running else session.start(batch.settings, str(Path.cwd()))
     frame = batch.input(spark, stream, n) if stream in batch.reads else batch.output(spark, stream)
-    return [row.asDict(recursive=True) for row in frame.limit(n).collect()]
+    with notebook_progress.shown(spark):
+        rows = frame.limit(n).collect()
+    return [row.asDict(recursive=True) for row in rows]
 
 
 def to_dataframe(job: Job, spark: SparkSession, output: str | None, config: Config) -> DataFrame:
@@ -113,7 +115,7 @@ class _Batch:
                 changed=stages.changed(self._graph, stage),
                 on_error=self._rejecting(spark, self.settings.job.on_error),
                 on_null_key=self._rejecting(spark, self.settings.job.on_null_key),
-                home=self._file.home,
+                workers=Workers(home=self._file.home),
                 shuffle_partitions=self.settings.job.state_partitions,
                 table=partial(
                     lookups.load,
@@ -175,8 +177,7 @@ class _Batch:
 
     def _into_state(self) -> Column:
         """Whether a row goes into state: of a broadcast's, those for the virtual tasks that have their keys."""
-        hashed = ownership.of_key(meta_column.field("key"), meta_column.field("offset"))
-        own = F.pmod(hashed, F.lit(self._plan.model.factor)) == meta_column.field("bucket")
+        own = ownership.bucket_of_row(self._plan.model.factor) == meta_column.field("bucket")
         return meta_column.field("bucket").isNull() | own
 
     def _read(

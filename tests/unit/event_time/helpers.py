@@ -22,9 +22,10 @@ from anabranch.model.lane import Lane, LaneState
 from anabranch.model.ssp import SSP
 from anabranch.planning.transition import opening
 from anabranch.spark.query import clock
-from anabranch.spark.query.gate import Gate
+from anabranch.spark.query.lane_time import LaneTime
 from anabranch.spark.query.planned_batch import Batch
 from anabranch.spark.query.publishing import Publishing
+from anabranch.spark.query.rejections import Rejections
 from anabranch.systems.output import Target
 
 DELAY = 10
@@ -323,22 +324,19 @@ class Running:
     def _made(self) -> Publishing:
         counts, next_stage = self.site.shape.counts, self.stage + 1
         writes = [Target(f"s{next_stage}", counts[next_stage])] if next_stage < len(counts) else []
-        given = {
-            "lane": self.lane,
-            "publishers": {"embedded": self._writer},
-            "targets": dict(enumerate(writes)),
-            "timed": writes,
-            "aside": SimpleNamespace(said=SimpleNamespace(value=[])),
-            "sources": self._sources,
-            "planned": self.batches.__getitem__,
-            "clock": self._clock,
-            "delays": self._delays,
-            "dropped": lambda _: None,
-            "late": lambda _: None,
-            "gate": Gate(),
-        }
-        unused: dict[str, Any] = {each.name: None for each in fields(Publishing)}  # of records that can't be processed
-        return Publishing(**{**unused, **given})
+        unused: dict[str, Any] = {each.name: None for each in fields(Rejections)}
+        nothing: Any = {"aside": SimpleNamespace(said=SimpleNamespace(value=[])), "dropped": abs, "late": dict}
+        return Publishing(
+            lane=self.lane,
+            publishers=cast(Any, {"embedded": self._writer}),
+            plain={},
+            targets=dict(enumerate(writes)),
+            timed=writes,
+            without_key=None,
+            rejections=Rejections(**{**unused, **nothing}),
+            time=LaneTime(self.lane, cast(Any, self._sources), self._clock, self._delays),
+            planned=self.batches.__getitem__,
+        )
 
     @property
     def last(self) -> Batch | None:
@@ -362,7 +360,7 @@ class Running:
         self._writer.left = None
         last = self.last
         pending = last is not None and last.number > self.committed
-        self._publishing.begin(last, pending)
+        self._publishing.time.begin(last, pending)
         if pending and last is not None:
             self._run(last, None)
 

@@ -75,7 +75,7 @@ class Boundary:
             )
         last = folder.batch(folder.planned()) if folder.planned() >= 0 else None
         if last is None or not folder.pending:
-            query.outputs.look_back(last)
+            query.outputs.time.begin(last, pending=False)
             return
         self._queries.mend_time(query)
         with one_at_a_time:

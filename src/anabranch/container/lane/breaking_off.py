@@ -6,7 +6,7 @@ import enum
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic
 
 from anabranch import crash_points, logs
@@ -107,9 +107,7 @@ class Breaking:
     broken: bool = False
     _since: float | None = None
     _told_at: float | None = None
-    _asked: int | None = None
-    _kept: str = ""
-    _has_stayed: bool = False
+    _kept: dict[int, str] = field(default_factory=dict)
 
     def due(self) -> bool:
         """Whether the query is to be stopped now, in the middle of its batch. To be called often."""
@@ -144,14 +142,13 @@ class Breaking:
 
     def _why_not(self, number: int) -> str:
         """Asked once a batch: it may take a moment."""
-        if self._asked != number:
-            self._asked, self._kept = number, self.keeps(number)
-        return self._kept
+        if number not in self._kept:
+            self._kept = {number: self.keeps(number)}
+        return self._kept[number]
 
     def _stay(self) -> None:
-        if not self._has_stayed:
-            self._has_stayed = True
-            self.stays()
+        stays, self.stays = self.stays, lambda: None  # once
+        stays()
 
     def _tell(self, text: str) -> None:
         if self._told_at is None or self.clock() > self._told_at + _TELL_EVERY:

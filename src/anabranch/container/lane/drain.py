@@ -135,7 +135,6 @@ class LaneDrain:
         """``ways``: what depends on whether the query runs."""
         attempt, life = self._attempt, self._life
         return Drain(
-            lane=attempt.lane.id,
             folder=attempt.folder,
             query=attempt.current,
             clock=attempt.clock,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from anabranch import crash_points
 from anabranch.api.timers import INFINITY
+from anabranch.clocks import boottime
 from anabranch.container.checkpoint.folder import Folder
 from anabranch.container.checkpoint.offset_log import Entry
 from anabranch.event_time.progress import Progress
@@ -62,7 +63,6 @@ class Drain:
         now: the time in Unix ms.
     """
 
-    lane: str
     folder: Folder
     query: LaneQuery
     clock: Path
@@ -92,14 +92,14 @@ class Drain:
                 if not self._closes():
                     return Outcome(drained=True)
                 number = self._plan_last()
-                crash_points.reach(crash_points.ENDING, self.lane, number)
+                crash_points.reach(crash_points.ENDING, self.query.lane.id, number)
                 self.end()
                 if self.folder.pending:  # it was broken off
                     break
-                crash_points.reach(crash_points.DRAINED, self.lane, number)
+                crash_points.reach(crash_points.DRAINED, self.query.lane.id, number)
                 return Outcome(drained=True)
             self.tell()
-            crash_points.reach(crash_points.HALTED, self.lane, self.folder.planned())
+            crash_points.reach(crash_points.HALTED, self.query.lane.id, self.folder.planned())
             self.pause(_POLL)
         return Outcome(drained=False)
 
@@ -163,11 +163,12 @@ class Drain:
         last = self.folder.planned()
         time = clock.read(self.clock)
         if time is None and self.query.sources.has_event_time:
-            self.query.outputs.look_back(self.folder.batch(last))
+            self.query.outputs.time.begin(self.folder.batch(last), pending=False)
             time = clock.read(self.clock)
-        reached = None if time is None else time.heard(self.systems.named, self.now())
+        now = self.now() if time is None else time.now(self.now(), boottime())
+        reached = None if time is None else time.heard(self.systems.named, now)
         entry = self.folder.entry(last)
-        now = max(self.now(), int(entry.metadata.get("batchTimestampMs", 0)))
+        now = max(now, int(entry.metadata.get("batchTimestampMs", 0)))
         return planned(entry, max(entry.watermark, self.folder.next_watermark(last)), reached, now)
 
     def _held(self) -> dict[SSP, int]:

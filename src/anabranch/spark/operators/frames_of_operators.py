@@ -54,6 +54,24 @@ def _nobody(seconds: dict[Bucket, float]) -> None:
 
 
 @dataclass(frozen=True)
+class Workers:
+    """How functions of the job run in Python workers.
+
+    ``home`` is the job's folder. ``threads``: on how many buckets functions work at once in a Spark task; ``busy`` is
+    told how long on each. ``routing``: where rows go before the functions ``routed`` (None: they stay where they are).
+    ``line``: where functions tell how far they are; ``message_seconds``: how long they may work on one message.
+    """
+
+    home: str = ""
+    threads: int = 1
+    busy: Callable[[dict[Bucket, float]], None] = _nobody
+    routing: Routing | None = None
+    routed: Collection[int] = ()
+    line: Line | None = None
+    message_seconds: float = math.inf
+
+
+@dataclass(frozen=True)
 class Context:
     """What operators need besides frames: functions by node, and key and event time columns after each node.
 
@@ -61,13 +79,9 @@ class Context:
 
     ``on_error`` and ``on_null_key`` take what can't be processed (None: it fails the lane), ``on_late`` the late rows
     that are put aside. ``watermarked`` gives a frame, whose time is in the column of that name, the lane's watermark,
-    less so many ms; ``following``, another one of the same operator. ``home`` is the job's folder.
-    ``shuffle_partitions`` is for shuffles inside the query; ``factor``: into how many buckets each partition is cut;
-    ``threads``: on how many of them functions work at once in a Spark task; ``busy`` is told how long on each.
-    ``routing``: where rows go before the functions ``routed`` (None: they stay where they are). ``own_state``: which
-    rows of state are of the lane's own tasks, ``own_tasks`` these, by number, with their buckets; None: all.
-    ``table`` gives that of a ``join_table``.
-    ``line``: where functions tell how far they are; ``message_seconds``: how long they may work on one.
+    less so many ms; ``following``, another one of the same operator. ``shuffle_partitions`` is for shuffles inside the
+    query; ``factor``: into how many buckets each partition is cut. ``own_state``: which rows of state are of the lane's
+    own tasks, ``own_tasks`` these, by number, with their buckets; None: all. ``table`` gives that of a ``join_table``.
     """
 
     functions: Mapping[int, Callable[..., Any]]
@@ -79,18 +93,12 @@ class Context:
     on_late: Rejecting | None = None
     watermarked: Callable[[DataFrame, str, int], DataFrame] | None = None
     following: Callable[[DataFrame, str, int], DataFrame] | None = None
-    home: str = ""
+    workers: Workers = Workers()
     shuffle_partitions: int = 4
     factor: int = 1
-    threads: int = 1
-    busy: Callable[[dict[Bucket, float]], None] = _nobody
-    routing: Routing | None = None
-    routed: Collection[int] = ()
     own_state: Column | None = None
     own_tasks: Mapping[int, frozenset[int]] | None = None
     table: Callable[[Node, SparkSession], DataFrame] | None = None
-    line: Line | None = None
-    message_seconds: float = math.inf
 
 
 def apply(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFrame:
@@ -191,10 +199,10 @@ def _function(node: Node, frame: DataFrame, context: Context) -> DataFrame:
     declared = node.args.get("schema")
     result = codec.parse_schema(declared) if declared else _visible(frame)
     kind, called = node.kind, label(node)
-    function = job_functions.of_node(node, context.functions, context.home)
+    function = job_functions.of_node(node, context.functions, context.workers.home)
     given = to_arrow_schema(result, timezone="UTC")
-    on_error, factor, threads = context.on_error, context.factor, context.threads
-    busy, line, seconds = context.busy, context.line, context.message_seconds
+    on_error, factor, threads = context.on_error, context.factor, context.workers.threads
+    busy, line, seconds = context.workers.busy, context.workers.line, context.workers.message_seconds
 
     def run(batches: Batches) -> Batches:
         wrapped = user_functions.wrap(
@@ -213,8 +221,8 @@ def _function(node: Node, frame: DataFrame, context: Context) -> DataFrame:
         )
         yield from wrapped(batches)
 
-    if context.routing is not None and node.id in context.routed:
-        frame = context.routing.routed(frame)
+    if context.workers.routing is not None and node.id in context.workers.routed:
+        frame = context.workers.routing.routed(frame)
     schema = StructType([*result.fields, frame.schema[meta_column.NAME]])
     mapped = arrow.mapped(frame, run, schema)
     if node.kind != "map_arrow":
@@ -302,7 +310,7 @@ def _process(node: Node, frame: DataFrame, context: Context) -> DataFrame:
         stage_key(frame, columns),
         processing.Process(
             label=label(node),
-            function=job_functions.of_node(node, context.functions, context.home),
+            function=job_functions.of_node(node, context.functions, context.workers.home),
             clock=node.args.get("timers"),
             result=to_arrow_schema(result, timezone="UTC"),
             columns=tuple(_visible(frame).names),
@@ -310,9 +318,9 @@ def _process(node: Node, frame: DataFrame, context: Context) -> DataFrame:
             on_error=context.on_error,
             own=context.own_tasks,
             factor=context.factor,
-            busy=context.busy,
-            line=context.line,
-            seconds=context.message_seconds,
+            busy=context.workers.busy,
+            line=context.workers.line,
+            seconds=context.workers.message_seconds,
         ),
         result,
     )

@@ -53,8 +53,7 @@ class Routing:
         tasks = self._tasks
         table = [self.numbers.get((task, bucket), 0) for task in tasks for bucket in range(self.factor)]
         place = F.array_position(_literal(tasks), meta_column.field("task")) - 1
-        hashed = ownership.of_key(meta_column.field("key"), meta_column.field("offset"))
-        bucket = F.coalesce(meta_column.field("bucket"), F.pmod(hashed, F.lit(self.factor)))
+        bucket = F.coalesce(meta_column.field("bucket"), ownership.bucket_of_row(self.factor))
         return F.get(_literal(table), (place * self.factor + bucket).cast("int"))
 
 

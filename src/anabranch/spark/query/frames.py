@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from anabranch.grouping.ownership import owned
 from anabranch.operators.rules import is_timed
 from anabranch.spark.operators import evaluation, joining, lookups, routing
-from anabranch.spark.operators.frames_of_operators import Context
+from anabranch.spark.operators.frames_of_operators import Context, Workers
 from anabranch.spark.operators.lookups import Lookups
 from anabranch.spark.query import clock, ownership
 from anabranch.spark.query.outputs import LaneOutputs
@@ -53,15 +53,17 @@ class LaneFrames:
             on_late=partial(self.outputs.aside.rejects, keep=True) if self.plan.late_rows else None,
             watermarked=self._watermarked,
             following=self._following,
-            home=self.plan.job.home,
+            workers=Workers(
+                home=self.plan.job.home,
+                threads=job.threads,
+                busy=self.workers.busy.add,
+                routing=self.workers.routing,
+                routed=routing.before(self.plan.group),
+                line=self.workers.line,
+                message_seconds=self.plan.message_limit,
+            ),
             shuffle_partitions=self.plan.lane.state_partitions,
             factor=self.plan.lane.factor,
-            threads=job.threads,
-            busy=self.workers.busy.add,
-            line=self.workers.line,
-            message_seconds=self.plan.message_limit,
-            routing=self.workers.routing,
-            routed=routing.before(self.plan.group),
             table=self._tables_joined.now,
             own_state=ownership.of_state(self.plan.lane) if self.plan.group.stateful is not None else None,
             own_tasks=owned(self.plan.lane) if self.plan.lane.predecessors else None,

@@ -26,9 +26,11 @@ from anabranch.spark.operators.labels import label
 from anabranch.spark.query import dead_letters, tables
 from anabranch.spark.query.dead_letters import Aside, Letters
 from anabranch.spark.query.gate import Gate
+from anabranch.spark.query.lane_time import LaneTime
 from anabranch.spark.query.plan import LanePlan
 from anabranch.spark.query.planned_batch import Batch
 from anabranch.spark.query.publishing import Publishing
+from anabranch.spark.query.rejections import Rejections
 from anabranch.spark.query.sink import Keyless
 from anabranch.spark.query.sources import LaneSources
 from anabranch.spark.query.tables import TablePublisher
@@ -262,43 +264,56 @@ class LaneOutputs:
         boundaries = {s.number: s.node for s in self.sinks.values() if is_boundary(s.node)}
         keyless = {number: label(node) for number, node in boundaries.items()}
         wanted = stages.timed(self.plan.graph)
-        dropping = [*(["null_key"] if job.on_null_key == _DROP else []), *(FAULTS if job.on_error == _DROP else [])]
         stateful = self.plan.group.stateful
         return Publishing(
-            spark=self.plan.job.spark,
             lane=self.plan.lane,
             publishers=self.publishers,
             plain=self.plain(streams),
             targets=targets,
             timed=[targets[n] for n, node in boundaries.items() if node.id in wanted and self.sources.delays],
             without_key=Keyless(keyless, self.rejecting(job.on_null_key)) if keyless else None,
-            aside=self.aside,
+            rejections=self._rejections,
+            time=self.time,
+            planned=self.planned,
+            gate=self.gate,
+            unruly=self.scattered or (stateful is None and self.workers.splits),
+            line=self.workers.line,
+        )
+
+    @cached_property
+    def _rejections(self) -> Rejections:
+        job, stateful = self.plan.settings.job, self.plan.group.stateful
+        dropping = [*(["null_key"] if job.on_null_key == _DROP else []), *(FAULTS if job.on_error == _DROP else [])]
+        return Rejections(
+            spark=self.plan.job.spark,
             sources=self.sources.all,
+            aside=self.aside,
             reports=self.plan.lane.reports,
             dropping=dropping,
             keyless_rows=self._keyless,
             into_state=label(stateful) if stateful is not None else "",
-            planned=self.planned,
-            clock=Path(self.clock) if self.sources.has_event_time else None,
-            delays=self.sources.delays,
-            window=self.plan.window,
+            dropped=self.dropped,
             late_rows=frozenset(self.plan.late_rows),
             late=self.late.update,
-            gate=self.gate,
-            dropped=self.dropped,
-            inherited=self.inherited if self.plan.lane.predecessors or self.plan.lane.drained is not None else None,
-            unruly=self.scattered or (stateful is None and self.workers.splits),
-            line=self.workers.line,
+        )
+
+    @cached_property
+    def time(self) -> LaneTime:
+        """The lane's event time."""
+        lane = self.plan.lane
+        return LaneTime(
+            lane=lane,
+            sources=self.sources.all,
+            path=Path(self.clock) if self.sources.has_event_time else None,
+            delays=self.sources.delays,
+            window=self.plan.window,
+            inherited=self.inherited if lane.predecessors or lane.drained is not None else None,
         )
 
     def out_of_time(self, batch: Batch) -> bool:
         """Whether records of a batch would fall into windows of processing time that are closed: when it was planned,
         the clock had been set back."""
-        return self.plan.by_intake and batch.at < batch.watermark and self.publishing.reads(batch)
-
-    def look_back(self, last: Batch | None) -> None:
-        """Find out how far the lane is in event time, after the last batch that was committed."""
-        self.publishing.begin(last, pending=False)
+        return self.plan.by_intake and batch.at < batch.watermark and self.time.reads(batch)
 
     def settle(self) -> None:
         """Let readers see what the lane has published, once it has ended."""

@@ -44,17 +44,27 @@ def taken(begins: Mapping[int, Sequence[int]], hashed: Column) -> Column:
 
 
 def of_key(key: Column, offset: Column) -> Column:
-    """The number, modulo the factor, of a record's bucket; see :func:`anabranch.model.hashing.bucket`."""
+    """What :func:`bucket` takes for a record."""
     return F.when(key.isNull(), offset).otherwise(F.xxhash64(key))
 
 
+def bucket(hashed: Column, factor: int) -> Column:
+    """A bucket, as :func:`anabranch.model.hashing.bucket` has it."""
+    return F.pmod(hashed, F.lit(factor).cast("bigint"))
+
+
+def bucket_of_row(factor: int) -> Column:
+    """The bucket of the key of the record that a row comes from."""
+    return bucket(of_key(meta_column.field("key"), meta_column.field("offset")), factor)
+
+
 def _taken(begins: Sequence[int], hashed: Column) -> Column:
-    bucket = F.pmod(hashed, F.lit(len(begins)).cast("bigint"))
+    at_bucket = bucket(hashed, len(begins))
     own = {number: at for number, at in enumerate(begins) if at != NEVER}
     if len(set(own.values())) == 1:
-        return bucket.isin(sorted(own)) if len(own) < len(begins) else F.lit(True)
+        return at_bucket.isin(sorted(own)) if len(own) < len(begins) else F.lit(True)
     table = F.array(*[F.lit(at).cast("bigint") for at in begins])
-    return F.col("offset") >= F.element_at(table, (bucket + 1).cast("int"))
+    return F.col("offset") >= F.element_at(table, (at_bucket + 1).cast("int"))
 
 
 def of_state(lane: Lane) -> Column | None:
@@ -79,9 +89,9 @@ def of_tasks(own: Mapping[int, frozenset[int]], factor: int, task: Column, hashe
     alike: dict[frozenset[int], list[int]] = {}
     for number, buckets in own.items():
         alike.setdefault(buckets, []).append(number)
-    bucket = F.pmod(hashed, F.lit(factor).cast("bigint"))
+    at_bucket = bucket(hashed, factor)
     found = F.lit(False)
     for buckets, numbers in alike.items():
         its = task.isin(numbers)
-        found = found | (its if len(buckets) == factor else its & bucket.isin(sorted(buckets)))
+        found = found | (its if len(buckets) == factor else its & at_bucket.isin(sorted(buckets)))
     return found

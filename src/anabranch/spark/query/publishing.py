@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from anabranch import crash_points
-from anabranch.event_time import progress
 from anabranch.event_time.control import Control
-from anabranch.event_time.progress import Progress
-from anabranch.event_time.windows import Window
 from anabranch.model.lane import Lane
 from anabranch.spark.internals import query_plan
 from anabranch.spark.operators import evaluation
-from anabranch.spark.operators.labels import label
-from anabranch.spark.query import clock, dead_letters, sink
-from anabranch.spark.query.clock import Clock
-from anabranch.spark.query.dead_letters import Aside
+from anabranch.spark.query import sink
 from anabranch.spark.query.gate import Gate
+from anabranch.spark.query.lane_time import LaneTime
 from anabranch.spark.query.planned_batch import Batch
+from anabranch.spark.query.rejections import Rejections
 from anabranch.spark.query.sink import Keyless
-from anabranch.spark.query.source import Measured, Source, by_node
+from anabranch.spark.query.source import Measured
 from anabranch.spark.values import meta_column
 from anabranch.spark.values.decoding import Marks
 from anabranch.systems.output import Publisher, Target, Written
@@ -38,39 +33,20 @@ class Publishing:
 
     ``targets`` are by the number of their output; ``timed`` those of them whose readers need the lane's watermark.
     ``publishers`` are by the system; ``plain`` writes the outputs, by number, that are written at least once.
-    ``clock``: the file of the lane's event time, None if it has none; ``delays`` of its SSPs, by which it goes, or the
-    ``window`` of processing time.
-    ``reports``: the sources whose unreadable records this lane puts aside, but for the faults in ``dropping``.
-    ``keyless_rows`` finds the rows with null keys that come to the operator ``into_state``, from some rows of each
-    source. ``dropped`` is told how many were dropped. ``inherited`` gives how far in event time the lanes were that
-    it goes on from, None if it goes on from none. ``unruly``: rows of one slot may be in several Spark tasks.
-    ``gate``: all that others may see of a batch passes there.
-    ``late_rows``: what messages call the operators that put late rows aside; ``late`` is told how many, by SSP.
-    ``line``: where workers tell how far they are.
+    ``without_key``: rows for the next stage whose key is null. ``unruly``: rows of one slot may be in several Spark
+    tasks. ``line``: where workers tell how far they are. ``gate``: all that others may see of a batch passes there.
     """
 
-    spark: SparkSession
     lane: Lane
     publishers: Mapping[str, Publisher]
     plain: Mapping[int, PlainWriter]
     targets: Mapping[int, Target]
     timed: Sequence[Target]
     without_key: Keyless | None
-    aside: Aside
-    sources: Sequence[Source]
-    reports: Sequence[str]
-    dropping: Collection[str]
-    keyless_rows: Callable[[dict[int, DataFrame]], DataFrame]
-    into_state: str
+    rejections: Rejections
+    time: LaneTime
     planned: Callable[[int], Batch]
-    clock: Path | None
-    delays: Mapping[str, int | None]
-    dropped: Callable[[int], None]
-    inherited: Callable[[], Progress] | None = None
     unruly: bool = False
-    window: Window | None = None
-    late_rows: frozenset[str] = frozenset()
-    late: Callable[[Mapping[str, int]], None] = lambda _: None
     line: Line | None = None
     gate: Gate = field(default_factory=Gate)
 
@@ -80,15 +56,15 @@ class Publishing:
             rows = self._cut(rows, self.planned(batch)).drop(meta_column.END)
         ways = self._ways
         self.gate.check()
-        if len(set(ways.values())) == 1 and not self.aside.gathers:
+        if len(set(ways.values())) == 1 and not self.rejections.aside.gathers:
             return self._written(rows, next(iter(ways)), batch, apart)
         kept = rows.persist()
         try:
-            if self.aside.gathers:
+            if self.rejections.aside.gathers:
                 # First what was put aside: a row that a replay doesn't reject would be in neither, if it was last.
                 kept.count()
                 self.gate.check()
-                dead_letters.put(self.spark, self.aside)
+                self.rejections.put()
             found: list[Written] = []
             for way in sorted(set(ways.values())):
                 mine = [number for number, each in ways.items() if each == way]
@@ -104,7 +80,7 @@ class Publishing:
     def planned_write(self, rows: DataFrame, batch: int) -> DataFrame | None:
         """What writes a batch's output rows, planned by Spark and not run; None where that isn't one pass of ours."""
         numbers, ways = [*self._ways], {*self._ways.values()}
-        if self.aside.gathers or len(ways) != 1 or not self._plannable(*ways):
+        if self.rejections.aside.gathers or len(ways) != 1 or not self._plannable(*ways):
             return None
         writing = self._writing(rows, numbers[0], batch, apart=False)
         query_plan.prepare(writing)
@@ -156,90 +132,18 @@ class Publishing:
         marks = [Marks.of(seen) for seen in measured.values()]
         look = any(each.faulty or each.keyless for each in marks)
         self.gate.check()
-        batch = self.planned(number) if look or self.clock is not None else None
+        batch = self.planned(number) if look or self.time.path is not None else None
         if look and batch is not None:
-            self._look_for_faulty(batch, measured)
-        dead_letters.put(self.spark, self.aside)
-        heard = dead_letters.heard(self.aside)
-        told = [*written, *heard.written]
-        self.dropped(heard.dropped)
-        self.late({ssp: rows for (operator, ssp), rows in heard.aside.items() if operator in self.late_rows})
+            self.rejections.look(batch, measured)
+        told = [*written, *self.rejections.finish()]
         controls: dict[Target, Control] = {}
         if batch is not None and self.timed:
-            said = Control(
-                lane=self.lane.id,
-                watermark=batch.progress.watermark,
-                predecessors=self.lane.speaks_for,
-                beside=self.lane.beside,
-                idle=progress.all_idle(batch.progress, self.delays) and not self.reads(batch),
-                open=not batch.drains,
-            )
-            controls = dict.fromkeys(self.timed, said)
+            controls = dict.fromkeys(self.timed, self.time.control(batch))
         self.gate.passes("is being published", exact=True)
         for system, publisher in self.publishers.items():
             mine = [each for each in told if self.lane.system(each.stream) == system]
             publisher.publish(number, mine, {t: c for t, c in controls.items() if self.lane.system(t.stream) == system})
-        if batch is not None and self.clock is not None:
-            self._tick(batch, measured)
+        if batch is not None and self.time.path is not None:
+            self.time.tick(batch, measured)
         if batch is not None and batch.drains:
             crash_points.reach(crash_points.ENDED, self.lane.id, number)
-
-    def begin(self, last: Batch | None, pending: bool) -> None:
-        """Set the clock before the query starts. ``last``: the last planned batch; unless it is ``pending``, and runs
-        again anyway, what it had is read once more."""
-        if self.clock is None:
-            return
-        self.clock.unlink(missing_ok=True)
-        if last is None and self.inherited is not None:
-            begun = progress.after(self.inherited(), self.delays, {}, {})
-            Clock(begun, self.delays, {str(s): at for source in self.sources for s, at in source.begun()}).write(
-                self.clock
-            )
-        if last is None or pending:
-            return
-        again = {
-            source.name: source.measured_again(last.ranges(source.stream, source.starts), last.at)
-            for source in self.sources
-            if source.timed and source.intake is not None
-        }
-        self._tick(last, again)
-
-    def _tick(self, batch: Batch, measured: Mapping[str, Measured]) -> None:
-        maxima: dict[str, int] = {}
-        for source in self.sources:
-            for ssp, at in source.maxima(measured.get(source.name, {})).items():
-                maxima[ssp] = max(at, maxima.get(ssp, at))
-        now = progress.after(batch.progress, self.delays, maxima, {})
-        positions = {str(ssp): batch.ends[ssp.stream][ssp.partition] for source in self.sources for ssp in source.ssps}
-        assert self.clock is not None
-        newest = self._newest(batch) if self.window is not None else 0
-        Clock(now, self.delays, positions, self.window, newest).write(self.clock)
-
-    def _newest(self, batch: Batch) -> int:
-        """When the last record was taken in; after a restart, when it may have been."""
-        assert self.clock is not None
-        before = clock.read(self.clock)
-        return batch.at if before is None or self.reads(batch) else before.newest
-
-    def reads(self, batch: Batch) -> bool:
-        """Whether a batch reads any records."""
-        ranges = [each for s in self.sources for each in batch.ranges(s.stream, s.starts).values()]
-        return any(end > first for first, end in ranges)
-
-    def _look_for_faulty(self, batch: Batch, measured: Mapping[str, Measured]) -> None:
-        for source in self.sources:
-            if source.node.name in self.reports:
-                ranges = batch.ranges(source.stream, source.starts)
-                found = source.faulty(measured.get(source.name, {}), ranges, batch.at)
-                if found is not None:
-                    self._put_aside(found, label(source.node))
-        if any(Marks.of(seen).keyless for seen in measured.values()):
-            frames = by_node(
-                self.sources,
-                lambda s: s.keyless(measured.get(s.name, {}), batch.ranges(s.stream, s.starts), batch.at),
-            )
-            self._put_aside(self.keyless_rows(frames), self.into_state)
-
-    def _put_aside(self, found: DataFrame, operator: str) -> None:
-        look = dead_letters.looked_through(self.aside, operator, self.dropping)
-        found.mapInArrow(look, "nothing int").collect()

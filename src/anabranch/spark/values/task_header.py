@@ -30,8 +30,7 @@ class TaskNames:
         name = F.create_map(*pairs)[meta_column.field("task")]
         if self.factor == 1:
             return name
-        hashed = ownership.of_key(meta_column.field("key"), meta_column.field("offset"))
-        its = F.coalesce(meta_column.field("bucket").cast("bigint"), F.pmod(hashed, F.lit(self.factor).cast("bigint")))
+        its = F.coalesce(meta_column.field("bucket").cast("bigint"), ownership.bucket_of_row(self.factor))
         return F.concat(name, F.lit("-"), its.cast("string"), F.lit(f"-{self.factor}"))
 
 

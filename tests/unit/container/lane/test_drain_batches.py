@@ -40,7 +40,9 @@ class Lane:
         self.commits = 1
         self.ticks, self.breaks_off, self.leaves_at_the_end = False, False, False
         self.stateful, self.tells_time, self.has_event_time = stateful, False, False
-        self.pacer = SimpleNamespace(limit=10)
+        self.query = SimpleNamespace(
+            lane=SimpleNamespace(id="0-a"), plan=self, sources=self, outputs=self, pacer=SimpleNamespace(limit=10)
+        )
         self.own = frozenset({BETWEEN.stream})
         self.wanted: DrainOrder | None = DrainOrder(uuid="1")
         self.upstream_ended = False
@@ -103,9 +105,8 @@ class Lane:
 
     def drained(self) -> bool:
         drain = Drain(
-            lane="0-a",
             folder=cast(Folder, self),
-            query=cast(LaneQuery, SimpleNamespace(plan=self, sources=self, outputs=self, pacer=self.pacer)),
+            query=cast(LaneQuery, self.query),
             clock=Path("/nowhere/clock"),
             systems=cast(Systems, self),
             ssps=self.ssps,
@@ -143,7 +144,7 @@ def test_it_reads_on_to_where_all_stop_in_batches_that_are_small_enough_and_wait
     read = [sum(entry.positions(0).values()) for entry in lane.entries]
     sizes = [after - before for before, after in itertools.pairwise(read)]
     assert sum(sizes) == 38
-    assert max(sizes) <= lane.pacer.limit
+    assert max(sizes) <= lane.query.pacer.limit
     assert not any(entry.drains for entry in lane.entries)
     assert {entry.watermark for entry in lane.entries[1:]} == {6}
     assert lane.halts == 2

@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient
 
 from anabranch.deadlines import wait_until
 from anabranch.errors import AnabranchError, NotFoundError
-from anabranch.systems.kafka.broker_properties import ADDRESS, SCRAM, Ports, Tls, login, of_broker
+from anabranch.testing.broker_properties import ADDRESS, SCRAM, Ports, Tls, login, of_broker
 
 __all__ = ["ADDRESS", "QUICK", "SCRAM", "Cluster", "Tls", "start"]
 

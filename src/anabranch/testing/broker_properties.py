@@ -1,4 +1,4 @@
-"""What the brokers of :mod:`anabranch.systems.kafka.broker` are set to: KRaft, loopback, a quick start."""
+"""What the brokers of :mod:`anabranch.testing.broker` are set to: KRaft, loopback, a quick start."""
 
 from __future__ import annotations
 

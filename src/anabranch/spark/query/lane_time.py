@@ -1,0 +1,90 @@
+"""A lane's own event time: how far it is after each batch, as Spark and the lanes behind it are told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from anabranch.clocks import boottime
+from anabranch.event_time import progress
+from anabranch.event_time.control import Control
+from anabranch.event_time.progress import Progress
+from anabranch.event_time.windows import Window
+from anabranch.model.lane import Lane
+from anabranch.spark.query import clock
+from anabranch.spark.query.clock import Clock
+from anabranch.spark.query.planned_batch import Batch
+from anabranch.spark.query.source import Measured, Source
+
+__all__ = ["LaneTime"]
+
+
+@dataclass(frozen=True)
+class LaneTime:
+    """The event time of one lane.
+
+    ``path``: the file of its clock, None if it has no event time; ``delays`` of its SSPs, by which it goes, or the
+    ``window`` of processing time. ``inherited`` gives how far in event time the lanes were that it goes on from, None
+    if it goes on from none.
+    """
+
+    lane: Lane
+    sources: Sequence[Source]
+    path: Path | None
+    delays: Mapping[str, int | None]
+    window: Window | None = None
+    inherited: Callable[[], Progress] | None = None
+
+    def begin(self, last: Batch | None, pending: bool) -> None:
+        """Set the clock before the query starts. ``last``: the last planned batch; unless it is ``pending``, and runs
+        again anyway, what it had is read once more."""
+        if self.path is None:
+            return
+        self.path.unlink(missing_ok=True)
+        if last is None and self.inherited is not None:
+            begun = progress.after(self.inherited(), self.delays, {}, {})
+            positions = {str(ssp): at for source in self.sources for ssp, at in source.begun()}
+            Clock(begun, self.delays, positions).write(self.path)
+        if last is None or pending:
+            return
+        again = {
+            source.name: source.measured_again(last.ranges(source.stream, source.starts), last.at)
+            for source in self.sources
+            if source.timed and source.intake is not None
+        }
+        self.tick(last, again)
+
+    def tick(self, batch: Batch, measured: Mapping[str, Measured]) -> None:
+        """Let the lane's time go on after a batch. ``measured``: what was observed of each source, by its name."""
+        maxima: dict[str, int] = {}
+        for source in self.sources:
+            for ssp, at in source.maxima(measured.get(source.name, {})).items():
+                maxima[ssp] = max(at, maxima.get(ssp, at))
+        now = progress.after(batch.progress, self.delays, maxima, {})
+        positions = {str(ssp): batch.ends[ssp.stream][ssp.partition] for source in self.sources for ssp in source.ssps}
+        assert self.path is not None
+        newest = self._newest(batch) if self.window is not None else 0
+        Clock(now, self.delays, positions, self.window, newest, batch.at, boottime()).write(self.path)
+
+    def control(self, batch: Batch) -> Control:
+        """What lanes that read this one's output are told with a batch."""
+        return Control(
+            lane=self.lane.id,
+            watermark=batch.progress.watermark,
+            predecessors=self.lane.speaks_for,
+            beside=self.lane.beside,
+            idle=progress.all_idle(batch.progress, self.delays) and not self.reads(batch),
+            open=not batch.drains,
+        )
+
+    def reads(self, batch: Batch) -> bool:
+        """Whether a batch reads any records."""
+        ranges = [each for s in self.sources for each in batch.ranges(s.stream, s.starts).values()]
+        return any(end > first for first, end in ranges)
+
+    def _newest(self, batch: Batch) -> int:
+        """When the last record was taken in; after a restart, when it may have been."""
+        assert self.path is not None
+        before = clock.read(self.path)
+        return batch.at if before is None or self.reads(batch) else before.newest
